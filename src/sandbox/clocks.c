@@ -1,12 +1,14 @@
-/* The CPU clock never polls. A tree on n cores cannot use more than n seconds a second, and one with a quota of q not
- * more than q seconds a second beyond the burst of one quota period. So the budget that is left says how long the
- * counter need not be read at all: a sleeping program costs one read now and then, a busy one a handful near its end.
+/* The CPU clock does not poll. A process tree on n cores cannot use more than n CPU seconds per
+ * second, and with a quota of q not more than q CPU seconds per second plus the burst of one
+ * quota period. So the remaining budget determines how long the counter need not be read: a
+ * sleeping program costs one read now and then, a busy one a few reads near its end.
  *
  * Invariants:
- * 1. cpu_at is never later than the earliest instant at which the budget could be spent, except for
- * CPU_READ_INTERVAL_MIN_NS, which keeps the last reads apart. The counter itself moves with the scheduler's tick, so
- * more reads would learn nothing.
- * 2. When the wall and the CPU clock are both due the wall clock is named: its instant is known exactly. */
+ * 1. cpu_at is never later than the earliest time at which the budget could be used up, except
+ *    for CPU_READ_INTERVAL_MIN_NS, which separates the last reads. The counter moves with the
+ *    scheduler's tick, so more reads would gain nothing.
+ * 2. When the wall clock and the CPU clock are both due, the wall clock is reported: its time is
+ *    known exactly. */
 #include "sandbox/clocks.h"
 
 #include "core/base/str.h"
@@ -15,7 +17,7 @@
 
 #define CPU_READ_INTERVAL_MIN_NS (2 * NS_PER_MS)
 #define CPU_READ_RETRY_NS (10 * NS_PER_MS) /* after a read that failed */
-#define QUOTA_PERIOD_NS (100 * NS_PER_MS)  /* the kernel's default, which the jailer keeps */
+#define QUOTA_PERIOD_NS (100 * NS_PER_MS)  /* Linux's default, which the jailer keeps */
 
 static uint64_t clocks_add_saturating(uint64_t now, uint64_t ns)
 {
@@ -173,7 +175,7 @@ bool cpu_counter_parse(const char *text, uint8_t unit, uint64_t *ret_ns)
 
 uint64_t cpu_counter_read(int fd, uint8_t unit)
 {
-    char text[128]; /* the figure is the first line of either file */
+    char text[128]; /* in both files the figure is on the first line */
     uint64_t ns;
 
     if (fd < 0)

@@ -1,13 +1,16 @@
-/* One connection to the jailer, shared by every box.
+/* One connection to the jailer, shared by every sandbox_handle.
  *
- * A question is a heap object in a small hash by stream number; its answer, or the news that there will be none, is
- * delivered exactly once and never from inside the call that asked. So callers have one path: also on an engine that
- * lost its jailer a question is put and answered, a moment later, with that loss.
+ * A request is a heap object in a small hash by stream number. Its reply, or an error when there
+ * will be none, is delivered exactly once and never from inside the call that made the request.
+ * So callers have one code path: also on an engine that lost its jailer a request is accepted,
+ * and answered a moment later with that loss.
  *
  * Invariants:
- * 1. A sandbox that the jailer made for a question nobody waits for any more is destroyed at once.
- * 2. Descriptors that came with an answer are closed here unless the callee took them.
- * 3. on_lost is called once, after every box has been told and has drained what its sandbox still said. */
+ * 1. A sandbox that the jailer created for a request that is no longer wanted is destroyed at
+ *    once.
+ * 2. Descriptors that came with a reply are closed here unless the callback took them.
+ * 3. on_lost is called once, after every sandbox_handle was notified and has read all that its
+ *    sandbox still sent. */
 #include "sandbox/engine_internal.h"
 
 #include "core/base/hash.h"
@@ -22,7 +25,7 @@
 
 /* --- callbacks on the stack --- */
 
-/* Of the thread and not of an engine, because a callback may free the engine it came from. */
+/* Per thread and not per engine, because a callback may free the engine that it came from. */
 static _Thread_local int engine_callback_depth;
 
 void engine_callback_begin(void)
@@ -43,7 +46,7 @@ void engine_free_deferred(struct ev *ev, struct ev_defer *d, void *mem)
         free(mem);
 }
 
-/* --- questions --- */
+/* --- requests --- */
 
 static struct jailer_request **engine_request_bucket(struct engine *e, uint32_t stream)
 {
@@ -264,7 +267,7 @@ static int engine_on_jailer_event(struct engine *e, const struct frame *f, struc
     return 0;
 }
 
-/* The jailer and the monitor are asked over channels of their own, and neither may answer for the other. */
+/* The jailer and the monitor have separate channels, and neither may answer for the other. */
 static int engine_on_reply(struct engine *e, bool monitor, const struct jailer_reply *ans, struct err *err)
 {
     const struct frame *f = ans->f;
@@ -274,13 +277,13 @@ static int engine_on_reply(struct engine *e, bool monitor, const struct jailer_r
     struct err told = { 0 };
 
     if (!a || (a->type == FRAME_J_DENIALS) != monitor)
-        return err_set(err, ERR_PROTOCOL, "%s answers no question", frame_name(f->type));
+        return err_set(err, ERR_PROTOCOL, "%s does not answer a request", frame_name(f->type));
     if (f->type == FRAME_J_ERROR) {
         if (rt_error_decode(f, &m, err) < 0)
             return -1;
         engine_error_from_wire(&m, &told);
     } else if (f->type != engine_expected_reply(a->type)) {
-        return err_set(err, ERR_PROTOCOL, "%s is no answer to %s", frame_name(f->type), frame_name(a->type));
+        return err_set(err, ERR_PROTOCOL, "%s is not an answer to %s", frame_name(f->type), frame_name(a->type));
     }
     *p = a->next;
     engine_complete_request(e, a, told.id ? NULL : ans, told.id ? &told : NULL);
@@ -335,7 +338,7 @@ static struct jailer_request *engine_pop_monitor_request(struct engine *e)
 
 static void engine_request_monitor(void *arg);
 
-/* A monitor that the jailer knows may be restarted, and then there is another one to ask for. */
+/* A monitor that the jailer knows may be restarted; then a new connection must be requested. */
 static void engine_retry_monitor(struct engine *e)
 {
     if (!e->monitor_backoff.min_ns || e->lost)
@@ -344,7 +347,8 @@ static void engine_retry_monitor(struct engine *e)
                  e);
 }
 
-/* Sandboxes go on without it: their refused calls answer ENOSYS or wait for the next one, and nobody knows of them. */
+/* Sandboxes go on without the monitor: their denied calls return ENOSYS or wait for the next
+ * monitor, and are not counted. */
 static void engine_on_monitor_end(void *arg, const struct err *why)
 {
     struct engine *e = arg;
@@ -355,7 +359,7 @@ static void engine_on_monitor_end(void *arg, const struct err *why)
         for (struct sandbox_handle *b = e->handles[i]; b; b = b->next)
             denials_monitor_lost(b);
     engine_retry_monitor(e);
-    e->monitor_absent_why = "the monitor was lost; from then on refused calls answered ENOSYS and were not counted";
+    e->monitor_absent_why = "the monitor was lost; after that, denied calls returned ENOSYS and were not counted";
     for (struct jailer_request *a; (a = engine_pop_monitor_request(e));)
         engine_complete_request(e, a, NULL, why);
     engine_callback_end();
@@ -419,7 +423,7 @@ void engine_connect_monitor(struct engine *e)
     engine_request_monitor(e);
 }
 
-/* --- boxes --- */
+/* --- sandbox handles --- */
 
 static struct sandbox_handle **engine_handle_bucket(struct engine *e, const char *id)
 {
@@ -464,7 +468,7 @@ void engine_remove_handle(struct engine *e, struct sandbox_handle *b)
     }
 }
 
-/* --- life --- */
+/* --- lifecycle --- */
 
 uint64_t engine_max_sandboxes(uint64_t nofile)
 {

@@ -1,10 +1,12 @@
-/* engine_internal.h - what engine.c, sandbox_stream.c, sandbox_handle.c, sandbox_handle_end.c, sandbox_claim.c,
- * exec_handle.c, exec_receipt.c and files.c know of one another. Nothing outside this room includes it.
+/* engine_internal.h - what engine.c, sandbox_stream.c, sandbox_handle.c, sandbox_handle_end.c,
+ * sandbox_claim.c, exec_handle.c, exec_receipt.c and files.c know of one another. Only this
+ * directory includes it.
  *
- * Who owns what: the engine knows its boxes and open questions but owns only the questions; a box owns its streams and
- * knows its executions; executions and boxes belong to the caller. A memory block is released at once when none of
- * our callbacks is on the stack, else at the end of the turn (engine_free_deferred), so every function may go on using
- * an object after a callback in which the caller freed it. */
+ * Ownership: the engine lists its sandbox_handles and its open requests, but owns only the
+ * requests. A sandbox_handle owns its streams and lists its executions. Executions and
+ * sandbox_handles belong to the caller. Memory is released at once when none of our callbacks is
+ * on the stack, else at the end of the loop iteration (engine_free_deferred), so every function
+ * may go on using an object after a callback in which the caller freed it. */
 #pragma once
 
 #include "sandbox/clocks.h"
@@ -15,14 +17,16 @@
 #include "core/wire/jail.h"
 #include "core/wire/rt.h"
 
-/* Room for one encoded message. The build zeroes automatic variables; for 64 KiB of which a hundred bytes are used that
- * would cost more than the message, and encoders return how much they wrote. */
+/* A buffer for one encoded message. The build zeroes automatic variables; for 64 KiB, of which
+ * about a hundred bytes are used, zeroing would cost more than the message. Encoders return how
+ * much they wrote. */
 #define PAYLOAD(name) uint8_t name[FRAME_PAYLOAD_MAX] __attribute__((uninitialized))
 
-/* --- engine.c: questions to the jailer --- */
+/* --- engine.c: requests to the jailer --- */
 
 struct jailer_request;
-/* f is NULL when err is set. Descriptors that the callee does not take out of `fds` are closed after it. */
+/* f is NULL when err is set. Descriptors that the callback does not take out of `fds` are closed
+ * after it. */
 struct jailer_reply {
     const struct frame *f;
     int *fds;
@@ -30,32 +34,33 @@ struct jailer_reply {
 };
 typedef void jailer_reply_fn(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err);
 
-struct sandbox_kind { /* sandboxes that come from one template */
+struct sandbox_kind { /* sandboxes that are made from one template */
     struct filter_spec filter;
-    char language[16]; /* of its zygote; "": nobody joins */
-    uint64_t preload;  /* hash of what that loads */
+    char language[16]; /* language of its zygote; "": no zygote */
+    uint64_t preload;  /* hash of the modules that the zygote loads */
 };
 
 struct jailer_request {
     struct jailer_request *next;
     uint32_t stream;
     uint8_t type;
-    char id[ID_SIZE];             /* the sandbox it is about, or "" */
-    jailer_reply_fn *on_reply;    /* NULL: nobody waits for the answer any more */
-    void *owner;                  /* box, exec or engine */
-    struct sandbox_kind kind;     /* J_TEMPLATE: what was asked for */
-    sandbox_handle_done_fn *done; /* for questions that a caller of ours waits for */
+    char id[ID_SIZE];             /* the sandbox of the request, or "" */
+    jailer_reply_fn *on_reply;    /* NULL: the reply is ignored */
+    void *owner;                  /* sandbox_handle, exec_handle or engine */
+    struct sandbox_kind kind;     /* J_TEMPLATE: the requested kind */
+    sandbox_handle_done_fn *done; /* for a request that a caller of the engine waits for */
     sandbox_handle_usage_fn *on_usage;
     engine_list_fn *on_list;
-    uint64_t lifetime_ms; /* J_SET_LIMITS: what was asked for */
+    uint64_t lifetime_ms; /* J_SET_LIMITS: the requested lifetime */
     void *done_arg;
 };
 
 #define JAILER_REQUEST_BUCKETS 64u
 #define SANDBOX_HANDLE_BUCKETS 256u
-/* A descriptor too many, in the middle of a message of the jailer, would cost the connection and all sandboxes. */
-#define SANDBOX_HANDLE_FDS 4u /* control, pidfd, processor and memory counters */
-#define OTHER_FDS 2048u       /* connections of clients, files, and interpreters on their way into a box */
+/* If descriptors run out in the middle of a message of the jailer, the connection and all
+ * sandboxes are lost. */
+#define SANDBOX_HANDLE_FDS 4u /* control stream, pidfd, CPU counter and memory counter */
+#define OTHER_FDS 2048u       /* client connections, files, and interpreters on their way into a sandbox */
 
 struct engine {
     struct ev *ev;
@@ -66,12 +71,12 @@ struct engine {
     struct err why;
     struct chan monitor;
     struct ev_timer monitor_timer;
-    struct backoff monitor_backoff; /* of requesting the monitor again; zero: the jailer has none */
-    const char *monitor_absent_why; /* why the monitor cannot be asked; NULL when it can */
+    struct backoff monitor_backoff; /* between requests for the monitor; zero: do not ask for it */
+    const char *monitor_absent_why; /* why the monitor cannot be asked; NULL while it can */
     struct ev_timer lost_timer;
     uint32_t next_stream;
     uint32_t cores;
-    struct sandbox_kind *templates; /* asked for, and not refused */
+    struct sandbox_kind *templates; /* requested, and not refused */
     size_t ntemplates;
     struct jailer_request *requests[JAILER_REQUEST_BUCKETS];
     struct sandbox_handle *handles[SANDBOX_HANDLE_BUCKETS];
@@ -79,51 +84,60 @@ struct engine {
     struct ev_defer defer;
 };
 
-/* Asks the jailer; fn is called exactly once, later, with the answer or with an error, unless the owner is forgotten
- * first. On an engine that lost its jailer the answer is that error. */
+/* Sends a request to the jailer. fn is called exactly once, later, with the reply or an error,
+ * unless the owner is forgotten first. On an engine that lost its jailer, fn gets that error. */
 struct jailer_request *engine_request(struct engine *e, uint8_t type, const uint8_t *data, uint32_t len, const int *fds,
                                       size_t nfds, jailer_reply_fn *fn, void *owner);
 struct jailer_request *engine_request_for_sandbox(struct engine *e, uint8_t type, const char *id, jailer_reply_fn *fn,
                                                   void *owner);
 void engine_forget_requests(struct engine *e, const void *owner);
-/* Asks the monitor, which must be there (unwatched is NULL), what was refused in a sandbox. */
+/* Asks the monitor, which must be connected (monitor_absent_why is NULL), for the denials of a
+ * sandbox. */
 void engine_request_denials(struct engine *e, const char *id, jailer_reply_fn *fn, void *owner);
-/* Nothing since the last question, for sure: the monitor's news of a refusal is sent before the call returns, so it has
- * arrived before anything that a program did later can be seen here. */
+/* True if it is certain that nothing was denied since the last request: the monitor sends its
+ * notice before the denied call returns, so the notice has arrived here before any later action
+ * of the program is visible. */
 bool engine_has_no_new_denials(const struct sandbox_handle *b);
-/* Asks for the template unless that was done. A box may be asked for right behind: the jailer takes requests in order,
- * and a template that fails fails the boxes that were asked for meanwhile. */
+/* Requests the template unless that was done. A sandbox may be requested immediately after: the
+ * jailer handles requests in order, and a template that fails also fails the sandboxes requested
+ * in the meantime. */
 void engine_request_template(struct engine *e, const struct sandbox_kind *kind);
-void engine_forget_template(struct engine *e, const struct sandbox_kind *kind); /* so that it is asked for again */
+void engine_forget_template(struct engine *e, const struct sandbox_kind *kind); /* so that it is requested again */
 void engine_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MAX]);
 struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec);
 bool sandbox_kind_equal(const struct sandbox_kind *a, const struct sandbox_kind *b);
-/* But for those that are kept on this side and can be chosen when a box is claimed. */
+/* Compares all limits except those that the engine enforces, which the claim can choose. */
 bool engine_jailer_limits_equal(const struct limits *a, const struct limits *b);
-bool engine_jailer_limits_fit(const struct limits *made, const struct limits *want); /* or can be made the same */
+/* Equal, or SET_LIMITS can make them equal. */
+bool engine_jailer_limits_fit(const struct limits *made, const struct limits *want);
 void engine_add_handle(struct engine *e, struct sandbox_handle *b);
 void engine_remove_handle(struct engine *e, struct sandbox_handle *b);
-void engine_maybe_report_lost(struct engine *e); /* a box is over: perhaps the last one that held back on_lost */
-void engine_callback_begin(void);                /* around every callback that the loop makes into this room */
+/* A sandbox_handle ended, perhaps the last one that on_lost waited for. */
+void engine_maybe_report_lost(struct engine *e);
+/* Encloses every callback from the event loop into this directory. */
+void engine_callback_begin(void);
 void engine_callback_end(void);
-void engine_free_deferred(struct ev *ev, struct ev_defer *d, void *mem); /* frees mem, now or at the end of the turn */
-/* Text from the other side, made fit for a terminal. */
+/* Frees mem, now or at the end of the loop iteration. */
+void engine_free_deferred(struct ev *ev, struct ev_defer *d, void *mem);
+/* Converts an error from the other side; control characters are removed from its text. */
 void engine_error_from_wire(const struct rt_error *m, struct err *ret);
 
 /* --- zygote.c --- */
 
-void sandbox_handle_interpreter_lost(struct sandbox_handle *b,
-                                     const struct frame *f); /* INTERPRETER_LOST: what waited has ended */
+/* INTERPRETER_LOST: the waiting interpreter has ended. */
+void sandbox_handle_interpreter_lost(struct sandbox_handle *b, const struct frame *f);
 
 /* --- sandbox_stream.c: streams of one control connection --- */
 
 struct sandbox_stream;
 struct sandbox_stream_ops {
-    /* STARTED, DATA, EXIT, DONE, ERROR. The stream is gone after the last three. DATA must be credited with
-     * stream_consumed(). Returns false when the frame has no place here: the box is then ended. */
+    /* STARTED, DATA, EXIT, DONE, ERROR. The last three end the stream. DATA must be credited
+     * with sandbox_stream_consumed(). Returns false for a frame that is not allowed here: the
+     * sandbox is then ended. */
     bool (*on_frame)(void *arg, const struct frame *f);
-    void (*on_writable)(void *arg);                    /* credit came back, or the queue emptied */
-    void (*on_gone)(void *arg, const struct err *why); /* the box ended first; why is NULL when nobody wants to know */
+    void (*on_writable)(void *arg); /* credit arrived, or the send queue drained */
+    /* The sandbox ended first; why is NULL when the result is ignored. */
+    void (*on_gone)(void *arg, const struct err *why);
 };
 
 struct sandbox_stream {
@@ -132,53 +146,54 @@ struct sandbox_stream {
     uint32_t id;
     uint32_t window;
     uint32_t receive_room;                /* bytes the runtime may still send */
-    uint32_t credit_owed;                 /* consumed, not credited yet */
+    uint32_t credit_owed;                 /* bytes consumed, but not credited yet */
     uint32_t send_credit;                 /* bytes we may still send */
-    uint8_t ended_channels;               /* channels on which the runtime said RT_END, as bits */
-    const struct sandbox_stream_ops *ops; /* NULL: abandoned, everything is swallowed */
+    uint8_t ended_channels;               /* bit per channel: the runtime sent RT_END on it */
+    const struct sandbox_stream_ops *ops; /* NULL: abandoned, all its frames are discarded */
     void *arg;
-    bool is_orphan;   /* a request of an earlier host that nobody took up */
-    bool confirm_end; /* CLOSE is the owner's to send, when it has kept the last word */
-    bool cancelled;   /* the runtime was told to forget it; gone when the stream `fence` ended */
+    bool is_orphan;   /* a request of the previous server process that was not resumed */
+    bool confirm_end; /* the owner sends CLOSE, once it has stored the end */
+    bool cancelled;   /* CLOSE was sent early; the stream is dropped when the stream `fence_stream_id` ends */
     uint32_t fence_stream_id;
 };
 
 struct sandbox_stream *sandbox_stream_open(struct sandbox_handle *b, uint8_t type, const uint8_t *data, uint32_t len,
                                            const struct sandbox_stream_ops *ops, void *arg);
-uint32_t sandbox_stream_reserve(struct sandbox_handle *b); /* a number for sandbox_stream_open_as() */
+uint32_t sandbox_stream_reserve(struct sandbox_handle *b); /* an id for sandbox_stream_open_as() */
 struct sandbox_stream *sandbox_stream_open_as(struct sandbox_handle *b, uint32_t id, uint8_t type, const uint8_t *data,
                                               uint32_t len, const struct sandbox_stream_ops *ops, void *arg);
-void sandbox_stream_close(struct sandbox_handle *b, uint32_t id); /* of a stream with `confirm` */
-void sandbox_stream_abandon(struct sandbox_stream *s);            /* swallow the rest of it */
-void sandbox_stream_cancel(struct sandbox_stream *s);             /* make the runtime give it up */
+void sandbox_stream_close(struct sandbox_handle *b, uint32_t id); /* for a stream with `confirm_end` */
+void sandbox_stream_abandon(struct sandbox_stream *s);            /* discard the rest of the stream */
+void sandbox_stream_cancel(struct sandbox_stream *s);             /* make the runtime cancel the request */
 void sandbox_stream_send_frame(struct sandbox_stream *s, uint8_t type, uint8_t flags, const uint8_t *data,
                                uint32_t len);
-size_t sandbox_stream_write(struct sandbox_stream *s, uint8_t channel, const void *data,
-                            size_t len); /* bytes that fit now */
+/* Returns the bytes that fit now. */
+size_t sandbox_stream_write(struct sandbox_stream *s, uint8_t channel, const void *data, size_t len);
 void sandbox_stream_consumed(struct sandbox_stream *s, size_t n);
 void sandbox_stream_on_frame(struct sandbox_handle *b, const struct frame *f);
-void sandbox_stream_on_resume(struct sandbox_handle *b,
-                              const struct frame *f); /* RESUME: a stream of the host before us */
+/* RESUME: a stream of the previous server process. */
+void sandbox_stream_on_resume(struct sandbox_handle *b, const struct frame *f);
 void sandbox_streams_on_drained(struct sandbox_handle *b);
 void sandbox_streams_close_all(struct sandbox_handle *b, const struct err *why);
 
 /* --- sandbox_handle.c, sandbox_handle_end.c, sandbox_claim.c: one sandbox --- */
 
 enum sandbox_handle_state {
-    SANDBOX_HANDLE_CREATING, /* J_CREATE or J_ADOPT is out */
-    SANDBOX_HANDLE_HELLO,    /* HELLO is out, and CLAIM behind it */
-    SANDBOX_HANDLE_CLAIMING, /* HELLO came back */
+    SANDBOX_HANDLE_CREATING, /* J_CREATE or J_ADOPT was sent */
+    SANDBOX_HANDLE_HELLO,    /* HELLO was sent, followed by CLAIM */
+    SANDBOX_HANDLE_CLAIMING, /* the reply to HELLO arrived */
     SANDBOX_HANDLE_READY,
-    SANDBOX_HANDLE_ENDING, /* being killed, or found dead; last words are still coming */
+    SANDBOX_HANDLE_ENDING, /* being killed, or found dead; the last frames are still arriving */
     SANDBOX_HANDLE_ENDED,  /* no process is left; destroy removes the rest */
     SANDBOX_HANDLE_DESTROYING,
     SANDBOX_HANDLE_GONE,
 };
 
-enum sandbox_interpreter_state { /* an interpreter that joined; PID 1 holds its descriptors */
-                                 SANDBOX_INTERPRETER_NONE,
-                                 SANDBOX_INTERPRETER_WAITING,
-                                 SANDBOX_INTERPRETER_RESERVED, /* to an execution that is not launched yet */
+/* The interpreter that joined the sandbox; PID 1 holds its descriptors. */
+enum sandbox_interpreter_state {
+    SANDBOX_INTERPRETER_NONE,
+    SANDBOX_INTERPRETER_WAITING,
+    SANDBOX_INTERPRETER_RESERVED, /* for an execution that is not launched yet */
 };
 
 struct sandbox_handle {
@@ -196,54 +211,56 @@ struct sandbox_handle {
     bool require_all_walls;
     uint64_t require_enforced;
 
-    uint8_t *claim; /* CLAIM, until it is sent */
+    uint8_t *claim; /* encoded CLAIM, until it is sent */
     uint32_t claim_len;
     bool adopted;
-    bool runtime_checks_walls; /* the runtime itself refuses a claim with a wall too few */
+    bool runtime_checks_walls; /* the runtime itself refuses a claim if a wall is missing */
     bool claim_sent;
-    bool is_unclaimed; /* greeted, and claimed by nobody yet */
-    bool resetting;    /* RESET is out: what comes of other streams is of no interest */
-    bool was_reset;    /* it was reset: the rules of its first claim hold on */
+    bool is_unclaimed; /* a prepared sandbox that is not claimed yet */
+    bool resetting;    /* RESET was sent: frames of other streams are discarded */
+    bool was_reset;    /* it was reset at least once: the file rules of its first claim still apply */
     struct sandbox_reset_report reset_report;
-    struct limits jailer_limits; /* to the jailer */
+    struct limits jailer_limits; /* the limits that the jailer has applied */
 
     struct jail_created jailer_report;
     struct rt_claimed runtime_report;
     uint64_t epoch;
     struct chan chan;
     bool is_connected;    /* chan is in use */
-    bool jailer_answered; /* ENDING, DESTROYING: the jailer has answered all that the state asks of it */
-    bool died_of_memory;  /* ENDING: it died because memory ran out */
-    int32_t init_status;  /* of PID 1, from J_EVENT; -1 when it is not known */
-    uint64_t cpu_sample_ns,
-        cpu_sampled_at; /* the counter as it was in this turn of the loop: the kernel gathers it anew each time */
+    bool jailer_answered; /* ENDING, DESTROYING: the jailer has answered all requests of this state */
+    bool died_of_memory;  /* ENDING: memory ran out */
+    int32_t init_status;  /* exit status of PID 1, from J_EVENT; -1: unknown */
+    /* The CPU counter as read in the loop iteration cpu_sampled_at: each read makes Linux sum it
+     * up again. */
+    uint64_t cpu_sample_ns, cpu_sampled_at;
     int pidfd, cpu_fd, oom_fd;
     enum sandbox_interpreter_state interpreter;
-    bool supports_warm_up;               /* its runtime hands on the word */
-    struct jailer_request *join_request; /* the question that brings one; NULL */
+    bool supports_warm_up;               /* its runtime supports WARM_UP */
+    struct jailer_request *join_request; /* the request that brings an interpreter; NULL: none */
 
     struct sandbox_stream *streams;
     uint32_t next_stream;
     struct exec_handle *execs;
-    size_t running_execs;          /* of them, not over yet */
-    uint64_t launched_execs;       /* ever */
-    uint64_t oom_kills_attributed; /* oom kills that were already somebody's end */
+    size_t running_execs;          /* entries of execs that have not ended */
+    uint64_t launched_execs;       /* total since the sandbox was created */
+    uint64_t oom_kills_attributed; /* OOM kills that already explained the end of an execution */
 
     struct sandbox_clocks clocks;
     struct ev_timer timer;
-    bool paused, is_kept, clock_expired; /* over: a clock of the sandbox ran out */
-    enum ended_by expired_clock;         /* over: which */
-    bool failed;                         /* it ends before it was ready: on_failed, not on_ended */
+    bool paused, is_kept, clock_expired; /* clock_expired: a clock of the sandbox ran out */
+    enum ended_by expired_clock;         /* valid if clock_expired: which clock */
+    bool failed;                         /* it ends before it was ready: on_failed instead of on_ended */
     bool destroy_wanted;
     struct err why;
     struct jail_stats stats;
     bool stats_known;
-    struct jail_denied denials;         /* what the monitor said last */
-    const char *denials_absent_why;     /* why it did not, or NULL */
-    bool is_monitored, has_new_denials; /* the monitor said that it is, and that there is something to ask for */
-    bool waits_for_monitor;             /* the timer is for its answer */
-    uint64_t
-        denials_reported[JAIL_DENIALS_MAX + 1]; /* counts that are in a receipt already; the last is that of `more` */
+    struct jail_denied denials;     /* the monitor's latest answer */
+    const char *denials_absent_why; /* why there is no answer; NULL: there is */
+    /* The monitor reported that it watches the sandbox, and denials that were not requested yet. */
+    bool is_monitored, has_new_denials;
+    bool waits_for_monitor; /* the timer limits the wait for the monitor's answer */
+    /* Counts that a receipt contains already; the last entry is overflow_count. */
+    uint64_t denials_reported[JAIL_DENIALS_MAX + 1];
     struct err destroy_err;
     bool destroy_failed;
     sandbox_handle_done_fn *done;
@@ -251,51 +268,52 @@ struct sandbox_handle {
     struct ev_defer defer;
 };
 
-/* sandbox_claim.c: from a spec to a box that is ready */
+/* sandbox_claim.c: from a spec to a ready sandbox */
 int sandbox_claim_start(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err);
-int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *spec,
-                          struct err *err); /* CLAIM, ready to be sent */
-void sandbox_claim_proceed(
-    struct sandbox_handle *b); /* a spare has an owner and a claim: it goes the way of all others */
+/* Encodes CLAIM. */
+int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err);
+/* A prepared sandbox has an owner and a claim: continues like a new sandbox. */
+void sandbox_claim_proceed(struct sandbox_handle *b);
 void sandbox_claim_on_frame(struct sandbox_handle *b, const struct frame *f); /* a frame on stream 0 */
-void sandbox_claim_on_adopted_frame(struct sandbox_handle *b,
-                                    const struct frame *f); /* the first frames of an adopted runtime */
+/* The first frames of an adopted runtime. */
+void sandbox_claim_on_adopted_frame(struct sandbox_handle *b, const struct frame *f);
 void sandbox_claim_preload_rules(struct sandbox_handle *b); /* PRELOAD_RULES, while no request waits */
-void sandbox_claim_drop(struct sandbox_handle *b);          /* whatever preparation is still held */
+void sandbox_claim_drop(struct sandbox_handle *b);          /* releases the encoded claim */
 
 /* sandbox_handle.c */
 int sandbox_handle_connect(struct sandbox_handle *b, int control_fd, struct err *err);
 void sandbox_handle_set_ready(struct sandbox_handle *b);
-void sandbox_handle_protocol_error(struct sandbox_handle *b, const char *fmt, ...)
-    PRINTF_LIKE(2, 3); /* the runtime broke the protocol */
+/* The runtime violated the protocol. */
+void sandbox_handle_protocol_error(struct sandbox_handle *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void sandbox_handle_on_jailer_event(struct sandbox_handle *b, const struct jail_event *ev);
-void sandbox_handle_detach_engine(struct sandbox_handle *b); /* the engine goes away */
+void sandbox_handle_detach_engine(struct sandbox_handle *b); /* the engine is freed */
 void sandbox_handle_exec_added(struct sandbox_handle *b);
 void sandbox_handle_exec_launched(struct sandbox_handle *b, struct exec_handle *launched);
-void sandbox_handle_exec_ended(struct sandbox_handle *b); /* one execution less */
+void sandbox_handle_exec_ended(struct sandbox_handle *b); /* an execution ended */
 bool sandbox_handle_is_unfinished(const struct sandbox_handle *b);
 void sandbox_handle_set_timer(struct sandbox_handle *b, uint64_t at);
 void sandbox_handle_disconnect(struct sandbox_handle *b);
-uint64_t sandbox_handle_sample_cpu(
-    struct sandbox_handle *b); /* the processor counter now, also for those who ask in the same turn */
+/* Reads the CPU counter now, and keeps it for later calls in the same loop iteration. */
+uint64_t sandbox_handle_sample_cpu(struct sandbox_handle *b);
 struct cpu_rate sandbox_handle_cpu_rate(const struct sandbox_handle *b);
 
-/* sandbox_handle_end.c: the ways out */
-void sandbox_handle_fail(struct sandbox_handle *b, const struct err *err); /* before it was ready; on_failed follows */
-void sandbox_handle_kill(struct sandbox_handle *b, const struct err *why); /* when it was; on_ended follows */
-void sandbox_handle_end(struct sandbox_handle *b,
-                        const struct err *why);            /* whichever its state asks for; an end under way goes on */
-void sandbox_handle_end_timeout(struct sandbox_handle *b); /* the deadline of an end under way has passed */
+/* sandbox_handle_end.c: how a sandbox ends */
+/* Before it was ready; on_failed follows. */
+void sandbox_handle_fail(struct sandbox_handle *b, const struct err *err);
+void sandbox_handle_kill(struct sandbox_handle *b, const struct err *why); /* when it was ready; on_ended follows */
+/* Calls fail or kill, depending on the state; an end in progress continues. */
+void sandbox_handle_end(struct sandbox_handle *b, const struct err *why);
+void sandbox_handle_end_timeout(struct sandbox_handle *b); /* the deadline of an end in progress has passed */
 void sandbox_handle_start_destroy(struct sandbox_handle *b);
 void sandbox_handle_jailer_lost(struct sandbox_handle *b, const struct err *why);
 
 /* --- exec_handle.c --- */
 
 enum exec_handle_state {
-    EXEC_PREPARING, /* SNAPSHOT is out, or an interpreter is on its way; nothing runs yet */
-    EXEC_STARTING,  /* EXEC is out */
+    EXEC_PREPARING, /* SNAPSHOT was sent, or an interpreter is on its way; nothing runs yet */
+    EXEC_STARTING,  /* EXEC was sent */
     EXEC_RUNNING,
-    EXEC_COLLECTING, /* EXIT came; counters and changes are being asked for */
+    EXEC_COLLECTING, /* EXIT arrived; counters and changes are being requested */
     EXEC_ENDED,
 };
 
@@ -307,57 +325,60 @@ struct exec_handle {
     const struct exec_handle_ops *ops; /* NULL after exec_handle_free */
     void *arg;
 
-    struct sandbox_stream *stream; /* of the request that the state waits for */
-    uint8_t *request;              /* EXEC, while SNAPSHOT is out */
+    struct sandbox_stream *stream; /* stream of the request that the state waits for */
+    uint8_t *request;              /* encoded EXEC, while SNAPSHOT is pending */
     uint32_t request_len;
-    uint8_t *interpreter_request; /* EXEC for the interpreter that is on its way */
+    uint8_t *interpreter_request; /* encoded EXEC for the interpreter that is on its way */
     uint32_t interpreter_request_len;
-    bool uses_interpreter; /* until it is launched: it takes the interpreter that waits */
-    uint32_t stream_id;    /* of EXEC, from the beginning */
+    bool uses_interpreter; /* it takes the waiting interpreter; valid until it is launched */
+    uint32_t stream_id;    /* of EXEC; set from the start */
     bool confirm_end, close_pending;
-    bool is_resumed, awaits_resume; /* awaited: its RESUME has not come */
-    uint64_t resume_skip_bytes;     /* RESUME: bytes that come again and are kept already */
-    uint64_t stdin_received;        /* RESUME: of standard input */
+    bool is_resumed, awaits_resume; /* awaits_resume: its RESUME has not arrived */
+    uint64_t resume_skip_bytes;     /* RESUME: repeated bytes that are stored already */
+    uint64_t stdin_received;        /* RESUME: bytes of standard input that the runtime received */
     bool tty, stdin_open, changes, unmetered, is_language_kernel;
-    bool stdin_ended, stdin_end_wanted; /* end_wanted: exec_handle_write_end before EXEC was sent */
+    bool stdin_ended, stdin_end_wanted; /* stdin_end_wanted: exec_handle_write_end was called before EXEC was sent */
     bool write_wanted;                  /* exec_handle_write took less than it was given */
-    int signal_wanted;                  /* exec_handle_signal before EXEC was sent */
+    int signal_wanted;                  /* signal passed to exec_handle_signal before EXEC was sent; 0: none */
     bool resize_wanted;
     uint16_t rows, cols;
     bool credit_held;
-    size_t uncredited_bytes; /* delivered, not credited */
+    size_t uncredited_bytes; /* delivered, but not credited */
     uint64_t output_max, output_delivered;
     uint64_t wall_ms, cpu_ms;
 
     bool end_decided;       /* receipt.ended_by is final */
-    bool exit_received;     /* EXIT came */
-    bool denials_uncounted; /* for a part of its run nobody told us of refusals */
-    bool ran_concurrently;  /* another execution ran beside it */
+    bool exit_received;     /* EXIT arrived */
+    bool denials_uncounted; /* denials were not counted for a part of its run */
+    bool ran_concurrently;  /* another execution ran at the same time */
     uint64_t started_ns, cpu_base;
-    uint64_t dropped_bytes[2];                       /* of receipt.dropped_bytes, by channel */
-    uint64_t denials_baseline[JAIL_DENIALS_MAX + 1]; /* counts when it was launched; the last is that of `more` */
-    bool waits_for_monitor;                          /* SETTLING: the timer is for its answer */
+    uint64_t dropped_bytes[2];                       /* receipt.dropped_bytes, by channel */
+    uint64_t denials_baseline[JAIL_DENIALS_MAX + 1]; /* counts at its launch; the last entry is overflow_count */
+    /* COLLECTING: the timer limits the wait for the monitor's answer. */
+    bool waits_for_monitor;
     struct exec_clocks clocks;
     struct ev_timer timer;
     struct receipt receipt;
     struct ev_defer defer;
 };
 
-void exec_handle_end(struct exec_handle *x, enum ended_by cause); /* decides, if nobody did, and kills its tree */
+/* Decides the cause unless that was done, and kills the process tree. */
+void exec_handle_end(struct exec_handle *x, enum ended_by cause);
 void exec_handle_decide_end(struct exec_handle *x, enum ended_by cause);
-void exec_handle_sandbox_gone(struct exec_handle *x, const struct err *why,
-                              bool memory); /* the sandbox is dead and drained */
+/* The sandbox is dead and all its frames were read. */
+void exec_handle_sandbox_gone(struct exec_handle *x, const struct err *why, bool memory);
 void exec_handle_pause(struct exec_handle *x, bool paused);
-void exec_handle_set_final_usage(struct exec_handle *x, const struct jail_stats *st, bool alone); /* final figures */
-void exec_handle_finish(struct exec_handle *x);                      /* on_exit with the receipt as it is */
-void exec_handle_fail(struct exec_handle *x, const struct err *err); /* on_failed */
+/* Sets the final figures. */
+void exec_handle_set_final_usage(struct exec_handle *x, const struct jail_stats *st, bool alone);
+void exec_handle_finish(struct exec_handle *x);                      /* calls on_exit with the receipt as it is */
+void exec_handle_fail(struct exec_handle *x, const struct err *err); /* calls on_failed */
 void exec_handle_set_timer(struct exec_handle *x, uint64_t at);
 void exec_handle_drop_stream(struct exec_handle *x);
 void exec_handle_on_stream_gone(void *arg, const struct err *why); /* on_gone of every stream of an execution */
 struct sandbox_stream *exec_handle_open_path_request(struct exec_handle *x, uint8_t type,
                                                      const struct sandbox_stream_ops *ops);
 void exec_handle_release(struct exec_handle *x);
-/* exec_handle.c, for exec_resume.c: an execution in the box's list, not launched */
+/* exec_handle.c, for exec_resume.c: an execution that is in the sandbox's list, but not launched */
 struct exec_handle *exec_handle_create(struct sandbox_handle *b, const struct exec_spec *spec,
                                        const struct exec_handle_ops *ops, void *arg);
 extern const struct sandbox_stream_ops exec_handle_stream_ops;
@@ -366,13 +387,14 @@ struct exec_handle *exec_resume_find(const struct sandbox_handle *b, uint32_t st
 void exec_resume_attach(struct exec_handle *x, struct sandbox_stream *s, const struct rt_resume *m);
 void exec_resume_timeout(struct exec_handle *x);
 /* exec_receipt.c */
-#define MONITOR_ANSWER_NS (4 * NS_PER_S) /* for the monitor to answer; more than it waits for a listener on its way */
-void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a,
-                          const struct err *err);    /* the monitor's answer */
+/* Timeout for the monitor's answer; longer than the monitor waits for a listener on its way. */
+#define MONITOR_ANSWER_NS (4 * NS_PER_S)
+/* Stores the monitor's answer. */
+void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a, const struct err *err);
 void denials_monitor_lost(struct sandbox_handle *b); /* the next monitor counts from 0 */
-void denials_mark_baseline(struct exec_handle *x);   /* at the launch */
-void exec_receipt_set_walls(struct exec_handle *x);  /* its box is ready, and was not when it began */
+void denials_mark_baseline(struct exec_handle *x);   /* called at the launch */
+void exec_receipt_set_walls(struct exec_handle *x);  /* the sandbox became ready after the execution began */
 void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, const struct exec_spec *spec);
 void exec_receipt_on_exit(struct exec_handle *x, const struct rt_exit *m);
-void exec_receipt_timeout(struct exec_handle *x); /* the questions after the end took too long */
-void exec_handle_detach(struct exec_handle *x);   /* the box is freed: no callback from here on */
+void exec_receipt_timeout(struct exec_handle *x); /* the requests after the end took too long */
+void exec_handle_detach(struct exec_handle *x);   /* the sandbox_handle is freed: no callback from now on */

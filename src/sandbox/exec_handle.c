@@ -1,17 +1,20 @@
-/* One program in a box: MARKING -> STARTING -> RUNNING -> SETTLING -> OVER.
+/* One program in a sandbox: PREPARING -> STARTING -> RUNNING -> COLLECTING -> ENDED.
  *
- * Why it ended is decided once, by whoever comes first: the EXIT frame, a clock, the memory limit, the caller, or the
- * loss of the sandbox. The decision does not wait for the death; the death is then brought about in two steps. First
- * the runtime is told to kill the whole tree, because it still holds output that the program wrote and delivers it with
- * EXIT. A runtime that does not answer within GRACE_NS (a fork bomb leaves it no time) loses its say: the jailer ends
- * the sandbox.
+ * The cause of the end is decided once, by the first of: the EXIT frame, a clock, the memory
+ * limit, the caller, or the loss of the sandbox. The decision does not wait until the program is
+ * dead; its death then takes up to two steps. First the runtime gets the request to kill the
+ * whole process tree, because the runtime still holds output of the program and delivers it with
+ * EXIT. If the runtime does not answer within GRACE_NS (a fork bomb leaves it no CPU time), the
+ * jailer ends the sandbox.
  *
- * SETTLING, the receipt and everything after EXIT are in exec_receipt.c.
+ * COLLECTING, the receipt and everything after EXIT are in exec_receipt.c.
  *
  * Invariants:
  * 1. Every byte that arrived was delivered, or counted as dropped, before on_exit.
- * 2. Bytes past the cap are consumed like the others, so a program never blocks on output that nobody wants.
- * 3. An execution that was freed while it ran stays in the box's list, without callbacks, until it is dead. */
+ * 2. Bytes beyond the cap are consumed like the others, so a program never blocks on output that
+ *    is dropped.
+ * 3. An execution that was freed while it ran stays in the sandbox's list, without callbacks,
+ *    until it is dead. */
 #include "sandbox/engine_internal.h"
 
 #include "core/base/clock.h"
@@ -21,10 +24,11 @@
 
 #include <signal.h>
 
-#define GRACE_NS (200 * NS_PER_MS)                   /* for the runtime to kill a tree and report */
-#define EXEC_KILL_GRACE_SHARED_NS (1000 * NS_PER_MS) /* the same, when others would die with the sandbox */
-#define EXEC_KILL_GRACE_KEPT_NS (10 * NS_PER_S) /* the same, when its files and its name would be lost to somebody */
-#define STEP_NS (10 * NS_PER_S)                 /* for SNAPSHOT */
+#define GRACE_NS (200 * NS_PER_MS)                   /* for the runtime to kill a process tree and report */
+#define EXEC_KILL_GRACE_SHARED_NS (1000 * NS_PER_MS) /* the same, when other executions would die with the sandbox */
+/* The same, when the files and the id of a kept sandbox would be lost. */
+#define EXEC_KILL_GRACE_KEPT_NS (10 * NS_PER_S)
+#define STEP_NS (10 * NS_PER_S) /* for SNAPSHOT */
 
 static void exec_handle_on_timer(void *arg);
 
@@ -49,7 +53,7 @@ static void exec_handle_unlink(struct exec_handle *x)
     x->sandbox = NULL;
 }
 
-/* Of an interpreter that is on its way, nothing is told to it any more. */
+/* The execution gets no callback any more about an interpreter that is on its way. */
 static void exec_handle_cancel_join(struct exec_handle *x)
 {
     struct jailer_request *join = x->sandbox ? x->sandbox->join_request : NULL;
@@ -75,8 +79,8 @@ void exec_handle_release(struct exec_handle *x)
 
 /* --- frames of the program's stream --- */
 
-/* Of a program that has ended before it was taken up, the runtime repeats what it wrote and its end, but not that it
- * started. */
+/* For a program that ended before it was resumed, the runtime repeats its output and its end,
+ * but not STARTED. */
 static void exec_handle_resume_started(struct exec_handle *x)
 {
     if (!x->is_resumed || x->state != EXEC_STARTING)
@@ -155,7 +159,7 @@ static bool exec_handle_on_started(struct exec_handle *x, const struct frame *f)
     if (x->state != EXEC_STARTING || f->len != 4)
         return false;
     x->state = EXEC_RUNNING;
-    x->receipt.started_real_ns = clock_real_ns(); /* only now; before, it was asked for */
+    x->receipt.started_real_ns = clock_real_ns(); /* only now: before, it was only requested */
     if (x->ops && x->ops->on_started)
         x->ops->on_started(x->arg);
     return true;
@@ -272,12 +276,12 @@ static bool exec_handle_on_snapshot_frame(void *arg, const struct frame *f)
     struct exec_handle *x = arg;
 
     if (f->type == FRAME_DATA || f->type == FRAME_STARTED)
-        return false; /* the stream stays until the box has ended */
+        return false; /* the stream stays until the sandbox has ended */
     x->stream = NULL;
     if (f->type != FRAME_DONE && f->type != FRAME_ERROR)
         return false;
     if (f->type == FRAME_ERROR)
-        x->receipt.changes_why = "the sandbox could not note its files before the start";
+        x->receipt.changes_why = "the sandbox could not record its files before the start";
     if (!x->end_decided)
         exec_handle_launch(x);
     return true;
@@ -304,7 +308,7 @@ static int exec_handle_encode_request(const struct exec_spec *spec, bool joined,
     return len;
 }
 
-/* --- with an interpreter that has still to join --- */
+/* --- an interpreter that still has to join --- */
 
 static void exec_handle_on_interpreter(void *arg, const struct err *err)
 {
@@ -321,7 +325,8 @@ static void exec_handle_on_interpreter(void *arg, const struct err *err)
     exec_handle_launch(x);
 }
 
-/* Another may wait for the one that is on its way, and there is one at a time. */
+/* Another execution may wait for the interpreter that is on its way, and there is only one at a
+ * time. */
 static bool exec_handle_can_join(const struct sandbox_handle *b, const struct exec_spec *spec)
 {
     return spec->prefer_interpreter && !spec->changes && b->kind.language[0] &&
@@ -365,7 +370,7 @@ int sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec, 
                         void *arg, struct exec_handle **ret, struct err *err)
 {
     if (!sandbox_handle_accepts_exec(b))
-        return err_set(err, ERR_BUSY, "sandbox %s takes no execution at this moment; it may just have ended", b->id);
+        return err_set(err, ERR_BUSY, "sandbox %s takes no execution now; it may just have ended", b->id);
     if (!spec->argv || !spec->argv[0])
         return err_set(err, ERR_INVALID, "an execution needs a program");
     if (spec->id && !id_valid(spec->id, "ex"))
@@ -388,10 +393,10 @@ int sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec, 
         b->interpreter = SANDBOX_INTERPRETER_RESERVED;
     x->uses_interpreter = joined;
     if (brought) {
-        x->cpu_base = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit); /* until it is launched */
+        x->cpu_base = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit); /* until the launch */
         exec_handle_join_interpreter(x, take_ptr(&later), later_len);
     } else if (x->changes) {
-        x->cpu_base = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit); /* until it is launched */
+        x->cpu_base = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit); /* until the launch */
         exec_handle_set_timer(x, ev_now(x->ev) + STEP_NS);
         x->stream = exec_handle_open_path_request(x, FRAME_SNAPSHOT, &exec_handle_snapshot_ops);
     } else {
@@ -426,7 +431,7 @@ static void exec_handle_on_grace_expired(struct exec_handle *x)
     if (b->clock_expired)
         err = b->why;
     else
-        err_set(&err, ERR_LIMIT, "the sandbox was ended because an execution in it (%s) would not die",
+        err_set(&err, ERR_LIMIT, "the sandbox was ended because an execution in it (%s) could not be killed",
                 ended_by_name(x->receipt.ended_by));
     sandbox_handle_kill(b, &err);
 }
@@ -437,7 +442,7 @@ static void exec_handle_on_prepare_timer(struct exec_handle *x)
     exec_handle_cancel_join(x);
     if (x->changes)
         x->receipt.changes_why = x->end_decided ? "the program was never started"
-                                                : "noting the files before the start took too long";
+                                                : "recording the files before the start took too long";
     if (x->end_decided)
         exec_handle_finish(x);
     else
@@ -476,14 +481,15 @@ static void exec_handle_on_timer(void *arg)
 
 void exec_handle_pause(struct exec_handle *x, bool paused)
 {
-    /* The clocks of one that is awaited begin when it was found again; until then its timer waits for that alone. */
+    /* The clocks of an execution that awaits its RESUME start when RESUME arrives; until then
+     * the timer only limits that wait. */
     if ((x->state != EXEC_STARTING && x->state != EXEC_RUNNING) || x->end_decided || x->awaits_resume)
         return;
     (paused ? exec_clocks_pause : exec_clocks_resume)(&x->clocks, ev_now(x->ev));
     exec_handle_set_timer(x, exec_clocks_next(&x->clocks));
 }
 
-/* --- what the caller asks for --- */
+/* --- requests of the caller --- */
 
 void exec_handle_hold_credit(struct exec_handle *x, bool hold)
 {

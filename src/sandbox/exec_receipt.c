@@ -1,14 +1,14 @@
-/* The end of an execution, told truthfully: its receipt from the first line to the final sums.
+/* The receipt of an execution, from its start to the final totals.
  *
- * SETTLING exists for two questions that can only be put after the end. Was it the memory? A program whose child was
- * killed for memory exits as it likes, so every exit but 0 is checked against the kernel's own count. And what changed
- * under /workspace?
+ * COLLECTING exists for two questions that can only be asked after the end. Did memory run out?
+ * A program whose child was killed for lack of memory may exit with any code, so every exit
+ * except 0 is checked against the kernel's own count. And what changed under /workspace?
  *
  * Invariants:
  * 1. ended_by is written once, by exec_handle_decide_end().
- * 2. on_exit or on_failed, exactly one of them, exactly once; none after exec_handle_free.
- * 3. A figure is known or carries its reason; counters of the whole sandbox are an execution's own only when it was the
- *    only one the sandbox ever ran. */
+ * 2. Either on_exit or on_failed is called, exactly once; neither after exec_handle_free.
+ * 3. A figure is known or carries a reason. Counters of the whole sandbox belong to an execution
+ *    only when it was the only one that the sandbox ever ran. */
 #include "sandbox/engine_internal.h"
 
 #include "core/base/mem.h"
@@ -33,7 +33,8 @@ static struct receipt_figure receipt_figure_absent(const char *why)
     return (struct receipt_figure){ .why = why };
 }
 
-static const char exec_receipt_resumed_why[] = "the host that started it is gone, and with it where the counting began";
+static const char exec_receipt_resumed_why[] =
+    "the server was restarted while it ran, and the counters' values at its start are lost";
 
 static struct receipt_figure receipt_figure_counted(uint64_t v, uint64_t unknown, const char *why)
 {
@@ -76,10 +77,10 @@ void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, c
     r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = receipt_figure_absent(later);
     r->denials_why = r->full_filesystems_why = unstarted;
     if (!spec->changes)
-        r->changes_why = "not asked for";
+        r->changes_why = "not requested";
 }
 
-/* The clocks' view at the end; what EXIT says is filled in where it arrives. */
+/* Figures from the clocks at the end; the figures of EXIT are set when it arrives. */
 static void exec_receipt_measure(struct exec_handle *x)
 {
     struct receipt *r = &x->receipt;
@@ -88,7 +89,7 @@ static void exec_receipt_measure(struct exec_handle *x)
         return;
     r->wall_ns = receipt_figure_known(ev_now(x->ev) - x->started_ns);
     if (x->unmetered) {
-        r->cpu_ns = receipt_figure_absent("not asked for");
+        r->cpu_ns = receipt_figure_absent("not requested");
         return;
     }
     uint64_t cpu = sandbox_handle_sample_cpu(x->sandbox);
@@ -102,13 +103,13 @@ static void exec_receipt_measure(struct exec_handle *x)
         r->cpu_ns = receipt_figure_known(cpu - x->cpu_base);
 }
 
-/* The kernel tells of its shortage before it kills, and our own kill may come first. "Ended by memory, 0 processes
- * killed for memory" would be true and read like a mistake. */
+/* Linux reports the shortage before it kills, and our own kill may come first. "Ended by memory,
+ * 0 processes killed for memory" would be true, but look like a mistake. */
 static void exec_receipt_explain_no_kills(struct receipt *r)
 {
     if (r->ended_by == ENDED_MEMORY && !r->oom_kills.why && r->oom_kills.v == 0)
         r->oom_kills = receipt_figure_absent(
-            "the sandbox was ended at its memory limit before the kernel had chosen a process");
+            "the sandbox was ended at its memory limit before the kernel killed a process");
 }
 
 static void exec_receipt_fill_counters(struct receipt *r, const struct jail_stats *st, bool alone)
@@ -153,7 +154,7 @@ void exec_handle_decide_end(struct exec_handle *x, enum ended_by cause)
     x->receipt.ended_by = cause;
 }
 
-/* Where no counter covers the tree, the kernel's own clock for one process stands in for ours. */
+/* Without a counter for the process tree, Linux's CPU limit per process replaces ours. */
 static void exec_receipt_decide_by_exit(struct exec_handle *x)
 {
     if (x->receipt.signal == SIGXCPU && x->cpu_ms && x->cpu_base == CPU_UNKNOWN)
@@ -161,7 +162,7 @@ static void exec_receipt_decide_by_exit(struct exec_handle *x)
     exec_handle_decide_end(x, x->receipt.signal ? ENDED_SIGNAL : ENDED_EXIT);
 }
 
-/* --- what was refused --- */
+/* --- denials --- */
 
 void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a, const struct err *err)
 {
@@ -172,14 +173,14 @@ void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a
         b->denials_absent_why = "the monitor did not answer";
     else if (b->denials.watched == JAIL_UNWATCHABLE && b->denials.sys == EBUSY)
         b->denials_absent_why =
-            "something outside cove listens to refused calls already, and the kernel allows one listener";
+            "another program on this host already listens to denied calls, and the kernel allows one listener";
     else if (b->denials.watched == JAIL_UNWATCHED || b->denials.sys == EMFILE)
-        b->denials_absent_why = "the monitor watches as many sandboxes as it can, and this is not one of them";
+        b->denials_absent_why = "the monitor already watches its maximum of sandboxes";
     else if (b->denials.watched != JAIL_WATCHED)
-        b->denials_absent_why = "this kernel lets nobody listen to refused calls";
+        b->denials_absent_why = "this kernel does not support listening to denied calls";
     else
         b->denials_absent_why = NULL;
-    b->has_new_denials = b->denials_absent_why != NULL; /* what was not told is asked for again */
+    b->has_new_denials = b->denials_absent_why != NULL; /* ask again, since there was no answer */
 }
 
 void denials_monitor_lost(struct sandbox_handle *b)
@@ -197,26 +198,27 @@ void denials_mark_baseline(struct exec_handle *x)
 {
     const struct jail_denied *d = &x->sandbox->denials;
 
-    x->denials_uncounted = x->sandbox->engine->monitor_absent_why !=
-                           NULL; /* a monitor that is found later does not know what was before it */
+    /* A monitor that connects later does not know earlier denials. */
+    x->denials_uncounted = x->sandbox->engine->monitor_absent_why != NULL;
     for (uint32_t i = 0; i < d->n; i++)
         x->denials_baseline[i] = d->entries[i].count;
     x->denials_baseline[JAIL_DENIALS_MAX] = d->overflow_count;
 }
 
-/* How often it was refused something of this row of the list. A kernel lives beside executions with receipts of their
- * own, and what one of these has told is not told again. */
+/* How often this row of the list was denied to the execution. A language kernel lives beside
+ * executions with receipts of their own; denials that one of those receipts contains are not
+ * counted again. */
 static uint64_t denials_new_count(struct exec_handle *x, size_t row, uint64_t count)
 {
     uint64_t *told = &x->sandbox->denials_reported[row];
     uint64_t from = x->is_language_kernel ? max_u64(x->denials_baseline[row], *told) : x->denials_baseline[row];
 
     *told = max_u64(*told, count);
-    return count > from ? count - from : 0; /* whatever the monitor says, a count has no less than none */
+    return count > from ? count - from : 0; /* whatever the monitor reports, a count is never negative */
 }
 
-/* The monitor counts for a sandbox from its beginning, in a list that only grows. What is new since the launch is this
- * execution's, or that of others which ran beside it. */
+/* The monitor counts per sandbox from its creation, in a list that only grows. Counts since the
+ * launch belong to this execution, or to others that ran at the same time. */
 static void denials_fill_receipt(struct exec_handle *x)
 {
     const struct sandbox_handle *b = x->sandbox;
@@ -224,7 +226,7 @@ static void denials_fill_receipt(struct exec_handle *x)
 
     r->denials_why = x->is_resumed ? exec_receipt_resumed_why : b->denials_absent_why;
     if (!r->denials_why && x->denials_uncounted)
-        r->denials_why = "the monitor was away for a part of its run; what was refused meanwhile is not known";
+        r->denials_why = "the monitor was not available for a part of its run; denials in that time are unknown";
     if (r->denials_why)
         return;
     for (uint32_t i = 0; i < b->denials.n; i++) {
@@ -244,7 +246,7 @@ static void denials_fill_receipt(struct exec_handle *x)
     r->denials_more = denials_new_count(x, JAIL_DENIALS_MAX, b->denials.overflow_count);
 }
 
-/* --- over --- */
+/* --- ended --- */
 
 static void exec_handle_enter_ended(struct exec_handle *x)
 {
@@ -262,7 +264,8 @@ static void exec_handle_enter_ended(struct exec_handle *x)
     sandbox_handle_exec_ended(b);
 }
 
-/* Of sums that are the whole sandbox's, an execution that is not its only one has none to wait for. */
+/* Totals of the whole sandbox never become those of an execution that was not its only one, so
+ * the receipt is final now. */
 static void exec_receipt_finalize_shared(struct exec_handle *x)
 {
     if (x->sandbox->launched_execs > 1) {
@@ -303,7 +306,7 @@ void exec_handle_sandbox_gone(struct exec_handle *x, const struct err *why, bool
     }
     if (running) {
         exec_receipt_measure(x);
-        r->full_filesystems_why = "the sandbox ended before it could be asked";
+        r->full_filesystems_why = "the sandbox ended before it could report this";
         r->read_bytes = r->write_bytes = r->tasks_started = receipt_figure_absent(r->full_filesystems_why);
         exec_handle_decide_end(x, memory ? ENDED_MEMORY : ENDED_LOST);
         if (r->ended_by != ENDED_LOST)
@@ -320,7 +323,7 @@ void exec_handle_sandbox_gone(struct exec_handle *x, const struct err *why, bool
     exec_handle_finish(x);
 }
 
-/* --- settling --- */
+/* --- collecting --- */
 
 static bool exec_receipt_on_changes_data(struct exec_handle *x, const struct frame *f)
 {
@@ -422,8 +425,8 @@ static void exec_receipt_request_denials(struct exec_handle *x)
         exec_receipt_request_changes(x);
         return;
     }
-    if (!x->end_decided &&
-        engine_has_no_new_denials(x->sandbox)) { /* one that was cut off may still wait for an answer */
+    /* An execution that was cut off may still wait for the monitor's answer. */
+    if (!x->end_decided && engine_has_no_new_denials(x->sandbox)) {
         x->sandbox->denials_absent_why = NULL;
         denials_fill_receipt(x);
         exec_receipt_request_changes(x);
@@ -460,7 +463,7 @@ static void exec_receipt_collect(struct exec_handle *x)
     uint64_t kills = oom_kills_read(b->oom_fd);
 
     x->state = EXEC_COLLECTING;
-    /* The jailer tells of it too, but a program that loses a child and exits at once is faster. */
+    /* The jailer reports it too, but a program that loses a child and exits at once is faster. */
     if (kills > b->oom_kills_attributed) {
         b->oom_kills_attributed = kills;
         exec_handle_decide_end(x, ENDED_MEMORY);

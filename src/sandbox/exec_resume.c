@@ -1,19 +1,19 @@
-/* Executions that outlive the host that started them.
+/* Executions that outlive the server process that started them.
  *
- * The runtime keeps every byte until it is credited and every last word until it is closed, so a host that comes after
- * another misses nothing: it says HELLO, and the runtime names its streams (RESUME) and repeats the rest. All there is
- * to do here is to be ready before the first of these frames arrives, to drop what was stored already, and to let the
- * clock go on from where it was.
+ * The runtime keeps every byte until it is credited and every last frame until the stream is
+ * closed, so a new server process loses nothing: it sends HELLO, and the runtime lists its
+ * streams (RESUME) and repeats the rest. This file only has to be ready before the first of
+ * these frames arrives, to drop bytes that are stored already, and to let the clocks go on from
+ * where they were.
  *
- * The runtime answers in order. So a STATS request behind the last sandbox_handle_exec_resume is a fence: when it is
- answered,
- * every RESUME has come. An execution that still waits then does not exist any more; a program that nobody waited for
- * was started by a host that died before it could tell anybody, and is killed. So is every other request: a watch would
- * go on for ever, and an upload wait for the rest.
-
+ * The runtime answers in order. So a STATS request after the last sandbox_handle_exec_resume is
+ * a fence: when it is answered, every RESUME has arrived. An execution that still waits then
+ * does not exist any more. A program that was not resumed was started by a server that died
+ * before it could record the program, and is killed. So is every other request: a watch would go
+ * on for ever, and an upload would wait for the rest of its data.
  *
- * Its clocks go on from where they were. What it used in all stays unknown: whether others ran beside it went with the
- * earlier host. */
+ * The clocks go on from where they were. The total usage stays unknown: the information whether
+ * other executions ran at the same time is lost with the previous server. */
 #include "sandbox/engine_internal.h"
 
 #define RESUME_NS (10 * NS_PER_S)
@@ -24,7 +24,7 @@ int sandbox_handle_exec_resume(struct sandbox_handle *b, const struct exec_spec 
     uint64_t now = ev_now(b->ev), elapsed = resume->elapsed_ms * NS_PER_MS;
 
     if (b->state != SANDBOX_HANDLE_READY || !b->adopted || !b->is_connected)
-        return err_set(err, ERR_EXISTS, "sandbox %s has no executions to take up", b->id);
+        return err_set(err, ERR_EXISTS, "sandbox %s has no executions to resume", b->id);
     if (spec->id && !id_valid(spec->id, "ex"))
         return err_set(err, ERR_INVALID, "'%.40s' is not the id of an execution", spec->id);
     struct exec_handle *x = exec_handle_create(b, spec, ops, arg);
@@ -51,8 +51,8 @@ struct exec_handle *exec_resume_find(const struct sandbox_handle *b, uint32_t st
     return x;
 }
 
-/* Bytes that were consumed and not stored were past the cap, or the disk had no room for them. Nothing may follow the
- * hole: its offset would be a lie. Of which channel they were is not known. */
+/* Bytes that were consumed and not stored were beyond the cap, or the disk was full. Nothing may
+ * follow the gap: its offset would be wrong. The channel of the lost bytes is not known. */
 static void exec_resume_drop_output(struct exec_handle *x, uint64_t lost)
 {
     x->receipt.dropped_bytes = x->dropped_bytes[0] = lost;
@@ -67,7 +67,7 @@ void exec_resume_attach(struct exec_handle *x, struct sandbox_stream *s, const s
     x->awaits_resume = false;
     x->stream = s;
     s->confirm_end = x->confirm_end;
-    s->send_credit = 0; /* what is free comes as a CREDIT behind the repeated bytes */
+    s->send_credit = 0; /* the free part of the window comes as CREDIT after the repeated bytes */
     x->stdin_received = m->in;
     if (x->is_language_kernel)
         x->resume_skip_bytes = 0;
@@ -86,7 +86,7 @@ void exec_resume_timeout(struct exec_handle *x)
 {
     struct err err;
 
-    err_set(&err, ERR_TIMEOUT, "the sandbox did not name its executions within %llu s", RESUME_NS / NS_PER_S);
+    err_set(&err, ERR_TIMEOUT, "the sandbox did not list its executions within %llu s", RESUME_NS / NS_PER_S);
     sandbox_handle_kill(x->sandbox, &err);
 }
 
@@ -124,7 +124,7 @@ static bool exec_resume_on_fence(void *arg, const struct frame *f)
 
     if (f->type != FRAME_DONE && f->type != FRAME_ERROR)
         return false;
-    err_set(&err, ERR_LOST, "the sandbox knows no such execution any more");
+    err_set(&err, ERR_LOST, "the sandbox does not know this execution any more");
     exec_resume_cancel_orphans(b);
     for (struct exec_handle *x; (x = exec_resume_find_awaited(b));) {
         x->awaits_resume = false;

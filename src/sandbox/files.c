@@ -1,10 +1,12 @@
-/* Every job is one stream: a request, bytes in one direction at most, a last word. What a request may be answered with
- * is a table, so that an answer of the wrong kind is seen for what it is and ends the sandbox.
+/* Every job is one stream: a request, bytes in at most one direction, and a last frame. A table
+ * lists the allowed answers of each request, so that an answer of the wrong kind is detected and
+ * ends the sandbox.
  *
  * Invariants:
- * 1. on_done once, or never after files_free.
- * 2. A name from a list cannot lead anywhere: it is not empty, holds no slash, and is neither "." nor "..". The path of
- *    an event leads downwards from what is watched; the decoder sees to that. */
+ * 1. on_done is called once, or never after files_free.
+ * 2. A name from a list cannot lead anywhere: it is not empty, contains no slash, and is neither
+ *    "." nor "..". The path of an event always leads downwards from the watched path; the
+ *    decoder ensures that. */
 #include "sandbox/files.h"
 
 #include "core/base/mem.h"
@@ -16,7 +18,7 @@ enum files_data_kind { FILES_DATA_NONE, FILES_DATA_BYTES, FILES_DATA_ENTRIES, FI
 
 struct files_request {
     uint8_t type;
-    bool sends; /* DATA from us */
+    bool sends; /* DATA goes to the sandbox */
     enum files_data_kind data;
     enum files_answer_kind answer;
 };
@@ -36,14 +38,14 @@ static const struct files_request files_requests[] = {
 
 struct files_job {
     const struct files_request *req;
-    struct sandbox_stream *stream; /* NULL after the last word */
+    struct sandbox_stream *stream; /* NULL after the last frame */
     struct ev *ev;
     const struct files_ops *ops; /* NULL after files_free */
     void *arg;
     bool credit_held, write_wanted, send_ended;
     size_t uncredited_bytes;
     uint64_t bytes, entries;
-    char *watch_base; /* watch: the directory that paths of events are relative to, without a slash at its end */
+    char *watch_base; /* watch: the directory that event paths are relative to, without a trailing slash */
     bool watching;
     struct ev_defer defer;
 };
@@ -130,7 +132,7 @@ static bool files_on_events(struct files_job *j, const struct frame *f)
     struct unpack u;
 
     unpack_init(&u, f->data, f->len);
-    while (u.pos < u.len && j->ops && j->watch_base) { /* both go when a callback frees the job */
+    while (u.pos < u.len && j->ops && j->watch_base) { /* both become NULL when a callback frees the job */
         if (!rt_event_unpack(&u, e) || j->watching == (e->kind == RT_WATCHING))
             return false;
         files_deliver_event(j, e);
@@ -156,7 +158,7 @@ static bool files_on_data(struct files_job *j, const struct frame *f)
         j->ops->on_data(j->arg, f->data, f->len);
     }
     if (!j->stream)
-        return true; /* given up by the callback */
+        return true; /* freed by the callback */
     if (j->credit_held)
         j->uncredited_bytes += f->len;
     else
@@ -186,7 +188,7 @@ static bool files_on_done_counts(struct files_job *j, const struct frame *f)
         return false;
     struct files_done done = { .bytes = m.bytes, .files = m.files, .truncated = m.truncated };
     if (j->req->data != FILES_DATA_NONE)
-        done.bytes = j->bytes; /* what arrived, not what was said */
+        done.bytes = j->bytes; /* what arrived, not what the sandbox reported */
     if (j->req->data == FILES_DATA_ENTRIES)
         done.files = j->entries;
     files_job_finish(j, &done, NULL);
@@ -226,7 +228,7 @@ static bool files_on_frame(void *arg, const struct frame *f)
         return false;
     if (files_on_last_frame(j, f))
         return true;
-    err_set(&err, ERR_PROTOCOL, "the sandbox answered %s with something else", frame_name(j->req->type));
+    err_set(&err, ERR_PROTOCOL, "the sandbox gave an invalid answer to %s", frame_name(j->req->type));
     files_job_finish(j, NULL, &err);
     return false;
 }
@@ -249,7 +251,7 @@ static void files_on_stream_gone(void *arg, const struct err *why)
 
     j->stream = NULL;
     err_set(&ended, ERR_SANDBOX_ENDED, "the sandbox was ended on request");
-    if (why) /* an end that somebody asked for has no other reason */
+    if (why) /* why is empty for an end on request */
         files_job_finish(j, NULL, why->id ? why : &ended);
 }
 
@@ -265,7 +267,7 @@ static int files_open_job(struct sandbox_handle *b, uint8_t type, const uint8_t 
     if (len < 0)
         return -1;
     if (b->state != SANDBOX_HANDLE_READY || !b->is_connected)
-        return err_set(err, ERR_BUSY, "sandbox %s answers no requests at this moment; it may just have ended", b->id);
+        return err_set(err, ERR_BUSY, "sandbox %s answers no requests now; it may just have ended", b->id);
 
     struct files_job *j = mem_new(struct files_job);
     j->req = files_requests;
@@ -388,10 +390,11 @@ int files_watch(struct sandbox_handle *b, const char *path, uint32_t flags, cons
     return 0;
 }
 
-/* --- what the caller does with a job --- */
+/* --- operations on a job --- */
 
-_Static_assert(FILES_PARENTS == RT_PATH_PARENTS && FILES_EXCL == RT_PATH_EXCL, "flags travel as they are");
-_Static_assert(FILES_RECURSIVE == RT_PATH_RECURSIVE && FILES_MISSING_OK == RT_PATH_MISSING_OK, "likewise");
+_Static_assert(FILES_PARENTS == RT_PATH_PARENTS && FILES_EXCL == RT_PATH_EXCL, "same flags on the wire");
+_Static_assert(FILES_RECURSIVE == RT_PATH_RECURSIVE && FILES_MISSING_OK == RT_PATH_MISSING_OK,
+               "same flags on the wire");
 
 size_t files_send(struct files_job *j, const void *data, size_t len)
 {

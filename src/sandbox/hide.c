@@ -1,6 +1,7 @@
-/* An empty file and an empty directory of ours, in a directory of the caller: the kernel does not mount what has no
- * name. What is hidden is looked up on the host, because the system directories of a sandbox are the host's and a
- * workspace is a directory of it, or memory that is empty at the start. */
+/* An empty file and an empty directory, in a directory of the caller: Linux cannot mount an
+ * object without a name. The path to hide is resolved on the host, because the system
+ * directories of a sandbox are those of the host, and a workspace is a directory of the host, or
+ * memory that is empty at the start. */
 #include "sandbox/hide.h"
 
 #include "core/base/fd.h"
@@ -19,7 +20,8 @@ static bool hide_made_or_exists(int rc)
     return rc == 0 || errno == EEXIST;
 }
 
-/* Whoever could put something into our own empty directory is ourselves, so only the owner is checked. */
+/* Only cove itself can put something into its own empty directory, so checking the owner is
+ * enough. */
 static int hide_open_empty(int dir, bool directory, int *ret, struct err *err)
 {
     struct stat st;
@@ -33,16 +35,16 @@ static int hide_open_empty(int dir, bool directory, int *ret, struct err *err)
     else if (place >= 0 && !directory)
         fd = openat(place, "file", O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
     if (fd < 0)
-        return err_sys(err, ERR_SYS, "something empty in the state directory, to hide a path with");
+        return err_sys(err, ERR_SYS, "creating an empty object to hide a path with, in the state directory");
     if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (!directory && st.st_size != 0)) {
         close(fd);
-        return err_set(err, ERR_DENIED, "hidden in the state directory is not as cove made it; remove it");
+        return err_set(err, ERR_DENIED, "'hidden' in the state directory: changed by another program; remove it");
     }
     *ret = fd;
     return 0;
 }
 
-/* The path on the host, or false. */
+/* Writes the path on the host, or returns false. */
 static bool hide_resolve_host_path(const char *workspace, const char *dst, char host[PATH_MAX], size_t *root)
 {
     char dir[PATH_MAX];
@@ -69,6 +71,6 @@ int hide_open(int dir, const char *workspace, const char *dst, char real[POLICY_
         return 0;
     int n = snprintf(real, POLICY_TARGET_TEXT + 1, "%s%s", root ? "/workspace" : "", host + root);
     if (n < 0 || n > POLICY_TARGET_TEXT)
-        return err_set(err, ERR_BIND_TARGET, "%.100s: what it stands for has too long a path", dst);
+        return err_set(err, ERR_BIND_TARGET, "%.100s: its resolved path is too long to be hidden", dst);
     return hide_open_empty(dir, S_ISDIR(st.st_mode), ret, err);
 }

@@ -95,11 +95,12 @@ int language_find_program(const struct language *rt, const char *const *dirs, ch
         if (realpath(path, real) && language_path_is_shared(real))
             return 0;
         if (!outside[0])
-            snprintf(outside, sizeof(outside), "%.100s leads to %.100s", path, real);
+            snprintf(outside, sizeof(outside), "%.100s links to %.100s", path, real);
     }
     if (outside[0])
         return err_set(err, ERR_RUNTIME_MISSING,
-                       "runtime %s: %.180s, which no sandbox sees (only /usr, /bin, /lib and /opt)", rt->name, outside);
+                       "runtime %s: %.180s, which sandboxes do not see; install it below /usr, /bin, /lib or /opt",
+                       rt->name, outside);
     return err_set(err, ERR_RUNTIME_MISSING,
                    "runtime %s: no %s in /usr/local/bin, /usr/bin or /bin; apt-get install %s", rt->name, rt->program,
                    rt->package);

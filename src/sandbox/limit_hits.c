@@ -1,8 +1,10 @@
-/* A limit that refuses does so in the kernel, which tells the program and, for some limits only, keeps a count. What is
- * reported here was seen: a counter of the cgroup, a file system without a free block, the signal that ends a program.
- * All else is said to be unseen, with the reason; a refusal is never guessed from an exit code.
+/* A limit refuses in the kernel, which reports the refusal to the program and, for some limits
+ * only, counts it. This file lists only observed refusals: a counter of the cgroup, a file
+ * system without a free block, the signal that ended a program. For the other limits it returns
+ * the reason why refusals cannot be observed; a refusal is never guessed from an exit code.
  *
- * Limits that end an execution are its endedBy and limits that slow it down have their own figures; neither is here. */
+ * Limits that end an execution are its endedBy, and limits that slow it down have their own
+ * figures; neither is listed here. */
 #include "sandbox/limit_hits.h"
 
 #include "core/wire/rt.h"
@@ -29,7 +31,7 @@ static uint32_t limit_hit_full_bit(enum limit l)
     return 0;
 }
 
-/* NULL when nothing is known to have been refused. */
+/* NULL when no refusal is known. */
 static const char *limit_hit_describe(const struct receipt *r, enum limit l, uint64_t *count)
 {
     *count = 0;
@@ -54,7 +56,7 @@ size_t limit_hits_list(const struct receipt *r, struct limit_hit ret[LIMIT_COUNT
         const struct limit_info *info = limit_info((enum limit)i);
         struct limit_hit *m = &ret[n];
 
-        /* A directory of the host that is full is not our limit. */
+        /* A full directory of the host is not a limit of cove. */
         if (r->enforced[i] == 0 || !(m->how = limit_hit_describe(r, (enum limit)i, &m->count)))
             continue;
         m->limit = (enum limit)i;
@@ -74,16 +76,15 @@ const char *limit_hit_unobservable(const struct receipt *r, enum limit l)
     if (r->enforced[l] == 0 || limit_hit_describe(r, l, &count))
         return NULL;
     if (l == LIMIT_NOFILE)
-        return "the kernel tells only the program (EMFILE) and keeps no count";
+        return "the kernel reports it only to the program (EMFILE) and does not count it";
     if (l == LIMIT_FSIZE)
-        return "only SIGXFSZ that ends the program is seen; one that ignores it is told EFBIG, of which nothing keeps "
-               "a "
-               "count";
+        return "only a SIGXFSZ that ends the program is seen; a program that ignores it gets EFBIG, which is not "
+               "counted";
     if (l == LIMIT_PIDS)
         return r->pids_refused.why;
     if (limit_hit_full_bit(l))
         return r->full_filesystems_why
                    ? r->full_filesystems_why
-                   : "it had room when the execution ended; nothing keeps a count of ENOSPC before that";
+                   : "it was not full when the execution ended; earlier ENOSPC errors are not counted";
     return NULL;
 }

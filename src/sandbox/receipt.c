@@ -1,6 +1,7 @@
-/* A receipt in JSON is flat where a reader looks first (why, how long, how much) and nested where there is a list. A
- * figure that is not known is not there: its name stands in "absent" with the reason, so that a zero is always a
- * measured zero. Times are in microseconds, because a whole execution may take less than a millisecond. */
+/* A receipt in JSON is flat for the values that a reader looks at first (why, how long, how
+ * much) and nested for lists. An unknown figure is omitted: its name stands in "absent" with the
+ * reason, so that a zero is always a measured zero. Times are in microseconds, because a whole
+ * execution may take less than a millisecond. */
 #include "sandbox/receipt.h"
 
 #include "core/base/clock.h"
@@ -108,7 +109,7 @@ static const char *receipt_enforced_name(uint8_t e)
     return e == 2 ? "enforced" : e == 1 ? "partial" : "none";
 }
 
-/* A limit that is not set limits nothing and is left out. An execution without a cap on its output has 0 there. */
+/* A limit that is not set is omitted. An execution without a cap on its output has 0 there. */
 static bool receipt_limit_is_set(const struct receipt *r, enum limit l)
 {
     return !limit_is_unlimited(l, r->limits.v[l]) && (l != LIMIT_OUTPUT || r->limits.v[l] != 0);
@@ -298,7 +299,7 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
 
 /* --- for a person --- */
 
-/* Names of files come from the sandbox. */
+/* File names come from the sandbox. */
 static void receipt_add_sanitized(struct buf *out, const char *s)
 {
     auto_free char *tame = str_dup(s);
@@ -327,10 +328,10 @@ static void receipt_print_limit(const struct receipt *r, enum limit l, struct bu
 static void receipt_print_end(const struct receipt *r, struct buf *out)
 {
     static const char *const said[] = {
-        [ENDED_LIFETIME] = "the sandbox's lifetime was over",
+        [ENDED_LIFETIME] = "the lifetime of the sandbox expired",
         [ENDED_IDLE] = "the sandbox was idle for too long",
-        [ENDED_WALL] = "its time on the wall was over",
-        [ENDED_CPU] = "its CPU time was spent",
+        [ENDED_WALL] = "the execution timeout expired",
+        [ENDED_CPU] = "its CPU time was used up",
         [ENDED_MEMORY] = "the sandbox ran out of memory",
         [ENDED_KILLED] = "it was killed on request",
         [ENDED_LOST] = "the sandbox was lost",
@@ -362,7 +363,7 @@ static void receipt_print_usage(const struct receipt *r, struct buf *out)
         const char *name;
         const struct receipt_figure *f;
         enum { TIME, BYTES, COUNT } unit;
-        bool quiet; /* not worth a word when it is zero */
+        bool quiet; /* omitted when zero */
     } used[] = {
         { "wall", &r->wall_ns, TIME, false },
         { "cpu", &r->cpu_ns, TIME, false },
@@ -398,7 +399,7 @@ static void receipt_print_output(const struct receipt *r, struct buf *out)
     buf_addf(out, "output   %s on standard output, %s on standard error", str_size(r->stdout_bytes, a),
              str_size(r->stderr_bytes, b));
     if (r->dropped_bytes) {
-        buf_addf(out, "; %s past the cap were dropped", str_size(r->dropped_bytes, a));
+        buf_addf(out, "; %s beyond the cap were dropped", str_size(r->dropped_bytes, a));
         receipt_print_limit(r, LIMIT_OUTPUT, out);
     }
     buf_adds(out, "\n");
@@ -421,7 +422,7 @@ static void receipt_print_changes(const struct receipt *r, struct buf *out)
     buf_adds(out, "\n");
 }
 
-/* Output that was dropped has its place in the line about output. */
+/* Dropped output is reported by receipt_print_output. */
 static void receipt_print_limit_hits(const struct receipt *r, struct buf *out)
 {
     struct limit_hit met[LIMIT_COUNT];
@@ -440,7 +441,8 @@ static void receipt_print_limit_hits(const struct receipt *r, struct buf *out)
 
 #define RECEIPT_PRINTED_DENIALS 8
 
-/* "mount (1): not allowed (profile python); there is no way to allow it": the reason behind the rule is in the JSON. */
+/* "mount (1): not allowed (profile python); there is no way to allow it": the reason for the
+ * rule is only in the JSON. */
 static void receipt_print_denials(const struct receipt *r, struct buf *out)
 {
     uint64_t rest = r->denials_more;
@@ -483,7 +485,7 @@ static bool receipt_limit_is_weak(const struct receipt *r, int i)
     return receipt_limit_is_set(r, (enum limit)i) && r->enforced[i] < 2;
 }
 
-/* Limits that are not whole, one line for those of one state and reason. */
+/* Limits that are not fully enforced, one line for each combination of state and reason. */
 static void receipt_print_weak_limits(const struct receipt *r, struct buf *out)
 {
     uint64_t told = 0;
@@ -525,7 +527,7 @@ static void receipt_print_absent(const struct receipt *r, struct buf *out)
 
 void receipt_print(const struct receipt *r, struct buf *out)
 {
-    buf_addf(out, "sandbox  %s, execution %s%s\n", r->sandbox, r->execution, r->final ? "" : " (sums still to come)");
+    buf_addf(out, "sandbox  %s, execution %s%s\n", r->sandbox, r->execution, r->final ? "" : " (totals pending)");
     receipt_print_end(r, out);
     receipt_print_usage(r, out);
     receipt_print_output(r, out);

@@ -1,4 +1,4 @@
-/* receipt.h - what an execution used, met and changed, and why it ended. */
+/* receipt.h - what an execution used, reached and changed, and why it ended. */
 #pragma once
 
 #include "core/base/base.h"
@@ -18,11 +18,11 @@ enum ended_by {
     ENDED_MEMORY,
     ENDED_KILLED,
     ENDED_LOST,
-    ENDED_BUDGET, /* of a server: its tenant may use no more */
+    ENDED_BUDGET, /* the server ended it: the tenant's budget is used up */
 };
 const char *ended_by_name(enum ended_by e);
 
-/* A figure that may be unknown: `why` is NULL when `v` is measured, else the reason for its absence. */
+/* A figure that may be unknown: `why` is NULL when `v` is measured, else the reason why not. */
 struct receipt_figure {
     uint64_t v;
     const char *why; /* static text */
@@ -45,43 +45,44 @@ struct receipt_denial {
 struct receipt {
     char sandbox[ID_SIZE];
     char execution[ID_SIZE];
-    char request[RECEIPT_REQUEST_MAX + 1]; /* of a server: what asked for it; "" when nothing did */
+    char request[RECEIPT_REQUEST_MAX + 1]; /* id of the server's request; "" without a request */
     bool final;
     enum ended_by ended_by;
-    int exit_code; /* -1 when it did not exit */
-    int signal;    /* 0 when it was not ended by one */
+    int exit_code; /* -1 unless it exited */
+    int signal;    /* 0 unless a signal ended it */
     uint64_t started_real_ns;
     struct receipt_figure wall_ns, cpu_ns, memory_peak, read_bytes, write_bytes, tasks_started, pids_peak;
     struct receipt_figure pids_refused, oom_kills, throttled_ns;
-    uint64_t stdout_bytes, stderr_bytes; /* produced */
-    uint64_t dropped_bytes;              /* of them, past the cap */
-    uint32_t full_filesystems;           /* RT_FULL_*: at the end */
-    const char *full_filesystems_why;    /* NULL when that was looked at */
+    uint64_t stdout_bytes, stderr_bytes; /* bytes produced */
+    uint64_t dropped_bytes;              /* bytes beyond the cap, of those produced */
+    uint32_t full_filesystems;           /* RT_FULL_*: full file systems at the end */
+    const char *full_filesystems_why;    /* NULL when that was checked */
     enum level level;
-    char policy[64]; /* "" when nobody named one */
+    char policy[64]; /* name of the policy; "" without a policy */
     char profile[16];
     char driver[16];
     char cgroup[16];
-    uint32_t host_walls;   /* JAIL_WALL_*: raised from outside */
-    uint32_t inside_walls; /* RT_WALL_*: seen from inside */
+    uint32_t host_walls;   /* JAIL_WALL_*: raised by the jailer */
+    uint32_t inside_walls; /* RT_WALL_*: verified by PID 1 */
     uint32_t landlock_abi;
     struct limits limits;
-    uint8_t enforced[LIMIT_COUNT];     /* 0 none, 1 partial, 2 enforced */
-    uint8_t enforced_why[LIMIT_COUNT]; /* enum limit_reason, where it is less than enforced */
+    uint8_t enforced[LIMIT_COUNT];     /* 0 not enforced, 1 in part, 2 enforced */
+    uint8_t enforced_why[LIMIT_COUNT]; /* enum limit_reason, where the limit is not fully enforced */
     struct receipt_change *changes;
     size_t nchanges;
     uint64_t added, modified, deleted;
     bool changes_truncated;
-    const char *changes_why;        /* NULL when they were measured */
-    struct receipt_denial *denials; /* system calls that were refused, in the order of their first time */
+    const char *changes_why;        /* NULL when the changes were measured */
+    struct receipt_denial *denials; /* denied system calls, in the order of their first occurrence */
     size_t ndenials;
-    uint64_t denials_more;   /* and so many more, of kinds that found no room in the list */
-    const char *denials_why; /* NULL when they were counted */
+    uint64_t denials_more;   /* denials of kinds that did not fit into the list */
+    const char *denials_why; /* NULL when denials were counted */
 };
 
-bool receipt_rootless(const struct receipt *r); /* made by a plain user */
-int receipt_exit_code(const struct receipt *r); /* of `cove run`: the program's own, 124, 123, 128+n, 125 */
-void receipt_json(const struct receipt *r, struct jsonw *w);     /* one object */
-void receipt_json_end(const struct receipt *r, struct jsonw *w); /* of it exitCode, signal and endedBy */
-void receipt_print(const struct receipt *r, struct buf *out);    /* for a person, a few lines */
+bool receipt_rootless(const struct receipt *r); /* the sandbox was made by an unprivileged user */
+/* Exit code of `cove run`: the program's own, 124, 123, 128+n or 125. */
+int receipt_exit_code(const struct receipt *r);
+void receipt_json(const struct receipt *r, struct jsonw *w);     /* writes one object */
+void receipt_json_end(const struct receipt *r, struct jsonw *w); /* writes only exitCode, signal and endedBy */
+void receipt_print(const struct receipt *r, struct buf *out);    /* a few lines for a person */
 void receipt_done(struct receipt *r);

@@ -1,13 +1,14 @@
-/* From a spec to a box that is ready: J_CREATE, HELLO, CLAIM.
+/* From a spec to a ready sandbox: J_CREATE, HELLO, CLAIM.
  *
- * Both J_CREATE and CLAIM are encoded when the box is made, so nothing of the caller's spec has to be copied and every
- * mistake in it is found before anything exists. CLAIM follows HELLO without waiting for its echo: the runtime reads
- * them in order and refuses a claim from a version it does not speak, so waiting would only cost a round trip. A
- * runtime that was claimed by an earlier host answers HELLO and says CLAIMED once more.
+ * J_CREATE and CLAIM are both encoded when the sandbox_handle is created, so the caller's spec
+ * need not be copied, and every mistake in it is found before anything exists. CLAIM follows
+ * HELLO without waiting for the reply: the runtime reads them in order and refuses a claim from
+ * a version that it does not speak, so waiting would only cost a round trip. A runtime that a
+ * previous server process claimed answers HELLO and sends CLAIMED once more.
  *
  * Invariants:
- * 1. The walls are checked twice, at J_CREATED (for a spare when it is taken) and at CLAIMED; a box with a wall too few
- *    never becomes ready.
+ * 1. The walls are checked twice, at J_CREATED (for a prepared sandbox when it is claimed) and
+ *    at CLAIMED; a sandbox with a missing wall never becomes ready.
  * 2. Memory that held the claim (environment, entropy) is wiped before it is released. */
 #include "sandbox/engine_internal.h"
 
@@ -42,7 +43,7 @@ static int sandbox_claim_add_mount(struct jail_create *m, const struct sandbox_m
     struct jail_mount *jm = &m->mounts[m->nmounts];
 
     if ((size_t)bm->kind >= ARRAY_LEN(kinds) || bm->fd < 0)
-        return err_set(err, ERR_BUG, "mount %u is not one", m->nmounts);
+        return err_set(err, ERR_BUG, "mount %u: unknown kind, or no descriptor", m->nmounts);
     jm->kind = kinds[bm->kind];
     jm->fd = (uint8_t)m->nmounts;
     if (bm->kind == SANDBOX_MOUNT_BIND_RO &&
@@ -58,14 +59,15 @@ static int sandbox_claim_encode_create(const struct sandbox_handle *b, const str
 {
     struct jail_create m = { .owner_uid = spec->owner_uid, .owner_gid = spec->owner_gid, .nlimits = LIMIT_COUNT };
 
-    _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit travels");
+    _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit fits into the message");
     memcpy(m.id, b->id, sizeof(m.id));
     engine_template_name(&b->kind, m.template);
     if (!str_copy(m.hostname, sizeof(m.hostname), spec->hostname ? spec->hostname : "cove"))
-        return err_set(err, ERR_INVALID, "a host name has at most %d bytes", JAIL_NAME_MAX - 1);
+        return err_set(err, ERR_INVALID, "hostname: longer than %d bytes", JAIL_NAME_MAX - 1);
     memcpy(m.limits, spec->limits.v, sizeof(spec->limits.v));
     if (spec->nmounts > JAIL_MOUNTS_MAX)
-        return err_set(err, ERR_LIMIT, "%zu mounts, and a sandbox takes %d", spec->nmounts, JAIL_MOUNTS_MAX);
+        return err_set(err, ERR_LIMIT, "mounts: %zu are too many; a sandbox takes at most %d", spec->nmounts,
+                       JAIL_MOUNTS_MAX);
     for (size_t i = 0; i < spec->nmounts; i++)
         if (sandbox_claim_add_mount(&m, &spec->mounts[i], err) < 0)
             return -1;
@@ -79,10 +81,10 @@ static int sandbox_claim_add_rule(struct rt_claim *m, uint8_t access, const char
     struct rt_rule *r = &m->rules[m->nrules];
 
     if (m->nrules == RT_RULES_MAX)
-        return err_set(err, ERR_LIMIT, "more than %d file rules", RT_RULES_MAX);
+        return err_set(err, ERR_LIMIT, "file rules: more than %d", RT_RULES_MAX);
     r->access = access;
     if (strlen(path) > RT_RULE_PATH_MAX)
-        return err_set(err, ERR_INVALID, "the path '%s' is too long for a file rule", path);
+        return err_set(err, ERR_INVALID, "'%s': the path is too long for a file rule", path);
     r->path = path;
     m->nrules++;
     return 0;
@@ -115,7 +117,8 @@ static size_t sandbox_claim_count_env(const char *const *list)
     return n;
 }
 
-/* The level's environment with the spec's on top: a name that both have appears once, as the spec says it. */
+/* The environment of the level, overridden by the spec: a name that both have appears once, with
+ * the value of the spec. */
 static const char **sandbox_claim_merge_env(const char *const *base, const char *const *over)
 {
     const char **out = mem_new_array(const char *, sandbox_claim_count_env(base) + sandbox_claim_count_env(over) + 1);
@@ -227,7 +230,7 @@ static void sandbox_claim_on_limits_set(struct jailer_request *ask, const struct
         sandbox_claim_send_frame(b);
 }
 
-/* The jailer runs the clock of its life too, from the moment on at which the sandbox is to be kept. */
+/* The jailer enforces the lifetime too, starting when the sandbox is to be kept. */
 static void sandbox_claim_send_limits(struct sandbox_handle *b, bool all)
 {
     const uint64_t *v = b->limits.v;
@@ -247,7 +250,8 @@ static void sandbox_claim_send_limits(struct sandbox_handle *b, bool all)
                    all ? sandbox_claim_on_limits_set : NULL, all ? b : NULL);
 }
 
-/* One that was prepared with other limits gets those of the claim before it runs anything. */
+/* A sandbox that was prepared with other limits gets the limits of the claim before it runs
+ * anything. */
 static void sandbox_claim_send(struct sandbox_handle *b)
 {
     bool late = !engine_jailer_limits_equal(&b->jailer_limits, &b->limits);
@@ -270,7 +274,8 @@ static void sandbox_claim_send_hello(struct sandbox_handle *b)
         sandbox_claim_send(b);
 }
 
-/* Some walls need root; without it they are missing, and that is said, unless somebody demanded them. */
+/* Some walls need root; without root they are missing, and the receipt says so, unless the spec
+ * requires them. */
 static bool sandbox_claim_allows_rootless(const struct sandbox_handle *b)
 {
     return b->jailer_report.walls & JAIL_ROOTLESS && !b->require_all_walls;
@@ -285,7 +290,8 @@ static int sandbox_claim_check_enforced(const struct sandbox_handle *b, struct e
         const char *why = limit_reason_text(b->jailer_report.why[i]);
 
         if (b->require_enforced >> i & 1 && e < JAIL_ENFORCED && !limit_is_unlimited((enum limit)i, b->limits.v[i]))
-            return err_set(err, ERR_LIMIT_PARTIAL, "%s is enforced %s on this host, and it has to be whole%s%s",
+            return err_set(err, ERR_LIMIT_PARTIAL,
+                           "%s is enforced %s on this host, and this sandbox requires it completely%s%s",
                            limit_info((enum limit)i)->name, states[e], why ? ": " : "", why ? why : "");
     }
     return 0;
@@ -311,7 +317,7 @@ static int sandbox_claim_take_created(struct sandbox_handle *b, const struct jai
         b->cpu_fd = take_fd(&a->fds[2]);
     if (m->oom_fd)
         b->oom_fd = take_fd(&a->fds[2 + m->cpu_fd]);
-    /* These are kept by this side, whatever the host can do. */
+    /* The engine enforces these, whatever the host can do. */
     m->enforced[LIMIT_WALL] = m->enforced[LIMIT_LIFETIME] = m->enforced[LIMIT_IDLE] = JAIL_ENFORCED;
     m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;
     if (b->cpu_fd >= 0)
@@ -321,7 +327,7 @@ static int sandbox_claim_take_created(struct sandbox_handle *b, const struct jai
     return sandbox_handle_connect(b, take_fd(&a->fds[0]), err);
 }
 
-/* The sandbox has work to do before it reads any of this, and its owner has a moment. */
+/* The sandbox has work to do before it reads HELLO, so its owner can use the time. */
 static void sandbox_claim_greet(struct sandbox_handle *b)
 {
     sandbox_claim_send_hello(b);
@@ -334,21 +340,21 @@ static void sandbox_claim_on_created(struct jailer_request *ask, const struct ja
     struct sandbox_handle *b = ask->owner;
     struct err why = { 0 };
 
-    if (b->state != SANDBOX_HANDLE_CREATING) { /* it came too late */
+    if (b->state != SANDBOX_HANDLE_CREATING) { /* the reply came too late */
         if (!err && !b->adopted)
             engine_request_for_sandbox(b->engine, FRAME_J_DESTROY, b->id, NULL, NULL);
         return;
     }
     if (err && err->id == ERR_MISSING && !b->adopted) { /* its spawner died */
         engine_forget_template(b->engine, &b->kind);
-        err_set(&why, ERR_BUSY, "what makes sandboxes of this kind has died and is made again; ask again");
+        err_set(&why, ERR_BUSY, "the process that makes sandboxes of this kind ended and is restarted; try again");
         err = &why;
     }
     if (err) {
         sandbox_handle_fail(b, err);
         return;
     }
-    b->state = SANDBOX_HANDLE_HELLO; /* from here on there is something to destroy */
+    b->state = SANDBOX_HANDLE_HELLO; /* from here on there is a sandbox to destroy */
     if (b->destroy_wanted)
         sandbox_handle_start_destroy(b);
     else if (sandbox_claim_take_created(b, a, &why) < 0)
@@ -362,14 +368,15 @@ void sandbox_claim_proceed(struct sandbox_handle *b)
     struct err why = { 0 };
 
     if (b->state == SANDBOX_HANDLE_CREATING)
-        return; /* it goes the way of every other from here on */
+        return; /* continues like a new sandbox */
     if (sandbox_claim_check_jailer_report(b, &why) < 0)
         sandbox_handle_fail(b, &why);
     else
         sandbox_claim_send(b);
 }
 
-/* What most claims say of files, so that the runtime need not begin with it when somebody waits. */
+/* Sends the file rules of most claims in advance, so that the runtime need not prepare them
+ * while a request waits. */
 void sandbox_claim_preload_rules(struct sandbox_handle *b)
 {
     struct rt_claim m = { 0 };
@@ -395,7 +402,7 @@ static void sandbox_claim_on_hello(struct sandbox_handle *b, const struct frame 
     } else if (rt_hello_decode(f, &m, &err) < 0) {
         sandbox_handle_protocol_error(b, "HELLO: %s", err.msg);
     } else if (m.version != WIRE_VERSION) {
-        err_set(&err, ERR_VERSION, "cove-runtime speaks version %u of the wire, this cove version %u", m.version,
+        err_set(&err, ERR_VERSION, "cove-runtime speaks version %u of the protocol, this cove version %u", m.version,
                 WIRE_VERSION);
         sandbox_handle_fail(b, &err);
     } else if (m.epoch != b->epoch) {
@@ -434,7 +441,7 @@ static void sandbox_claim_on_error(struct sandbox_handle *b, const struct frame 
     struct err err = { 0 };
 
     if (b->state != SANDBOX_HANDLE_HELLO && b->state != SANDBOX_HANDLE_CLAIMING) {
-        sandbox_handle_protocol_error(b, "an ERROR about nothing");
+        sandbox_handle_protocol_error(b, "an ERROR that belongs to no request");
     } else if (rt_error_decode(f, &m, &err) < 0) {
         sandbox_handle_protocol_error(b, "ERROR: %s", err.msg);
     } else {
@@ -444,7 +451,8 @@ static void sandbox_claim_on_error(struct sandbox_handle *b, const struct frame 
     }
 }
 
-/* What was meant for the host before us may still lie in the socket. It ends where our own HELLO comes back. */
+/* Frames for the previous server process may still be in the socket. They end with the reply to
+ * our own HELLO. */
 void sandbox_claim_on_adopted_frame(struct sandbox_handle *b, const struct frame *f)
 {
     struct rt_hello m;

@@ -1,16 +1,18 @@
-/* One sandbox as a state machine over two connections: questions to the jailer, and the control stream to PID 1.
+/* One sandbox as a state machine over two connections: requests to the jailer, and the control
+ * stream to PID 1.
  *
  *     CREATING -> HELLO -> CLAIMING -> READY -> ENDING -> ENDED
  *            any of them -> DESTROYING -> GONE
  *
- * The way to READY is sandbox_claim.c, the ways out of it are sandbox_handle_end.c; here are its birth, its clocks,
- * what the caller asks of it and its last release.
+ * sandbox_claim.c has the states before READY, sandbox_handle_end.c those after it. This file
+ * has creation, clocks, the requests of the caller, and release.
  *
  * Invariants:
  * 1. on_ready and every `done` are called at most once.
- * 2. Every state but READY and ENDED has a deadline, except that a spare waits for its owner; READY has the sandbox's
- *    own clocks.
- * 3. What the runtime says is checked; the first wrong frame ends the sandbox with PROTOCOL. */
+ * 2. Every state except READY and ENDED has a deadline, but a prepared sandbox may wait for its
+ *    claim without limit; READY has the sandbox's own clocks.
+ * 3. Every frame of the runtime is checked; the first invalid frame ends the sandbox with
+ *    PROTOCOL. */
 #include "sandbox/engine_internal.h"
 
 #include "core/base/mem.h"
@@ -175,7 +177,7 @@ static void sandbox_handle_on_clock_expired(struct sandbox_handle *b, enum ended
     b->clock_expired = true;
     b->expired_clock = cause;
     if (cause == ENDED_LIFETIME)
-        err_set(&b->why, ERR_TIMEOUT, "the lifetime of the sandbox, %s, is over",
+        err_set(&b->why, ERR_TIMEOUT, "the lifetime of the sandbox, %s, has expired",
                 str_ms(b->limits.v[LIMIT_LIFETIME], text));
     else
         err_set(&b->why, ERR_TIMEOUT, "nothing ran in the sandbox for %s", str_ms(b->limits.v[LIMIT_IDLE], text));
@@ -188,12 +190,12 @@ static void sandbox_handle_on_clock_expired(struct sandbox_handle *b, enum ended
 
 static void sandbox_handle_setup_timeout(struct sandbox_handle *b)
 {
-    static const char *const waits_for[] = { [SANDBOX_HANDLE_CREATING] = "the jailer to make it",
-                                             [SANDBOX_HANDLE_HELLO] = "its first word",
-                                             [SANDBOX_HANDLE_CLAIMING] = "it to take its claim" };
+    static const char *const waits_for[] = { [SANDBOX_HANDLE_CREATING] = "the jailer to create it",
+                                             [SANDBOX_HANDLE_HELLO] = "HELLO from its runtime",
+                                             [SANDBOX_HANDLE_CLAIMING] = "its runtime to answer the claim" };
     struct err err;
 
-    err_set(&err, ERR_TIMEOUT, "the sandbox was not ready after %llu s; it still waited for %s",
+    err_set(&err, ERR_TIMEOUT, "the sandbox was not ready after %llu s; it was waiting for %s",
             SANDBOX_SETUP_NS / NS_PER_S, waits_for[b->state]);
     sandbox_handle_fail(b, &err);
 }
@@ -217,22 +219,22 @@ static void sandbox_handle_on_timer(void *arg)
     engine_callback_end();
 }
 
-/* --- news from the jailer --- */
+/* --- events of the jailer --- */
 
 void sandbox_handle_on_jailer_event(struct sandbox_handle *b, const struct jail_event *m)
 {
     if (m->kind == JAIL_EVENT_ENDED)
-        b->init_status = m->status; /* the end of the control stream follows, behind its last frames */
+        b->init_status = m->status; /* the control stream ends later, after its last frames */
     if (m->kind != JAIL_EVENT_OOM)
         return;
     if (b->state == SANDBOX_HANDLE_ENDING)
-        b->died_of_memory = true; /* it died of it, and the death was seen first */
+        b->died_of_memory = true; /* memory ran out; the death was seen before this event */
     else
         for (struct exec_handle *x = b->execs; x && b->state == SANDBOX_HANDLE_READY; x = x->next)
             exec_handle_end(x, ENDED_MEMORY);
 }
 
-/* --- what the caller asks for --- */
+/* --- requests of the caller --- */
 
 static void sandbox_handle_on_op_reply(struct jailer_request *ask, const struct jailer_reply *a UNUSED,
                                        const struct err *err)
@@ -282,7 +284,8 @@ void sandbox_handle_thaw(struct sandbox_handle *b, sandbox_handle_done_fn *done,
     sandbox_handle_request_op(b, FRAME_J_THAW, done, arg);
 }
 
-/* From here on the jailer may hold the control stream too, for the host that comes after us. */
+/* From here on the jailer may hold the control stream too, for a later server process that
+ * adopts the sandbox. */
 void sandbox_handle_keep(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg)
 {
     struct jail_id m;
@@ -341,7 +344,7 @@ static void sandbox_handle_on_usage_reply(struct jailer_request *ask, const stru
                                       .pids_refused = st.pids_refused,
                                       .io_read = st.io_read,
                                       .io_write = st.io_write };
-    _Static_assert(SANDBOX_USAGE_UNKNOWN == JAIL_UNKNOWN, "what the jailer does not know is unknown");
+    _Static_assert(SANDBOX_USAGE_UNKNOWN == JAIL_UNKNOWN, "the same value for unknown");
     ask->on_usage(ask->done_arg, &u, NULL);
 }
 
@@ -357,7 +360,8 @@ void sandbox_handle_usage(struct sandbox_handle *b, sandbox_handle_usage_fn *fn,
 
 uint64_t sandbox_handle_cpu_ns(const struct sandbox_handle *b)
 {
-    _Static_assert(CPU_UNKNOWN == SANDBOX_USAGE_UNKNOWN && JAIL_UNKNOWN == SANDBOX_USAGE_UNKNOWN, "unknown is unknown");
+    _Static_assert(CPU_UNKNOWN == SANDBOX_USAGE_UNKNOWN && JAIL_UNKNOWN == SANDBOX_USAGE_UNKNOWN,
+                   "the same value for unknown");
 
     if (b->stats_known)
         return b->stats.cpu_ns;
@@ -386,8 +390,8 @@ void sandbox_handle_destroy(struct sandbox_handle *b, sandbox_handle_done_fn *do
     if (!b->engine)
         return;
     if (b->destroy_wanted || b->state == SANDBOX_HANDLE_GONE) {
-        sandbox_handle_request_op(b, FRAME_J_DESTROY, done,
-                                  arg); /* the jailer knows no such sandbox any more, and says so */
+        /* The jailer no longer knows the sandbox, and says so. */
+        sandbox_handle_request_op(b, FRAME_J_DESTROY, done, arg);
         return;
     }
     b->destroy_wanted = true;
@@ -402,7 +406,8 @@ bool sandbox_handle_is_lost(const struct sandbox_handle *b)
     return !b->engine || b->engine->lost;
 }
 
-/* Frames are read in their order, and a runtime that refuses the claim refuses what is behind it. */
+/* Frames are read in order, and a runtime that refuses the claim also refuses the frames after
+ * it. */
 bool sandbox_handle_accepts_exec(const struct sandbox_handle *b)
 {
     bool behind = b->state == SANDBOX_HANDLE_CLAIMING && b->claim_sent && b->runtime_checks_walls;
@@ -420,7 +425,7 @@ const char *sandbox_handle_id(const struct sandbox_handle *b)
     return b->id;
 }
 
-/* --- life --- */
+/* --- lifecycle --- */
 
 static int sandbox_handle_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
@@ -429,7 +434,7 @@ static int sandbox_handle_check_spec(const struct engine *e, const struct sandbo
         return -1;
     }
     if (spec->level == LEVEL_HIGH)
-        return err_set(err, ERR_LEVEL_UNAVAILABLE, "level %s has no driver here; standard has",
+        return err_set(err, ERR_LEVEL_UNAVAILABLE, "level %s: no driver for it on this host; use standard",
                        level_name(spec->level));
     if ((unsigned)spec->profile >= PROFILE_COUNT)
         return err_set(err, ERR_BUG, "profile %d does not exist", (int)spec->profile);
@@ -440,7 +445,7 @@ static int sandbox_handle_check_spec(const struct engine *e, const struct sandbo
     return 0;
 }
 
-/* What the jailer does not know of it. */
+/* The part of the spec that the jailer does not know. */
 static void sandbox_handle_set_owner(struct sandbox_handle *b, const struct sandbox_spec *spec,
                                      const struct sandbox_handle_ops *ops, void *arg)
 {
@@ -459,7 +464,8 @@ static int sandbox_handle_create(struct engine *e, const char *id, bool spare, c
 {
     if (e->nhandles >= e->max_handles)
         return err_set(err, ERR_DESCRIPTORS,
-                       "there are %" PRIu64 " sandboxes, and the limit of open files allows no more", e->nhandles);
+                       "there are %" PRIu64 " sandboxes, the maximum for this limit of open files; raise the limit",
+                       e->nhandles);
     struct sandbox_handle *b = mem_new(struct sandbox_handle);
 
     b->engine = e;
@@ -473,7 +479,8 @@ static int sandbox_handle_create(struct engine *e, const char *id, bool spare, c
     b->init_status = -1;
     b->denials_absent_why = "the monitor could not be asked in time";
     b->adopted = b->is_kept = id != NULL;
-    b->launched_execs = id ? 2 : 0; /* of one that others had, what it counts is never one execution's alone */
+    /* An adopted sandbox may have run others: its totals never belong to one execution alone. */
+    b->launched_execs = id ? 2 : 0;
     if (id)
         memcpy(b->id, id, sizeof(b->id));
     else if (spec->id)
@@ -521,11 +528,11 @@ int sandbox_handle_claim(struct sandbox_handle *b, const struct sandbox_spec *sp
     struct sandbox_kind kind = sandbox_kind_of_spec(spec);
 
     if (!b->is_unclaimed || !b->engine || b->state >= SANDBOX_HANDLE_READY || b->resetting)
-        return err_set(err, ERR_LOST, "sandbox %s waits for nobody any more", b->id);
+        return err_set(err, ERR_LOST, "sandbox %s does not wait for a claim any more", b->id);
     if (b->level != spec->level || !sandbox_kind_equal(&b->kind, &kind) ||
         !engine_jailer_limits_fit(&b->jailer_limits, &spec->limits) || spec->nmounts ||
         (spec->id && !str_eq(spec->id, b->id)))
-        return err_set(err, ERR_BUG, "sandbox %s was prepared for another", b->id);
+        return err_set(err, ERR_BUG, "sandbox %s was prepared for another spec", b->id);
     if (sandbox_handle_check_spec(b->engine, spec, err) < 0 || sandbox_claim_prepare(b, spec, err) < 0)
         return -1;
     b->is_unclaimed = false;
@@ -538,7 +545,8 @@ int sandbox_handle_claim(struct sandbox_handle *b, const struct sandbox_spec *sp
     return 0;
 }
 
-/* The new host's stream numbers start high, far from those of the host before it, which may still be open. */
+/* Stream ids of the new server process start high, far from those of the previous process, whose
+ * streams may still be open. */
 #define ADOPTED_STREAM_ID_BASE 0x40000000u
 
 int sandbox_handle_adopt(struct engine *e, const char *id, const struct sandbox_spec *spec,

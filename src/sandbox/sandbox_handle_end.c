@@ -1,24 +1,29 @@
-/* How a sandbox ends. Whoever starts an end (a clock, a protocol error, a dead PID 1, the caller) only says so; the end
- * itself is one path: the jailer kills and answers, the monitor tells what it refused, the control stream is read to
- * its end so that nothing the sandbox said is lost, then executions are told, then the caller.
+/* How a sandbox ends. The cause of an end (a clock, a protocol error, a dead PID 1, the caller)
+ * only starts it; the end itself is one path: the jailer kills and answers, the monitor reports
+ * denials, the control stream is read to its end so that no frame of the sandbox is lost, then
+ * executions are notified, then the caller.
  *
- *     READY -> ENDING -> ENDED        by sandbox_handle_kill: no process is left, files and counters still are
- *       any -> DESTROYING -> GONE     by sandbox_handle_start_destroy: nothing is left
+ *     READY -> ENDING -> ENDED     by sandbox_handle_kill: files and counters are left
+ *       any -> DESTROYING -> GONE  by sandbox_handle_start_destroy: nothing is left
  *
  * Invariants:
- * 1. on_failed, on_ended and `done` are called at most once, on_failed and on_ended never for a box that the caller
- * asked to destroy.
- * 2. A box that failed leaves nothing: on_failed comes after the jailer's DONE.
- * 3. ENDING and DESTROYING have a deadline for each party they wait for; when it passes, the end goes on without it. */
+ * 1. on_failed, on_ended and `done` are called at most once; on_failed and on_ended never for a
+ *    sandbox that the caller asked to destroy.
+ * 2. A sandbox that failed leaves nothing: on_failed comes after the jailer's DONE.
+ * 3. ENDING and DESTROYING have a deadline for each party that they wait for; when it passes,
+ *    the end continues without that party. */
 #include "sandbox/engine_internal.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
 
-#define JAILER_ANSWER_NS (30 * NS_PER_S) /* a kill or a removal that takes longer is a jailer that does not answer */
-#define SANDBOX_DRAIN_NS (1 * NS_PER_S)  /* all processes are dead: the rest of the stream is in the socket already */
+/* A jailer that needs longer for a kill or a removal counts as not answering. */
+#define JAILER_ANSWER_NS (30 * NS_PER_S)
+/* All processes are dead: the rest of the stream is in the socket already. */
+#define SANDBOX_DRAIN_NS (1 * NS_PER_S)
 
-/* Needed only when the jailer cannot: its death kills the sandbox too, this is the second rope. */
+/* Used only when the jailer cannot kill. The death of the jailer kills the sandbox too; this is
+ * the second safeguard. */
 static void sandbox_handle_kill_by_pidfd(struct sandbox_handle *b)
 {
     if (b->pidfd >= 0)
@@ -34,7 +39,7 @@ static struct exec_handle *sandbox_handle_unfinished_exec(const struct sandbox_h
     return x;
 }
 
-/* A callback may free any execution, or the box, so the search begins again after each. */
+/* A callback may free any execution, or the sandbox_handle, so the search restarts after each. */
 static void sandbox_handle_end_execs(struct sandbox_handle *b)
 {
     for (struct exec_handle *x; (x = sandbox_handle_unfinished_exec(b));)
@@ -48,7 +53,7 @@ static void sandbox_handle_enter_ended(struct sandbox_handle *b)
     sandbox_streams_close_all(b, &b->why);
     sandbox_handle_end_execs(b);
     if (b->state != SANDBOX_HANDLE_ENDED)
-        return; /* the caller took it from here */
+        return; /* the caller started to destroy it */
     fd_close(&b->pidfd);
     if (b->ops && b->ops->on_ended)
         b->ops->on_ended(b->arg, &b->why);
@@ -81,7 +86,7 @@ static void sandbox_handle_enter_gone(struct sandbox_handle *b)
         engine_maybe_report_lost(b->engine);
 }
 
-/* Goes on when both sides have said all they will: the jailer, and the sandbox on its control stream. */
+/* Continues when neither the jailer nor the control stream will send more. */
 static void sandbox_handle_continue_end(struct sandbox_handle *b)
 {
     if (!b->jailer_answered)
@@ -111,7 +116,8 @@ static void sandbox_handle_on_last_denials(struct jailer_request *ask, const str
     sandbox_handle_continue_end(b);
 }
 
-/* Nothing runs any more, so the monitor's next answer is its last; executions that were cut off still need it. */
+/* Nothing runs any more, so the monitor's next answer is final; interrupted executions still need
+ * it. */
 static void sandbox_handle_on_all_dead(struct sandbox_handle *b)
 {
     if (b->running_execs == 0 || b->engine->monitor_absent_why) {
@@ -168,7 +174,7 @@ void sandbox_handle_fail(struct sandbox_handle *b, const struct err *err)
     b->failed = true;
     sandbox_handle_disconnect(b);
     if (b->state == SANDBOX_HANDLE_CREATING || b->adopted)
-        sandbox_handle_enter_gone(b); /* nothing is there, or it is not ours to remove */
+        sandbox_handle_enter_gone(b); /* nothing exists, or it is not ours to remove */
     else
         sandbox_handle_start_destroy(b);
 }

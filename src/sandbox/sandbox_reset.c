@@ -1,9 +1,11 @@
-/* From a box that somebody had to one that nobody has: RESET, whose answer is the word of PID 1 and no more. So the
- * monitor is asked behind it what was refused, and the jailer how many processes and how much memory are in there: what
- * is refused or left is then known for good, since nothing but PID 1 should be.
+/* Returns a claimed sandbox to the unclaimed state with RESET. Its answer is only the report of
+ * PID 1, which is not trusted. So afterwards the monitor is asked for denials, and the jailer
+ * for the number of processes and the memory in use: these results are final, since only PID 1
+ * should be left.
  *
- * Everything of the claim is dropped here at once. What the runtime still says of it is swallowed until the answer
- * comes; behind that nothing can come, since the runtime has forgotten all other streams before it answered. */
+ * All state of the claim is dropped here at once. Frames that the runtime still sends for it are
+ * discarded until the answer to RESET comes; none can follow, since the runtime forgets all
+ * other streams before it answers. */
 #include "sandbox/engine_internal.h"
 
 #define RESET_NS (10 * NS_PER_S)
@@ -13,7 +15,7 @@ static bool sandbox_reset_is_positive(uint64_t n)
     return n != JAIL_UNKNOWN && n > 0;
 }
 
-/* Limits may also be met behind the last look at them, by what went on until it was killed. */
+/* Limits may also be reached after the last check, by processes that ran until they were killed. */
 static void sandbox_reset_on_stats(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
 {
     struct sandbox_handle *b = ask->owner;
@@ -47,7 +49,8 @@ static void sandbox_reset_on_denials(struct jailer_request *ask, const struct ja
     sandbox_reset_request_stats(b, b->denials_absent_why == NULL);
 }
 
-/* That the monitor has said nothing is not enough: what was killed may have waited for its answer. */
+/* A silent monitor is not enough: a process that was killed may have been waiting for the
+ * monitor's answer. */
 static void sandbox_reset_verify(struct sandbox_handle *b)
 {
     if (b->engine->monitor_absent_why)

@@ -1,21 +1,24 @@
-/* The streams of one control connection: numbers, windows, credit, and what to do with the ones nobody owns any more.
+/* The streams of one control connection: ids, windows, credit, and the handling of streams that
+ * lost their owner.
  *
- * Everything that arrives here was written by a process inside the sandbox. The checks that belong to every stream are
- * made in this file, so that an owner sees only frames that could be legal: the stream exists, its DATA fits the
- * window, names a known channel that has not ended, and says something.
+ * All frames that arrive here were written by a process inside the sandbox. The checks that
+ * apply to every stream are made in this file, so that an owner sees only frames that could be
+ * legal: the stream exists, its DATA fits the window, names a known channel that has not ended,
+ * and is not empty.
  *
- * Credit goes back in halves of a window. The sender always has the other half, so it never waits for us, and a
- * program that prints little costs no CREDIT at all.
+ * Credit is returned in halves of a window. The sender always has the other half, so it never
+ * waits for us, and a program that prints little costs no CREDIT frame at all.
  *
- * A stream can be left in two ways. Abandoned, it goes on to its last word, and what it says is credited and thrown
- * away. Cancelled, the runtime is told to forget it; frames that were on their way then still arrive, and no last word
- * says when they end. So a cancelled stream is followed by a STATS request: the runtime answers in order, and after
- * that answer nothing of the stream can come. */
+ * An owner can leave a stream in two ways. An abandoned stream goes on to its last frame; its
+ * data is credited and discarded. For a cancelled stream, CLOSE makes the runtime forget it;
+ * frames sent before CLOSE arrived still come, and no last frame says when they end. So a
+ * cancelled stream is followed by a STATS request as a fence: the runtime answers in order, and
+ * after that answer no frame of the stream can come. */
 #include "sandbox/engine_internal.h"
 
 #include "core/base/mem.h"
 
-#define RESUMED_STREAMS_MAX 1024u /* streams that an earlier host can have left open */
+#define RESUMED_STREAMS_MAX 1024u /* streams that a previous server process can have left open */
 
 static struct sandbox_stream **sandbox_stream_find(struct sandbox_handle *b, uint32_t id)
 {
@@ -172,9 +175,9 @@ static void sandbox_stream_on_credit(struct sandbox_stream *s, const struct fram
     unpack_init(&u, f->data, f->len);
     uint32_t n = unpack_u32(&u);
     if (!s->ops && !u.bad)
-        return; /* it may speak of bytes that an earlier host sent */
+        return; /* it may be for bytes that the previous server process sent */
     if (!unpack_end(&u) || n == 0 || n > s->window - s->send_credit) {
-        sandbox_handle_protocol_error(s->sandbox, "a credit of %u bytes for data that was not sent", n);
+        sandbox_handle_protocol_error(s->sandbox, "a credit of %u bytes for data that it was not sent", n);
         return;
     }
     s->send_credit += n;
@@ -188,12 +191,12 @@ static void sandbox_stream_on_data(struct sandbox_stream *s, const struct frame 
     uint8_t bit = (uint8_t)(1u << channel);
 
     if (f->flags & ~(RT_CHANNEL | RT_END) || s->ended_channels & bit || (f->len == 0 && !(f->flags & RT_END))) {
-        sandbox_handle_protocol_error(s->sandbox, "a DATA frame with flags 0x%02x that has no place on its stream",
+        sandbox_handle_protocol_error(s->sandbox, "a DATA frame with flags 0x%02x, which its stream does not allow",
                                       f->flags);
         return;
     }
     if (f->len > s->receive_room) {
-        sandbox_handle_protocol_error(s->sandbox, "%u bytes where the window has room for %u", f->len, s->receive_room);
+        sandbox_handle_protocol_error(s->sandbox, "%u bytes, and the window has room for %u", f->len, s->receive_room);
         return;
     }
     s->receive_room -= f->len;
@@ -204,7 +207,7 @@ static void sandbox_stream_on_data(struct sandbox_stream *s, const struct frame 
     if (!s->ops)
         sandbox_stream_consumed(s, f->len);
     else if (!s->ops->on_frame(s->arg, f))
-        sandbox_handle_protocol_error(s->sandbox, "DATA on channel %u of a stream that has none", channel);
+        sandbox_handle_protocol_error(s->sandbox, "DATA on channel %u, which its stream does not have", channel);
 }
 
 static void sandbox_stream_on_last_frame(struct sandbox_handle *b, struct sandbox_stream **p, const struct frame *f)
@@ -216,7 +219,7 @@ static void sandbox_stream_on_last_frame(struct sandbox_handle *b, struct sandbo
         sandbox_stream_send_frame(s, FRAME_CLOSE, 0, NULL, 0);
     sandbox_stream_drop_fenced(b, s->id);
     if (s->ops && !s->ops->on_frame(s->arg, f))
-        sandbox_handle_protocol_error(b, "a %s frame that cannot be right", frame_name(f->type));
+        sandbox_handle_protocol_error(b, "an invalid %s frame", frame_name(f->type));
     free(s);
 }
 
@@ -226,7 +229,7 @@ void sandbox_stream_on_frame(struct sandbox_handle *b, const struct frame *f)
     struct sandbox_stream *s = *p;
 
     if (!s && b->resetting)
-        return; /* it was sent before the reset came */
+        return; /* it was sent before RESET arrived */
     if (!s) {
         sandbox_handle_protocol_error(b, "a %s frame on stream %u, which is not open", frame_name(f->type), f->stream);
         return;
@@ -240,7 +243,7 @@ void sandbox_stream_on_frame(struct sandbox_handle *b, const struct frame *f)
         break;
     case FRAME_STARTED:
         if (s->ops && !s->ops->on_frame(s->arg, f))
-            sandbox_handle_protocol_error(b, "a STARTED frame that cannot be right");
+            sandbox_handle_protocol_error(b, "an invalid STARTED frame");
         break;
     case FRAME_EXIT:
     case FRAME_DONE:
@@ -248,7 +251,7 @@ void sandbox_stream_on_frame(struct sandbox_handle *b, const struct frame *f)
         sandbox_stream_on_last_frame(b, p, f);
         break;
     default:
-        sandbox_handle_protocol_error(b, "a %s frame, which only a host may send", frame_name(f->type));
+        sandbox_handle_protocol_error(b, "a %s frame, which only the server may send", frame_name(f->type));
     }
 }
 
@@ -261,7 +264,7 @@ static size_t sandbox_streams_count(const struct sandbox_handle *b)
     return n;
 }
 
-/* What an earlier host had open belongs to nobody now, unless somebody took it up. */
+/* A stream of the previous server process has no owner, unless its execution is resumed. */
 static void sandbox_stream_add_resumed(struct sandbox_handle *b, uint32_t id, const struct rt_resume *m)
 {
     struct exec_handle *x = m->request == FRAME_EXEC ? exec_resume_find(b, id) : NULL;

@@ -1,5 +1,6 @@
-/* Kinds of sandboxes, and the templates that the jailer makes them from. A template is asked for once; its failure is
- * told to all boxes behind it, and the next box tries again. */
+/* Kinds of sandboxes, and the templates that the jailer makes them from. A template is requested
+ * once; if that fails, all sandboxes that were requested after it fail with its error, and the
+ * next sandbox tries again. */
 #include "sandbox/engine_internal.h"
 
 #include "core/base/hash.h"
@@ -8,7 +9,9 @@
 
 #include <stdio.h>
 
-#define TEMPLATES_KEPT_MIN 32u /* a jailer keeps them all; of more it may have dropped one, so ask again */
+/* The jailer keeps at least this many; with more templates it may have dropped one, so request
+ * it again. */
+#define TEMPLATES_KEPT_MIN 32u
 
 struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec)
 {
@@ -62,8 +65,8 @@ static const char *sandbox_spec_hostname(const struct sandbox_spec *spec)
     return spec->hostname ? spec->hostname : "cove";
 }
 
-/* All levels that can be prepared raise the same walls today. Who asks for one gets what was prepared for it all the
- * same, so that this stays true when they do not. */
+/* All levels that can be prepared raise the same walls today. A request still gets only a
+ * sandbox of its own level, so that this stays correct when the levels differ. */
 static bool sandbox_spec_same_walls(const struct sandbox_spec *a, const struct sandbox_spec *b)
 {
     return a->level == b->level && a->nmounts == 0 && b->nmounts == 0 && sandbox_spec_same_kind(a, b) &&
@@ -105,8 +108,8 @@ void engine_forget_template(struct engine *e, const struct sandbox_kind *kind)
         *t = e->templates[--e->ntemplates];
 }
 
-/* The boxes behind a template that failed learn its reason and not that there is no such template. One that exists
- * already was made for an earlier host. */
+/* Sandboxes that wait for a template that failed fail with its error, not with "no such
+ * template". A template that exists already was made for a previous server process. */
 static void template_on_reply(struct jailer_request *ask, const struct jailer_reply *a UNUSED, const struct err *err)
 {
     struct engine *e = ask->owner;
@@ -119,8 +122,9 @@ static void template_on_reply(struct jailer_request *ask, const struct jailer_re
         sandbox_handle_fail(b, err);
 }
 
-/* Equal kinds have equal names. Unequal filters could share a name only by a collision of 64 bits, and then the jailer
- * refuses the second: it compares the filters themselves. What a zygote loads is the operator's word. */
+/* Equal kinds have equal names. Unequal filters could share a name only by a 64-bit collision,
+ * and then the jailer refuses the second: it compares the filters themselves. The list of
+ * preloads comes from the operator and is trusted. */
 void engine_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MAX])
 {
     const struct filter_spec *filter = &kind->filter;
@@ -154,7 +158,7 @@ void engine_request_template(struct engine *e, const struct sandbox_kind *kind)
         e->templates = mem_resize(e->templates, e->ntemplates + 1, sizeof(*e->templates));
         e->templates[e->ntemplates++] = *kind;
     }
-    _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set travels whole");
+    _Static_assert(JAIL_DENY_WORDS == FILTER_DENY_WORDS, "the set fits into the message");
     memcpy(m.deny, filter->deny, sizeof(m.deny));
     engine_template_name(kind, m.name);
     int len = jail_template_encode(&m, payload, NULL);

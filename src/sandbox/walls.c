@@ -1,5 +1,6 @@
-/* Every wall is looked at twice where it can be: the jailer says what it raised, the first process inside says what it
- * sees. Neither word replaces the other. Every level that exists demands all of them, so the tables are the demand. */
+/* Every wall is verified twice where possible: the jailer reports the walls that it raised, and
+ * PID 1 reports the walls that it sees. Both are required. Every existing level requires all
+ * walls, so the tables are the requirement. */
 #include "sandbox/walls.h"
 
 #include "core/wire/jail.h"
@@ -19,7 +20,7 @@ static const struct wall walls_outside_table[] = {
     { JAIL_WALL_SECCOMP, "seccomp", "the system call filter" },
     { JAIL_WALL_KEYRING, "own_keyring", "a session keyring of its own" },
     { JAIL_WALL_ROUTES, "no_routes", "a network with nothing but loopback" },
-    { JAIL_WALL_UNIQUE_UID, "unique_uid", "a host uid that nobody else has", .needs_root = true },
+    { JAIL_WALL_UNIQUE_UID, "unique_uid", "a host uid that no other sandbox or user has", .needs_root = true },
 };
 
 static const struct wall walls_inside_table[] = {

@@ -1,5 +1,6 @@
-/* Interpreters that are forked instead of started. A zygote belongs to a kind of sandboxes; a member of it is brought
- * into a box ahead of time and waits there, held by PID 1 and without cost, for the execution that takes it. */
+/* Interpreters that are forked instead of started. A zygote belongs to a kind of sandbox; one of
+ * its forks is brought into a sandbox in advance and waits there, held by PID 1 and at no CPU
+ * cost, for the execution that takes it. */
 #include "sandbox/engine_internal.h"
 
 #include "core/base/fd.h"
@@ -32,11 +33,11 @@ int engine_start_zygote(struct engine *e, const struct sandbox_spec *like, sandb
     struct jail_zygote m = { "", "", "" };
 
     if (!like->zygote || e->lost)
-        return e->lost ? (*err = e->why, -1) : err_set(err, ERR_BUG, "a kind of sandboxes without a zygote");
+        return e->lost ? (*err = e->why, -1) : err_set(err, ERR_BUG, "the spec has no zygote");
     engine_template_name(&kind, m.template);
     memcpy(m.language, kind.language, sizeof(m.language));
     if (!str_copy(m.preload, sizeof(m.preload), like->zygote->preload))
-        return err_set(err, ERR_LIMIT, "a list of preloads has at most %zu bytes", sizeof(m.preload) - 1);
+        return err_set(err, ERR_LIMIT, "preload: the list is longer than %zu bytes", sizeof(m.preload) - 1);
     engine_request_template(e, &kind);
     return zygote_send_request(e, &m, done, arg, err);
 }
@@ -57,13 +58,14 @@ void engine_forget_zygote_request(struct engine *e, const void *arg)
     engine_forget_requests(e, arg);
 }
 
-/* It may have been on its way while an execution was sent to take what is lost; that one hears it too. */
+/* The frame may have crossed an EXEC that was to take the lost interpreter; that execution then
+ * fails too. */
 void sandbox_handle_interpreter_lost(struct sandbox_handle *b, const struct frame *f)
 {
     bool waited = b->interpreter == SANDBOX_INTERPRETER_WAITING;
 
     if (f->len != 0) {
-        sandbox_handle_protocol_error(b, "MEMBER_LOST with a payload");
+        sandbox_handle_protocol_error(b, "INTERPRETER_LOST with a payload");
         return;
     }
     b->interpreter = SANDBOX_INTERPRETER_NONE;
@@ -71,7 +73,8 @@ void sandbox_handle_interpreter_lost(struct sandbox_handle *b, const struct fram
         b->ops->on_interpreter_lost(b->arg);
 }
 
-/* PID 1 holds it from now on: thousands may wait, and what each costs here is counted (SANDBOX_HANDLE_FDS). */
+/* PID 1 holds the interpreter's descriptors from now on: thousands may wait, and the descriptors
+ * that each costs here are limited (SANDBOX_HANDLE_FDS). */
 static void zygote_on_joined(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
 {
     struct sandbox_handle *b = ask->owner;
@@ -79,7 +82,7 @@ static void zygote_on_joined(struct jailer_request *ask, const struct jailer_rep
 
     b->join_request = NULL;
     if (!err && a->nfds != RT_INTERPRETER_FDS) {
-        err_set(&why, ERR_PROTOCOL, "a member with %zu descriptors", a->nfds);
+        err_set(&why, ERR_PROTOCOL, "an interpreter with %zu descriptors", a->nfds);
         err = &why;
     } else if (!err && !b->is_connected) {
         err_set(&why, ERR_LOST, "sandbox %s has ended", b->id);

@@ -1,4 +1,4 @@
-/* cursor.h - where a list goes on: the creation time and the id of the last row of a page, as text. */
+/* cursor.h - the position in a list: creation time and id of the last row of a page, as text. */
 #pragma once
 
 #include "store/store.h"
@@ -9,5 +9,6 @@ struct store_cursor {
 };
 
 void store_cursor_format(const struct store_cursor *c, char ret[STORE_CURSOR_SIZE]);
-/* The text comes from a client. `kind` is the two letters of the ids in this list; NULL for a list by name. */
+/* The text comes from a client. `kind` is the two-letter prefix of the ids in this list; NULL
+ * for a list by name. */
 int store_cursor_parse(const char *text, const char *kind, struct store_cursor *ret, struct err *err);

@@ -1,4 +1,4 @@
-/* Pools as calls, and the shape of their rows. */
+/* Pools as calls, and the layout of their rows. */
 #include "store/pools.h"
 
 #include "store/requests.h"
@@ -39,9 +39,9 @@ const struct row_table row_pool = { .name = "pools",
 static int store_pool_check(const struct store_pool *row, struct err *err)
 {
     if (!store_owner_valid(row->name) || !store_owner_valid(row->template))
-        return err_set(err, ERR_INVALID, "names of a pool and its template have letters, digits, '-', '_' and '.'");
+        return err_set(err, ERR_INVALID, "name, template: only letters, digits, '-', '_' and '.' are allowed");
     if (row->min > row->max)
-        return err_set(err, ERR_INVALID, "the pool's min is larger than its max");
+        return err_set(err, ERR_INVALID, "min: must not be larger than max");
     return 0;
 }
 

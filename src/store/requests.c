@@ -1,7 +1,8 @@
 /* From the typed functions of store.h to struct store_request, and back to the typed answers.
  *
- * Everything a caller passed is copied here, and everything that can be refused without a database is refused here, so
- * a backend sees only texts that are UTF-8 and bounded, owners that are well-formed and cursors that were parsed. */
+ * All arguments are copied here, and everything that can be refused without a database is
+ * refused here, so a backend gets only bounded UTF-8 texts, well-formed owners and parsed
+ * cursors. */
 #include "store/requests.h"
 
 #include "core/base/mem.h"
@@ -74,7 +75,7 @@ void store_request_reject(struct store_request *c, const struct err *err)
     c->err = *err;
 }
 
-/* what was asked */
+/* --- arguments --- */
 
 static void store_request_set_owner(struct store_request *c, const char *owner)
 {
@@ -85,7 +86,7 @@ static void store_request_set_owner(struct store_request *c, const char *owner)
     if (owner && (str_eq(owner, STORE_ANY_OWNER) || store_owner_valid(owner)) &&
         str_copy(c->owner, sizeof(c->owner), owner))
         return;
-    err_set(&err, ERR_INVALID, "that cannot be an owner");
+    err_set(&err, ERR_INVALID, "not a valid owner");
     store_request_reject(c, &err);
 }
 
@@ -133,7 +134,7 @@ static void store_request_set_metadata_filter(struct store_request *c, const cha
     if (c->rejected || n == 0)
         return;
     if (n % 2 != 0 || n / 2 > META_MAX) {
-        err_set(&err, ERR_INVALID, "a list is filtered by at most %u pairs of metadata", META_MAX);
+        err_set(&err, ERR_INVALID, "metadata: at most %u pairs can be used as a filter", META_MAX);
         store_request_reject(c, &err);
         return;
     }
@@ -185,7 +186,7 @@ struct store_request *store_row_request(enum store_op op, const struct row_table
     return c;
 }
 
-/* Of an update, only the columns that are set and the id count: the others may be empty. */
+/* For an update, only the columns in `set` and the id are used: the others may be empty. */
 struct store_request *store_update_request(const struct row_table *t, const char *owner, const void *row, uint32_t set,
                                            const struct store_condition *when, store_untyped_fn *done, void *arg)
 {
@@ -218,7 +219,7 @@ struct store_request *store_update_request(const struct row_table *t, const char
     return c;
 }
 
-/* sandboxes */
+/* --- sandboxes --- */
 
 struct store_request *store_sandbox_insert(struct store *st, const struct store_sandbox *row, uint32_t live_max,
                                            store_done_fn *done, void *arg)
@@ -257,7 +258,7 @@ struct store_request *store_sandbox_list(struct store *st, const struct store_li
     return store_list_request(st, &row_sandbox, q, "sb", ANY(done), arg);
 }
 
-/* executions */
+/* --- executions --- */
 
 struct store_request *store_execution_insert(struct store *st, const struct store_execution *row, store_done_fn *done,
                                              void *arg)
@@ -284,7 +285,7 @@ struct store_request *store_execution_list(struct store *st, const struct store_
     return store_list_request(st, &row_execution, q, "ex", ANY(done), arg);
 }
 
-/* keys */
+/* --- keys --- */
 
 struct store_request *store_key_insert(struct store *st, const struct store_key *row, bool only_first,
                                        store_done_fn *done, void *arg)
@@ -322,7 +323,7 @@ struct store_request *store_key_touch(struct store *st, const struct store_key_u
     return store_request_submit(st, c);
 }
 
-/* templates */
+/* --- templates --- */
 
 struct store_request *store_template_put(struct store *st, const struct store_template *row,
                                          const struct store_condition *when, store_template_fn *done, void *arg)
@@ -331,7 +332,7 @@ struct store_request *store_template_put(struct store *st, const struct store_te
     struct err err = { 0 };
 
     if (!c->rejected && !store_owner_valid(row->name)) {
-        err_set(&err, ERR_INVALID, "a template's name has letters, digits, '-', '_' and '.'");
+        err_set(&err, ERR_INVALID, "name: only letters, digits, '-', '_' and '.' are allowed");
         store_request_reject(c, &err);
     }
     if (when)
@@ -362,7 +363,7 @@ struct store_request *store_template_list(struct store *st, const struct store_l
     return store_list_request(st, &row_template, &by_name, NULL, ANY(done), arg);
 }
 
-/* events */
+/* --- events --- */
 
 struct store_request *store_event_append(struct store *st, const struct store_event *row, store_event_fn *done,
                                          void *arg)
@@ -386,7 +387,7 @@ struct store_request *store_event_range(struct store *st, store_event_range_fn *
     return store_request_submit(st, store_request_new(STORE_OP_EVENT_RANGE, NULL, ANY(done), arg));
 }
 
-/* idempotency, meta, the whole */
+/* --- idempotency, meta, the whole store --- */
 
 struct store_request *store_idem_claim(struct store *st, const struct store_idem *row, store_idem_fn *done, void *arg)
 {
@@ -465,7 +466,7 @@ struct store_request *store_backup(struct store *st, const char *path, store_don
     return store_request_submit(st, c);
 }
 
-/* the answers */
+/* --- answers --- */
 
 static void store_request_answer_rows(struct store_request *c, const struct err *err)
 {

@@ -1,5 +1,6 @@
-/* The tables are written by hand, next to nothing else, so that a new member of a struct has one place where it must be
- * added besides the schema; the contract suite fills every column and reads it back. */
+/* The tables are written by hand, with little else in this file, so that a new struct member
+ * must be added in only one place besides the schema; the contract suite fills every column and
+ * reads it back. */
 #include "store/rows.h"
 
 #include "core/base/jsonr.h"
@@ -152,7 +153,7 @@ const struct row_table row_idem = { .name = "idempotency",
                                     .owned = true,
                                     COLUMNS(idem_columns) };
 
-/* Without columns: sqlite_usage.c reads and writes them by hand. */
+/* Without columns: sqlite_usage.c reads and writes them itself. */
 const struct row_table row_usage = { .name = "usage", .display_name = "usage", .size = sizeof(struct store_usage) };
 const struct row_table row_budget = { .name = "budgets",
                                       .display_name = "budget",
@@ -179,10 +180,10 @@ int row_check_text(const char *what, const char *text, size_t max, struct err *e
     uint32_t c;
 
     if (n > max)
-        return err_set(err, ERR_INVALID, "%s is %zu bytes long, more than %zu", what, n, max);
+        return err_set(err, ERR_INVALID, "%s: %zu bytes are too long; at most %zu are allowed", what, n, max);
     for (size_t i = 0, step; i < n; i += step)
         if (!(step = str_utf8(text + i, n - i, &c)))
-            return err_set(err, ERR_INVALID, "%s is not UTF-8 at byte %zu", what, i);
+            return err_set(err, ERR_INVALID, "%s: not UTF-8 at byte %zu", what, i);
     return 0;
 }
 
@@ -196,7 +197,7 @@ static int row_check_string_map(const char *what, const char *text, struct err *
     for (const struct json *j = doc.root->child; good && j; j = j->next)
         good = j->kind == JSON_STRING;
     json_doc_done(&doc);
-    return good ? 0 : err_set(err, ERR_INVALID, "%s is not an object of strings", what);
+    return good ? 0 : err_set(err, ERR_INVALID, "%s: must be an object whose values are strings", what);
 }
 
 int row_check_column(const struct row_table *t, const struct row_column *c, const void *row, struct err *err)
@@ -206,7 +207,7 @@ int row_check_column(const struct row_table *t, const struct row_column *c, cons
     switch (c->type) {
     case ROW_FIXED:
         if (strnlen(fixed, c->cap) == c->cap)
-            return err_set(err, ERR_BUG, "%s: %s has no end", t->display_name, c->name);
+            return err_set(err, ERR_BUG, "%s: %s is not NUL-terminated", t->display_name, c->name);
         if (!*fixed && !c->optional)
             return err_set(err, ERR_INVALID, "%s: %s is empty", t->display_name, c->name);
         return row_check_text(c->name, fixed, c->cap, err);
@@ -237,7 +238,7 @@ int row_check(const struct row_table *t, const void *row, struct err *err)
             return -1;
     const struct row_column *owner = row_column(t, "owner");
     if (owner && !store_owner_valid(ROW_CONST_AT(char, row, owner)))
-        return err_set(err, ERR_INVALID, "%s: '%s' cannot be an owner", t->display_name,
+        return err_set(err, ERR_INVALID, "%s: '%s' is not a valid owner", t->display_name,
                        ROW_CONST_AT(char, row, owner));
     return 0;
 }

@@ -1,7 +1,7 @@
-/* rows.h - the shape of each kind of row: which member of which struct is which column.
+/* rows.h - the layout of each kind of row: which struct member is which column.
  *
- * One table for each kind of row lets one function copy, free, check, bind or read any of them, and lets a backend
- * write its statements from the same list that the schema was written from. */
+ * One table for each kind of row lets one function copy, free, check, bind or read any of them,
+ * and lets a backend build its statements from the same list that the schema was written from. */
 #pragma once
 
 #include "store/pools.h"
@@ -13,9 +13,9 @@ enum row_type {
     ROW_TEXT,  /* char *, NULL is NULL */
     ROW_U64,
     ROW_I32,
-    ROW_I32_OPT, /* int32_t with a bool of its own at flag_at */
+    ROW_I32_OPT, /* int32_t with a separate bool at flag_at */
     ROW_BOOL,
-    ROW_STATE, /* an enum, in the database a word */
+    ROW_STATE, /* an enum; stored as its name */
     ROW_HASH,  /* uint8_t[STORE_HASH_LEN] */
 };
 
@@ -23,22 +23,22 @@ struct row_column {
     const char *name;
     enum row_type type;
     size_t at;          /* offset in the struct */
-    size_t cap;         /* ROW_FIXED: its size */
-    size_t flag_at;     /* ROW_I32_OPT */
-    uint32_t set;       /* bit of STORE_..._SET_ under which an update writes it; 0: never */
-    bool optional;      /* ROW_FIXED */
+    size_t cap;         /* ROW_FIXED: size in bytes */
+    size_t flag_at;     /* ROW_I32_OPT: offset of its bool */
+    uint32_t set;       /* bit of STORE_..._SET_ with which an update writes the column; 0: never */
+    bool optional;      /* ROW_FIXED: "" is stored as NULL */
     bool is_string_map; /* ROW_TEXT: a JSON object whose values are strings, so that lists can be filtered by it */
-    bool is_generated;  /* the database makes the value; an insert leaves it out */
+    bool is_generated;  /* the database generates the value; an insert omits it */
 };
 
 struct row_table {
-    const char *name;         /* in the database */
-    const char *display_name; /* for messages: "sandbox" */
+    const char *name;         /* name in the database */
+    const char *display_name; /* for messages, for example "sandbox" */
     size_t size;
-    const char *key; /* the column that names a row */
+    const char *key; /* the column that identifies a row */
     bool owned;
-    bool by_name;        /* lists are in the order of names; otherwise of creation */
-    bool has_generation; /* has a generation that every update raises */
+    bool by_name;        /* lists are ordered by name; otherwise by creation */
+    bool has_generation; /* has a generation that every update increments */
     const char *const *states;
     unsigned nstates;
     const struct row_column *columns;
@@ -53,22 +53,22 @@ extern const struct row_table row_tenant, row_user, row_role, row_login, row_age
 /* sqlite_usage.c */
 extern const struct row_table row_usage, row_budget;
 
-/* Whether the store may take it: owner, texts, numbers. */
+/* Whether the store accepts the row: owner, texts, numbers. */
 int row_check(const struct row_table *t, const void *row, struct err *err);
 int row_check_column(const struct row_table *t, const struct row_column *c, const void *row, struct err *err);
 int row_check_text(const char *what, const char *text, size_t max, struct err *err); /* NULL passes */
 void row_copy(const struct row_table *t, void *dst, const void *src);                /* deep */
 void row_done(const struct row_table *t, void *row);
-size_t row_bytes(const struct row_table *t, const void *row); /* what its texts take */
+size_t row_bytes(const struct row_table *t, const void *row); /* memory of its texts */
 const struct row_column *row_column(const struct row_table *t, const char *name);
 
-/* Any number of rows of one kind. */
+/* A growing array of rows of one kind. */
 struct row_list {
     char *rows;
     size_t n, cap;
 };
-void *row_list_add(const struct row_table *t, struct row_list *l); /* a zeroed row at its end */
-void row_list_drop(const struct row_table *t, struct row_list *l); /* the last */
+void *row_list_add(const struct row_table *t, struct row_list *l); /* appends a zeroed row */
+void row_list_drop(const struct row_table *t, struct row_list *l); /* removes the last row */
 void row_list_done(const struct row_table *t, struct row_list *l);
 
 #define ROW_AT(type, row, column) ((type *)(void *)((char *)(row) + (column)->at))

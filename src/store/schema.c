@@ -1,10 +1,10 @@
-/* The version is SQLite's own user_version, which lives in the file's header and is part of the transaction that
- * changes it. There is no way back: a database that a newer cove wrote is refused, and the backup made before is the
- * way.
+/* The version is SQLite's own user_version, which is stored in the file's header and is part of
+ * the transaction that changes it. There are no downgrades: a database that a newer cove wrote
+ * is refused; restore the backup that was made before the upgrade.
  *
- * STRICT keeps a text out of a number, and the CHECKs keep a state that no code knows out of the table, so that a bug
- * is an error at the time of writing and not a riddle when it is read. An empty `sandbox` of an event is NULL, because
- * it is a foreign key. */
+ * STRICT keeps text out of number columns, and the CHECKs keep unknown states out of the tables,
+ * so that a bug is an error at the time of writing and not a puzzle at the time of reading. An
+ * empty `sandbox` of an event is NULL, because it is a foreign key. */
 #include "store/schema.h"
 
 #include "store/sqlite/sqlite.h"
@@ -65,7 +65,7 @@ static const char *const schema_steps[] = {
     " PRIMARY KEY (owner, key)) STRICT, WITHOUT ROWID;"
     "CREATE INDEX idempotency_by_time ON idempotency (at_ms);",
 
-    /* Owners were free words before there were tenants: each becomes one. */
+    /* Owners were free text before tenants existed: each becomes a tenant. */
     "CREATE TABLE tenants ("
     " name TEXT PRIMARY KEY, created_ms INTEGER NOT NULL, suspended_ms INTEGER NOT NULL, removed_ms INTEGER NOT NULL,"
     " max_sandboxes INTEGER NOT NULL, max_cpu_millis INTEGER NOT NULL, max_memory_bytes INTEGER NOT NULL,"
@@ -101,12 +101,13 @@ static const char *const schema_steps[] = {
     " day_executions INTEGER NOT NULL, month_cpu_s INTEGER NOT NULL, month_sandbox_s INTEGER NOT NULL,"
     " month_executions INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
 
-    /* Who was removed stays so, whoever vouches for them, until an admin adds them again. */
+    /* A removed user stays removed, even if an identity provider vouches for them, until an
+     * admin adds them again. */
     "CREATE TABLE removed_users ("
     " owner TEXT NOT NULL REFERENCES tenants (name), name TEXT NOT NULL, removed_ms INTEGER NOT NULL,"
     " PRIMARY KEY (owner, name)) STRICT, WITHOUT ROWID;",
 
-    /* A template may be built into the server, so its name is no foreign key. */
+    /* A template may be built into the server, so its name is not a foreign key. */
     "CREATE TABLE pools ("
     " name TEXT PRIMARY KEY, template TEXT NOT NULL, min INTEGER NOT NULL, max INTEGER NOT NULL,"
     " ttl_ms INTEGER NOT NULL, max_age_ms INTEGER NOT NULL, autoscale INTEGER NOT NULL,"
@@ -134,7 +135,7 @@ static int schema_read_int(sqlite3 *db, const char *sql, int *ret, struct err *e
         *ret = sqlite3_column_int(st, 0);
     sqlite3_finalize(st);
     if (rc != SQLITE_ROW) {
-        db_set_error(db, rc, "opening it", err);
+        db_set_error(db, rc, "opening", err);
         return -1;
     }
     return 0;
@@ -149,7 +150,7 @@ int schema_check_version(sqlite3 *db, const struct schema *s, int *ret_version, 
         schema_read_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err) < 0)
         return -1;
     if (application != SCHEMA_APPLICATION && (application != 0 || version != 0 || objects != 0))
-        return err_set(err, ERR_STORE_CORRUPT, "the file is a database of another program");
+        return err_set(err, ERR_STORE_CORRUPT, "the file is the database of another program");
     if (version > s->n)
         return err_set(err, ERR_STORE_NEWER, "the database has version %d, this cove knows versions up to %d", version,
                        s->n);
@@ -163,10 +164,10 @@ static int schema_apply_step(sqlite3 *db, const struct schema *s, int version, s
 
     snprintf(mark, sizeof(mark), "PRAGMA user_version = %d; PRAGMA application_id = %d", version + 1,
              SCHEMA_APPLICATION);
-    if (db_exec(db, "BEGIN IMMEDIATE", "migrating it", err) < 0)
+    if (db_exec(db, "BEGIN IMMEDIATE", "migrating", err) < 0)
         return -1;
-    if (db_exec(db, s->steps[version], "migrating it", err) < 0 || db_exec(db, mark, "migrating it", err) < 0 ||
-        db_exec(db, "COMMIT", "migrating it", err) < 0) {
+    if (db_exec(db, s->steps[version], "migrating", err) < 0 || db_exec(db, mark, "migrating", err) < 0 ||
+        db_exec(db, "COMMIT", "migrating", err) < 0) {
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
         return err_wrap(err, "version %d to %d", version, version + 1);
     }

@@ -1,4 +1,4 @@
-/* schema.h - the tables in SQLite, and the way from any older form of them to this one. */
+/* schema.h - the SQLite tables, and the migration from every older version of them. */
 #pragma once
 
 #include "core/base/base.h"
@@ -6,17 +6,18 @@
 
 #include <sqlite3.h>
 
-#define SCHEMA_APPLICATION 0x636f7665 /* "cove", in the header of every database file of ours */
+#define SCHEMA_APPLICATION 0x636f7665 /* "cove", in the header of every cove database file */
 
-/* One step takes a database from version i to i + 1. A step that was released is never changed again. */
+/* Step i migrates a database from version i to i + 1. A released step is never changed. */
 struct schema {
     const char *const *steps;
     int n;
 };
 extern const struct schema schema_current;
 
-/* Brings the database to the last version. Each step is one transaction together with its number, so a process that is
- * killed leaves either the old form or the new one. Refuses a newer database, and a file that is another program's. */
+/* Migrates the database to the latest version. Each step and its version number are one
+ * transaction, so a process that is killed leaves either the old version or the new one. Refuses
+ * a newer database, and a file of another program. */
 int schema_migrate(sqlite3 *db, const struct schema *s, struct err *err);
-/* Whether this file could be migrated, without changing it. */
+/* Whether this file can be migrated; does not change it. */
 int schema_check_version(sqlite3 *db, const struct schema *s, int *ret_version, struct err *err);

@@ -1,18 +1,20 @@
 /* The queue, the thread and the group commit.
  *
- * Calls wait in a list that only the loop touches. When the thread is free, it gets all of them at once as a batch: one
- * transaction, each call in its order, one commit; then the loop answers them. While the batch runs, the next one
- * gathers. So the store commits as often as the disk lets it and never more often than there is something to commit,
- * without a timer and without a setting.
+ * Calls wait in a list that only the loop touches. When the thread is free, it gets all of them
+ * at once as a batch: one transaction, each call in order, one commit; then the loop answers
+ * them. While the batch runs, the next one is collected. So the store commits as often as the
+ * disk allows and never without a change, without a timer and without a setting.
  *
- * A batch that cannot be committed (no room, a transaction that the database gave up) is taken back whole and its calls
- * are tried one by one: one that does not fit takes no other down with it.
+ * A batch that cannot be committed (disk full, or the database rolled the transaction back) is
+ * rolled back as a whole and its calls are tried one by one: a call that does not fit does not
+ * fail the others.
  *
- * Calls in steps (backup, check) must not run inside a transaction and may take minutes. They stand in a list of their
- * own; after each batch the first of them gets one step.
+ * Calls in steps (backup, check) must not run inside a transaction and may take minutes. They
+ * have a list of their own; after each batch the first of them gets one step.
  *
- * 1. A call is either in `waiting`, in `batch` or in `slow`. The thread touches `batch` and the first of `slow` while
- *    `work.on`, and nothing else; the loop touches these two only while it is not.
+ * Invariants:
+ * 1. A call is in one of `waiting`, `batch` and `stepwise`. While `work.on`, the thread touches
+ *    only `batch` and the first of `stepwise`; otherwise the loop owns these two.
  * 2. A call is answered only after the commit of its batch. */
 #include "store/requests.h"
 
@@ -21,9 +23,9 @@
 #include "core/base/str.h"
 #include "core/ev/work.h"
 
-#define BATCH_MAX 512u       /* calls in one transaction: bounds how long the first waits for the last */
-#define WAITING_MAX 8192u    /* beyond these two a call is refused */
-#define BYTES_MAX (64 * MIB) /* of texts waiting */
+#define BATCH_MAX 512u       /* calls in one transaction: limits how long the first waits for the last */
+#define WAITING_MAX 8192u    /* waiting calls; more are refused with ERR_BUSY */
+#define BYTES_MAX (64 * MIB) /* texts of waiting calls; more are refused with ERR_BUSY */
 
 struct store_request_list {
     struct store_request *first, **last;
@@ -39,11 +41,11 @@ struct store {
     void *db;
     struct store_request_list waiting, batch, stepwise;
     size_t bytes;
-    bool stepwise_finished; /* the first of `slow` had its last step */
+    bool stepwise_finished; /* the first of `stepwise` had its last step */
     bool is_closing;
-    bool is_finished; /* all was answered; what comes now is written, and nobody is told */
+    bool is_finished; /* all calls were answered; later calls are executed without an answer */
     struct store_stats stats;
-    uint64_t batch_commits, batch_commit_ns; /* of the thread, added to stats afterwards */
+    uint64_t batch_commits, batch_commit_ns; /* counted by the thread, added to stats afterwards */
     store_event_listener_fn *on_event;
     void *event_arg;
 };
@@ -77,7 +79,7 @@ static struct store_request *store_request_list_pop(struct store_request_list *l
     return c;
 }
 
-/* in the thread */
+/* --- in the thread --- */
 
 static int store_commit_batch(struct store *st, struct err *err)
 {
@@ -111,13 +113,14 @@ static void store_try_request_alone(struct store *st, struct store_request *c)
         c->failed = true;
 }
 
-/* A call that should have had the last room on the disk. */
+/* A call that may use the last space on the disk. */
 static bool store_request_deserves_reserve(const struct store_request *c)
 {
     return c->failed && c->err.id == ERR_STORE_FULL && !c->rejected && !store_op_needs_space(c->op);
 }
 
-/* On a full disk the calls that end or forget something get the last room: without them there would never be more. */
+/* On a full disk, calls that end or remove rows get the last space: without them no space would
+ * ever become free. */
 static void store_run_request_alone(struct store *st, struct store_request *c)
 {
     store_try_request_alone(st, c);
@@ -160,7 +163,7 @@ static void store_thread_run(void *arg)
     }
 }
 
-/* in the loop */
+/* --- in the loop --- */
 
 static void store_finish_request(struct store *st, struct store_request *c)
 {
@@ -177,7 +180,8 @@ static void store_finish_request(struct store *st, struct store_request *c)
     store_request_free(c);
 }
 
-/* Calls in steps are given up at the end: a server that is told to stop does not wait for its own backup. */
+/* Calls in steps are given up at the end: a server that shuts down does not wait for its own
+ * backup. */
 static void store_abandon_stepwise(struct store *st)
 {
     struct store_request *c;
@@ -238,7 +242,7 @@ struct store_request *store_request_submit(struct store *st, struct store_reques
         err_set(&err, ERR_BUSY, "the store is closing");
         store_request_reject(c, &err);
     } else if (!c->rejected && (st->stats.waiting >= WAITING_MAX || st->bytes + c->bytes > BYTES_MAX)) {
-        err_set(&err, ERR_BUSY, "too many calls wait for the store");
+        err_set(&err, ERR_BUSY, "too many calls wait for the store; try again later");
         store_request_reject(c, &err);
     }
     st->stats.calls++;
@@ -246,7 +250,8 @@ struct store_request *store_request_submit(struct store *st, struct store_reques
     st->bytes += c->bytes;
     store_request_list_push(&st->waiting, c);
     if (!st->work.on && !st->is_finished)
-        ev_defer(st->ev, &st->start_defer, store_start_batch, st); /* what this turn still brings goes along */
+        /* Further calls of this loop iteration join the batch. */
+        ev_defer(st->ev, &st->start_defer, store_start_batch, st);
     return c;
 }
 
@@ -270,7 +275,7 @@ static int store_find_backend(const struct store_settings *set, const struct sto
             *ret = store_backends[i];
             return 0;
         }
-    return err_set(err, ERR_INVALID, "no store is called '%s'; there is sqlite", name);
+    return err_set(err, ERR_INVALID, "store '%s': unknown; use sqlite", name);
 }
 
 int store_open(struct ev *ev, const struct store_settings *set, struct store **ret, struct err *err)
@@ -300,7 +305,7 @@ static void store_drain(struct store *st)
 {
     while (st->stats.waiting > 0) {
         store_start_batch(st);
-        work_pool_drain(st->pool); /* all batches: the end of one starts the next */
+        work_pool_drain(st->pool); /* runs all batches: the end of one starts the next */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Tenants, users and roles as calls, and the shape of their rows. */
+/* Tenants, users and roles as calls, and the layout of their rows. */
 #include "store/tenants.h"
 
 #include "core/base/str.h"
@@ -58,7 +58,7 @@ static const struct row_column age_columns[] = {
     }
 #define KEY_FIXED(member, ...) KEY(member, ROW_FIXED, .cap = sizeof(((struct store_login *)0)->key.member), __VA_ARGS__)
 
-/* Names are expressions of the statements in sqlite_tenants.c; nothing is written through this table. */
+/* The names are expressions of the statements in sqlite_tenants.c; this table is only read. */
 static const struct row_column login_columns[] = {
     KEY_FIXED(id, .optional = true),
     KEY_FIXED(owner),
@@ -112,7 +112,7 @@ const struct row_table row_login = {
     .name = "keys", .display_name = "key", .size = sizeof(struct store_login), .key = "k.id", COLUMNS(login_columns)
 };
 
-/* tenants */
+/* --- tenants --- */
 
 static void store_tenant_reject(struct store_request *c, const char *why)
 {
@@ -128,7 +128,7 @@ struct store_request *store_tenant_insert(struct store *st, const struct store_t
     struct store_request *c = store_row_request(STORE_OP_INSERT, &row_tenant, row, ANY(done), arg);
 
     if (!c->rejected && !store_owner_valid(row->name))
-        store_tenant_reject(c, "a tenant's name has letters, digits, '-', '_' and '.'");
+        store_tenant_reject(c, "name: only letters, digits, '-', '_' and '.' are allowed");
     return store_request_submit(st, c);
 }
 
@@ -159,7 +159,7 @@ struct store_request *store_tenant_remove(struct store *st, const char *name, ui
     return store_request_submit(st, c);
 }
 
-/* users */
+/* --- users --- */
 
 struct store_request *store_user_insert(struct store *st, const struct store_user *row, store_done_fn *done, void *arg)
 {
@@ -205,7 +205,7 @@ struct store_request *store_user_remove(struct store *st, const char *owner, con
     return store_request_submit(st, c);
 }
 
-/* roles */
+/* --- roles --- */
 
 struct store_request *store_role_insert(struct store *st, const struct store_role *row, store_done_fn *done, void *arg)
 {
@@ -215,11 +215,11 @@ struct store_request *store_role_insert(struct store *st, const struct store_rol
         if (str_eq(row->name, store_builtin_roles[i])) {
             struct err err = { 0 };
 
-            err_set(&err, ERR_EXISTS, "the role %s is built in", row->name);
+            err_set(&err, ERR_EXISTS, "role %s: built in; choose another name", row->name);
             store_request_reject(c, &err);
         }
     if (!c->rejected && !store_owner_valid(row->name))
-        store_tenant_reject(c, "a role's name has letters, digits, '-', '_' and '.'");
+        store_tenant_reject(c, "name: only letters, digits, '-', '_' and '.' are allowed");
     return store_request_submit(st, c);
 }
 
@@ -244,7 +244,7 @@ struct store_request *store_role_remove(struct store *st, const char *owner, con
     return store_request_submit(st, store_get_request(STORE_OP_REMOVE, &row_role, owner, name, ANY(done), arg));
 }
 
-/* counting */
+/* --- counts --- */
 
 struct store_request *store_execution_ages(struct store *st, uint64_t now_ms, store_ages_fn *done, void *arg)
 {
@@ -254,7 +254,7 @@ struct store_request *store_execution_ages(struct store *st, uint64_t now_ms, st
     return store_request_submit(st, c);
 }
 
-/* logging in */
+/* --- login --- */
 
 struct store_request *store_login_by_hash(struct store *st, const uint8_t hash[STORE_HASH_LEN], store_login_fn *done,
                                           void *arg)

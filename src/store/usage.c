@@ -1,4 +1,5 @@
-/* The calls of usage.h, as requests.c makes those of store.h: copied, checked, and answered by their type. */
+/* The calls of usage.h, like those of store.h in requests.c: arguments copied and checked,
+ * answers typed. */
 #include "store/usage.h"
 
 #include "core/base/mem.h"
@@ -16,7 +17,7 @@ static void store_usage_set_owner(struct store_request *c, const char *owner, bo
         (void)str_copy(c->owner, sizeof(c->owner), owner);
         return;
     }
-    err_set(&err, ERR_INVALID, "that cannot be a tenant");
+    err_set(&err, ERR_INVALID, "not a valid tenant name");
     store_request_reject(c, &err);
 }
 
@@ -64,7 +65,7 @@ struct store_request *store_usage_add(struct store *st, const struct store_usage
 
     for (size_t i = 0; i < n && !c->rejected; i++)
         if (!store_owner_valid(sums[i].owner) || sums[i].hour_ms > AT_MAX) {
-            err_set(&err, ERR_INVALID, "usage of nobody, or of no time");
+            err_set(&err, ERR_INVALID, "usage: invalid owner or hour");
             store_request_reject(c, &err);
         }
     c->usage_sums = n ? mem_copy(sums, n * sizeof(*sums)) : NULL;
@@ -82,7 +83,7 @@ struct store_request *store_budget_put(struct store *st, const struct store_budg
     for (size_t i = 0; !c->rejected && i < STORE_PERIOD_COUNT; i++)
         for (size_t k = 0; k < STORE_BUDGET_RESOURCES; k++)
             if (row->max[i][k] > INT64_MAX) {
-                err_set(&err, ERR_INVALID, "a budget is out of range");
+                err_set(&err, ERR_INVALID, "budget: out of range");
                 store_request_reject(c, &err);
             }
     c->row = mem_copy(row, sizeof(*row));

@@ -1,12 +1,14 @@
-/* wallclock_guard.h - by which time retention reckons what is old.
+/* wallclock_guard.h - protects retention from a wrong wall clock.
  *
- * To a server that starts, a calendar that was set years ahead looks like years in which it did not run; only the
- * latter is a reason to forget everything at once. So it writes down how far it believed the calendar. One that is more
- * than WALLCLOCK_GUARD_AHEAD_MS beyond that at a start has to hold for WALLCLOCK_GUARD_WAIT_MS in which the server
- * runs, over restarts too, before ages count by it; set right meanwhile, it counts at once. While a server runs, the
- * machine's clock carries the calendar on, and one that is set ahead is not followed.
+ * To a starting server, a wall clock that was set years ahead looks like years in which the
+ * server did not run, but only the latter is a reason to delete everything at once. So the
+ * server stores the last wall clock time that it trusted. If at start the clock is more than
+ * WALLCLOCK_GUARD_AHEAD_MS ahead of that time, age-based deletion waits until the server has run
+ * for WALLCLOCK_GUARD_WAIT_MS with that clock, across restarts; if the clock is corrected
+ * meanwhile, deletion resumes at once. While a server runs, the monotonic clock advances the
+ * trusted time, and a wall clock that jumps ahead is not followed.
  *
- * The caller passes the time in: now_ns of the machine, real_ms of the calendar. */
+ * The caller passes the time in: now_ns is monotonic, real_ms is the wall clock. */
 #pragma once
 
 #include "core/base/base.h"
@@ -18,16 +20,17 @@
 
 struct wallclock_guard {
     uint64_t began_ns, began_ms;
-    uint64_t trusted_ms; /* how far it was believed */
+    uint64_t trusted_ms; /* latest wall clock time that was trusted */
     uint64_t waited_ms, updated_ns;
     bool is_distrusted;
 };
 
-/* kept: what wallclock_guard_format() wrote at last, or NULL. What cannot be read is as if there were none. */
+/* kept: the last result of wallclock_guard_format(), or NULL. Text that cannot be parsed counts
+ * as NULL. */
 void wallclock_guard_init(struct wallclock_guard *c, const char *kept, uint64_t now_ns, uint64_t real_ms);
-/* Whether what is old may go by itself. */
+/* True if age-based deletion is allowed. */
 bool wallclock_guard_update(struct wallclock_guard *c, uint64_t now_ns, uint64_t real_ms);
-uint64_t wallclock_guard_now_ms(const struct wallclock_guard *c, uint64_t now_ns,
-                                uint64_t real_ms); /* what ages are reckoned from */
-char *wallclock_guard_format(const struct wallclock_guard *c,
-                             char buf[WALLCLOCK_GUARD_TEXT]); /* to be kept; returns buf */
+/* The time that ages are computed from. */
+uint64_t wallclock_guard_now_ms(const struct wallclock_guard *c, uint64_t now_ns, uint64_t real_ms);
+/* The text to be stored; returns buf. */
+char *wallclock_guard_format(const struct wallclock_guard *c, char buf[WALLCLOCK_GUARD_TEXT]);

@@ -115,7 +115,7 @@ class Explain(Case):
                      "    why: mounts and roots are the walls themselves", "    fix: there is no way to allow it",
                      "Under /workspace: 1 added, 0 modified, 0 deleted.", "  added x"):
             self.assertIn(line + "\n", done.out)
-        self.assertRegex(done.out, "  refusals by workspaceBytes, .*, shmBytes: it had room")  # one line for one reason
+        self.assertRegex(done.out, "  refusals by workspaceBytes, .*, shmBytes: it was not full")  # one line for one reason
 
     def test_the_object_of_json_is_read_too_and_from_a_pipe(self):
         done = python("while True: pass", "--json", "--timeout", "1s")

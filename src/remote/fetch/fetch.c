@@ -1,9 +1,11 @@
-/* libcurl tells which descriptors and what time it waits for, and the loop waits for them: its multi_socket interface.
+/* libcurl reports the descriptors and the timeout that it waits for, and the loop waits for
+ * them: its multi_socket interface.
  *
  * Invariants:
- * 1. libcurl is never entered from inside itself: what a callback of ours wants (cancel, hold, the end of a call) is
- *    noted and done when libcurl has returned.
- * 2. A call that is over is freed by ev_defer, after on_done, so on_done may start another or free the owner. */
+ * 1. libcurl is never entered recursively: requests of our callbacks (cancel, hold, the end of a
+ *    call) are recorded and carried out when libcurl has returned.
+ * 2. A finished call is freed by ev_defer, after on_done, so on_done may start another call or
+ *    free the owner. */
 #include "remote/fetch/fetch.h"
 
 #include "core/base/list.h"
@@ -13,7 +15,7 @@
 #include <curl/curl.h>
 
 #define CONNECT_MS 10000u
-#define HEADERS_MAX 200u /* lines in the answer's head */
+#define HEADERS_MAX 200u /* lines in the response head */
 #define HEAD_MAX (64 * KIB)
 
 struct fetch_socket {
@@ -25,9 +27,9 @@ struct fetch {
     struct ev *ev;
     CURLM *multi;
     struct ev_timer timer;
-    struct ev_defer pending; /* what was asked for from inside libcurl */
+    struct ev_defer pending; /* runs the requests that callbacks made inside libcurl */
     struct fetch_call *calls;
-    int depth; /* inside libcurl */
+    int depth; /* greater than 0 inside libcurl */
 };
 
 struct fetch_call {
@@ -41,7 +43,7 @@ struct fetch_call {
     char error_text[CURL_ERROR_SIZE];
     size_t head_lines, head_bytes;
     bool head_reported, download_held, upload_paused, is_finished, cancelled;
-    bool pause_changed; /* the state libcurl should have is not the one it has */
+    bool pause_changed; /* libcurl does not have the wanted pause state yet */
     CURLcode result;
     bool (*may_connect)(void *arg, const struct sockaddr *addr);
 };
@@ -53,7 +55,7 @@ static void fetch_process_later(struct fetch *f)
     ev_defer(f->ev, &f->pending, fetch_process_pending, f);
 }
 
-/* --- ends --- */
+/* --- the end of a call --- */
 
 static void fetch_call_free(struct fetch_call *c)
 {
@@ -79,13 +81,13 @@ static int fetch_call_error(const struct fetch_call *c, struct err *err)
         return err_set(err, ERR_TIMEOUT, "%.200s", why);
     case CURLE_URL_MALFORMAT:
         return err_set(err, ERR_INVALID, "%.200s", why);
-    case CURLE_UNSUPPORTED_PROTOCOL: /* ours, in the URL, or theirs, in the answer */
+    case CURLE_UNSUPPORTED_PROTOCOL: /* ours, in the URL, or the server's, in the response */
     case CURLE_WEIRD_SERVER_REPLY:
         return err_set(err, connected ? ERR_PROTOCOL : ERR_INVALID, "%.200s", why);
     case CURLE_ABORTED_BY_CALLBACK:
-        return err_set(err, ERR_LOST, "the body that was being sent ended early");
+        return err_set(err, ERR_LOST, "the request body ended early");
     case CURLE_WRITE_ERROR:
-        return err_set(err, ERR_PROTOCOL, "the head of the answer is too large");
+        return err_set(err, ERR_PROTOCOL, "the head of the response is too large");
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
         return err_set(err, ERR_TLS_UNTRUSTED, "%.200s", why);
@@ -118,7 +120,7 @@ static void fetch_call_finish(struct fetch_call *c)
         (void)fetch_call_error(c, &err);
     bool ok = c->result == CURLE_OK;
     if (ok && !c->cancelled)
-        fetch_call_report_head(c); /* an answer without a body */
+        fetch_call_report_head(c); /* a response without a body */
     if (!c->cancelled)
         ops->on_done(arg, ok ? NULL : &err);
     fetch_call_free(c);
@@ -140,7 +142,8 @@ static void fetch_collect_finished(struct fetch *f)
     }
 }
 
-/* Outside of libcurl: pauses that changed, and calls that ended. A finished call may start or end others. */
+/* Runs outside of libcurl: changed pauses, and finished calls. A finished call may start or
+ * cancel others. */
 static void fetch_process_pending(void *arg)
 {
     struct fetch *f = arg;
@@ -162,7 +165,7 @@ static void fetch_process_pending(void *arg)
         }
 }
 
-/* --- libcurl's wishes --- */
+/* --- callbacks of libcurl: descriptors and timeout --- */
 
 static void fetch_drive_curl(struct fetch *f, curl_socket_t fd, int events)
 {
@@ -226,7 +229,7 @@ static int fetch_on_curl_timer(CURLM *multi UNUSED, long ms, void *arg)
     return 0;
 }
 
-/* --- one answer --- */
+/* --- one response --- */
 
 static size_t fetch_on_header(char *line, size_t size, size_t n, void *arg)
 {
@@ -286,7 +289,8 @@ static void fetch_call_set_body(struct fetch_call *c, const struct fetch_spec *s
         curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, spec->method);
 }
 
-/* The address that is connected to is the one that was asked about: there is no second look-up in between. */
+/* The address that was checked is the one that is connected to: there is no second look-up in
+ * between. */
 static curl_socket_t fetch_open_socket(void *arg, curlsocktype purpose UNUSED, struct curl_sockaddr *addr)
 {
     struct fetch_call *c = arg;
@@ -317,7 +321,8 @@ static void fetch_call_set_options(struct fetch_call *c, const struct fetch_spec
         c->may_connect = spec->may_connect;
         curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, fetch_open_socket);
         curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
-        curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L); /* an open one was asked about by somebody else */
+        /* The address of an open connection was checked by another call. */
+        curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
         curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
     }
     if (spec->unix_socket)
@@ -422,7 +427,7 @@ char *fetch_escape(const char *text)
     return copy;
 }
 
-/* --- the whole --- */
+/* --- lifecycle --- */
 
 int fetch_new(struct ev *ev, struct fetch **ret, struct err *err)
 {

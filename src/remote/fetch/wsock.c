@@ -1,6 +1,7 @@
-/* Frames are written and read here: what a client needs of RFC 6455 is little. Our frames are whole and masked; the
- * server's may come in fragments, with control frames between, and are bounded by MESSAGE_MAX. Anything that a server
- * must not send ends the connection with 1002. libcurl only carries bytes (CURLOPT_CONNECT_ONLY). */
+/* Frames are written and read here: a client needs only a small part of RFC 6455. Our frames are
+ * unfragmented and masked; the server's may be fragmented, with control frames in between, and
+ * are limited by MESSAGE_MAX. A frame that a server must not send ends the connection with 1002.
+ * libcurl only transports bytes (CURLOPT_CONNECT_ONLY). */
 #include "remote/fetch/wsock.h"
 
 #include "core/base/clock.h"
@@ -21,8 +22,8 @@
 #define HEAD_MAX (64 * KIB)
 #define BODY_MAX (64 * KIB)
 #define MESSAGE_MAX (16 * MIB)
-#define READ_MAX (256 * KIB) /* in a turn */
-#define PONGS_MAX (64 * KIB) /* a server that does not read what it has of us gets no more answers to its pings */
+#define READ_MAX (256 * KIB) /* bytes per loop iteration */
+#define PONGS_MAX (64 * KIB) /* unsent bytes above which pings are no longer answered: the server does not read */
 
 enum { WSOCK_OP_CONTINUATION = 0, WSOCK_OP_TEXT = 1, WSOCK_OP_CLOSE = 8, WSOCK_OP_PING = 9, WSOCK_OP_PONG = 10 };
 
@@ -36,10 +37,9 @@ struct wsock {
     struct ev_defer receive_defer, closed_defer;
     struct buf in, out, message;
     bool in_message, is_closed;
-    bool in_callback,
-        free_pending; /* a callback may be under way; it was freed meanwhile, and goes when that returns */
+    bool in_callback, free_pending; /* free_pending: freed inside a callback; released when that returns */
     unsigned code;
-    uint64_t handshake_deadline_ns; /* the handshake has to be through */
+    uint64_t handshake_deadline_ns; /* the handshake must be complete by then */
     char reason[128];
 };
 
@@ -137,7 +137,7 @@ static void wsock_protocol_error(struct wsock *s)
 {
     wsock_add_frame(s, WSOCK_OP_CLOSE, "\x03\xea", 2);
     wsock_flush(s);
-    wsock_set_closed(s, 1002, "the server sent a frame that is none");
+    wsock_set_closed(s, 1002, "the server sent an invalid frame");
 }
 
 static void wsock_on_control(struct wsock *s, unsigned op, const char *data, size_t len)
@@ -158,7 +158,7 @@ static void wsock_on_control(struct wsock *s, unsigned op, const char *data, siz
     }
 }
 
-/* False: the message cannot be taken. */
+/* False: the message is not acceptable. */
 static bool wsock_on_data(struct wsock *s, bool fin, unsigned op, const char *data, size_t len)
 {
     if ((op == WSOCK_OP_CONTINUATION) != s->in_message || (op != WSOCK_OP_CONTINUATION && op != WSOCK_OP_TEXT) ||
@@ -175,7 +175,7 @@ static bool wsock_on_data(struct wsock *s, bool fin, unsigned op, const char *da
     return true;
 }
 
-/* One frame from the front of what came. 1: taken. 0: it is not whole yet. -1: no more. */
+/* Takes one frame from the front of the input. 1: taken. 0: it is not complete yet. -1: stop. */
 static int wsock_take_frame(struct wsock *s)
 {
     const uint8_t *p = (const uint8_t *)s->in.data;
@@ -216,7 +216,7 @@ static void wsock_read_available(struct wsock *s)
     char piece[16 * KIB] __attribute__((uninitialized));
     int rc;
 
-    while ((rc = wsock_take_frame(s)) == 1) /* what was read together with the head */
+    while ((rc = wsock_take_frame(s)) == 1) /* frames read together with the head */
         ;
     if (rc < 0)
         return;
@@ -227,7 +227,7 @@ static void wsock_read_available(struct wsock *s)
         if (code == CURLE_AGAIN)
             break;
         if (code != CURLE_OK || n == 0) {
-            wsock_set_closed(s, 1006, "the connection broke");
+            wsock_set_closed(s, 1006, "the connection was lost");
             return;
         }
         buf_add(&s->in, piece, n);
@@ -236,7 +236,7 @@ static void wsock_read_available(struct wsock *s)
         if (rc < 0)
             return;
         got += n;
-        if (got >= READ_MAX) { /* TLS may hold more, of which the descriptor knows nothing */
+        if (got >= READ_MAX) { /* TLS may hold more data, which the descriptor does not show */
             ev_defer(s->ev, &s->receive_defer, wsock_receive, s);
             return;
         }
@@ -266,7 +266,7 @@ static void wsock_on_io(void *arg, uint32_t events)
 
 /* --- opening --- */
 
-/* False: not before the handshake has to be through. */
+/* False: the deadline of the handshake passed first. */
 static bool wsock_wait_for(const struct wsock *s, short what)
 {
     struct pollfd p = { .fd = s->fd, .events = what };
@@ -299,7 +299,7 @@ static int wsock_send_head(struct wsock *s, const struct wsock_spec *spec, const
     return 0;
 }
 
-/* Reads until `in` has `want` bytes, or with 0 up to the end of the head. */
+/* Reads until `in` has `want` bytes; with 0, until the end of the head. */
 static int wsock_read_until(struct wsock *s, size_t want, struct err *err)
 {
     char piece[4096];
@@ -336,7 +336,7 @@ static int wsock_read_head(struct wsock *s, const struct wsock_spec *spec, const
     buf_drop(&s->in, len);
     const char *p = head;
     if (!str_eat(&p, "HTTP/1.1 ") || !str_eat_u32(&p, 999, &status))
-        return err_set(err, ERR_PROTOCOL, "what answers there speaks no HTTP/1.1");
+        return err_set(err, ERR_PROTOCOL, "the server does not speak HTTP/1.1");
     if (status != 101) {
         const char *length = strcasestr(head, "\r\nContent-Length: ");
         size_t want = length ? min_size((size_t)strtoull(length + 18, NULL, 10), BODY_MAX) : 0;
@@ -352,7 +352,7 @@ static int wsock_read_head(struct wsock *s, const struct wsock_spec *spec, const
     auto_free char *protocol = str_printf("Sec-WebSocket-Protocol: %s", spec->protocol);
     if (!wsock_has_header(head, accept) || !wsock_has_header(head, protocol) ||
         !wsock_has_header(head, "Upgrade: websocket"))
-        return err_set(err, ERR_PROTOCOL, "the server did not answer the handshake of a WebSocket");
+        return err_set(err, ERR_PROTOCOL, "the server did not accept the WebSocket handshake");
     return 0;
 }
 
@@ -362,7 +362,7 @@ static int wsock_connect(struct wsock *s, const struct wsock_spec *spec, struct 
 
     s->easy = curl_easy_init();
     if (!s->easy)
-        return err_set(err, ERR_SYS, "libcurl cannot be used");
+        return err_set(err, ERR_SYS, "libcurl could not be initialized");
     curl_easy_setopt(s->easy, CURLOPT_URL, spec->url);
     curl_easy_setopt(s->easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(s->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
@@ -370,7 +370,7 @@ static int wsock_connect(struct wsock *s, const struct wsock_spec *spec, struct 
     curl_easy_setopt(s->easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(s->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(s->easy, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(s->easy, CURLOPT_SSL_ENABLE_ALPN, 0L); /* no HTTP/2: it has no upgrade */
+    curl_easy_setopt(s->easy, CURLOPT_SSL_ENABLE_ALPN, 0L); /* no HTTP/2: it has no Upgrade */
     curl_easy_setopt(s->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
     if (spec->cacert) {
         curl_easy_setopt(s->easy, CURLOPT_CAINFO, spec->cacert);
@@ -407,7 +407,7 @@ int wsock_open(struct ev *ev, const struct wsock_spec *spec, const struct wsock_
         wsock_read_head(s, spec, key.data, ret_status, ret_body, err) < 0 ||
         ev_io_add(ev, &s->io, s->fd, EPOLLIN, wsock_on_io, s, err) < 0)
         return -1;
-    ev_defer(ev, &s->receive_defer, wsock_receive, s); /* what came behind the head */
+    ev_defer(ev, &s->receive_defer, wsock_receive, s); /* data that came after the head */
     *ret = take_ptr(&s);
     return 0;
 }

@@ -1,42 +1,50 @@
-/* A pool that orders a new member for each one it gives away has, at any moment, as many on order as were asked for
- * during the last refill. If askers come independently of each other, at a rate r, and a refill takes t, that number
- * has the Poisson distribution of mean r*t, whatever the spread of t is (Palm's theorem). Who asks is served when fewer
- * than all are on order. So the smallest pool that serves a share h of them holds
+/* A pool that orders a new member for each one that it gives away has, at any time, as many on
+ * order as were requested during the last refill. If requests arrive independently of each
+ * other, at a rate r, and a refill takes t, that number has the Poisson distribution with mean
+ * r*t, whatever the distribution of t (Palm's theorem). A request is served when fewer than all
+ * members are on order. So the smallest pool that serves a share h of the requests holds
  *
  *     the smallest n with P(orders <= n - 1) >= h.
  *
- * r is estimated from the intervals between arrivals: the plain mean of the first ones, then an average that forgets.
- * The interval that is still open counts as soon as it is longer than the average, so a rate falls without arrivals.
- * Where more arrivals fall into one refill than the average remembers, it would take a few close ones for a rate that
- * goes on; there the mean is not more than what is counted in whole refill times, smoothed over a few of them.
+ * r is estimated from the intervals between arrivals: the plain mean of the first ones, then a
+ * moving average. The interval that is still open counts as soon as it is longer than the
+ * average, so a rate falls without arrivals. Where more arrivals fall into one refill than the
+ * average covers, the average would take a few close arrivals for a lasting rate; there the mean
+ * is limited to the count in whole refill times, smoothed over a few of them.
  *
- * Askers are not always independent: an agent that fans out asks fifty times at once. The average would need dozens of
- * them to believe it. Therefore a second term: as many as came within one refill, if they are more than a Poisson
- * process of that rate would bring in all but a few cases. Without that condition the maximum of many ordinary windows
- * would be taken for a burst, and every pool would end up far above its hit rate.
+ * Requests are not always independent: an agent that fans out sends fifty at once. The average
+ * would need dozens of them to follow. Therefore there is a second term: the number of arrivals
+ * within one refill, if it is larger than a Poisson process of that rate would bring in all but
+ * a few cases. Without that condition the maximum of many ordinary windows would count as a
+ * burst, and every pool would end up far above its hit rate.
  *
- * The target rises at once and falls late: for scale_down_ns it is the most that was needed, then the most that was
- * needed since. After a pause of that length nothing is needed. Both instants are known beforehand, so that an idle
- * pool waits for one timer at most, and once it is at its minimum for none.
+ * The target rises at once and falls late: for scale_down_ns it is the maximum that was needed,
+ * then the maximum that was needed since. After a pause of that length nothing is needed. Both
+ * times are known in advance, so that an idle pool waits for at most one timer, and for none
+ * once it is at its minimum.
  *
- * Invariants: (1) min <= target <= max. (2) Sums of times saturate, and differences of times stop at 0. (3) Loops are
- * bounded by EXACT_TERMS. (4) After forecast_target(now), forecast_next_ns is 0 or later than now. */
+ * Invariants:
+ * 1. min <= target <= max.
+ * 2. Sums of times saturate, and differences of times stop at 0.
+ * 3. Loops are bounded by EXACT_TERMS.
+ * 4. After forecast_target(now), forecast_next_ns is 0 or later than now. */
 #include "sandbox/pool/forecast.h"
 
 #include "core/base/clock.h"
 
 #include <math.h>
 
-#define MEMORY 16u                     /* the average forgets arrivals that are so many ago */
-#define WINDOW_FIRST (100 * NS_PER_MS) /* before anybody measured a refill */
+#define MEMORY 16u                     /* length of the moving average, in arrivals */
+#define WINDOW_FIRST (100 * NS_PER_MS) /* until a refill was measured */
 #define WINDOW_MIN (1 * NS_PER_MS)
 #define WINDOW_MAX (600 * NS_PER_S)
 #define DELAY_MIN (1 * NS_PER_S)
-#define EXACT_MEAN 64.0 /* beyond it the sum of terms is replaced by an expansion */
+#define EXACT_MEAN 64.0 /* above it the sum of terms is replaced by an expansion */
 #define EXACT_TERMS 256u
 #define FORECAST_SMOOTHING 0.25 /* weight of the latest whole window */
-#define FORECAST_BURST_RARITY \
-    64.0 /* a burst is what the rate alone would bring this much less often than a miss is allowed */
+/* A burst is a count that the rate alone would bring this many times less often than a miss is
+ * allowed. */
+#define FORECAST_BURST_RARITY 64.0
 
 static uint64_t forecast_elapsed(uint64_t then, uint64_t now)
 {
@@ -62,7 +70,7 @@ static void forecast_rotate_buckets(struct forecast *f, uint64_t now_ns)
     if (passed == 0)
         return;
     f->smoothed_count += (f->current_count - f->smoothed_count) * FORECAST_SMOOTHING;
-    f->smoothed_count *= pow(1 - FORECAST_SMOOTHING, (double)(passed - 1)); /* those in which nobody came */
+    f->smoothed_count *= pow(1 - FORECAST_SMOOTHING, (double)(passed - 1)); /* windows without an arrival */
     f->previous_count = passed == 1 ? f->current_count : 0;
     f->current_count = 0;
     f->bucket_at = passed == 1 ? f->bucket_at + f->window_ns : now_ns;
@@ -73,7 +81,7 @@ void forecast_arrival(struct forecast *f, uint64_t now_ns)
     uint64_t interval = forecast_elapsed(f->last_ns, now_ns);
 
     if (f->arrivals_seen > 0 && interval >= f->pause_ns)
-        f->arrivals_seen = 0; /* what was before the pause says nothing about what begins now */
+        f->arrivals_seen = 0; /* arrivals before the pause do not predict those after it */
     if (f->arrivals_seen == 1)
         f->interval_ns = interval;
     else if (f->arrivals_seen > 1 && interval > f->interval_ns)
@@ -89,7 +97,7 @@ void forecast_arrival(struct forecast *f, uint64_t now_ns)
         f->current_count++;
 }
 
-/* 0: nobody knows yet. */
+/* 0: not known yet. */
 static double forecast_interval(const struct forecast *f, uint64_t now_ns)
 {
     double mean = (double)f->interval_ns, open = (double)forecast_elapsed(f->last_ns, now_ns);
@@ -101,8 +109,8 @@ static double forecast_interval(const struct forecast *f, uint64_t now_ns)
     return mean > 1 ? mean : 1;
 }
 
-/* The standard normal quantile of 1 - tail, for tail <= 1/2: the rational approximation of Hastings, right to three
- * digits, which is more than the estimate of the rate is. */
+/* The standard normal quantile of 1 - tail, for tail <= 1/2: the rational approximation of
+ * Hastings, accurate to three digits, which is more than the estimate of the rate is. */
 static double normal_upper(double tail)
 {
     double t = sqrt(-2 * log(tail));
@@ -129,7 +137,8 @@ static uint32_t forecast_poisson_stock(double mean, double share, uint32_t most)
         }
         return n < most ? n : most;
     }
-    z = normal_quantile(share); /* Cornish and Fisher: the normal quantile, and how much a Poisson leans */
+    /* Cornish-Fisher expansion: the normal quantile, corrected for the skewness of Poisson. */
+    z = normal_quantile(share);
     far = mean + z * sqrt(mean) + (z * z - 1) / 6 + 1.5;
     return far < most ? (uint32_t)far : most;
 }
@@ -143,7 +152,7 @@ static uint32_t forecast_window_count(const struct forecast *f, uint64_t now_ns)
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-/* Arrivals that one refill time brings, on average. */
+/* Average number of arrivals in one refill time. */
 static double forecast_mean(const struct forecast *f, uint64_t now_ns)
 {
     double interval = forecast_interval(f, now_ns), mean = interval > 0 ? (double)f->window_ns / interval : 0;
@@ -186,7 +195,7 @@ uint32_t forecast_target(struct forecast *f, uint64_t now_ns, uint64_t refill_ns
     uint32_t need = forecast_needed(f, now_ns, set);
 
     if (need > set->max)
-        need = set->max; /* what cannot be had is not remembered either */
+        need = set->max; /* a need above the maximum is not remembered */
     if (need >= f->level) {
         f->level = need;
         f->level_at = now_ns;

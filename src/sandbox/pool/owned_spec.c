@@ -26,5 +26,5 @@ void owned_spec_set(struct owned_spec *s, const struct sandbox_spec *like)
         s->zygote.preload = s->preload = str_dup(like->zygote->preload);
         s->spec.zygote = &s->zygote;
     }
-    owned_spec_done(&old); /* `like` may have been its own */
+    owned_spec_done(&old); /* `like` may point to the old spec */
 }

@@ -1,8 +1,11 @@
-/* One member: a box that is being prepared, then an interpreter on its way into it, then it waits.
+/* One member: first its sandbox is being prepared, then an interpreter joins, then the member
+ * waits.
  *
  * Invariants:
- * 1. A member is in its pool's list from the moment its box exists until that is given away or freed.
- * 2. pool->ready and pool->starting count the list; pools->under_way is the sum of the latter. */
+ * 1. A member is in its pool's list from the creation of its sandbox_handle until that is given
+ *    away or freed.
+ * 2. pool->ready and pool->starting count the list; pools->starting_members is the sum of
+ *    pool->starting. */
 #include "sandbox/pool/pool_internal.h"
 
 #include "core/base/mem.h"

@@ -1,16 +1,18 @@
-/* Keeping pools at what they should hold: who goes, who is made, who gets an interpreter that came later, and when the
- * next look is due. All of it happens in one place, at the end of a turn in which something changed, or when the one
- * timer says so; that timer is set only if something will be due without anybody's doing.
+/* Reconciles pools with their targets: evicts and creates members, brings interpreters into
+ * members that lack one, and computes when to run next. All of it happens in one place, at the
+ * end of a loop iteration in which something changed, or when the one timer fires; that timer is
+ * set only if something becomes due without an outside event.
  *
- * While claims are under way, and for a moment after, nothing is made, unless a pool has less than half of what it
- * wants, and not one for each who stands in line: then those who come next would wait longer than those who are here. A
- * claim whose end nobody tells holds for a moment only. */
+ * While claims are in flight, and for a moment after, no member is created, except for a pool that
+ * has less than half of its target and, if requests are queued, fewer ready members than queued
+ * requests: without new members, later requests would wait longer than the current ones. A claim
+ * that is never reported as finished counts only for a moment. */
 #include "sandbox/pool/pool_internal.h"
 
 #include "core/base/log.h"
 
 #define SCALE_DOWN_MIN (1 * NS_PER_S)
-#define POOL_WARM_UPS_AT_A_TIME 2u /* at a time, and how long they take */
+#define POOL_WARM_UPS_AT_A_TIME 2u /* warm-ups at a time */
 #define POOL_WARM_UP_NS (5 * NS_PER_MS)
 
 static uint64_t pool_earlier_deadline(uint64_t a, uint64_t b)
@@ -18,7 +20,7 @@ static uint64_t pool_earlier_deadline(uint64_t a, uint64_t b)
     return a && (!b || a < b) ? a : b;
 }
 
-/* --- how many --- */
+/* --- target --- */
 
 static struct forecast_settings pool_forecast_settings(const struct pool *pool)
 {
@@ -56,9 +58,9 @@ void pool_reconcile_member_failed(struct pool *pool)
     pool->create_not_before = ev_now(pool->pools->ev) + backoff_next(&pool->create_backoff);
 }
 
-/* --- who goes --- */
+/* --- eviction --- */
 
-/* Its successor is made from here on, before it has to go. */
+/* From here on its replacement is created, before the member must go. */
 static uint64_t pool_member_aging_at(const struct pool *pool, const struct pool_member *m)
 {
     return m->created_ns + pool->settings.max_age_ms * NS_PER_MS / 8 * 7;
@@ -103,7 +105,7 @@ static void pool_evict(struct pool *pool, uint64_t now)
         } else if (pool_member_is_surplus(pool, m, now)) {
             pool->counters.expired++;
         } else {
-            return; /* those behind it are younger */
+            return; /* the members after it are younger */
         }
         pool_member_destroy(m);
     }
@@ -129,7 +131,7 @@ static uint64_t pool_next_eviction(const struct pool *pool, uint64_t now)
     return at;
 }
 
-/* --- who is made --- */
+/* --- creation --- */
 
 static uint32_t pool_effective_size(const struct pool *pool, uint64_t now)
 {
@@ -154,7 +156,7 @@ static bool pool_refill_is_paused(const struct pool *pool, uint64_t now)
     return now < pools_refill_resumes_at(p) && enough;
 }
 
-/* Who has the smallest part of what it wants. */
+/* The pool with the smallest share of its target. */
 static struct pool *pools_find_neediest(struct pools *p, uint64_t now, uint64_t *ret_next)
 {
     struct pool *best = NULL, *pool = &p->auto_pool;
@@ -177,8 +179,8 @@ static struct pool *pools_find_neediest(struct pools *p, uint64_t now, uint64_t 
     return best;
 }
 
-/* Each step of making one waits for another process, so more at a time are made sooner; and whoever comes meanwhile
- * waits for all of them. */
+/* Each step of a creation waits for another process, so several at a time are faster; but a
+ * request that arrives meanwhile waits for all of them. */
 static uint32_t pool_refill_concurrency(const struct pool *pool, uint64_t now)
 {
     uint64_t lacks = pool->target - pool_effective_size(pool, now);
@@ -198,17 +200,17 @@ static void pools_refill(struct pools *p, uint64_t now, uint64_t *ret_next)
         if (!pool || p->starting_members >= pool_refill_concurrency(pool, now))
             return;
         if (pool->zygote_keeper)
-            (void)zygote_keeper_ensure_ready(pool->zygote_keeper,
-                                             &pool->settings); /* it starts while the walls go up */
+            /* The zygote starts while the walls are raised. */
+            (void)zygote_keeper_ensure_ready(pool->zygote_keeper, &pool->settings);
         if (pool_member_create(pool, &err) < 0) {
             if (pool->create_backoff.wait_ns == 0)
-                log_warn("pool '%s': a member cannot be made: %s", pool->name, err.msg);
+                log_warn("pool '%s': cannot create a member: %s", pool->name, err.msg);
             pool_reconcile_member_failed(pool);
         }
     }
 }
 
-/* Those that were ready before the zygote was. */
+/* For members that became ready before the zygote did. */
 static void pool_join_missing_interpreters(struct pool *pool, uint64_t now, uint64_t *ret_next)
 {
     struct zygote_keeper *b = pool->zygote_keeper;
@@ -227,9 +229,9 @@ static void pool_join_missing_interpreters(struct pool *pool, uint64_t now, uint
     }
 }
 
-/* --- who rehearses --- */
+/* --- warm-up --- */
 
-/* For whoever is taken at once it would be work for nothing, and others wait for the processor meanwhile. */
+/* A member that is taken at once would not profit, and requests wait for the CPU meanwhile. */
 static bool pool_is_too_busy(const struct pool *pool)
 {
     return pool->pools->queue_length > 0 || pool->ready * 4 < pool->target;
@@ -247,7 +249,7 @@ static void pool_warm_up_members(struct pool *pool, uint64_t now, uint64_t *ret_
         seen++;
         if (m->is_warmed_up)
             continue;
-        if (pool_is_too_busy(pool)) /* whoever changes that has us look again */
+        if (pool_is_too_busy(pool)) /* an event that changes this runs the reconciliation again */
             return;
         if (now < p->warm_up_done_at || begun == POOL_WARM_UPS_AT_A_TIME) {
             p->warm_up_done_at = begun ? now + POOL_WARM_UP_NS : p->warm_up_done_at;
@@ -261,7 +263,7 @@ static void pool_warm_up_members(struct pool *pool, uint64_t now, uint64_t *ret_
     p->warm_up_done_at = begun ? now + POOL_WARM_UP_NS : p->warm_up_done_at;
 }
 
-/* --- the look --- */
+/* --- reconciliation --- */
 
 static void pool_reconcile_on_timer(void *arg)
 {

@@ -1,17 +1,20 @@
-/* The list of pools, and what is asked of them. The work is in pool_reconcile.c, a member's life in pool_member.c, the
- * zygotes are in zygote_keeper.c.
+/* The list of pools, and the requests to them. pool_reconcile.c does the work, pool_member.c has
+ * the lifecycle of a member, zygote_keeper.c the zygotes.
  *
- * Beside those that somebody put there is one without a name, for who asks twice in a row for a shape that no pool
- * has: he will ask again. It holds one, of the last such shape.
+ * In addition to the configured pools there is one without a name, the auto pool: after two
+ * consecutive requests for a spec without a pool, it keeps one sandbox of that spec ready,
+ * because a third request is likely.
  *
- * A shape fits or it does not: there is no "almost", because a member's walls and limits are up already. */
+ * A member is used only for a spec that it fits (sandbox_spec_fits_claim), because its walls and
+ * most of its limits are in place already. */
 #include "sandbox/pool/pool_internal.h"
 
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-#define POOL_CLAIM_TIMEOUT_NS (20 * NS_PER_MS) /* a claim whose end nobody told is taken to be over */
+/* A claim that is not reported as finished counts as finished after this. */
+#define POOL_CLAIM_TIMEOUT_NS (20 * NS_PER_MS)
 #define QUIET_NS (10 * NS_PER_MS)
 #define POOL_IDLE_AFTER_NS (250 * NS_PER_MS)
 #define ZYGOTE_START_TIMEOUT_NS (60 * NS_PER_S)
@@ -41,7 +44,7 @@ static void pool_init(struct pool *pool, struct pools *p)
     forecast_init(&pool->forecast, ev_now(p->ev));
 }
 
-/* --- life --- */
+/* --- lifecycle --- */
 
 struct pools *pools_new(struct ev *ev)
 {
@@ -95,26 +98,26 @@ void pools_set_engine(struct pools *p, struct engine *e)
         pool_reconcile_stop(p);
 }
 
-/* --- what there is --- */
+/* --- configuration --- */
 
 static int pools_check_settings(const char *name, const struct sandbox_spec *like, const struct pool_settings *set,
                                 struct err *err)
 {
     if (!name[0] || strlen(name) >= POOL_NAME_MAX)
-        return err_set(err, ERR_INVALID, "a pool's name has 1 to %d bytes", POOL_NAME_MAX - 1);
+        return err_set(err, ERR_INVALID, "name: must have 1 to %d bytes", POOL_NAME_MAX - 1);
     if (set->min > POOL_SIZE_MAX || set->max > POOL_SIZE_MAX)
-        return err_set(err, ERR_INVALID, "a pool holds at most %u", POOL_SIZE_MAX);
+        return err_set(err, ERR_INVALID, "min, max: a pool holds at most %u sandboxes", POOL_SIZE_MAX);
     if (set->autoscale && (set->max < set->min || set->max == 0))
-        return err_set(err, ERR_INVALID, "max: it has to be at least 1, and not less than min, %u", set->min);
+        return err_set(err, ERR_INVALID, "max: must be at least 1, and at least min, which is %u", set->min);
     if (set->autoscale && (set->target_hit_permille < 1 || set->target_hit_permille > 999))
-        return err_set(err, ERR_INVALID, "targetHitRate: more than 0 and less than 1");
+        return err_set(err, ERR_INVALID, "targetHitRate: must be more than 0 and less than 1");
     if (set->recycle && set->max <= set->min)
         return err_set(
             err, ERR_INVALID,
-            "max: a pool that recycles needs it to be more than min, %u: used sandboxes wait between the two",
+            "max: must be more than min, which is %u, in a pool that recycles: the difference holds used sandboxes",
             set->min);
     if (like->nmounts)
-        return err_set(err, ERR_INVALID, "a sandbox with mounts cannot be made before it is asked for");
+        return err_set(err, ERR_INVALID, "a pool cannot hold sandboxes with mounts; remove the mounts");
     return limits_check(&like->limits, err);
 }
 
@@ -126,7 +129,7 @@ static int pools_add(struct pools *p, const char *name, struct pool **ret, struc
     for (const struct pool *i = p->auto_pool.next; i; i = i->next)
         n++;
     if (n >= POOLS_MAX)
-        return err_set(err, ERR_LIMIT, "there are %u pools already, and more cannot be kept", POOLS_MAX);
+        return err_set(err, ERR_LIMIT, "there are %u pools already, the maximum; delete one first", POOLS_MAX);
     while (*at && strcmp((*at)->name, name) < 0)
         at = &(*at)->next;
     struct pool *pool = mem_new(struct pool);
@@ -151,10 +154,10 @@ static void pool_set_spec(struct pool *pool, const struct sandbox_spec *like)
     pool->create_not_before = 0;
 }
 
-/* Members of this shape stay. What failed is tried anew, as with every shape that is put. */
+/* Members of the same spec stay. Failed operations are retried, as after every put. */
 static void pool_keep_spec(struct pool *pool, const struct sandbox_spec *like)
 {
-    owned_spec_set(&pool->owned_spec, like); /* limits that are chosen by who claims may be others */
+    owned_spec_set(&pool->owned_spec, like); /* limits that the claim sets may differ */
     if (pool->zygote_keeper)
         zygote_keeper_retry_failed(pool->zygote_keeper);
     for (struct pool_member *m = pool->first_member; m; m = m->next)
@@ -199,9 +202,9 @@ bool pools_remove(struct pools *p, const char *name)
     return true;
 }
 
-/* --- taking --- */
+/* --- claims --- */
 
-/* The one for exactly this, or else one whose members can be given the limits that are wanted. */
+/* The pool for exactly this spec, or else one whose members can be given these limits. */
 static struct pool *pools_find_for_spec(struct pools *p, const struct sandbox_spec *want)
 {
     struct pool *fits = NULL;
@@ -215,7 +218,7 @@ static struct pool *pools_find_for_spec(struct pools *p, const struct sandbox_sp
     return fits;
 }
 
-/* What nobody has a pool for. */
+/* For a spec without a pool. */
 static struct pool *pools_auto_pool_for(struct pools *p, const struct sandbox_spec *want)
 {
     struct pool *pool = &p->auto_pool;
@@ -238,7 +241,7 @@ static unsigned pool_member_readiness_rank(const struct pool_member *m)
     return m->state == POOL_MEMBER_JOINING ? 3 : 1;
 }
 
-/* The first of the best: what rehearsed comes before what did not. */
+/* The first of the best: warmed-up members come before others. */
 
 static struct pool_member *pool_find_best_member(const struct pool *pool)
 {
@@ -280,7 +283,7 @@ struct sandbox_handle *pools_lend(struct pools *p, const struct sandbox_spec *wa
         m = used ? NULL : pool_find_best_member(pool);
         if (m && !sandbox_spec_equal(&pool->owned_spec.spec, want) &&
             (m->state != POOL_MEMBER_READY || !sandbox_handle_can_freeze(m->sandbox)))
-            m = NULL; /* whether it has a cgroup is not known, or it has none: its limits stay as they are */
+            m = NULL; /* it has no cgroup, or that is not known yet: its limits cannot be changed */
         ret->result = used || (m && pool_member_readiness_rank(m) == 4) ? POOL_HIT : m ? POOL_PARTIAL : POOL_MISS;
         pool->counters.recycled_hits += used != NULL;
         *(ret->result == POOL_HIT ? &pool->counters.hits : m ? &pool->counters.cold : &pool->counters.misses) += 1;
@@ -340,7 +343,7 @@ void pools_claim_finished(struct pools *p, const struct sandbox_spec *want, uint
         pool_reconcile_soon(p);
 }
 
-/* --- telling --- */
+/* --- reports --- */
 
 static void pool_fill_zygote_info(const struct zygote_keeper *b, struct pool_info *ret)
 {

@@ -1,5 +1,5 @@
-/* What is not asked because it cannot be: packages and system files come with the root, which nobody can change; file
- * locks end with the processes that hold them. */
+/* Two things are not checked because they cannot differ: packages and system files belong to the
+ * read-only root, and file locks end with the processes that hold them. */
 #include "sandbox/pool/recycle.h"
 
 const char *const recycle_verdict_names[] = { [RECYCLE_YES] = "recycled",

@@ -1,9 +1,10 @@
-/* A sandbox that was used and given back: it is reset, looked at from outside, gets an interpreter, and waits for the
- * owner it had. Whatever goes wrong on the way destroys it, and is counted under its name.
+/* A used sandbox that was returned: it is reset, verified from outside, gets an interpreter, and
+ * waits for its previous owner. Any failure on the way destroys the sandbox and is counted under
+ * its verdict.
  *
- * Its first process was within reach of its owner's programs for a whole run, so its word is not enough and it is
- * nobody else's ever: sandbox_handle_reset() asks the kernel's own counters too, when nothing but that process may be
- * in there. */
+ * PID 1 was exposed to its owner's programs for a whole run, so its report is not trusted and no
+ * other owner ever gets the sandbox: sandbox_handle_reset() also checks the kernel's own
+ * counters, when only PID 1 may be left in the sandbox. */
 #include "sandbox/pool/pool_internal.h"
 
 #include "core/base/list.h"
@@ -68,7 +69,7 @@ static void recycled_on_joined(void *arg, const struct err *err)
     zygote_keeper_on_join(b, err);
 }
 
-/* What its owner would have to start himself costs him more than a fresh one that has it. */
+/* An interpreter that the owner would have to start costs more than a new sandbox that has one. */
 static void recycled_join_interpreter(struct recycled_sandbox *u)
 {
     struct pool *pool = u->pool;
@@ -98,8 +99,9 @@ static void recycled_on_reset(void *arg)
     f->pids = found->pids;
     f->memory = found->memory;
     enum recycle_verdict why = recycle_decide(f);
-    if (why == RECYCLE_REFUSED) /* its run was told as over, so no receipt will say it */
-        log_warn("sandbox %s of %s: a call was refused as its run ended", sandbox_handle_id(u->sandbox), u->owner);
+    if (why == RECYCLE_REFUSED) /* its execution was reported as ended, so no receipt will contain it */
+        log_warn("sandbox %s of %s: a system call was denied while its execution ended", sandbox_handle_id(u->sandbox),
+                 u->owner);
     if (why == RECYCLE_YES)
         recycled_join_interpreter(u);
     else

@@ -1,13 +1,15 @@
-/* The zygote of a kind of sandboxes: started when the first member wants to be forked from it, started again when it
- * was lost, and renewed by age and by how often it was forked, so that what it holds of the machine does not grow for
- * ever. Its age is looked at when it is needed: one that nobody needs is not renewed, and no timer runs for it.
+/* The zygote of one kind of sandbox: started when the first member needs an interpreter,
+ * restarted after it was lost, and replaced by age and by number of forks, so that its use of
+ * resources does not grow for ever. Its age is checked only when it is needed: an unused zygote
+ * is not replaced, and no timer runs for it.
  *
- * Whether it lives is not asked: a join that finds it LOST or MISSING tells. Until the next one is ready, members have
- * no interpreter, and whoever takes one starts his own.
+ * The zygote is not polled: a join that fails with LOST or MISSING shows that it has ended.
+ * Until the next one is ready, members have no interpreter, and their executions start their
+ * own.
  *
- * What a preload does wrong it will do again: such a zygote is given up until somebody puts the pool anew, and its
- * reason stays. Everything else is tried again, each time later. An import may also go on for ever, so its time is
- * bounded, and the zygote is ended when that is over. */
+ * A preload that fails will fail again: such a zygote is given up until the pool is put again,
+ * and the error is kept. All other failures are retried with back-off. An import may also never
+ * end, so the start has a timeout, after which the zygote is ended. */
 #include "sandbox/pool/pool_internal.h"
 
 #include "core/base/log.h"
@@ -15,7 +17,7 @@
 
 #define BACKOFF_MIN (1 * NS_PER_S)
 #define BACKOFF_MAX (300 * NS_PER_S)
-#define ZYGOTE_MIN_LIFE_NS (10 * NS_PER_S) /* one that dies earlier is not started again at once */
+#define ZYGOTE_MIN_LIFE_NS (10 * NS_PER_S) /* a zygote that dies earlier is restarted with back-off */
 #define ZYGOTE_BUSY_NS (50 * NS_PER_MS)
 #define ZYGOTE_JOIN_FAILURES_MAX 3u
 
@@ -28,7 +30,7 @@ static void zygote_keeper_on_retry(void *arg)
     struct zygote_keeper *b = arg;
 
     b->state = POOL_ZYGOTE_NONE;
-    pool_reconcile_soon(b->pools); /* starts it, if anybody still wants it */
+    pool_reconcile_soon(b->pools); /* starts it, if it is still needed */
 }
 
 static void zygote_keeper_set_failed(struct zygote_keeper *b, const struct err *why)
@@ -40,7 +42,7 @@ static void zygote_keeper_set_failed(struct zygote_keeper *b, const struct err *
     b->why = *why;
     b->permanently_failed = why->id == ERR_INVALID || why->id == ERR_LIMIT;
     if (b->permanently_failed) {
-        log_warn("interpreters are started one by one, because their zygote cannot be had: %s", why->msg);
+        log_warn("cannot start the zygote; interpreters are started one by one: %s", why->msg);
         return;
     }
     ev_timer_set(ev, &b->retry_timer, ev_now(ev) + backoff_next(&b->backoff), zygote_keeper_on_retry, b);
@@ -54,8 +56,8 @@ static void zygote_keeper_on_started(void *arg, const struct err *err)
     if (b->state != POOL_ZYGOTE_STARTING && !b->renewing)
         return;
     ev_timer_clear(b->pools->ev, &b->start_timer);
-    if (err && b->renewing) { /* the old one serves on */
-        log_warn("a zygote could not be renewed: %s", err->msg);
+    if (err && b->renewing) { /* the old zygote stays in use */
+        log_warn("cannot replace a zygote: %s", err->msg);
         b->renewing = false;
         b->renew_not_before_ns = now + backoff_next(&b->backoff);
         return;
@@ -74,7 +76,8 @@ static void zygote_keeper_on_started(void *arg, const struct err *err)
     pool_reconcile_soon(b->pools);
 }
 
-/* The jailer ends zygotes by their kind, so one that was to be renewed goes along, and both are tried again. */
+/* The jailer ends zygotes by kind, so the old zygote ends too, and the start is retried for
+ * both. */
 static void zygote_keeper_on_start_timeout(void *arg)
 {
     struct zygote_keeper *b = arg;
@@ -129,8 +132,8 @@ static void zygote_keeper_on_lost(struct zygote_keeper *b, const struct err *why
     uint64_t lived = ev_now(b->pools->ev) - b->started_ns;
 
     if (b->state != POOL_ZYGOTE_READY || b->renewing)
-        return; /* the next one is on its way */
-    log_warn("a zygote has ended, and another is started: %s", why->msg);
+        return; /* the replacement is being started */
+    log_warn("a zygote has ended and is restarted: %s", why->msg);
     if (lived < ZYGOTE_MIN_LIFE_NS) {
         zygote_keeper_set_failed(b, why);
         return;
@@ -228,8 +231,9 @@ void zygote_keepers_drop_unused(struct pools *p)
     }
 }
 
-/* What is made ahead without a pool changes its kind as often as others are asked for, so those of its earlier kinds
- * stay until a pool is put or removed: starting one costs more than keeping it. */
+/* The auto pool changes its kind as often as other specs are requested, so zygotes of its
+ * earlier kinds stay until a pool is put or removed: starting a zygote costs more than keeping
+ * it. */
 struct zygote_keeper *zygote_keeper_for_spec(struct pools *p, const struct sandbox_spec *like)
 {
     if (!like->zygote)

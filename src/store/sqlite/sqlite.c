@@ -1,18 +1,22 @@
-/* SQLite behind store.h: one handle, used by the store's one thread.
+/* SQLite as a backend of store.h: one handle, used by the store's one thread.
  *
- * The file is locked for this process alone (locking_mode EXCLUSIVE): a second server on the same state is refused at
- * its start instead of fighting for every write, and the index of the WAL lives in memory instead of a shared file. WAL
- * because a commit is then one append that kill -9 cannot tear; synchronous=NORMAL keeps that promise without a flush
- * for each commit, and FULL adds the flush for those who also want to survive the loss of power.
+ * The file is locked for this process alone (locking_mode EXCLUSIVE): a second server on the
+ * same state is refused at its start instead of competing for every write, and the index of the
+ * WAL is in memory instead of a shared file. In WAL mode a commit is one append that kill -9
+ * cannot tear; synchronous=NORMAL guarantees that without a flush for each commit, and FULL adds
+ * the flush, to survive power loss too.
  *
- * Texts that come from outside only ever travel as bound parameters. Statements are put together from words of this
- * program (tables of rows.c), and prepared ones are kept, as there are few different ones.
+ * Texts from outside are only ever bound parameters. Statements are composed from constants of
+ * this program (the tables of rows.c); prepared statements are cached, as there are few
+ * different ones.
  *
- * A file beside the database keeps some room on the disk. When the disk is full it is given up, and until it is there
- * again only calls that end or forget something are taken: so a server with a full disk can still end sandboxes and
- * remove what is old, and finds its way out without a restart.
+ * A file next to the database reserves some disk space. When the disk is full, the reserve is
+ * released, and until it can be restored only calls that end or remove rows are accepted: so a
+ * server with a full disk can still end sandboxes and remove old rows, and recovers without a
+ * restart.
  *
- * Errors of SQLite become ours in one place, db_set_error. SQLITE_NOMEM aborts, as everywhere in cove. */
+ * Errors of SQLite are converted in one place, db_set_error. SQLITE_NOMEM aborts, as everywhere
+ * in cove. */
 #include "store/sqlite/sqlite.h"
 
 #include "core/base/fd.h"
@@ -26,9 +30,9 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define LOCK_WAIT_MS 3000 /* for a server that is just ending */
+#define LOCK_WAIT_MS 3000 /* for a server that is just shutting down */
 #define CACHE_KIB 4096
-#define RESERVE (4 * MIB) /* as much as the WAL grows to before it is folded in, so that folding it in fits */
+#define RESERVE (4 * MIB) /* the size that the WAL reaches before a checkpoint, so that the checkpoint fits */
 
 static int db_set_io_error(sqlite3 *h, const char *what, const char *reason, struct err *err)
 {
@@ -36,11 +40,11 @@ static int db_set_io_error(sqlite3 *h, const char *what, const char *reason, str
 
     if (sys == ENOSPC || sys == EDQUOT || sys == EFBIG) {
         errno = sys;
-        return err_sys(err, ERR_STORE_FULL, "the database, %s", what);
+        return err_sys(err, ERR_STORE_FULL, "database: %s", what);
     }
     if (sys == 0)
-        return err_set(err, ERR_STORE_FAILED, "the database, %s: %s", what, reason);
-    err_set(err, ERR_STORE_FAILED, "the database, %s: %s (%s)", what, reason, strerror(sys));
+        return err_set(err, ERR_STORE_FAILED, "database: %s: %s", what, reason);
+    err_set(err, ERR_STORE_FAILED, "database: %s: %s (%s)", what, reason, strerror(sys));
     err->sys = sys;
     return -1;
 }
@@ -51,9 +55,9 @@ static int db_set_constraint_error(int code, const char *what, struct err *err)
     case SQLITE_CONSTRAINT_PRIMARYKEY:
     case SQLITE_CONSTRAINT_UNIQUE:
     case SQLITE_CONSTRAINT_ROWID:
-        return err_set(err, ERR_EXISTS, "%s: it exists already", what);
+        return err_set(err, ERR_EXISTS, "%s: already exists", what);
     case SQLITE_CONSTRAINT_FOREIGNKEY:
-        return err_set(err, ERR_MISSING, "%s: what it belongs to does not exist", what);
+        return err_set(err, ERR_MISSING, "%s: the object that it refers to does not exist", what);
     default:
         return err_set(err, ERR_INVALID, "%s: a value is not allowed", what);
     }
@@ -67,18 +71,18 @@ int db_set_error(sqlite3 *h, int code, const char *what, struct err *err)
     case SQLITE_NOMEM:
         abort();
     case SQLITE_FULL:
-        return err_set(err, ERR_STORE_FULL, "the database, %s: no space left on the device", what);
+        return err_set(err, ERR_STORE_FULL, "database: %s: no space left on the device", what);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-        return err_set(err, ERR_STORE_CORRUPT, "the database, %s: %s", what, sqlite3_errstr(code & 0xff));
+        return err_set(err, ERR_STORE_CORRUPT, "database: %s: %s", what, sqlite3_errstr(code & 0xff));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return err_set(err, ERR_STORE_IN_USE, "the database, %s: another process has it open", what);
+        return err_set(err, ERR_STORE_IN_USE, "database: %s: another process has it open", what);
     case SQLITE_CONSTRAINT:
         return db_set_constraint_error(code, what, err);
     case SQLITE_ERROR:
     case SQLITE_MISUSE:
-        return err_set(err, ERR_BUG, "the database, %s: %s", what, h ? sqlite3_errmsg(h) : "misuse");
+        return err_set(err, ERR_BUG, "database: %s: %s", what, h ? sqlite3_errmsg(h) : "misuse");
     case SQLITE_TOOBIG:
         return err_set(err, ERR_INVALID, "%s: too large", what);
     default:
@@ -86,7 +90,7 @@ int db_set_error(sqlite3 *h, int code, const char *what, struct err *err)
     }
 }
 
-/* statements */
+/* --- statements --- */
 
 sqlite3_stmt *db_statement(struct sqlite_db *db, const char *sql, struct err *err)
 {
@@ -165,9 +169,10 @@ void db_bind_u64(sqlite3_stmt *st, int i, uint64_t v)
     sqlite3_bind_int64(st, i, (sqlite3_int64)v);
 }
 
-/* files */
+/* --- files --- */
 
-/* The directory is closed to others when it is ours to close; one that others may write to is no place for keys. */
+/* The directory is closed to other users if it is ours; a directory that others can write to is
+ * not safe for keys. */
 static int db_prepare_dir(const char *path, struct stat *ret, struct err *err)
 {
     auto_free char *copy = str_dup(path);
@@ -178,13 +183,15 @@ static int db_prepare_dir(const char *path, struct stat *ret, struct err *err)
     if (stat(dir, ret) < 0)
         return err_sys(err, ERR_STORE_FAILED, "the directory of the database, %s", dir);
     if ((ret->st_uid != geteuid() && geteuid() != 0) || (ret->st_mode & S_ISVTX))
-        return err_set(err, ERR_STORE_FAILED, "%s is not ours alone: give the store a directory of its own", dir);
+        return err_set(err, ERR_STORE_FAILED,
+                       "%s: other users may use this directory; give the store a directory of its own", dir);
     if ((ret->st_mode & 077) != 0 && chmod(dir, ret->st_mode & 0700) < 0)
-        return err_sys(err, ERR_STORE_FAILED, "closing %s to others", dir);
+        return err_sys(err, ERR_STORE_FAILED, "removing the access of others to %s", dir);
     return 0;
 }
 
-/* Files belong to whom the directory belongs to, also when root tends the store of a server that is not root. */
+/* Files belong to the owner of the directory, also when root maintains the store of a server
+ * that does not run as root. */
 static int db_restrict_file(const char *path, const struct stat *dir, int flags, struct err *err)
 {
     struct stat sb;
@@ -197,12 +204,12 @@ static int db_restrict_file(const char *path, const struct stat *dir, int flags,
     if (sb.st_uid != dir->st_uid && fchown(fd, dir->st_uid, dir->st_gid) < 0)
         return err_sys(err, ERR_STORE_FAILED, "%s belongs to another user", path);
     if ((sb.st_mode & 07777) != 0600 && fchmod(fd, 0600) < 0)
-        return err_sys(err, ERR_STORE_FAILED, "closing %s to others", path);
+        return err_sys(err, ERR_STORE_FAILED, "removing the access of others to %s", path);
     return 0;
 }
 
-/* Closing any descriptor of a file drops the locks that this process holds on it, so this comes before SQLite opens it,
- * and never afterwards. */
+/* Closing any descriptor of a file drops the locks that this process holds on it, so this
+ * happens before SQLite opens the file, and never afterwards. */
 int db_prepare_file(const char *path, struct err *err)
 {
     auto_free char *wal = str_printf("%s-wal", path);
@@ -228,9 +235,9 @@ static int db_configure(sqlite3 *h, bool sync_full, struct err *err)
     static const struct {
         int what, on;
     } switches[] = {
-        { SQLITE_DBCONFIG_DEFENSIVE, 1 },      /* no statement may write to the file around SQL */
-        { SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0 }, /* a file from elsewhere runs no code by its schema */
-        { SQLITE_DBCONFIG_DQS_DML, 0 },        /* "x" is a name, never a text */
+        { SQLITE_DBCONFIG_DEFENSIVE, 1 },      /* no statement may write to the file except through SQL */
+        { SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0 }, /* the schema of a file from elsewhere must not run code */
+        { SQLITE_DBCONFIG_DQS_DML, 0 },        /* "x" is a name, never text */
         { SQLITE_DBCONFIG_DQS_DDL, 0 },        { SQLITE_DBCONFIG_ENABLE_FKEY, 1 },
         { SQLITE_DBCONFIG_ENABLE_TRIGGER, 0 }, { SQLITE_DBCONFIG_ENABLE_VIEW, 0 },
     };
@@ -246,7 +253,7 @@ static int db_configure(sqlite3 *h, bool sync_full, struct err *err)
              "PRAGMA synchronous = %s; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -%d; PRAGMA mmap_size = 0;"
              "PRAGMA cell_size_check = ON; PRAGMA secure_delete = FAST",
              sync_full ? "FULL" : "NORMAL", CACHE_KIB);
-    return db_exec(h, pragmas, "opening it", err);
+    return db_exec(h, pragmas, "opening", err);
 }
 
 int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *err)
@@ -255,7 +262,7 @@ int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *er
     int rc = sqlite3_open_v2(path, &h, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
     if (rc != SQLITE_OK) {
-        db_set_error(h, rc, "opening it", err);
+        db_set_error(h, rc, "opening", err);
         sqlite3_close(h);
         return -1;
     }
@@ -267,7 +274,7 @@ int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *er
     return 0;
 }
 
-/* the reserve */
+/* --- the reserve --- */
 
 static void db_make_reserve(struct sqlite_db *db)
 {
@@ -279,7 +286,8 @@ static void db_make_reserve(struct sqlite_db *db)
     do
         rc = fallocate(fd, 0, 0, RESERVE);
     while (rc < 0 && errno == EINTR);
-    db->has_reserve = rc == 0 || errno == EOPNOTSUPP; /* a file system that cannot promise room has none to give back */
+    /* A file system without fallocate cannot reserve space: there is nothing to release. */
+    db->has_reserve = rc == 0 || errno == EOPNOTSUPP;
     if (!db->has_reserve)
         unlink(db->reserve_path);
 }
@@ -296,7 +304,7 @@ static bool sqlite_make_room(void *arg)
     return gave || (rc == SQLITE_OK && frames > 0);
 }
 
-/* the backend */
+/* --- the backend --- */
 
 static void sqlite_close(void *arg)
 {
@@ -327,7 +335,7 @@ static int sqlite_open(const struct store_settings *set, void **ret, struct err 
     auto_free char *reserve = str_printf("%s-reserve", set->path);
     sqlite3 *h;
 
-    /* Opening needs room as well, and one that was killed on a full disk left the reserve for it. */
+    /* Opening needs space too; a server that was killed on a full disk left the reserve for it. */
     if (db_open_migrated(set, &h, err) < 0 &&
         (err->id != ERR_STORE_FULL || unlink(reserve) < 0 || db_open_migrated(set, &h, err) < 0))
         return err_wrap(err, "%s", set->path);
@@ -335,7 +343,7 @@ static int sqlite_open(const struct store_settings *set, void **ret, struct err 
     db->h = h;
     db->path = str_dup(set->path);
     db->reserve_path = take_ptr(&reserve);
-    db_make_reserve(db); /* a disk that is full already shows when something new is to be kept */
+    db_make_reserve(db); /* if the disk is full already, the next insert reports it */
     *ret = db;
     return 0;
 }
@@ -344,7 +352,7 @@ static int sqlite_begin(void *arg, struct err *err)
 {
     struct sqlite_db *db = arg;
 
-    if (!db->has_reserve) { /* what was removed gives its room back when the WAL is folded in */
+    if (!db->has_reserve) { /* a checkpoint of the WAL frees the space of removed rows */
         sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
         db_make_reserve(db);
     }
@@ -376,7 +384,7 @@ static int db_key_touch(struct sqlite_db *db, struct store_request *c, struct er
     for (size_t i = 0; st && i < c->nkey_uses; i++) {
         db_bind_u64(st, 1, min_u64(c->key_uses[i].at_ms, INT64_MAX));
         db_bind_text(st, 2, c->key_uses[i].id);
-        if (db_step(db, st, "noting the use of keys", err) < 0)
+        if (db_step(db, st, "recording the use of keys", err) < 0)
             return -1;
     }
     return st ? 0 : -1;
@@ -397,7 +405,7 @@ static int db_idem_finish(struct sqlite_db *db, struct store_request *c, struct 
     db_bind_text(st, 2, c->id);
     sqlite3_bind_int(st, 3, c->status);
     db_bind_text(st, 4, c->text);
-    if (db_step(db, st, "keeping an answer", err) < 0)
+    if (db_step(db, st, "storing a response", err) < 0)
         return -1;
     if (!drop && sqlite3_changes(db->h) == 0)
         return err_set(err, ERR_MISSING, "there is no such idempotency key");
@@ -415,7 +423,7 @@ static int db_idem_rename(struct sqlite_db *db, struct store_request *c, struct 
     db_bind_text(st, 2, c->id);
     db_bind_text(st, 3, c->text);
     db_bind_text(st, 4, c->filter_id);
-    return db_step(db, st, "keeping an idempotency key", err) < 0 ? -1 : 0;
+    return db_step(db, st, "storing an idempotency key", err) < 0 ? -1 : 0;
 }
 
 static int db_meta(struct sqlite_db *db, struct store_request *c, struct err *err)
@@ -432,7 +440,7 @@ static int db_meta(struct sqlite_db *db, struct store_request *c, struct err *er
     db_bind_text(st, 1, c->id);
     if (put)
         db_bind_text(st, 2, c->text);
-    int rc = db_step(db, st, "reading what the server knows of itself", err);
+    int rc = db_step(db, st, "reading metadata of the server", err);
     if (rc > 0) {
         c->value = str_dup(db_column_text(st, 0));
         sqlite3_reset(st);
@@ -440,7 +448,8 @@ static int db_meta(struct sqlite_db *db, struct store_request *c, struct err *er
     return rc < 0 ? -1 : 0;
 }
 
-/* The last number outlives its row, so that it is never given again: SQLite keeps it beside the table. */
+/* The last number outlives its row, so that it is never reused: SQLite keeps it in a separate
+ * table. */
 static int db_event_range(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     uint64_t first = 0, last = 0;
@@ -459,7 +468,7 @@ static int sqlite_run(void *arg, struct store_request *c, struct err *err)
 
     if (store_op_needs_space(c->op) && !db->has_reserve)
         return err_set(err, ERR_STORE_FULL,
-                       "the disk of the database is full; the last room is kept for ending things");
+                       "the disk of the database is full; free some space (only ending and removing still work)");
     switch (c->op) {
     case STORE_OP_INSERT:
         return db_insert_with_usage(db, c, err);

@@ -15,47 +15,48 @@ struct sqlite_db {
         sqlite3_stmt *st;
     } cache[DB_STATEMENTS];
     size_t next_evict;
-    char *reserve_path; /* a file that does nothing but take room */
+    char *reserve_path; /* a file that only occupies disk space */
     bool has_reserve;
 };
 
-/* From SQLite's code to ours. `what` says what was being done; SQL and file names stay out of it, clients may see it.
- */
+/* Converts an error code of SQLite. `what` names the operation; it must not contain SQL or file
+ * names, because clients may see it. */
 int db_set_error(sqlite3 *h, int code, const char *what, struct err *err);
 
-/* A statement of the cache, reset; it stays the cache's. NULL with err. */
+/* Returns a reset statement that the cache owns. NULL with err. */
 sqlite3_stmt *db_statement(struct sqlite_db *db, const char *sql, struct err *err);
-/* SQLITE_ROW: 1. SQLITE_DONE: 0, and the statement is reset. -1 with err, and the statement is reset. */
+/* 1 for SQLITE_ROW. 0 for SQLITE_DONE, and the statement is reset. -1 with err, and the
+ * statement is reset. */
 int db_step(struct sqlite_db *db, sqlite3_stmt *st, const char *what, struct err *err);
 int db_exec(sqlite3 *h, const char *sql, const char *what, struct err *err);
-/* One number; `sql` has at most one parameter, bound to text when it is not NULL. */
+/* Reads one number. `sql` has at most one parameter, bound to text unless text is NULL. */
 int db_query_u64(struct sqlite_db *db, const char *sql, const char *text, uint64_t *ret, struct err *err);
 
 void db_bind_text(sqlite3_stmt *st, int i, const char *text);
-const char *db_column_text(sqlite3_stmt *st, int i); /* of a column; "" for NULL; gone with the next step */
+const char *db_column_text(sqlite3_stmt *st, int i); /* "" for NULL; valid until the next step */
 void db_bind_u64(sqlite3_stmt *st, int i, uint64_t v);
 
-/* Opens and prepares a file that exists. */
+/* Opens and configures an existing file. */
 int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *err);
-/* Makes the file (0600), or tightens the rights of the one that is there; its directory too (0700). */
+/* Creates the file (0600) or restricts the mode of the existing one; its directory too (0700). */
 int db_prepare_file(const char *path, struct err *err);
-int db_sync_dir(const char *path, struct err *err); /* of the directory that holds path */
+int db_sync_dir(const char *path, struct err *err); /* syncs the directory that contains path */
 
 /* sqlite_rows.c */
 int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_get(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_update(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_list(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err); /* at the end of c->rows */
-/* At most one row. 1: it is in c->rows. 0: there is none. */
+int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err); /* appends to c->rows */
+/* Reads at most one row. 1: it is in c->rows. 0: there is none. */
 int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err);
 int db_put(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err);
 
 /* sqlite_tenants.c */
-int db_check_references(struct sqlite_db *db, const struct store_request *c,
-                        struct err *err); /* what a new row names */
+/* Checks the rows that a new row refers to. */
+int db_check_references(struct sqlite_db *db, const struct store_request *c, struct err *err);
 int db_user_update(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_remove_tenant_object(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_execution_ages(struct sqlite_db *db, struct store_request *c, struct err *err);

@@ -1,12 +1,14 @@
-/* Checks, copies, and putting a copy back.
+/* Checks, backups and restore.
  *
- * A backup is made in steps between batches, with the handle that also writes: SQLite then carries what is written
- * meanwhile over into the copy, so it is never begun anew and is, when complete, the store at its last step. It grows
- * under another name and gets its own only when it was written out whole.
+ * A backup is made in steps between batches, with the handle that also writes: SQLite then
+ * applies concurrent writes to the copy too, so it never starts over and is, when complete, the
+ * store at its last step. The file grows under a temporary name and gets its own name only when
+ * it is completely written.
  *
- * Restoring replaces a file under a lock that SQLite's own locking respects. The order is such that at every moment
- * there is a whole database under the store's name: the old one is closed properly first (its WAL is folded in, because
- * a WAL left behind would be played into the new file), gets a second name, and then the new one takes its place. */
+ * Restore replaces the file under a lock that SQLite's own locking respects. At every moment
+ * there is a complete database under the store's name: the old one is closed properly first (its
+ * WAL is checkpointed, because a remaining WAL would be applied to the new file), gets a second
+ * name, and then the new one takes its place. */
 #include "store/sqlite/sqlite.h"
 
 #include "core/base/fd.h"
@@ -21,7 +23,7 @@
 
 #define STEP_PAGES 256
 
-/* check */
+/* --- check --- */
 
 static int db_check_pragma(sqlite3 *h, const char *sql, struct err *err)
 {
@@ -32,7 +34,7 @@ static int db_check_pragma(sqlite3 *h, const char *sql, struct err *err)
         rc = sqlite3_step(st);
     const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        db_set_error(h, rc, "checking it", err);
+        db_set_error(h, rc, "checking", err);
     else if (said && !str_eq(said, "ok"))
         err_set(err, ERR_STORE_CORRUPT, "the database is damaged: %.160s", said);
     else
@@ -53,22 +55,22 @@ int db_check_step(struct sqlite_db *db, struct store_request *c, struct err *err
         snprintf(sql, sizeof(sql), "PRAGMA integrity_check(%s)", tables[c->seq++]->name);
         return db_check_pragma(db->h, sql, err) < 0 ? -1 : 1;
     }
-    sqlite3_stmt *st = NULL; /* no row: every reference leads somewhere */
+    sqlite3_stmt *st = NULL; /* no row: every reference is valid */
     int rc = sqlite3_prepare_v2(db->h, "PRAGMA foreign_key_check", -1, &st, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(st);
     sqlite3_finalize(st);
     if (rc == SQLITE_ROW)
-        return err_set(err, ERR_STORE_CORRUPT, "the database is damaged: a row belongs to one that does not exist");
-    return rc == SQLITE_DONE ? 0 : db_set_error(db->h, rc, "checking it", err);
+        return err_set(err, ERR_STORE_CORRUPT, "the database is damaged: a row refers to one that does not exist");
+    return rc == SQLITE_DONE ? 0 : db_set_error(db->h, rc, "checking", err);
 }
 
-/* backup */
+/* --- backup --- */
 
 struct db_backup_copy {
     sqlite3 *target;
     sqlite3_backup *backup;
-    char *temp_path; /* the file while it grows */
+    char *temp_path; /* name of the file while it grows */
 };
 
 static void db_backup_copy_free(struct db_backup_copy *copy)
@@ -88,21 +90,21 @@ static int db_backup_copy_new(sqlite3 *from, const char *path, struct db_backup_
     struct db_backup_copy *copy = mem_new(struct db_backup_copy);
 
     copy->temp_path = str_printf("%s.part", path);
-    unlink(copy->temp_path); /* of a backup that was cut short */
+    unlink(copy->temp_path); /* left by an interrupted backup */
     auto_fd int fd = open(copy->temp_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || fchmod(fd, 0600) < 0) {
-        err_sys(err, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, "making %s", copy->temp_path);
+        err_sys(err, errno == ENOSPC ? ERR_STORE_FULL : ERR_STORE_FAILED, "creating %s", copy->temp_path);
         goto failed;
     }
     int rc = sqlite3_open_v2(copy->temp_path, &copy->target, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc != SQLITE_OK) {
-        db_set_error(copy->target, rc, "making the copy", err);
+        db_set_error(copy->target, rc, "creating the copy", err);
         goto failed;
     }
-    /* No journal: a copy that is cut short is thrown away. */
+    /* No journal: an interrupted copy is deleted. */
     sqlite3_exec(copy->target, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", NULL, NULL, NULL);
     if (!(copy->backup = sqlite3_backup_init(copy->target, "main", from, "main"))) {
-        db_set_error(copy->target, sqlite3_errcode(copy->target), "making the copy", err);
+        db_set_error(copy->target, sqlite3_errcode(copy->target), "creating the copy", err);
         goto failed;
     }
     *ret = copy;
@@ -112,7 +114,7 @@ failed:
     return -1;
 }
 
-/* 1: there is more. 0: everything is in the file. */
+/* 1: there is more to copy. 0: the file is complete. */
 static int db_backup_copy_step(struct db_backup_copy *copy, int pages, struct err *err)
 {
     int rc = sqlite3_backup_step(copy->backup, pages);
@@ -122,11 +124,12 @@ static int db_backup_copy_step(struct db_backup_copy *copy, int pages, struct er
     if (rc != SQLITE_DONE) {
         sqlite3_backup_finish(copy->backup); /* moves the cause into the handle */
         copy->backup = NULL;
-        return db_set_error(copy->target, rc, "copying it", err);
+        return db_set_error(copy->target, rc, "copying", err);
     }
     sqlite3_backup_finish(copy->backup);
     copy->backup = NULL;
-    /* One plain file that can be read where nothing can be written; the store makes it WAL again when it opens it. */
+    /* One plain file that can be read on a read-only medium; the store switches it to WAL again
+     * when it opens it. */
     if (db_exec(copy->target, "PRAGMA journal_mode = DELETE", "finishing the copy", err) < 0)
         return -1;
     sqlite3_close(copy->target);
@@ -152,7 +155,7 @@ int db_backup_step(struct sqlite_db *db, struct store_request *c, struct err *er
     int rc = db_backup_copy_step(copy, STEP_PAGES, err);
     if (rc > 0)
         return 1;
-    if (rc == 0 && link(copy->temp_path, path) < 0) /* never over a file that came meanwhile */
+    if (rc == 0 && link(copy->temp_path, path) < 0) /* never replaces a file that was created meanwhile */
         rc = err_sys(err, errno == EEXIST ? ERR_EXISTS : ERR_STORE_FAILED, "naming %s", path);
     db_backup_copy_free(copy);
     c->progress = NULL;
@@ -165,9 +168,9 @@ void db_backup_abandon(struct store_request *c)
     c->progress = NULL;
 }
 
-/* restore */
+/* --- restore --- */
 
-/* The backup, opened so that reading it changes nothing, and found to be whole. */
+/* Opens the backup so that reading it changes nothing, and checks that it is intact. */
 static int db_open_backup(const char *path, sqlite3 **ret, struct err *err)
 {
     sqlite3 *h = NULL;
@@ -183,7 +186,7 @@ static int db_open_backup(const char *path, sqlite3 **ret, struct err *err)
     if (schema_check_version(h, &schema_current, &version, err) < 0)
         goto failed;
     if (version == 0) {
-        err_set(err, ERR_STORE_CORRUPT, "it is no backup of cove");
+        err_set(err, ERR_STORE_CORRUPT, "not a backup of cove");
         goto failed;
     }
     if (db_check_pragma(h, "PRAGMA integrity_check", err) < 0)
@@ -195,8 +198,8 @@ failed:
     return -1;
 }
 
-/* Folds the WAL of the old store into it. A store that cannot be opened is what restoring is for; one that is in use is
- * not. */
+/* Checkpoints the WAL of the old store. A store that cannot be opened is what restore is for; a
+ * store that is in use is an error. */
 static int db_checkpoint_old(const char *path, struct err *err)
 {
     struct err why = { 0 };
@@ -214,7 +217,7 @@ static int db_checkpoint_old(const char *path, struct err *err)
     return 0;
 }
 
-/* The byte range on which every SQLite locks; see "File Locking" of its documentation. */
+/* The byte range that SQLite locks; see "File Locking" in its documentation. */
 static int db_lock_store(int fd, struct err *err)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0x40000000, .l_len = 512 };
@@ -236,7 +239,7 @@ static int db_keep_old(const char *path, struct err *err)
     unlink(old_wal);
     if (link(path, old) < 0 && errno != ENOENT)
         return err_sys(err, ERR_STORE_FAILED, "keeping %s", old);
-    if (rename(wal, old_wal) < 0 && errno != ENOENT) /* only of a store that could not be opened */
+    if (rename(wal, old_wal) < 0 && errno != ENOENT) /* only for a store that could not be opened */
         return err_sys(err, ERR_STORE_FAILED, "keeping %s", old_wal);
     return 0;
 }
@@ -265,7 +268,7 @@ int db_restore(const struct store_settings *set, const char *backup, struct err 
         rc = db_keep_old(set->path, err);
     if (rc == 0 && rename(copy->temp_path, set->path) < 0)
         rc = err_sys(err, ERR_STORE_FAILED, "replacing %s", set->path);
-    if (rc == 0 && (rc = db_prepare_file(set->path, err)) == 0) /* its owner, when root restores for another */
+    if (rc == 0 && (rc = db_prepare_file(set->path, err)) == 0) /* its owner, when root restores for another user */
         rc = db_sync_dir(set->path, err);
 out:
     db_backup_copy_free(copy);

@@ -1,8 +1,9 @@
-/* Counting and forgetting.
+/* Counting and retention.
  *
- * Retention takes the oldest first and stops after STORE_GC_BATCH rows, so it never holds up others for long. It runs
- * in a savepoint: were it cut short, executions would be gone whose output files nobody was told of. Free pages go back
- * to the file system bit by bit with it (incremental vacuum). */
+ * Retention removes the oldest rows first and stops after STORE_GC_BATCH rows, so other calls
+ * never wait long. It runs in a savepoint: if it were interrupted, executions would be removed
+ * without a report of their output files. It also returns free pages to the file system in small
+ * steps (incremental vacuum). */
 #include "store/sqlite/sqlite.h"
 
 #include "core/base/mem.h"
@@ -74,7 +75,7 @@ int db_count_all(struct sqlite_db *db, struct store_request *c, struct err *err)
     return db_used_bytes(db, &n->db_bytes, err);
 }
 
-/* forgetting */
+/* --- retention --- */
 
 static uint32_t db_gc_rows_left(const struct store_request *c)
 {
@@ -83,7 +84,8 @@ static uint32_t db_gc_rows_left(const struct store_request *c)
     return gone >= c->limit ? 0 : (uint32_t)(c->limit - gone);
 }
 
-/* Runs a DELETE with the parameters time and limit, and counts what it removed. */
+/* Runs a DELETE with the parameters time and limit, and adds the number of removed rows to
+ * *count. */
 static int db_gc_remove_older(struct sqlite_db *db, const char *sql, uint64_t before, uint32_t limit, uint64_t *count,
                               struct err *err)
 {
@@ -94,13 +96,14 @@ static int db_gc_remove_older(struct sqlite_db *db, const char *sql, uint64_t be
         return -1;
     db_bind_u64(st, 1, min_u64(before, INT64_MAX));
     db_bind_u64(st, 2, limit);
-    if (db_step(db, st, "removing what is old", err) < 0)
+    if (db_step(db, st, "removing old rows", err) < 0)
         return -1;
     *count += (uint64_t)sqlite3_changes(db->h);
     return 0;
 }
 
-/* Removes the oldest executions that ended before a time; *kept gets what their output took. */
+/* Removes the oldest executions that ended before a time; adds the size of their stored output
+ * to *kept. */
 static int db_gc_remove_executions(struct sqlite_db *db, struct store_request *c, uint64_t before, uint32_t limit,
                                    uint64_t *kept, struct err *err)
 {
@@ -141,7 +144,7 @@ static int db_gc_bound_output(struct sqlite_db *db, struct store_request *c, str
         if (db_gc_remove_executions(db, c, INT64_MAX, 1, &kept, err) < 0)
             return -1;
         if (c->gc.nexecutions == before)
-            return 0; /* the rest is alive */
+            return 0; /* the other executions are live */
         sum -= min_u64(sum, kept);
     }
     return 0;
@@ -171,7 +174,7 @@ static int db_gc_bound_size(struct sqlite_db *db, struct store_request *c, struc
             db_gc_remove_older(db, REMOVE_SANDBOXES, INT64_MAX, some, &c->gc.sandboxes, err) < 0)
             return -1;
         if (db_gc_rows_left(c) == before)
-            return 0; /* the rest is alive, or needed */
+            return 0; /* the other rows are live, or needed */
     }
     return 0;
 }
@@ -212,21 +215,21 @@ static int db_gc_vacuum(struct sqlite_db *db, struct store_request *c, struct er
     uint64_t unused;
 
     snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%d)", db->has_reserve ? VACUUM_PAGES : VACUUM_PAGES_FULL);
-    if (db_exec(db->h, sql, "giving space back", err) < 0 ||
+    if (db_exec(db->h, sql, "returning free space", err) < 0 ||
         db_query_u64(db, "PRAGMA freelist_count", NULL, &unused, err) < 0)
         return -1;
     if (!db->has_reserve && unused > 0)
-        c->gc.more = true; /* nothing new is taken until the disk has room again, so go on until it has */
+        c->gc.more = true; /* inserts are refused until the disk has space again, so continue until it has */
     return 0;
 }
 
-/* What removing would do is found out by removing, and taken back. */
+/* A dry run removes the rows and rolls back. */
 static int db_gc_dry_run(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     struct store_gc_report sum = { 0 };
     int rc;
 
-    if (db_exec(db->h, "SAVEPOINT gc", "counting what is old", err) < 0)
+    if (db_exec(db->h, "SAVEPOINT gc", "counting old rows", err) < 0)
         return -1;
     do {
         c->gc = (struct store_gc_report){ 0 };
@@ -249,11 +252,11 @@ int db_gc(struct sqlite_db *db, struct store_request *c, struct err *err)
     c->removed = mem_alloc((size_t)STORE_GC_BATCH * ID_SIZE);
     if (c->retention.dry_run)
         return db_gc_dry_run(db, c, err);
-    if (db_exec(db->h, "SAVEPOINT gc", "removing what is old", err) < 0)
+    if (db_exec(db->h, "SAVEPOINT gc", "removing old rows", err) < 0)
         return -1;
     if (db_gc_remove(db, c, err) < 0 || db_gc_vacuum(db, c, err) < 0) {
         sqlite3_exec(db->h, "ROLLBACK TO gc; RELEASE gc", NULL, NULL, NULL);
         return -1;
     }
-    return db_exec(db->h, "RELEASE gc", "removing what is old", err);
+    return db_exec(db->h, "RELEASE gc", "removing old rows", err);
 }

@@ -1,8 +1,10 @@
-/* Rows in SQLite: one insert, get, update and list for every kind, written from the tables of rows.c.
+/* Rows in SQLite: one insert, get, update and list for every kind, built from the tables of
+ * rows.c.
  *
- * The owner's WHERE is added in one place, `where_owner`, and by every statement that reads or changes owned rows; the
- * contract suite runs each call with another owner's rows beside it. A conditional update is one statement that returns
- * the row as it is afterwards; only when it returned nothing does a second one find out why. */
+ * The owner's WHERE is added in one place, `sql_where_owner`, and by every statement that reads
+ * or changes owned rows; the contract suite runs each call with another owner's rows in the same
+ * table. A conditional update is one statement that returns the updated row; only when it
+ * returned nothing does a second statement find out why. */
 #include "store/sqlite/sqlite.h"
 
 #include "core/base/buf.h"
@@ -11,7 +13,7 @@
 
 #include <stdio.h>
 
-/* Numbers its parameters as it goes. */
+/* Numbers its parameters in order. */
 struct sql_builder {
     struct buf text;
     int params;
@@ -29,7 +31,7 @@ static int sql_param(struct sql_builder *s, const char *before)
     return s->params;
 }
 
-/* Parameter number, or 0 when every owner is meant. */
+/* Returns the parameter number, or 0 for any owner. */
 static int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner)
 {
     if (!t->owned || str_eq(owner, STORE_ANY_OWNER))
@@ -52,7 +54,7 @@ static void sql_where_states(struct sql_builder *s, const struct row_table *t, u
     buf_adds(&s->text, ")");
 }
 
-/* between structs and statements */
+/* --- between structs and statements --- */
 
 static void db_bind_column(sqlite3_stmt *st, int i, const struct row_table *t, const struct row_column *c,
                            const void *row)
@@ -160,10 +162,10 @@ int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st
         return rc;
     if (db_read_row(c, st, err) < 0)
         return -1;
-    return db_step(db, st, what, err) < 0 ? -1 : 1; /* to its end: a change is made whole only there */
+    return db_step(db, st, what, err) < 0 ? -1 : 1; /* step to the end: only then is a change complete */
 }
 
-/* insert */
+/* --- insert --- */
 
 static int db_check_before_insert(struct sqlite_db *db, const struct store_request *c, struct err *err)
 {
@@ -178,7 +180,7 @@ static int db_check_before_insert(struct sqlite_db *db, const struct store_reque
                          err) < 0)
             return -1;
         if (n >= c->live_max)
-            return err_set(err, ERR_LIMIT, "there are %" PRIu64 " sandboxes already, and %u are allowed", n,
+            return err_set(err, ERR_LIMIT, "there are %" PRIu64 " sandboxes already, and the limit is %u", n,
                            c->live_max);
     }
     if (c->only_if_no_keys) {
@@ -246,7 +248,7 @@ int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err)
     return 0;
 }
 
-/* get */
+/* --- get --- */
 
 static int db_not_found_error(const struct store_request *c, struct err *err)
 {
@@ -276,9 +278,9 @@ int db_get(struct sqlite_db *db, struct store_request *c, struct err *err)
     return rc == 0 ? db_not_found_error(c, err) : rc < 0 ? -1 : 0;
 }
 
-/* update */
+/* --- update --- */
 
-/* Nothing was changed: is the row not there, or not as `when` wants it? */
+/* Nothing was changed: either the row does not exist, or it does not meet `when`. */
 static int db_unchanged_error(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     if (db_get(db, c, err) < 0)
@@ -287,7 +289,7 @@ static int db_unchanged_error(struct sqlite_db *db, struct store_request *c, str
     const char *now = state ? c->table->states[*ROW_CONST_AT(unsigned, c->rows.rows, state)] : NULL;
     if (now && c->condition.states && !(c->condition.states & STORE_BIT(*ROW_CONST_AT(unsigned, c->rows.rows, state))))
         return err_set(err, ERR_EXISTS, "the %s %s is %s", c->table->display_name, c->id, now);
-    return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->display_name, c->id);
+    return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile; read it again", c->table->display_name, c->id);
 }
 
 static void sql_update(struct sql_builder *s, const struct store_request *c)
@@ -313,7 +315,7 @@ int db_update(struct sqlite_db *db, struct store_request *c, struct err *err)
     int i = 0;
 
     if (!c->set)
-        return err_set(err, ERR_BUG, "an update of nothing");
+        return err_set(err, ERR_BUG, "an update without columns");
     sql_update(&s, c);
     int owner = sql_where_owner(&s, c->table, c->owner);
     sql_where_states(&s, c->table, c->condition.states);
@@ -336,7 +338,7 @@ int db_update(struct sqlite_db *db, struct store_request *c, struct err *err)
     return rc == 0 ? db_unchanged_error(db, c, err) : rc < 0 ? -1 : 0;
 }
 
-/* What a replacement leaves as it was: the name, the time it was made, and what the database gives. */
+/* Columns that a replacement keeps: the name, the creation time, and generated columns. */
 static bool db_column_survives_put(const struct row_table *t, const struct row_column *c)
 {
     return c->is_generated || str_eq(c->name, t->key) || str_eq(c->name, "created_ms");
@@ -348,11 +350,12 @@ int db_put(struct sqlite_db *db, struct store_request *c, struct err *err)
 
     free(c->id);
     c->id = str_dup(ROW_CONST_AT(char, c->row, row_column(c->table, c->table->key)));
-    if (c->condition.generation) { /* must exist, and be that one */
+    if (c->condition.generation) { /* the row must exist and have this generation */
         if (db_get(db, c, err) < 0)
             return -1;
         if (*ROW_CONST_AT(uint64_t, c->rows.rows, row_column(c->table, "generation")) != c->condition.generation)
-            return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile", c->table->display_name, c->id);
+            return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile; read it again", c->table->display_name,
+                           c->id);
         row_list_done(c->table, &c->rows);
     }
     buf_addf(&tail.text, " ON CONFLICT (%s) DO UPDATE SET generation = generation + 1", c->table->key);
@@ -399,13 +402,13 @@ int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err)
     return sqlite3_changes(db->h) > 0 ? 0 : db_unchanged_error(db, c, err);
 }
 
-/* The row that was there first stays; a request that comes again gets to see it. */
+/* The first row stays; a repeated request gets that row. */
 int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     const struct store_idem *row = c->row;
     sqlite3_stmt *st = db_insert_statement(db, c->table, row, " ON CONFLICT (owner, key) DO NOTHING", err);
 
-    if (!st || db_step(db, st, "keeping an idempotency key", err) < 0)
+    if (!st || db_step(db, st, "storing an idempotency key", err) < 0)
         return -1;
     c->row_created = sqlite3_changes(db->h) > 0;
     free(c->id);
@@ -414,7 +417,7 @@ int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err
     return db_get(db, c, err);
 }
 
-/* list */
+/* --- list --- */
 
 static void sql_where_metadata(struct sql_builder *s, const struct store_request *c)
 {
@@ -425,7 +428,8 @@ static void sql_where_metadata(struct sql_builder *s, const struct store_request
     }
 }
 
-/* Rows after the cursor, in the order of the list. Some are in the order of names, events in that of numbers. */
+/* Rows after the cursor, in the order of the list: by name, by creation, or for events by
+ * number. */
 static void sql_where_after(struct sql_builder *s, const struct store_request *c, const char *direction)
 {
     if (c->table == &row_event) {
@@ -488,7 +492,7 @@ int db_list(struct sqlite_db *db, struct store_request *c, struct err *err)
             return -1;
     if (rc < 0)
         return -1;
-    c->more = c->rows.n > c->limit; /* one more than asked for was read, to know whether there is one */
+    c->more = c->rows.n > c->limit; /* one row more than the limit was read, to know whether there is a next page */
     if (c->more)
         row_list_drop(c->table, &c->rows);
     return 0;

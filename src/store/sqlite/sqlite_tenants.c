@@ -1,7 +1,8 @@
-/* Tenants, users and roles in SQLite: what is more than one row's business.
+/* Tenants, users and roles in SQLite: rules that involve more than one row.
  *
- * Whether a tenant keeps an admin, whether a role is somebody's, whether what a new row names exists: each is asked in
- * the transaction that changes the answer, so no two requests can both be right about it. */
+ * Whether a tenant keeps an admin, whether a role is in use, whether a new row refers to
+ * existing rows: each is checked in the transaction of the change, so two requests cannot both
+ * pass the check and break the rule. */
 #include "store/sqlite/sqlite.h"
 
 #include "core/base/buf.h"
@@ -11,7 +12,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* One number with up to three texts as parameters. */
+/* Reads one number, with up to three texts as parameters. */
 static int db_query_u64_texts(struct sqlite_db *db, const char *sql, const char *const *texts, uint64_t *ret,
                               struct err *err)
 {
@@ -46,7 +47,7 @@ static int db_exec_texts(struct sqlite_db *db, const char *sql, const char *cons
 
 #define TEXTS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-/* what a new row names */
+/* --- references of a new row --- */
 
 static int db_check_tenant(struct sqlite_db *db, const char *name, struct err *err)
 {
@@ -83,7 +84,8 @@ static int db_check_user(struct sqlite_db *db, const struct store_key *key, stru
     return n ? 0 : err_set(err, ERR_MISSING, "there is no user '%s'", key->user);
 }
 
-/* Those who were removed do not come back by themselves; an admin who adds them forgives it. */
+/* A removed user does not come back by itself; when an admin adds the user again, the removal is
+ * lifted. */
 static int db_check_removed_user(struct sqlite_db *db, const struct store_user *user, bool vouched, struct err *err)
 {
     uint64_t n = 0;
@@ -116,9 +118,9 @@ int db_check_references(struct sqlite_db *db, const struct store_request *c, str
     return 0;
 }
 
-/* users */
+/* --- users --- */
 
-/* The user that a call is about; c->rows is left as it was. */
+/* The user of a call; c->rows is left empty. */
 static int db_find_user(struct sqlite_db *db, struct store_request *c, struct store_user *ret, struct err *err)
 {
     if (db_get(db, c, err) < 0)
@@ -133,7 +135,7 @@ static int db_check_last_admin(struct sqlite_db *db, const struct store_user *us
     uint64_t n = 0;
 
     if (user->disabled || !str_eq(user->role, store_builtin_roles[0]))
-        return 0; /* it was none before */
+        return 0; /* the user was not an enabled admin */
     if (db_query_u64_texts(db,
                            "SELECT count(*) FROM users WHERE owner = ?1 AND id <> ?2 AND role = ?3 AND disabled = 0",
                            TEXTS(user->owner, user->id, store_builtin_roles[0]), &n, err) < 0)
@@ -146,7 +148,7 @@ int db_user_update(struct sqlite_db *db, struct store_request *c, struct err *er
     const struct store_user *to = c->row;
     struct store_user was;
 
-    assert(to); /* a call without its row was refused before */
+    assert(to); /* a call without its row was rejected before */
     if (db_find_user(db, c, &was, err) < 0)
         return -1;
     if ((c->set & STORE_USER_SET_ROLE) && db_check_role(db, was.owner, to->role, err) < 0)
@@ -171,7 +173,7 @@ static int db_remove_user(struct sqlite_db *db, struct store_request *c, struct 
     return db_exec_texts(db, "DELETE FROM users WHERE id = ?1", TEXTS(user.id), 0, "removing a user", err);
 }
 
-/* roles */
+/* --- roles --- */
 
 static int db_remove_role(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
@@ -186,12 +188,13 @@ static int db_remove_role(struct sqlite_db *db, struct store_request *c, struct 
                          "removing a role", err);
 }
 
-/* tenants */
+/* --- tenants --- */
 
 static int db_remove_tenant(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
     if (str_eq(c->id, STORE_LOCAL_TENANT))
-        return err_set(err, ERR_DENIED, "the tenant " STORE_LOCAL_TENANT " is the server's own and stays");
+        return err_set(err, ERR_DENIED,
+                       "the tenant " STORE_LOCAL_TENANT " belongs to the server and cannot be removed");
     if (db_check_tenant(db, c->id, err) < 0 ||
         db_exec_texts(db, "UPDATE keys SET revoked_ms = ?2 WHERE owner = ?1 AND revoked_ms = 0", TEXTS(c->id), c->after,
                       "revoking the keys of a tenant", err) < 0 ||
@@ -213,7 +216,7 @@ int db_remove_tenant_object(struct sqlite_db *db, struct store_request *c, struc
     return c->table == &row_role ? db_remove_role(db, c, err) : db_remove_tenant(db, c, err);
 }
 
-/* counting */
+/* --- counts --- */
 
 int db_execution_ages(struct sqlite_db *db, struct store_request *c, struct err *err)
 {
@@ -232,7 +235,7 @@ int db_execution_ages(struct sqlite_db *db, struct store_request *c, struct err 
     return rc;
 }
 
-/* logging in */
+/* --- login --- */
 
 #define JOINED \
     " LEFT JOIN roles r ON r.owner = k.owner AND r.name = u.role LEFT JOIN tenants t ON t.name = k.owner WHERE "
@@ -244,7 +247,7 @@ int db_login(struct sqlite_db *db, struct store_request *c, struct err *err)
     buf_adds(&sql, "SELECT ");
     for (size_t i = 0; i < c->table->n; i++)
         buf_addf(&sql, "%s%s", i ? ", " : "", c->table->columns[i].name);
-    if (c->id) /* a user alone, in the place of a key that has nothing but them */
+    if (c->id) /* login by name: a user, in place of a key without other fields */
         buf_adds(&sql,
                  " FROM (SELECT NULL AS id, owner, id AS user, NULL AS name, NULL AS prefix, zeroblob(32) AS hash,"
                  " NULL AS scopes, 0 AS created_ms, 0 AS expires_ms, 0 AS last_used_ms, 0 AS revoked_ms"

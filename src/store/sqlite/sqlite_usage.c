@@ -1,10 +1,13 @@
-/* Usage in SQLite. The rules are those at the top of usage.h; here is how they are kept.
+/* Usage in SQLite. The rules are at the top of usage.h; this is how they are implemented.
  *
- * 1. An end is counted by the statement that makes it one: the update must find the row alive, or the insert must be of
- *    one that has ended already. Both are in one savepoint with what they add, so there is never one without the other.
- * 2. `sandboxes.cpu_us` is how much of a sandbox's counter is in `usage`. It only grows, and what it grows by is added.
- * 3. The hours of a sandbox are made by one recursive query, the same for a tombstone and for those that live while
- *    somebody asks; so what was told of a living one is what is written down of it in the end. */
+ * 1. An end is counted by the statement that makes it: the update must find the row live, or the
+ *    insert must be of a row that has already ended. The statement and its usage are in one
+ *    savepoint, so there is never one without the other.
+ * 2. `sandboxes.cpu_us` is the part of a sandbox's counter that is contained in `usage`. It only
+ *    grows, and each increase is added to `usage`.
+ * 3. The hours of a sandbox are computed by one recursive query, both for a tombstone and for a
+ *    live sandbox in a report; so the final record of a sandbox agrees with the reports made
+ *    while it lived. */
 #include "store/sqlite/sqlite.h"
 
 #include "core/base/buf.h"
@@ -13,7 +16,7 @@
 #include <stdio.h>
 
 #define HOUR "3600000"
-#define USAGE_SPAN_MAX_MS "31622400000" /* a year and a day: a calendar that was set ahead must not fill the table */
+#define USAGE_SPAN_MAX_MS "31622400000" /* 366 days: a wall clock that was set ahead must not fill the table */
 
 #define SUMS "executions, failed, cpu_us, execution_ms, output_bytes, sandbox_ms, memory_mib_ms, storage_mib_ms"
 #define NSUMS 8
@@ -27,7 +30,7 @@
 #define MIB_OF(name)                                                                                \
     "coalesce(CASE WHEN json_valid(spec_json) THEN json_extract(spec_json, '$.spec.resources." name \
     "') END, 0) / 1048576"
-/* One row for each hour of the sandboxes that `which` chooses, from a to b. */
+/* One row for each hour from a to b of the sandboxes that `which` selects. */
 #define HOURS(a, b, which)                                                                                      \
     "WITH RECURSIVE lived(owner, whose, id, a, b, mem, sto) AS (SELECT owner, " BY ", id, " a ", min(" b ", " a \
     " + " USAGE_SPAN_MAX_MS "), " MIB_OF("memoryBytes") ", " MIB_OF(                                            \
@@ -62,8 +65,9 @@ static int db_usage_add_row(struct sqlite_db *db, const struct store_usage *u, s
     return db_step(db, st, "counting usage", err);
 }
 
-/* What the counter is above the highest so far; 0 also when there is no such sandbox, or it has ended and is not
- * `ended`. *u gets whose it is, where nobody said. */
+/* Sets u->cpu_us to the part of the counter above the highest value so far; 0 if the sandbox
+ * does not exist, or has ended and `ended` is false. Sets u->owner, and u->created_by unless it
+ * is set. */
 static int db_usage_advance_cpu(struct sqlite_db *db, const char *sandbox, uint64_t cpu_us, bool ended,
                                 struct store_usage *u, struct err *err)
 {
@@ -116,7 +120,7 @@ static int db_usage_count_execution(struct sqlite_db *db, const struct store_exe
     return db_usage_add_row(db, &u, err);
 }
 
-/* A sandbox that was never made lived for no time, and has no endedBy. */
+/* A sandbox whose creation failed has no lifetime and no endedBy. */
 static int db_usage_count_sandbox(struct sqlite_db *db, const struct store_sandbox *row,
                                   const struct store_sandbox *said, struct err *err)
 {
@@ -152,7 +156,7 @@ static bool db_usage_is_end(const struct row_table *t, const void *row)
     return t == &row_execution && !(STORE_BIT(((const struct store_execution *)row)->state) & STORE_EXECUTION_LIVE);
 }
 
-/* An update that is to make a row one that has ended. */
+/* An update that ends a row. */
 static bool db_usage_update_is_end(const struct store_request *c)
 {
     uint32_t bit = c->table == &row_sandbox     ? STORE_SANDBOX_SET_STATE
@@ -168,7 +172,7 @@ static int db_usage_was_alive(struct sqlite_db *db, const struct store_request *
     uint64_t n = 0;
 
     if (c->condition.states && !(c->condition.states & ~live)) {
-        *ret = true; /* the update itself sees to it */
+        *ret = true; /* the update itself ensures it */
         return 0;
     }
     if (db_query_u64(db,
@@ -248,8 +252,8 @@ int db_usage_add(struct sqlite_db *db, struct store_request *c, struct err *err)
     return db_exec(db->h, "RELEASE adding", "writing", err);
 }
 
-/* A server makes many sandboxes, and nobody asks for one that is forgotten by its name: its hours become part of those
- * of its user. */
+/* A server creates many sandboxes, and queries never name one that retention has removed: its
+ * hours are added to those of its user. */
 int db_usage_fold(struct sqlite_db *db, uint64_t before_ms, uint32_t limit, uint64_t *count, struct err *err)
 {
 #define OLDEST " FROM usage WHERE sandbox <> '' AND hour_ms < ?1 ORDER BY hour_ms, owner, created_by, sandbox LIMIT ?2"
@@ -267,7 +271,7 @@ int db_usage_fold(struct sqlite_db *db, uint64_t before_ms, uint32_t limit, uint
             return -1;
         db_bind_u64(st, 1, min_u64(before_ms, INT64_MAX));
         db_bind_u64(st, 2, limit);
-        if (db_step(db, st, "putting old usage together", err) < 0)
+        if (db_step(db, st, "merging old usage", err) < 0)
             return -1;
     }
     *count += before_ms && limit ? (uint64_t)sqlite3_changes(db->h) : 0;
@@ -290,7 +294,8 @@ static void db_usage_read_row(sqlite3_stmt *st, struct store_usage *u)
         *sums[i] = (uint64_t)sqlite3_column_int64(st, 4 + i);
 }
 
-/* Sums may grow past what an INTEGER holds over many years; a sum of REAL is then right to 15 digits, and no error. */
+/* Over many years a sum may exceed an INTEGER; a REAL sum is then accurate to 15 digits, and not
+ * an error. */
 #define SUM(c) "CAST(total(" c ") AS INTEGER)"
 
 static void db_usage_list_sql(const struct store_request *c, struct buf *out)

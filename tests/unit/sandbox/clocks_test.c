@@ -10,7 +10,7 @@
 
 static const struct cpu_rate two_cores = { .quota_milli = 0, .cores = 2 };
 
-TEST(wall_fires_at_its_instant_and_not_before)
+TEST(the_wall_clock_expires_at_its_deadline_and_not_before)
 {
     struct exec_clocks c;
     enum ended_by by;
@@ -32,21 +32,21 @@ TEST(no_clock_set_means_no_deadline)
     assert_false(exec_clocks_check(&c, UINT64_MAX - 1, UINT64_MAX - 1, &by));
 }
 
-TEST(cpu_is_read_when_the_budget_could_be_spent_at_the_earliest)
+TEST(the_cpu_counter_is_read_when_the_budget_could_first_be_used_up)
 {
-    /* budget, used at the read, how long until the next read */
+    /* budget, CPU time used at the read, time until the next read */
     static const struct {
         struct cpu_rate rate;
         uint64_t budget_ms, used_ms, wait_ms;
     } rows[] = {
-        { { 0, 2 }, 1000, 0, 500 }, /* two cores burn it in half the time */
+        { { 0, 2 }, 1000, 0, 500 }, /* two cores use it up in half the time */
         { { 0, 1 }, 1000, 0, 1000 },
-        { { 0, 0 }, 1000, 0, 1000 },   /* nobody knows: one core */
-        { { 2000, 2 }, 1000, 0, 500 }, /* a quota of all cores is none */
-        { { 1000, 2 }, 1000, 0, 900 }, /* quota of one, minus a period of burst */
+        { { 0, 0 }, 1000, 0, 1000 },   /* unknown number of cores: one */
+        { { 2000, 2 }, 1000, 0, 500 }, /* a quota of all cores is not a restriction */
+        { { 1000, 2 }, 1000, 0, 900 }, /* quota of one core, minus one period of burst */
         { { 500, 2 }, 1000, 0, 1900 },
-        { { 1000, 2 }, 1000, 950, 25 }, /* burst is larger than the rest: only the cores bound it */
-        { { 1000, 2 }, 1000, 998, 2 },  /* never less than the floor */
+        { { 1000, 2 }, 1000, 950, 25 }, /* the burst is larger than the rest: only the cores limit it */
+        { { 1000, 2 }, 1000, 998, 2 },  /* never less than the minimum interval */
         { { 0, 2 }, 1000, 999, 2 },
     };
 
@@ -65,7 +65,7 @@ TEST(cpu_is_read_when_the_budget_could_be_spent_at_the_earliest)
     }
 }
 
-TEST(cpu_fires_when_the_counter_passed_the_budget_beyond_its_base)
+TEST(the_cpu_clock_expires_when_the_budget_is_used_up)
 {
     struct exec_clocks c;
     enum ended_by by;
@@ -76,7 +76,7 @@ TEST(cpu_fires_when_the_counter_passed_the_budget_beyond_its_base)
     assert_int_equal(by, ENDED_CPU);
 }
 
-TEST(a_counter_that_goes_backwards_is_not_a_spent_budget)
+TEST(a_counter_that_goes_backwards_does_not_use_up_the_budget)
 {
     struct exec_clocks c;
     enum ended_by by;
@@ -85,7 +85,7 @@ TEST(a_counter_that_goes_backwards_is_not_a_spent_budget)
     assert_false(exec_clocks_check(&c, exec_clocks_next(&c), 3, &by));
 }
 
-TEST(an_unreadable_counter_is_asked_again_later)
+TEST(an_unreadable_counter_is_read_again_later)
 {
     struct exec_clocks c;
     enum ended_by by;
@@ -99,7 +99,7 @@ TEST(an_unreadable_counter_is_asked_again_later)
     assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
 }
 
-TEST(when_both_are_due_the_wall_clock_is_named)
+TEST(the_wall_clock_wins_when_both_are_due)
 {
     struct exec_clocks c;
     enum ended_by by;
@@ -109,14 +109,14 @@ TEST(when_both_are_due_the_wall_clock_is_named)
     assert_int_equal(by, ENDED_WALL);
 }
 
-TEST(paused_time_counts_for_neither_wall_nor_cpu)
+TEST(paused_time_counts_for_neither_clock_of_an_execution)
 {
     struct exec_clocks c;
     enum ended_by by;
 
     exec_clocks_start(&c, 100, 1000, two_cores, T0, 0);
     exec_clocks_pause(&c, T0 + 60 * MS);
-    exec_clocks_pause(&c, T0 + 70 * MS); /* twice is once */
+    exec_clocks_pause(&c, T0 + 70 * MS); /* a second pause changes nothing */
     assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
     assert_false(exec_clocks_check(&c, T0 + 1000 * MS, 0, &by));
     exec_clocks_resume(&c, T0 + 1060 * MS);
@@ -124,7 +124,7 @@ TEST(paused_time_counts_for_neither_wall_nor_cpu)
     assert_true(exec_clocks_check(&c, T0 + 1100 * MS, 0, &by));
 }
 
-TEST(a_deadline_past_the_end_of_time_never_comes)
+TEST(a_deadline_beyond_the_range_never_expires)
 {
     struct exec_clocks c;
 
@@ -134,7 +134,7 @@ TEST(a_deadline_past_the_end_of_time_never_comes)
     assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
 }
 
-TEST(lifetime_runs_from_the_start_whatever_happens)
+TEST(the_lifetime_runs_during_executions_and_pauses)
 {
     struct sandbox_clocks l;
     enum ended_by by;
@@ -148,7 +148,7 @@ TEST(lifetime_runs_from_the_start_whatever_happens)
     assert_int_equal(by, ENDED_LIFETIME);
 }
 
-TEST(idle_time_starts_anew_after_each_execution)
+TEST(idle_time_restarts_after_each_execution)
 {
     struct sandbox_clocks l;
     enum ended_by by;
@@ -163,7 +163,7 @@ TEST(idle_time_starts_anew_after_each_execution)
     assert_int_equal(by, ENDED_IDLE);
 }
 
-TEST(idle_time_stands_still_while_paused)
+TEST(idle_time_stops_while_paused)
 {
     struct sandbox_clocks l;
 
@@ -173,14 +173,14 @@ TEST(idle_time_stands_still_while_paused)
     sandbox_clocks_resume(&l, T0 + 1020 * MS);
     assert_int_equal(sandbox_clocks_next(&l), T0 + 1050 * MS);
 
-    sandbox_clocks_set_busy(&l); /* an execution that ended during the pause begins the idle time there */
+    sandbox_clocks_set_busy(&l); /* an execution that ends during the pause starts the idle time there */
     sandbox_clocks_pause(&l, T0 + 2000 * MS);
     sandbox_clocks_set_idle(&l, T0 + 2100 * MS);
     sandbox_clocks_resume(&l, T0 + 3000 * MS);
     assert_int_equal(sandbox_clocks_next(&l), T0 + 3050 * MS);
 }
 
-TEST(counter_texts_are_read_in_their_units)
+TEST(cpu_counters_are_parsed_in_their_units)
 {
     static const struct {
         const char *text;
@@ -208,7 +208,7 @@ TEST(counter_texts_are_read_in_their_units)
     }
 }
 
-TEST(kills_for_want_of_memory_are_found_in_either_format)
+TEST(oom_kills_are_parsed_in_both_formats)
 {
     assert_int_equal(oom_kills_parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
     assert_int_equal(oom_kills_parse("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 7\n"), 2);
@@ -218,7 +218,7 @@ TEST(kills_for_want_of_memory_are_found_in_either_format)
     assert_int_equal(oom_kills_read(-1), 0);
 }
 
-TEST(the_counter_is_read_from_its_beginning_each_time)
+TEST(each_read_of_a_counter_starts_at_offset_0)
 {
     int fd = memfd_create("cpu", MFD_CLOEXEC);
 
@@ -235,21 +235,21 @@ TEST(the_counter_is_read_from_its_beginning_each_time)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(wall_fires_at_its_instant_and_not_before),
+        RUN(the_wall_clock_expires_at_its_deadline_and_not_before),
         RUN(no_clock_set_means_no_deadline),
-        RUN(cpu_is_read_when_the_budget_could_be_spent_at_the_earliest),
-        RUN(cpu_fires_when_the_counter_passed_the_budget_beyond_its_base),
-        RUN(a_counter_that_goes_backwards_is_not_a_spent_budget),
-        RUN(an_unreadable_counter_is_asked_again_later),
-        RUN(when_both_are_due_the_wall_clock_is_named),
-        RUN(paused_time_counts_for_neither_wall_nor_cpu),
-        RUN(a_deadline_past_the_end_of_time_never_comes),
-        RUN(lifetime_runs_from_the_start_whatever_happens),
-        RUN(idle_time_starts_anew_after_each_execution),
-        RUN(idle_time_stands_still_while_paused),
-        RUN(counter_texts_are_read_in_their_units),
-        RUN(kills_for_want_of_memory_are_found_in_either_format),
-        RUN(the_counter_is_read_from_its_beginning_each_time),
+        RUN(the_cpu_counter_is_read_when_the_budget_could_first_be_used_up),
+        RUN(the_cpu_clock_expires_when_the_budget_is_used_up),
+        RUN(a_counter_that_goes_backwards_does_not_use_up_the_budget),
+        RUN(an_unreadable_counter_is_read_again_later),
+        RUN(the_wall_clock_wins_when_both_are_due),
+        RUN(paused_time_counts_for_neither_clock_of_an_execution),
+        RUN(a_deadline_beyond_the_range_never_expires),
+        RUN(the_lifetime_runs_during_executions_and_pauses),
+        RUN(idle_time_restarts_after_each_execution),
+        RUN(idle_time_stops_while_paused),
+        RUN(cpu_counters_are_parsed_in_their_units),
+        RUN(oom_kills_are_parsed_in_both_formats),
+        RUN(each_read_of_a_counter_starts_at_offset_0),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

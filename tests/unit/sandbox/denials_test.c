@@ -1,5 +1,5 @@
-/* The engine and a monitor that says what a test tells it to: when it is asked, when it is waited for, and what a
- * receipt may claim. */
+/* The engine and a scripted monitor: when the monitor is asked, how long its answer is awaited,
+ * and what a receipt may claim. */
 #include "fake.h"
 
 static int monitor; /* the monitor's end of its socket */
@@ -51,7 +51,7 @@ static const struct jail_denied two_mounts = { .watched = JAIL_WATCHED,
                                                .entries = { { .nr = 165, .count = 2 } },
                                                .n = 1 };
 
-TEST(who_was_refused_nothing_is_not_made_to_wait)
+TEST(an_execution_without_denials_does_not_wait_for_the_monitor)
 {
     struct fake k;
 
@@ -66,8 +66,8 @@ TEST(who_was_refused_nothing_is_not_made_to_wait)
     scene_leave(&k);
 }
 
-/* The news may lie unread in its socket when the exit is seen. */
-TEST(news_that_came_before_the_exit_is_never_missed)
+/* The notice may be unread in its socket when the exit is seen. */
+TEST(a_notice_that_came_before_the_exit_is_never_missed)
 {
     struct fake k;
 
@@ -88,7 +88,7 @@ TEST(news_that_came_before_the_exit_is_never_missed)
     scene_leave(&k);
 }
 
-TEST(before_the_first_news_the_monitor_is_asked)
+TEST(the_monitor_is_asked_before_its_first_notice)
 {
     struct fake k;
     struct jail_denied none = { .watched = JAIL_UNWATCHABLE, .sys = EBUSY };
@@ -100,12 +100,12 @@ TEST(before_the_first_news_the_monitor_is_asked)
     answer(got.f.stream, &none);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "outside cove"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "another program on this host"));
     scene_leave(&k);
 }
 
-/* It may be taken over, and then it says what it likes; a receipt stays a receipt. */
-TEST(counts_that_shrink_are_not_told_as_huge_ones)
+/* A compromised monitor may send anything; the receipt must stay valid. */
+TEST(shrinking_counts_do_not_underflow)
 {
     struct fake k;
     struct exec_spec again = { .argv = true_argv };
@@ -137,7 +137,7 @@ TEST(counts_that_shrink_are_not_told_as_huge_ones)
     scene_leave(&k);
 }
 
-TEST(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel)
+TEST(a_full_monitor_is_not_reported_as_a_missing_kernel_feature)
 {
     struct fake k;
     struct jail_denied none = { .watched = JAIL_UNWATCHED };
@@ -148,11 +148,11 @@ TEST(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel)
     answer(got.f.stream, &none);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "as many sandboxes as it can"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "its maximum of sandboxes"));
     scene_leave(&k);
 }
 
-TEST(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end)
+TEST(a_monitor_that_dies_during_a_request_lets_the_execution_end)
 {
     struct fake k;
 
@@ -169,9 +169,9 @@ TEST(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end)
     scene_leave(&k);
 }
 
-/* What is refused between a launch and the coming of the monitor is counted by nobody, and no list is not an empty one.
- */
-TEST(an_execution_that_began_before_the_monitor_came_does_not_claim_a_whole_count)
+/* Denials between the launch and the connection of the monitor are not counted, and "unknown" is
+ * not an empty list. */
+TEST(an_execution_older_than_the_monitor_has_no_denial_count)
 {
     struct fake k;
 
@@ -183,11 +183,11 @@ TEST(an_execution_that_began_before_the_monitor_came_does_not_claim_a_whole_coun
     runtime_exit(&k, 0, 0);
     assert_int_equal(k.exited, 1);
     assert_non_null(exec_handle_receipt(k.exec)->denials_why);
-    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "away for a part"));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "not available for a part"));
     scene_leave(&k);
 }
 
-TEST(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer)
+TEST(the_wait_for_a_silent_monitor_has_a_limit)
 {
     struct fake k;
 
@@ -200,14 +200,14 @@ TEST(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer)
     assert_in_range(now_ms() - began, 3900, 60000);
     assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "did not answer"));
     take(monitor, FRAME_J_DENIALS);
-    answer(got.f.stream, &two_mounts); /* too late, and harmless */
+    answer(got.f.stream, &two_mounts); /* too late, and ignored */
     turn(&k);
     assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 0);
     scene_leave(&k);
 }
 
-/* The clock ends a program that sleeps in a refused call; only the monitor knows whether it does. */
-TEST(who_was_cut_off_is_asked_for_even_without_news)
+/* The clock ends a program that sleeps in a denied call; only the monitor knows whether it does. */
+TEST(the_monitor_is_asked_about_a_killed_execution_even_without_a_notice)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv, .wall_ms = 30 };
@@ -227,8 +227,8 @@ TEST(who_was_cut_off_is_asked_for_even_without_news)
     scene_leave(&k);
 }
 
-/* An unprivileged process must not be able to speak for the jailer. */
-TEST(a_monitor_cannot_answer_what_the_jailer_was_asked)
+/* An unprivileged process must not be able to answer for the jailer. */
+TEST(a_monitor_cannot_answer_a_request_to_the_jailer)
 {
     static const uint8_t types[] = { FRAME_J_OK, FRAME_J_DENIED, FRAME_J_ERROR, FRAME_J_EVENT, FRAME_DATA };
 
@@ -246,12 +246,13 @@ TEST(a_monitor_cannot_answer_what_the_jailer_was_asked)
         assert_int_equal(k.done, 1);
         runtime_exit(&k, 0, 0);
         assert_int_equal(k.exited, 1);
-        assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "lost")); /* whoever lies is not listened to */
+        /* A process that violates the protocol is disconnected. */
+        assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "lost"));
         scene_leave(&k);
     }
 }
 
-TEST(a_sandbox_that_is_let_go_is_forgotten_by_the_monitor)
+TEST(a_freed_sandbox_handle_is_unwatched_by_the_monitor)
 {
     struct fake k;
 
@@ -271,17 +272,17 @@ TEST(a_sandbox_that_is_let_go_is_forgotten_by_the_monitor)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(who_was_refused_nothing_is_not_made_to_wait),
-        RUN(news_that_came_before_the_exit_is_never_missed),
-        RUN(before_the_first_news_the_monitor_is_asked),
-        RUN(counts_that_shrink_are_not_told_as_huge_ones),
-        RUN(a_monitor_that_has_no_room_for_a_sandbox_is_not_blamed_on_the_kernel),
-        RUN(a_monitor_that_dies_while_it_is_asked_lets_the_execution_end),
-        RUN(an_execution_that_began_before_the_monitor_came_does_not_claim_a_whole_count),
-        RUN(a_monitor_that_does_not_answer_is_waited_for_so_long_and_no_longer),
-        RUN(who_was_cut_off_is_asked_for_even_without_news),
-        RUN(a_monitor_cannot_answer_what_the_jailer_was_asked),
-        RUN(a_sandbox_that_is_let_go_is_forgotten_by_the_monitor),
+        RUN(an_execution_without_denials_does_not_wait_for_the_monitor),
+        RUN(a_notice_that_came_before_the_exit_is_never_missed),
+        RUN(the_monitor_is_asked_before_its_first_notice),
+        RUN(shrinking_counts_do_not_underflow),
+        RUN(a_full_monitor_is_not_reported_as_a_missing_kernel_feature),
+        RUN(a_monitor_that_dies_during_a_request_lets_the_execution_end),
+        RUN(an_execution_older_than_the_monitor_has_no_denial_count),
+        RUN(the_wait_for_a_silent_monitor_has_a_limit),
+        RUN(the_monitor_is_asked_about_a_killed_execution_even_without_a_notice),
+        RUN(a_monitor_cannot_answer_a_request_to_the_jailer),
+        RUN(a_freed_sandbox_handle_is_unwatched_by_the_monitor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ static void jailer_destroys(struct fake *k, const struct jail_stats *st)
     assert_int_equal(k->done, 1);
 }
 
-/* The kill that a broken or silent sandbox gets, up to the report. */
+/* Plays the kill of a faulty or silent sandbox, up to the report. */
 static void jailer_kills(struct fake *k, uint64_t oom_kills)
 {
     struct jail_stats st = final;
@@ -27,7 +27,7 @@ static void jailer_kills(struct fake *k, uint64_t oom_kills)
     jailer_stats(k, &st);
 }
 
-/* Waits in real time for the frame that a clock sends. */
+/* Waits in real time for the frame that a clock causes. */
 static void runtime_waits_for(struct fake *k, uint8_t type)
 {
     for (int i = 0; i < 100; i++) {
@@ -61,9 +61,9 @@ static void expect_tree_kill(void)
     assert_int_equal(m.scope, RT_SCOPE_TREE);
 }
 
-/* --- kernels --- */
+/* --- language kernels --- */
 
-TEST(a_kernel_is_heard_and_spoken_to_on_its_own_channel)
+TEST(a_language_kernel_has_its_own_channel_in_both_directions)
 {
     struct exec_spec spec = { .argv = true_argv, .is_language_kernel = true };
     struct rt_exec req;
@@ -86,7 +86,7 @@ TEST(a_kernel_is_heard_and_spoken_to_on_its_own_channel)
     scene_end(&k);
 }
 
-TEST(a_program_that_is_no_kernel_and_speaks_like_one_ends_its_sandbox)
+TEST(kernel_data_from_an_ordinary_program_ends_the_sandbox)
 {
     struct fake k;
 
@@ -97,9 +97,9 @@ TEST(a_program_that_is_no_kernel_and_speaks_like_one_ends_its_sandbox)
     scene_end(&k);
 }
 
-/* --- an ordinary life --- */
+/* --- the ordinary case --- */
 
-TEST(exit_is_reported_with_its_output_and_confirmed)
+TEST(an_exit_is_reported_after_its_output_and_confirmed)
 {
     struct fake k;
 
@@ -120,9 +120,9 @@ TEST(exit_is_reported_with_its_output_and_confirmed)
     assert_string_equal(r->sandbox, k.id);
     assert_false(r->final);
     assert_int_equal(r->stdout_bytes, 3);
-    assert_int_equal(r->cpu_ns.v, 3000000); /* beyond what the counter said at the start */
+    assert_int_equal(r->cpu_ns.v, 3000000); /* relative to the counter at the start */
     assert_null(r->cpu_ns.why);
-    assert_non_null(r->memory_peak.why); /* not before the end of the sandbox */
+    assert_non_null(r->memory_peak.why); /* known only after the end of the sandbox */
     assert_int_equal(r->tasks_started.v, 3);
     jailer_destroys(&k, &final);
     assert_true(r->final);
@@ -156,7 +156,7 @@ TEST(exec_carries_argv_env_directory_and_terminal)
     scene_end(&k);
 }
 
-TEST(a_receipt_tells_when_it_started_and_not_when_it_was_asked_for)
+TEST(a_receipt_has_the_start_time_and_not_the_request_time)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv };
@@ -172,7 +172,7 @@ TEST(a_receipt_tells_when_it_started_and_not_when_it_was_asked_for)
     scene_end(&k);
 }
 
-TEST(a_program_that_cannot_start_is_a_failure_and_no_exit)
+TEST(a_program_that_cannot_start_fails_without_an_exit)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv };
@@ -186,7 +186,7 @@ TEST(a_program_that_cannot_start_is_a_failure_and_no_exit)
     assert_int_equal(k.err.id, ERR_PROGRAM_MISSING);
     runtime_takes(&k, FRAME_CLOSE);
     exec_handle_free(k.exec);
-    scene_running_with(&k, &spec); /* the sandbox is as good as before */
+    scene_running_with(&k, &spec); /* the sandbox is still usable */
     scene_end(&k);
 }
 
@@ -209,7 +209,7 @@ TEST(a_spec_without_a_program_or_with_too_much_is_refused_at_once)
     scene_end(&k);
 }
 
-TEST(a_box_that_is_not_ready_takes_no_execution)
+TEST(a_sandbox_that_is_not_ready_accepts_no_execution)
 {
     struct fake k;
     struct sandbox_spec box = plain_spec();
@@ -224,7 +224,7 @@ TEST(a_box_that_is_not_ready_takes_no_execution)
 
 /* --- windows --- */
 
-TEST(credit_is_returned_by_halves_of_the_window)
+TEST(credit_is_returned_in_halves_of_the_window)
 {
     struct fake k;
     static uint8_t chunk[65536];
@@ -240,7 +240,7 @@ TEST(credit_is_returned_by_halves_of_the_window)
     scene_end(&k);
 }
 
-TEST(held_output_is_not_credited_until_it_is_let_go)
+TEST(held_output_is_credited_only_when_released)
 {
     struct fake k;
     static uint8_t chunk[65536];
@@ -257,7 +257,7 @@ TEST(held_output_is_not_credited_until_it_is_let_go)
     scene_end(&k);
 }
 
-TEST(output_past_the_cap_is_dropped_counted_and_still_credited)
+TEST(output_beyond_the_cap_is_dropped_counted_and_credited)
 {
     struct fake k;
     static uint8_t chunk[65536];
@@ -277,7 +277,7 @@ TEST(output_past_the_cap_is_dropped_counted_and_still_credited)
     scene_end(&k);
 }
 
-TEST(input_stops_at_the_window_and_goes_on_with_credit)
+TEST(input_stops_at_the_window_and_continues_with_credit)
 {
     struct fake k;
     static uint8_t big[WIRE_WINDOW + 1000];
@@ -298,7 +298,7 @@ TEST(input_stops_at_the_window_and_goes_on_with_credit)
     runtime_takes(&k, FRAME_DATA);
     runtime_takes(&k, FRAME_DATA);
     assert_int_equal(got.f.flags, RT_STDIN | RT_END);
-    assert_int_equal(exec_handle_write(k.exec, big, 1), 0); /* nothing after the end */
+    assert_int_equal(exec_handle_write(k.exec, big, 1), 0); /* nothing is accepted after the end */
     scene_end(&k);
 }
 
@@ -332,9 +332,9 @@ TEST(signals_go_to_the_group_and_sizes_to_the_terminal)
     scene_end(&k);
 }
 
-/* --- ends that are not the program's own --- */
+/* --- ends that the program did not cause --- */
 
-TEST(wall_time_kills_the_tree_and_keeps_the_last_output)
+TEST(the_wall_clock_kills_the_process_tree_and_keeps_the_last_output)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv, .wall_ms = 5 };
@@ -349,12 +349,12 @@ TEST(wall_time_kills_the_tree_and_keeps_the_last_output)
     assert_int_equal(k.ended_by, ENDED_WALL);
     assert_int_equal(k.signal, SIGKILL);
     assert_string_equal(k.out.data, "last words");
-    assert_int_equal(k.ended, 0); /* the sandbox lives on */
+    assert_int_equal(k.ended, 0); /* the sandbox stays alive */
     silent(&k, k.jailer);
     scene_end(&k);
 }
 
-TEST(a_tree_that_does_not_die_takes_the_sandbox_with_it)
+TEST(a_process_tree_that_cannot_be_killed_ends_the_sandbox)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv, .wall_ms = 1 };
@@ -379,7 +379,7 @@ TEST(a_tree_that_does_not_die_takes_the_sandbox_with_it)
     scene_end(&k);
 }
 
-TEST(cpu_time_is_the_whole_tree_s_by_the_counter)
+TEST(cpu_time_is_that_of_the_whole_process_tree)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv, .cpu_ms = 10 };
@@ -406,7 +406,7 @@ TEST(out_of_memory_ends_the_execution_even_if_its_main_process_survived)
     jailer_event(&k, JAIL_EVENT_OOM, 0);
     runtime_takes(&k, FRAME_SIGNAL);
     expect_tree_kill();
-    runtime_exit(&k, 1, 0); /* it was about to give up by itself */
+    runtime_exit(&k, 1, 0); /* it was about to exit by itself */
     jailer_takes(&k, FRAME_J_STATS);
     st.oom_kills = 1;
     jailer_stats(&k, &st);
@@ -415,8 +415,8 @@ TEST(out_of_memory_ends_the_execution_even_if_its_main_process_survived)
     scene_end(&k);
 }
 
-/* The kernel rings before it kills, and the engine may be faster. */
-TEST(an_end_by_memory_never_claims_that_nobody_was_killed)
+/* Linux reports the shortage before it kills, and the engine may be faster. */
+TEST(an_end_by_memory_never_reports_zero_kills)
 {
     struct fake k;
     struct jail_stats st = final;
@@ -436,7 +436,7 @@ TEST(an_end_by_memory_never_claims_that_nobody_was_killed)
     scene_end(&k);
 }
 
-TEST(what_was_full_at_the_end_is_known_and_what_nobody_saw_is_not)
+TEST(full_file_systems_are_known_only_if_they_were_checked)
 {
     struct rt_exit m = { .code = 1, .full = RT_FULL_TMP };
     uint8_t out[FRAME_PAYLOAD_MAX];
@@ -486,7 +486,7 @@ TEST(a_failed_exit_is_memory_when_the_kernel_counted_a_kill_and_only_then)
     }
 }
 
-TEST(a_program_that_loses_a_child_to_memory_and_exits_well_at_once_ended_by_memory)
+TEST(a_program_that_exits_0_after_an_oom_kill_of_a_child_ended_by_memory)
 {
     struct fake k;
 
@@ -501,7 +501,7 @@ TEST(a_program_that_loses_a_child_to_memory_and_exits_well_at_once_ended_by_memo
     scene_end(&k);
 }
 
-TEST(a_memory_kill_is_one_execution_s_end_and_not_the_next_one_s)
+TEST(an_oom_kill_is_attributed_to_one_execution_only)
 {
     struct fake k;
     struct jail_stats st = final;
@@ -521,7 +521,7 @@ TEST(a_memory_kill_is_one_execution_s_end_and_not_the_next_one_s)
     jailer_takes(&k, FRAME_J_STATS);
     jailer_stats(&k, &st);
     assert_int_equal(k.ended_by, ENDED_EXIT);
-    assert_non_null(exec_handle_receipt(k.exec)->memory_peak.why); /* a peak of both is nobody's */
+    assert_non_null(exec_handle_receipt(k.exec)->memory_peak.why); /* a common peak belongs to neither execution */
     scene_end(&k);
 }
 
@@ -547,7 +547,7 @@ TEST(lifetime_ends_the_execution_and_then_the_sandbox)
     scene_end(&k);
 }
 
-TEST(kill_on_request_says_so)
+TEST(a_kill_on_request_is_reported_as_killed)
 {
     struct fake k;
 
@@ -555,14 +555,14 @@ TEST(kill_on_request_says_so)
     exec_handle_kill(k.exec);
     runtime_takes(&k, FRAME_SIGNAL);
     expect_tree_kill();
-    exec_handle_kill(k.exec); /* once is enough */
+    exec_handle_kill(k.exec); /* a second kill changes nothing */
     silent(&k, k.runtime);
     runtime_exit(&k, -1, SIGKILL);
     assert_int_equal(k.ended_by, ENDED_KILLED);
     scene_end(&k);
 }
 
-TEST(a_clock_and_an_exit_at_the_same_moment_give_one_status)
+TEST(a_clock_and_an_exit_at_the_same_time_give_one_result)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv, .wall_ms = 300 };
@@ -572,7 +572,7 @@ TEST(a_clock_and_an_exit_at_the_same_moment_give_one_status)
         scene_running_with(&k, &spec);
         uint64_t end = now_ms() + 310;
         while (now_ms() < end)
-            continue; /* both are due before the loop turns again */
+            continue; /* both are due before the next loop iteration */
         if (exit_first)
             runtime_exit(&k, 0, 0);
         else
@@ -586,7 +586,7 @@ TEST(a_clock_and_an_exit_at_the_same_moment_give_one_status)
     }
 }
 
-TEST(a_sandbox_that_dies_is_lost_or_memory_never_ok)
+TEST(the_death_of_a_sandbox_is_never_a_success)
 {
     static const struct {
         uint64_t oom;
@@ -609,7 +609,7 @@ TEST(a_sandbox_that_dies_is_lost_or_memory_never_ok)
     }
 }
 
-TEST(a_death_by_memory_is_known_even_if_its_news_come_last)
+TEST(a_death_by_memory_is_known_even_if_its_event_comes_last)
 {
     struct fake k;
     struct jail_stats st = { .oom_kills = JAIL_UNKNOWN };
@@ -627,7 +627,7 @@ TEST(a_death_by_memory_is_known_even_if_its_news_come_last)
     scene_end(&k);
 }
 
-TEST(a_sandbox_that_dies_before_the_start_is_a_failure)
+TEST(the_death_of_a_sandbox_before_the_start_fails_the_execution)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv };
@@ -641,7 +641,7 @@ TEST(a_sandbox_that_dies_before_the_start_is_a_failure)
     scene_end(&k);
 }
 
-TEST(a_lost_jailer_makes_executions_lost_after_their_output)
+TEST(executions_of_a_lost_jailer_are_lost_after_their_output)
 {
     struct fake k;
 
@@ -659,7 +659,7 @@ TEST(a_lost_jailer_makes_executions_lost_after_their_output)
     scene_end(&k);
 }
 
-TEST(destroying_a_box_kills_its_execution_and_completes_its_receipt)
+TEST(destroying_a_sandbox_kills_its_execution_and_completes_the_receipt)
 {
     struct fake k;
 
@@ -678,7 +678,7 @@ TEST(destroying_a_box_kills_its_execution_and_completes_its_receipt)
     scene_end(&k);
 }
 
-TEST(destroying_after_the_exit_keeps_what_the_exit_said)
+TEST(destroying_after_the_exit_keeps_the_exit_code)
 {
     struct fake k;
 
@@ -696,7 +696,7 @@ TEST(destroying_after_the_exit_keeps_what_the_exit_said)
     scene_end(&k);
 }
 
-TEST(the_owner_may_destroy_or_free_everything_from_on_exit)
+TEST(the_owner_may_destroy_and_free_everything_in_on_exit)
 {
     struct fake k;
 
@@ -714,7 +714,7 @@ TEST(the_owner_may_destroy_or_free_everything_from_on_exit)
     assert_int_equal(k.exited, 1);
     scene_end(&k);
 
-    scene_running(&k); /* and when the sandbox died under it */
+    scene_running(&k); /* the same when the sandbox died during the execution */
     k.free_all_in_exit = true;
     fd_close(&k.runtime);
     jailer_kills(&k, 0);
@@ -723,7 +723,7 @@ TEST(the_owner_may_destroy_or_free_everything_from_on_exit)
     scene_end(&k);
 }
 
-TEST(freeing_a_running_execution_kills_it_without_a_word)
+TEST(freeing_a_running_execution_kills_it_without_a_callback)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv };
@@ -744,7 +744,7 @@ TEST(freeing_a_running_execution_kills_it_without_a_word)
     scene_end(&k);
 }
 
-TEST(a_box_freed_under_its_execution_leaves_the_receipt_readable)
+TEST(freeing_the_sandbox_handle_leaves_receipts_readable)
 {
     struct fake k;
 
@@ -761,7 +761,7 @@ TEST(a_box_freed_under_its_execution_leaves_the_receipt_readable)
     scene_end(&k);
 }
 
-TEST(paused_time_is_not_wall_time)
+TEST(paused_time_does_not_count_as_wall_clock_time)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv, .wall_ms = 300 };
@@ -782,9 +782,9 @@ TEST(paused_time_is_not_wall_time)
     scene_end(&k);
 }
 
-/* --- two at a time --- */
+/* --- two executions at a time --- */
 
-TEST(two_executions_share_a_box_and_no_cpu_figure)
+TEST(concurrent_executions_have_no_cpu_figure)
 {
     struct fake k;
     struct exec_spec spec = { .argv = true_argv };
@@ -829,7 +829,7 @@ static void put_change(struct fake *k, uint32_t stream, char kind, const char *p
 static const struct rt_done nothing;
 static const struct exec_spec changes_spec = { .argv = true_argv, .changes = true, .stdin_open = true };
 
-TEST(changes_are_marked_before_the_start_and_listed_after_the_exit)
+TEST(the_snapshot_precedes_the_start_and_changes_follow_the_exit)
 {
     struct fake k;
     struct rt_done counts = { .added = 1, .modified = 5, .truncated = 1 };
@@ -864,11 +864,11 @@ TEST(changes_are_marked_before_the_start_and_listed_after_the_exit)
     scene_end(&k);
 }
 
-TEST(changes_that_cannot_be_had_carry_a_reason)
+TEST(unavailable_changes_carry_a_reason)
 {
     struct fake k;
 
-    scene_ready(&k); /* MARK fails */
+    scene_ready(&k); /* SNAPSHOT fails */
     scene_exec(&k, &changes_spec);
     runtime_takes(&k, FRAME_SNAPSHOT);
     runtime_error(&k, got.f.stream, ERR_LIMIT, "too many files");
@@ -918,7 +918,7 @@ TEST(killing_before_the_start_never_starts_it)
     scene_end(&k);
 }
 
-/* --- hostile words --- */
+/* --- hostile frames --- */
 
 static void kill_for_protocol(struct fake *k, const char *what)
 {
@@ -927,7 +927,7 @@ static void kill_for_protocol(struct fake *k, const char *what)
         fail_msg("%s: ended %d, %s", what, k->ended, k->err.msg);
 }
 
-TEST(every_frame_out_of_place_kills_the_box)
+TEST(every_unexpected_frame_kills_the_sandbox)
 {
     static const struct {
         const char *what;
@@ -942,14 +942,14 @@ TEST(every_frame_out_of_place_kills_the_box)
         { "DATA on standard input", FRAME_DATA, RT_STDIN, 1, true },
         { "DATA on channel 3", FRAME_DATA, 3, 1, true },
         { "DATA with unknown flags", FRAME_DATA, RT_STDOUT | 0x10, 1, true },
-        { "DATA that says nothing", FRAME_DATA, RT_STDOUT, 0, true },
+        { "DATA without bytes", FRAME_DATA, RT_STDOUT, 0, true },
         { "EXIT that cannot be decoded", FRAME_EXIT, 0, 1, true },
         { "ERROR after STARTED", FRAME_ERROR, 0, 1, true },
         { "ERROR that cannot be decoded", FRAME_ERROR, 0, 1, false },
         { "DONE for a program", FRAME_DONE, 0, 1, true },
         { "credit for nothing", FRAME_CREDIT, 0, 4, true },
         { "credit of three bytes", FRAME_CREDIT, 0, 3, true },
-        { "a host's frame", FRAME_SIGNAL, 0, 1, true },
+        { "a frame of the server", FRAME_SIGNAL, 0, 1, true },
         { "a jailer's frame", FRAME_J_OK, 0, 0, true },
     };
     static const uint8_t ones[64] = { 1, 1, 1, 1 };
@@ -972,7 +972,7 @@ TEST(every_frame_out_of_place_kills_the_box)
     }
 }
 
-TEST(a_start_where_none_was_asked_for_kills_the_box_and_leaves_no_stream_behind)
+TEST(an_unrequested_started_frame_kills_the_sandbox_and_leaves_no_stream)
 {
     for (int after_exit = 0; after_exit < 2; after_exit++) {
         struct fake k;
@@ -1001,7 +1001,7 @@ TEST(a_start_where_none_was_asked_for_kills_the_box_and_leaves_no_stream_behind)
     }
 }
 
-TEST(a_second_exit_kills_the_box_but_not_the_first_report)
+TEST(a_second_exit_kills_the_sandbox_and_keeps_the_first_report)
 {
     struct fake k;
 
@@ -1014,7 +1014,7 @@ TEST(a_second_exit_kills_the_box_but_not_the_first_report)
     scene_end(&k);
 }
 
-TEST(impossible_exits_kill_the_box)
+TEST(impossible_exit_codes_kill_the_sandbox)
 {
     static const struct {
         int code, signal;
@@ -1027,7 +1027,7 @@ TEST(impossible_exits_kill_the_box)
         uint8_t out[FRAME_PAYLOAD_MAX];
         int len = rt_exit_encode(&m, out, NULL);
 
-        memcpy(out, &rows[i].code, 4); /* past the encoder, which would refuse some of them */
+        memcpy(out, &rows[i].code, 4); /* without the encoder, which would refuse some of them */
         memcpy(out + 4, &rows[i].signal, 4);
         scene_running(&k);
         runtime_says(&k, FRAME_EXIT, 0, k.stream, out, (size_t)len);
@@ -1037,7 +1037,7 @@ TEST(impossible_exits_kill_the_box)
     }
 }
 
-TEST(data_beyond_the_window_kills_the_box)
+TEST(data_beyond_the_window_kills_the_sandbox)
 {
     struct fake k;
     static uint8_t chunk[65536];
@@ -1051,7 +1051,7 @@ TEST(data_beyond_the_window_kills_the_box)
     scene_end(&k);
 }
 
-TEST(data_after_the_channel_ended_kills_the_box)
+TEST(data_after_the_end_of_a_channel_kills_the_sandbox)
 {
     struct fake k;
 
@@ -1074,7 +1074,7 @@ TEST(a_terminal_has_no_standard_error)
     scene_end(&k);
 }
 
-TEST(more_changes_than_asked_for_kill_the_box)
+TEST(more_changes_than_requested_kill_the_sandbox)
 {
     struct fake k;
     static uint8_t out[65536];
@@ -1104,54 +1104,54 @@ TEST(more_changes_than_asked_for_kill_the_box)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_kernel_is_heard_and_spoken_to_on_its_own_channel),
-        RUN(a_program_that_is_no_kernel_and_speaks_like_one_ends_its_sandbox),
-        RUN(exit_is_reported_with_its_output_and_confirmed),
+        RUN(a_language_kernel_has_its_own_channel_in_both_directions),
+        RUN(kernel_data_from_an_ordinary_program_ends_the_sandbox),
+        RUN(an_exit_is_reported_after_its_output_and_confirmed),
         RUN(exec_carries_argv_env_directory_and_terminal),
-        RUN(a_receipt_tells_when_it_started_and_not_when_it_was_asked_for),
-        RUN(a_program_that_cannot_start_is_a_failure_and_no_exit),
+        RUN(a_receipt_has_the_start_time_and_not_the_request_time),
+        RUN(a_program_that_cannot_start_fails_without_an_exit),
         RUN(a_spec_without_a_program_or_with_too_much_is_refused_at_once),
-        RUN(a_box_that_is_not_ready_takes_no_execution),
-        RUN(credit_is_returned_by_halves_of_the_window),
-        RUN(held_output_is_not_credited_until_it_is_let_go),
-        RUN(output_past_the_cap_is_dropped_counted_and_still_credited),
-        RUN(input_stops_at_the_window_and_goes_on_with_credit),
+        RUN(a_sandbox_that_is_not_ready_accepts_no_execution),
+        RUN(credit_is_returned_in_halves_of_the_window),
+        RUN(held_output_is_credited_only_when_released),
+        RUN(output_beyond_the_cap_is_dropped_counted_and_credited),
+        RUN(input_stops_at_the_window_and_continues_with_credit),
         RUN(a_program_without_standard_input_gets_none),
         RUN(signals_go_to_the_group_and_sizes_to_the_terminal),
-        RUN(wall_time_kills_the_tree_and_keeps_the_last_output),
-        RUN(a_tree_that_does_not_die_takes_the_sandbox_with_it),
-        RUN(cpu_time_is_the_whole_tree_s_by_the_counter),
+        RUN(the_wall_clock_kills_the_process_tree_and_keeps_the_last_output),
+        RUN(a_process_tree_that_cannot_be_killed_ends_the_sandbox),
+        RUN(cpu_time_is_that_of_the_whole_process_tree),
         RUN(out_of_memory_ends_the_execution_even_if_its_main_process_survived),
-        RUN(an_end_by_memory_never_claims_that_nobody_was_killed),
-        RUN(what_was_full_at_the_end_is_known_and_what_nobody_saw_is_not),
+        RUN(an_end_by_memory_never_reports_zero_kills),
+        RUN(full_file_systems_are_known_only_if_they_were_checked),
         RUN(a_failed_exit_is_memory_when_the_kernel_counted_a_kill_and_only_then),
-        RUN(a_program_that_loses_a_child_to_memory_and_exits_well_at_once_ended_by_memory),
-        RUN(a_memory_kill_is_one_execution_s_end_and_not_the_next_one_s),
+        RUN(a_program_that_exits_0_after_an_oom_kill_of_a_child_ended_by_memory),
+        RUN(an_oom_kill_is_attributed_to_one_execution_only),
         RUN(lifetime_ends_the_execution_and_then_the_sandbox),
-        RUN(kill_on_request_says_so),
-        RUN(a_clock_and_an_exit_at_the_same_moment_give_one_status),
-        RUN(a_sandbox_that_dies_is_lost_or_memory_never_ok),
-        RUN(a_death_by_memory_is_known_even_if_its_news_come_last),
-        RUN(a_sandbox_that_dies_before_the_start_is_a_failure),
-        RUN(a_lost_jailer_makes_executions_lost_after_their_output),
-        RUN(destroying_a_box_kills_its_execution_and_completes_its_receipt),
-        RUN(destroying_after_the_exit_keeps_what_the_exit_said),
-        RUN(the_owner_may_destroy_or_free_everything_from_on_exit),
-        RUN(freeing_a_running_execution_kills_it_without_a_word),
-        RUN(a_box_freed_under_its_execution_leaves_the_receipt_readable),
-        RUN(paused_time_is_not_wall_time),
-        RUN(two_executions_share_a_box_and_no_cpu_figure),
-        RUN(changes_are_marked_before_the_start_and_listed_after_the_exit),
-        RUN(changes_that_cannot_be_had_carry_a_reason),
+        RUN(a_kill_on_request_is_reported_as_killed),
+        RUN(a_clock_and_an_exit_at_the_same_time_give_one_result),
+        RUN(the_death_of_a_sandbox_is_never_a_success),
+        RUN(a_death_by_memory_is_known_even_if_its_event_comes_last),
+        RUN(the_death_of_a_sandbox_before_the_start_fails_the_execution),
+        RUN(executions_of_a_lost_jailer_are_lost_after_their_output),
+        RUN(destroying_a_sandbox_kills_its_execution_and_completes_the_receipt),
+        RUN(destroying_after_the_exit_keeps_the_exit_code),
+        RUN(the_owner_may_destroy_and_free_everything_in_on_exit),
+        RUN(freeing_a_running_execution_kills_it_without_a_callback),
+        RUN(freeing_the_sandbox_handle_leaves_receipts_readable),
+        RUN(paused_time_does_not_count_as_wall_clock_time),
+        RUN(concurrent_executions_have_no_cpu_figure),
+        RUN(the_snapshot_precedes_the_start_and_changes_follow_the_exit),
+        RUN(unavailable_changes_carry_a_reason),
         RUN(killing_before_the_start_never_starts_it),
-        RUN(every_frame_out_of_place_kills_the_box),
-        RUN(a_start_where_none_was_asked_for_kills_the_box_and_leaves_no_stream_behind),
-        RUN(a_second_exit_kills_the_box_but_not_the_first_report),
-        RUN(impossible_exits_kill_the_box),
-        RUN(data_beyond_the_window_kills_the_box),
-        RUN(data_after_the_channel_ended_kills_the_box),
+        RUN(every_unexpected_frame_kills_the_sandbox),
+        RUN(an_unrequested_started_frame_kills_the_sandbox_and_leaves_no_stream),
+        RUN(a_second_exit_kills_the_sandbox_and_keeps_the_first_report),
+        RUN(impossible_exit_codes_kill_the_sandbox),
+        RUN(data_beyond_the_window_kills_the_sandbox),
+        RUN(data_after_the_end_of_a_channel_kills_the_sandbox),
         RUN(a_terminal_has_no_standard_error),
-        RUN(more_changes_than_asked_for_kill_the_box),
+        RUN(more_changes_than_requested_kill_the_sandbox),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

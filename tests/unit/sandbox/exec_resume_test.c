@@ -1,4 +1,5 @@
-/* Executions that a second host takes up: what comes again, what goes on, and what is said to be lost. */
+/* Executions that a second server process resumes: which data is repeated, what continues, and
+ * what is reported as lost. */
 #include "fake.h"
 
 #include "sandbox/engine_internal.h"
@@ -6,7 +7,7 @@
 static const char box_name[] = "sbaaaaaaaaaaaaaaaaaaaa";
 static const char exec_name[] = "exaaaaaaaaaaaaaaaaaaaa";
 
-/* An adopted box that is ready and has not heard of its streams yet. */
+/* An adopted sandbox that is ready and has not received RESUME yet. */
 static void scene_adopted(struct fake *k)
 {
     struct sandbox_spec spec = plain_spec();
@@ -58,12 +59,12 @@ static void fence_answers(struct fake *k, uint32_t stream)
     runtime_says(k, FRAME_DONE, 0, stream, bytes, (size_t)len);
 }
 
-TEST(bytes_that_were_stored_are_dropped_once_over_both_channels)
+TEST(stored_bytes_are_skipped_once_over_both_channels)
 {
     struct fake k;
 
     scene_adopted(&k);
-    take_up(&k, 4, 2, 0, 60000, 0); /* "abcd" and "xy" are kept; the runtime knows of two credited bytes */
+    take_up(&k, 4, 2, 0, 60000, 0); /* "abcd" and "xy" are stored; two bytes were credited to the runtime */
     runtime_takes(&k, FRAME_STATS);
     uint32_t fence = got.f.stream;
     runtime_resumes(&k, 2, 2, 0);
@@ -93,7 +94,7 @@ TEST(bytes_that_were_stored_are_dropped_once_over_both_channels)
     scene_end(&k);
 }
 
-TEST(the_cap_on_output_goes_on_from_what_was_stored)
+TEST(the_output_cap_includes_stored_bytes)
 {
     struct fake k;
 
@@ -108,24 +109,24 @@ TEST(the_cap_on_output_goes_on_from_what_was_stored)
     scene_end(&k);
 }
 
-TEST(a_sandbox_that_is_resumed_at_once_keeps_executions_that_are_still_awaited)
+TEST(thawing_a_sandbox_does_not_end_executions_that_await_resume)
 {
     struct fake k;
 
     scene_adopted(&k);
     take_up(&k, 0, 0, 0, 60000, 0);
     runtime_takes(&k, FRAME_STATS);
-    exec_handle_pause(k.exec, false); /* as when the sandbox is resumed */
+    exec_handle_pause(k.exec, false); /* as when the sandbox is thawed */
     turn(&k);
     turn(&k);
-    assert_false(take_any(k.jailer)); /* nobody is asked to end it */
+    assert_false(take_any(k.jailer)); /* the jailer is not asked to end it */
     runtime_resumes(&k, 2, 0, 0);
     runtime_started(&k);
     assert_int_equal(k.started, 1);
     scene_end(&k);
 }
 
-TEST(of_a_kernel_all_that_was_not_credited_comes_again)
+TEST(a_language_kernel_repeats_all_uncredited_data)
 {
     struct exec_spec spec = { .id = exec_name, .is_language_kernel = true, .confirm_end = true };
     struct exec_resume resume = { .stream_id = 2 };
@@ -157,7 +158,7 @@ TEST(the_end_is_confirmed_when_the_execution_is_freed)
     runtime_exit(&k, 0, 0);
     assert_int_equal(k.exited, 1);
     turn(&k);
-    assert_false(take_any(k.runtime)); /* a third host would hear of it again */
+    assert_false(take_any(k.runtime)); /* a third server process would get it again */
     exec_handle_free(k.exec);
     k.exec = NULL;
     runtime_takes(&k, FRAME_CLOSE);
@@ -165,7 +166,7 @@ TEST(the_end_is_confirmed_when_the_execution_is_freed)
     scene_end(&k);
 }
 
-TEST(one_that_ended_before_is_told_whole_without_having_started_again)
+TEST(an_execution_that_ended_before_the_resume_is_reported_completely)
 {
     struct fake k;
 
@@ -204,7 +205,7 @@ TEST(an_execution_that_the_sandbox_does_not_know_is_lost)
     scene_end(&k);
 }
 
-TEST(a_program_that_nobody_took_up_is_killed)
+TEST(an_execution_that_is_not_resumed_is_killed)
 {
     struct fake k;
 
@@ -217,11 +218,11 @@ TEST(a_program_that_nobody_took_up_is_killed)
     runtime_takes(&k, FRAME_CLOSE);
     assert_int_equal(got.f.stream, fence);
     runtime_takes(&k, FRAME_CLOSE);
-    assert_int_equal(got.f.stream, 6); /* before its last word: given up, with all that it started */
+    assert_int_equal(got.f.stream, 6); /* before its last frame: cancelled, with all that it started */
     scene_end(&k);
 }
 
-TEST(a_watch_and_an_upload_that_nobody_took_up_are_given_up)
+TEST(a_watch_and_an_upload_of_the_previous_server_are_cancelled)
 {
     struct fake k;
 
@@ -238,13 +239,13 @@ TEST(a_watch_and_an_upload_that_nobody_took_up_are_given_up)
     for (int i = 0; i < 2; i++) {
         runtime_takes(&k, FRAME_CLOSE);
         given_up |= 1u << got.f.stream;
-        runtime_takes(&k, FRAME_STATS); /* behind it nothing of the stream may come */
+        runtime_takes(&k, FRAME_STATS); /* no frame of the stream may follow it */
     }
     assert_int_equal(given_up, 1u << 6 | 1u << 8);
     scene_end(&k);
 }
 
-TEST(the_wall_clock_counts_the_time_before)
+TEST(the_wall_clock_includes_the_time_before_the_resume)
 {
     struct fake k;
 
@@ -264,7 +265,7 @@ TEST(the_wall_clock_counts_the_time_before)
     scene_end(&k);
 }
 
-TEST(standard_input_goes_on_where_it_was)
+TEST(standard_input_continues_at_its_old_offset)
 {
     struct exec_spec spec = { .id = exec_name, .stdin_open = true };
     struct exec_resume resume = { .stream_id = 2 };
@@ -286,7 +287,7 @@ TEST(standard_input_goes_on_where_it_was)
     scene_end(&k);
 }
 
-TEST(a_box_that_was_not_adopted_has_nothing_to_take_up)
+TEST(only_an_adopted_sandbox_can_resume_executions)
 {
     struct exec_spec spec = { .id = exec_name };
     struct exec_resume resume = { .stream_id = 2 };
@@ -299,7 +300,7 @@ TEST(a_box_that_was_not_adopted_has_nothing_to_take_up)
     scene_end(&k);
 }
 
-/* --- what a server asks of a box --- */
+/* --- requests of a server --- */
 
 static struct sandbox_handle_usage used;
 static int told;
@@ -311,7 +312,7 @@ static void on_usage(void *arg UNUSED, const struct sandbox_handle_usage *u, con
         used = *u;
 }
 
-TEST(usage_is_what_the_jailer_reads_now)
+TEST(usage_is_read_by_the_jailer_at_the_time_of_the_request)
 {
     struct fake k;
 
@@ -328,7 +329,7 @@ TEST(usage_is_what_the_jailer_reads_now)
     scene_end(&k);
 }
 
-TEST(a_new_lifetime_holds_for_the_jailer_and_here)
+TEST(a_new_lifetime_applies_in_the_jailer_and_in_the_engine)
 {
     struct jail_set_limits m;
     struct fake k;
@@ -375,7 +376,7 @@ static void on_list(void *arg UNUSED, const char (*ids)[ID_SIZE], size_t n, cons
     assert_string_equal(ids[0], box_name);
 }
 
-TEST(the_jailer_s_list_names_boxes_of_nobody)
+TEST(the_list_of_the_jailer_includes_sandboxes_without_a_handle)
 {
     static struct jail_list m = { .n = 1 };
     uint8_t bytes[FRAME_PAYLOAD_MAX];
@@ -415,22 +416,22 @@ TEST(ids_can_be_chosen_and_are_checked)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(bytes_that_were_stored_are_dropped_once_over_both_channels),
-        RUN(the_cap_on_output_goes_on_from_what_was_stored),
-        RUN(a_sandbox_that_is_resumed_at_once_keeps_executions_that_are_still_awaited),
-        RUN(of_a_kernel_all_that_was_not_credited_comes_again),
+        RUN(stored_bytes_are_skipped_once_over_both_channels),
+        RUN(the_output_cap_includes_stored_bytes),
+        RUN(thawing_a_sandbox_does_not_end_executions_that_await_resume),
+        RUN(a_language_kernel_repeats_all_uncredited_data),
         RUN(the_end_is_confirmed_when_the_execution_is_freed),
-        RUN(one_that_ended_before_is_told_whole_without_having_started_again),
+        RUN(an_execution_that_ended_before_the_resume_is_reported_completely),
         RUN(an_execution_that_the_sandbox_does_not_know_is_lost),
-        RUN(a_program_that_nobody_took_up_is_killed),
-        RUN(a_watch_and_an_upload_that_nobody_took_up_are_given_up),
-        RUN(the_wall_clock_counts_the_time_before),
-        RUN(standard_input_goes_on_where_it_was),
-        RUN(a_box_that_was_not_adopted_has_nothing_to_take_up),
-        RUN(usage_is_what_the_jailer_reads_now),
-        RUN(a_new_lifetime_holds_for_the_jailer_and_here),
+        RUN(an_execution_that_is_not_resumed_is_killed),
+        RUN(a_watch_and_an_upload_of_the_previous_server_are_cancelled),
+        RUN(the_wall_clock_includes_the_time_before_the_resume),
+        RUN(standard_input_continues_at_its_old_offset),
+        RUN(only_an_adopted_sandbox_can_resume_executions),
+        RUN(usage_is_read_by_the_jailer_at_the_time_of_the_request),
+        RUN(a_new_lifetime_applies_in_the_jailer_and_in_the_engine),
         RUN(a_lifetime_that_the_jailer_refuses_changes_nothing),
-        RUN(the_jailer_s_list_names_boxes_of_nobody),
+        RUN(the_list_of_the_jailer_includes_sandboxes_without_a_handle),
         RUN(ids_can_be_chosen_and_are_checked),
     };
 

@@ -1,7 +1,7 @@
-/* fake.h - a jailer and a runtime that say what a test tells them to, on the other ends of real sockets.
+/* fake.h - a scripted jailer and runtime, on the other ends of real sockets.
  *
- * A test is a script: it takes the next frame that the engine sent, checks it, answers, and lets the loop turn. Nothing
- * runs beside it, so every order of events can be written down. */
+ * A test is a script: it takes the next frame that the engine sent, checks it, answers, and runs
+ * the loop. Nothing runs concurrently, so every order of events can be tested. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -35,17 +35,17 @@ struct fake {
     struct exec_handle *exec;
     int jailer;  /* the jailer's end of its socket */
     int runtime; /* PID 1's end of the control stream, once created */
-    int cpu;     /* what the CPU counter says */
-    int oom;     /* and the file of memory events */
+    int cpu;     /* file with the value of the CPU counter */
+    int oom;     /* file of memory events */
     char id[ID_SIZE];
     uint64_t epoch;
-    uint32_t stream; /* of the execution */
+    uint32_t stream; /* id of the execution's stream */
     int fds_before;
 
     int lost, ready, failed, ended, done, started, exited, exec_failed, writable;
-    bool hold; /* what on_output asks for */
+    bool hold; /* on_output calls hold_credit with this */
     bool free_exec_in_output, destroy_in_exit, free_all_in_exit;
-    struct err err; /* of the last failed, ended, lost, exec_failed */
+    struct err err; /* of the last failed, ended, lost or exec_failed callback */
     struct err done_err;
     bool done_ok;
     enum ended_by ended_by;
@@ -61,7 +61,7 @@ struct packet {
     size_t nfds;
 };
 
-static struct packet got; /* the last frame taken */
+static struct packet got; /* the frame taken last */
 
 static inline int count_fds(void)
 {
@@ -89,7 +89,7 @@ static inline uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Turns the loop until the counter moves; a test that waits for nothing fails after a minute. */
+/* Runs the loop until the counter changes; a test that waits in vain fails after a minute. */
 static inline void turn_until(struct fake *k, const int *counter)
 {
     uint64_t end = now_ms() + 60000;
@@ -248,7 +248,7 @@ static const struct exec_handle_ops fake_exec_ops = { .on_started = on_started,
                                                       .on_failed = on_exec_failed,
                                                       .on_language_kernel_data = on_kernel };
 
-/* --- the jailer's lines --- */
+/* --- the script of the jailer --- */
 
 static inline void jailer_takes(struct fake *k, uint8_t type)
 {
@@ -286,8 +286,8 @@ static inline void jailer_stats(struct fake *k, const struct jail_stats *st)
 
 static const struct jail_stats no_oom = { .cpu_ns = 9000000, .memory_peak = 4096, .pids_peak = 2 };
 
-/* A sandbox's end by the jailer, as it goes when nothing is wrong: killed, then counted; or removed with the last sums.
- */
+/* The regular end of a sandbox by the jailer: killed, then counted; or removed with the final
+ * totals. */
 static inline void jailer_ends(struct fake *k)
 {
     jailer_takes(k, FRAME_J_KILL);
@@ -348,7 +348,7 @@ static inline void jailer_created(struct fake *k, uint32_t walls)
     jailer_created_with(k, walls, JAIL_ENFORCED);
 }
 
-/* --- the runtime's lines --- */
+/* --- the script of the runtime --- */
 
 static inline void runtime_takes(struct fake *k, uint8_t type)
 {
@@ -446,7 +446,7 @@ static inline void scene_asked(struct fake *k, const struct sandbox_spec *spec)
     str_copy(k->id, sizeof(k->id), sandbox_handle_id(k->box));
 }
 
-/* The jailer was asked for the sandbox, and has not answered. */
+/* J_CREATE was sent, and is not answered. */
 static inline void scene_creating(struct fake *k, const struct sandbox_spec *spec)
 {
     scene_engine(k);
@@ -456,7 +456,7 @@ static inline void scene_creating(struct fake *k, const struct sandbox_spec *spe
     jailer_takes(k, FRAME_J_CREATE);
 }
 
-/* The walls are up, HELLO and CLAIM were sent. */
+/* The walls are up; HELLO and CLAIM were sent. */
 static inline void scene_created(struct fake *k, const struct sandbox_spec *spec)
 {
     struct rt_hello hello;
@@ -511,7 +511,7 @@ static inline void scene_running(struct fake *k)
     scene_running_with(k, &spec);
 }
 
-/* Frees what is left and proves that no descriptor stayed open. */
+/* Frees what is left and checks that no descriptor stayed open. */
 static inline void scene_end(struct fake *k)
 {
     exec_handle_free(k->exec);
@@ -530,7 +530,7 @@ static inline void scene_end(struct fake *k)
     assert_int_equal(count_fds(), k->fds_before);
 }
 
-/* Nothing more was said on the socket. */
+/* Fails if the socket holds another frame. */
 static inline void silent(struct fake *k, int sock)
 {
     turn(k);

@@ -97,7 +97,7 @@ static void put_entry(struct fake *k, uint8_t type, uint32_t stream, char kind, 
     runtime_says(k, type, 0, stream, out, p.len);
 }
 
-TEST(read_gives_bytes_then_the_entry_then_done)
+TEST(read_delivers_bytes_then_the_entry_then_done)
 {
     struct fake k;
     struct seen s = { 0 };
@@ -219,7 +219,7 @@ TEST(list_gives_each_entry)
     scene_over(&k, &s);
 }
 
-TEST(names_that_lead_elsewhere_kill_the_box)
+TEST(names_that_lead_out_of_the_directory_kill_the_sandbox)
 {
     static const char *const names[] = { "", ".", "..", "a/b", "/etc" };
 
@@ -254,7 +254,7 @@ static void put_event(struct fake *k, uint32_t stream, char kind, bool dir, cons
     runtime_says(k, FRAME_DATA, 0, stream, out, p.len);
 }
 
-TEST(a_watch_tells_absolute_paths_in_order)
+TEST(a_watch_reports_absolute_paths_in_order)
 {
     static const struct {
         const char *path;
@@ -313,12 +313,12 @@ TEST(a_watch_that_is_held_credits_nothing)
     scene_over(&k, &s);
 }
 
-TEST(events_that_lie_or_lead_elsewhere_kill_the_box)
+TEST(invalid_events_and_paths_that_lead_out_kill_the_sandbox)
 {
     static const struct {
         bool watching;
         char kind;
-        const char *bytes; /* of the paths: a length of one byte, then the path, twice */
+        const char *bytes; /* the two paths: each a length of one byte, then the path */
     } lies[] = {
         { false, RT_CREATED, "\1a\0" },   { true, RT_WATCHING, "\0\0" },  { true, RT_CREATED, "\2..\0" },
         { true, RT_CREATED, "\4a/..\0" }, { true, RT_CREATED, "\2/a\0" }, { true, RT_CREATED, "\2a/\0" },
@@ -346,7 +346,7 @@ TEST(events_that_lie_or_lead_elsewhere_kill_the_box)
         runtime_says(&k, FRAME_DATA, 0, stream, out, len);
         jailer_ends(&k);
         if (k.err.id != ERR_PROTOCOL || s.failed != 1 || s.names.len > sizeof("0d /workspace\n"))
-            fail_msg("lie %zu was believed", i);
+            fail_msg("invalid event %zu was accepted", i);
         scene_over(&k, &s);
     }
 }
@@ -405,7 +405,7 @@ TEST(bad_paths_are_refused_before_anything_is_sent)
     scene_over(&k, &s);
 }
 
-TEST(a_cancelled_job_is_given_up_and_its_late_frames_are_swallowed)
+TEST(late_frames_of_a_cancelled_job_are_discarded)
 {
     struct fake k;
     struct seen s = { 0 };
@@ -419,7 +419,7 @@ TEST(a_cancelled_job_is_given_up_and_its_late_frames_are_swallowed)
     runtime_takes(&k, FRAME_CLOSE);
     runtime_takes(&k, FRAME_STATS);
     uint32_t fence = got.f.stream;
-    runtime_says(&k, FRAME_DATA, 0, stream, "late", 4); /* was on its way */
+    runtime_says(&k, FRAME_DATA, 0, stream, "late", 4); /* was under way */
     runtime_says(&k, FRAME_DONE, 0, fence, "numbers", 7);
     runtime_takes(&k, FRAME_CLOSE);
     assert_int_equal(got.f.stream, fence);
@@ -430,7 +430,7 @@ TEST(a_cancelled_job_is_given_up_and_its_late_frames_are_swallowed)
     scene_over(&k, &s);
 }
 
-TEST(a_cancelled_job_whose_last_word_was_on_its_way_is_just_over)
+TEST(a_cancelled_job_accepts_a_last_frame_that_was_already_sent)
 {
     struct fake k;
     struct seen s = { 0 };
@@ -445,7 +445,7 @@ TEST(a_cancelled_job_whose_last_word_was_on_its_way_is_just_over)
     runtime_takes(&k, FRAME_STATS);
     uint32_t fence = got.f.stream;
     runtime_error(&k, stream, ERR_MISSING, "gone");
-    runtime_error(&k, fence, ERR_LIMIT, "busy"); /* an error answers in order too */
+    runtime_error(&k, fence, ERR_LIMIT, "busy"); /* an error is an answer in order too */
     runtime_takes(&k, FRAME_CLOSE);
     silent(&k, k.runtime);
     silent(&k, k.jailer);
@@ -480,7 +480,7 @@ TEST(a_job_may_be_freed_in_any_of_its_callbacks)
     scene_over(&k, &s);
 }
 
-TEST(a_sandbox_that_dies_fails_its_jobs)
+TEST(the_death_of_a_sandbox_fails_its_jobs)
 {
     struct fake k;
     struct seen s = { 0 };
@@ -499,7 +499,7 @@ TEST(a_sandbox_that_dies_fails_its_jobs)
     scene_over(&k, &s);
 }
 
-TEST(a_box_freed_under_its_job_says_nothing_more)
+TEST(freeing_a_sandbox_handle_stops_the_callbacks_of_its_jobs)
 {
     struct fake k;
     struct seen s = { 0 };
@@ -515,7 +515,7 @@ TEST(a_box_freed_under_its_job_says_nothing_more)
     scene_over(&k, &s);
 }
 
-TEST(answers_of_the_wrong_kind_kill_the_box_and_fail_the_job)
+TEST(answers_of_the_wrong_kind_kill_the_sandbox_and_fail_the_job)
 {
     static const struct {
         uint8_t request, type;
@@ -554,23 +554,23 @@ TEST(answers_of_the_wrong_kind_kill_the_box_and_fail_the_job)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(read_gives_bytes_then_the_entry_then_done),
+        RUN(read_delivers_bytes_then_the_entry_then_done),
         RUN(held_bytes_are_not_credited),
         RUN(write_sends_within_the_window_and_ends),
         RUN(a_read_takes_no_bytes),
         RUN(list_gives_each_entry),
-        RUN(names_that_lead_elsewhere_kill_the_box),
-        RUN(a_watch_tells_absolute_paths_in_order),
+        RUN(names_that_lead_out_of_the_directory_kill_the_sandbox),
+        RUN(a_watch_reports_absolute_paths_in_order),
         RUN(a_watch_that_is_held_credits_nothing),
-        RUN(events_that_lie_or_lead_elsewhere_kill_the_box),
+        RUN(invalid_events_and_paths_that_lead_out_kill_the_sandbox),
         RUN(simple_requests_carry_their_arguments),
         RUN(bad_paths_are_refused_before_anything_is_sent),
-        RUN(a_cancelled_job_is_given_up_and_its_late_frames_are_swallowed),
-        RUN(a_cancelled_job_whose_last_word_was_on_its_way_is_just_over),
+        RUN(late_frames_of_a_cancelled_job_are_discarded),
+        RUN(a_cancelled_job_accepts_a_last_frame_that_was_already_sent),
         RUN(a_job_may_be_freed_in_any_of_its_callbacks),
-        RUN(a_sandbox_that_dies_fails_its_jobs),
-        RUN(a_box_freed_under_its_job_says_nothing_more),
-        RUN(answers_of_the_wrong_kind_kill_the_box_and_fail_the_job),
+        RUN(the_death_of_a_sandbox_fails_its_jobs),
+        RUN(freeing_a_sandbox_handle_stops_the_callbacks_of_its_jobs),
+        RUN(answers_of_the_wrong_kind_kill_the_sandbox_and_fail_the_job),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

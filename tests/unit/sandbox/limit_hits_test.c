@@ -26,7 +26,7 @@ static const struct limit_hit *find(const struct receipt *r, enum limit l, struc
     return NULL;
 }
 
-TEST(who_met_no_limit_has_an_empty_list)
+TEST(an_execution_that_hit_no_limit_has_an_empty_list)
 {
     struct receipt r = plain();
     struct limit_hit all[LIMIT_COUNT];
@@ -47,7 +47,7 @@ TEST(refused_processes_are_counted_and_the_flag_is_named)
     assert_null(limit_hit_unobservable(&r, LIMIT_PIDS));
 }
 
-TEST(each_full_place_is_its_own_limit)
+TEST(each_full_file_system_is_a_separate_limit)
 {
     static const struct {
         uint32_t bit;
@@ -68,13 +68,13 @@ TEST(each_full_place_is_its_own_limit)
         r.full_filesystems = rows[i].bit;
         assert_int_equal(limit_hits_list(&r, all), 1);
         assert_int_equal(all[0].limit, rows[i].limit);
-        assert_int_equal(all[0].count, 0); /* how often is not known */
+        assert_int_equal(all[0].count, 0); /* the number of hits is not known */
         assert_string_equal(all[0].fix, rows[i].fix);
         assert_null(limit_hit_unobservable(&r, rows[i].limit));
     }
 }
 
-TEST(a_full_directory_of_the_host_is_no_limit_of_ours)
+TEST(a_full_host_directory_is_not_a_limit_hit)
 {
     struct receipt r = plain();
     struct limit_hit all[LIMIT_COUNT];
@@ -85,7 +85,7 @@ TEST(a_full_directory_of_the_host_is_no_limit_of_ours)
     assert_null(limit_hit_unobservable(&r, LIMIT_WORKSPACE));
 }
 
-TEST(a_place_that_nobody_looked_at_is_neither_full_nor_free)
+TEST(an_unchecked_file_system_is_neither_full_nor_free)
 {
     struct receipt r = plain();
     struct limit_hit all[LIMIT_COUNT];
@@ -96,7 +96,7 @@ TEST(a_place_that_nobody_looked_at_is_neither_full_nor_free)
     assert_string_equal(limit_hit_unobservable(&r, LIMIT_WORKSPACE), "because");
 }
 
-TEST(only_the_signal_itself_tells_of_a_file_that_grew_too_large)
+TEST(only_the_signal_reports_a_file_size_limit_hit)
 {
     struct receipt r = plain();
     struct limit_hit all[LIMIT_COUNT];
@@ -110,7 +110,7 @@ TEST(only_the_signal_itself_tells_of_a_file_that_grew_too_large)
     assert_non_null(strstr(limit_hit_unobservable(&r, LIMIT_FSIZE), "EFBIG"));
 }
 
-TEST(what_no_mechanism_can_observe_is_said_to_be_unseen)
+TEST(limits_without_an_observable_hit_are_reported_as_unseen)
 {
     struct receipt r = plain();
 
@@ -122,7 +122,7 @@ TEST(what_no_mechanism_can_observe_is_said_to_be_unseen)
     assert_null(limit_hit_unobservable(&r, LIMIT_WALL));
 }
 
-TEST(dropped_output_is_a_limit_that_was_met)
+TEST(dropped_output_is_a_limit_hit)
 {
     struct receipt r = plain();
     struct limit_hit all[LIMIT_COUNT];
@@ -134,14 +134,14 @@ TEST(dropped_output_is_a_limit_that_was_met)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(who_met_no_limit_has_an_empty_list),
+        RUN(an_execution_that_hit_no_limit_has_an_empty_list),
         RUN(refused_processes_are_counted_and_the_flag_is_named),
-        RUN(each_full_place_is_its_own_limit),
-        RUN(a_full_directory_of_the_host_is_no_limit_of_ours),
-        RUN(a_place_that_nobody_looked_at_is_neither_full_nor_free),
-        RUN(only_the_signal_itself_tells_of_a_file_that_grew_too_large),
-        RUN(what_no_mechanism_can_observe_is_said_to_be_unseen),
-        RUN(dropped_output_is_a_limit_that_was_met),
+        RUN(each_full_file_system_is_a_separate_limit),
+        RUN(a_full_host_directory_is_not_a_limit_hit),
+        RUN(an_unchecked_file_system_is_neither_full_nor_free),
+        RUN(only_the_signal_reports_a_file_size_limit_hit),
+        RUN(limits_without_an_observable_hit_are_reported_as_unseen),
+        RUN(dropped_output_is_a_limit_hit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,7 @@ static void expect_json(const struct receipt *r, const char *const *with, const 
             fail_msg("%s is in %s", *without, out.data);
 }
 
-TEST(exit_codes_tell_the_ends_apart)
+TEST(each_cause_of_an_end_has_its_exit_code)
 {
     static const struct {
         enum ended_by by;
@@ -62,7 +62,7 @@ TEST(exit_codes_tell_the_ends_apart)
     }
 }
 
-TEST(names_of_ends_are_those_of_the_contract)
+TEST(names_of_causes_match_the_api_contract)
 {
     static const char *const expected[] = { "exit", "signal", "lifetime", "idle", "wall",
                                             "cpu",  "memory", "killed",   "lost" };
@@ -89,29 +89,29 @@ TEST(json_has_measured_figures_with_their_units)
                                  "\"memoryBytes\":{\"value\":536870912,\"state\":\"enforced\"}",
                                  "\"absent\":{}",
                                  NULL };
-    const char *const without[] = { "\"cpuTimeMs\"", NULL }; /* not limited, so no limit */
+    const char *const without[] = { "\"cpuTimeMs\"", NULL }; /* not limited, so it is omitted */
 
     r.ended_by = ENDED_EXIT;
     expect_json(&r, with, without);
 }
 
-TEST(json_gives_a_reason_instead_of_a_figure_that_is_not_known)
+TEST(json_has_a_reason_instead_of_an_unknown_figure)
 {
     struct receipt r = plain();
     const char *const with[] = { "\"absent\":{\"cpuUs\":\"no counter\",\"memoryPeakBytes\":\"later\","
-                                 "\"changes\":\"not asked for\"}",
+                                 "\"changes\":\"not requested\"}",
                                  "\"exitCode\":null", "\"signal\":9", NULL };
     const char *const without[] = { "\"cpuUs\":2", "\"memoryPeakBytes\":5", "\"changes\":{", NULL };
 
     r.cpu_ns.why = "no counter";
     r.memory_peak.why = "later";
-    r.changes_why = "not asked for";
+    r.changes_why = "not requested";
     r.exit_code = -1;
     r.signal = 9;
     expect_json(&r, with, without);
 }
 
-TEST(json_says_how_well_each_limit_is_kept)
+TEST(json_reports_how_each_limit_is_enforced)
 {
     struct receipt r = plain();
     const char *const with[] = { "\"pids\":{\"value\":256,\"state\":\"none\"}",
@@ -127,10 +127,10 @@ TEST(json_says_how_well_each_limit_is_kept)
     expect_json(&r, with, without);
 }
 
-TEST(json_leaves_out_limits_that_limit_nothing)
+TEST(json_omits_unlimited_limits)
 {
     struct receipt r = plain();
-    const char *const with[] = { "\"swapBytes\":{\"value\":0", NULL }; /* none of it at all: that is a limit */
+    const char *const with[] = { "\"swapBytes\":{\"value\":0", NULL }; /* no swap at all is a limit */
     const char *const without[] = { "\"outputBytes\"", "\"cpuTimeMs\"", "\"cpuSet\"", NULL };
 
     r.limits.v[LIMIT_OUTPUT] = 0;
@@ -146,7 +146,7 @@ static void add_denial(struct receipt *r, unsigned nr, uint64_t count)
     r->denials[r->ndenials++].count = count;
 }
 
-TEST(refused_calls_are_listed_with_rule_and_fix)
+TEST(denied_calls_are_listed_with_rule_and_fix)
 {
     struct receipt r = plain();
     const char *const with[] = { "\"denials\":[{\"syscall\":\"mount\",\"call\":\"mount(...)\",\"count\":1,"
@@ -169,8 +169,8 @@ TEST(refused_calls_are_listed_with_rule_and_fix)
     assert_null(r.denials);
 }
 
-/* "nothing was refused" and "nobody knows" are two things. */
-TEST(denials_that_nobody_counted_are_absent_and_not_empty)
+/* "nothing was denied" and "unknown" are different. */
+TEST(uncounted_denials_are_absent_and_not_empty)
 {
     struct receipt r = plain();
     const char *const none[] = { "\"denials\":[]", NULL };
@@ -216,12 +216,12 @@ TEST(print_names_the_clock_and_its_limit)
     r.exit_code = -1;
     r.dropped_bytes = 10;
     receipt_print(&r, &out);
-    assert_non_null(strstr(out.data, "ended    wall: its time on the wall was over (limit 30s)\n"));
+    assert_non_null(strstr(out.data, "ended    wall: the execution timeout expired (limit 30s)\n"));
     assert_non_null(strstr(out.data, "wall 1.23 ms"));
     assert_non_null(strstr(out.data, "were dropped (limit 8M)"));
 }
 
-TEST(limits_that_are_not_whole_say_why_once_for_each_reason)
+TEST(partly_enforced_limits_are_grouped_by_reason)
 {
     struct receipt r = plain();
     auto_buf out = { 0 };
@@ -231,8 +231,8 @@ TEST(limits_that_are_not_whole_say_why_once_for_each_reason)
     r.enforced[LIMIT_WORKSPACE] = JAIL_NONE;
     r.enforced_why[LIMIT_WORKSPACE] = REASON_LENT_DIRECTORY;
     r.enforced[LIMIT_TMP] = JAIL_NONE;
-    r.enforced_why[LIMIT_TMP] = 255;       /* of a newer jailer */
-    r.enforced[LIMIT_IO_READ] = JAIL_NONE; /* not set: nothing is missing */
+    r.enforced_why[LIMIT_TMP] = 255;       /* from a newer jailer */
+    r.enforced[LIMIT_IO_READ] = JAIL_NONE; /* not set, so it is not reported */
     receipt_print(&r, &out);
     assert_non_null(strstr(out.data,
                            "\nlimits   partial: memoryBytes, pids (without a cgroup it holds for each process "
@@ -241,7 +241,7 @@ TEST(limits_that_are_not_whole_say_why_once_for_each_reason)
     assert_null(strstr(out.data, "ioRead"));
 }
 
-TEST(print_groups_what_is_unknown_by_its_reason)
+TEST(print_groups_unknown_figures_by_reason)
 {
     struct receipt r = plain();
     auto_buf out = { 0 };
@@ -254,18 +254,12 @@ TEST(print_groups_what_is_unknown_by_its_reason)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(exit_codes_tell_the_ends_apart),
-        RUN(names_of_ends_are_those_of_the_contract),
-        RUN(json_has_measured_figures_with_their_units),
-        RUN(json_gives_a_reason_instead_of_a_figure_that_is_not_known),
-        RUN(json_says_how_well_each_limit_is_kept),
-        RUN(json_leaves_out_limits_that_limit_nothing),
-        RUN(refused_calls_are_listed_with_rule_and_fix),
-        RUN(denials_that_nobody_counted_are_absent_and_not_empty),
-        RUN(changes_are_listed_and_hostile_names_stay_names),
-        RUN(print_names_the_clock_and_its_limit),
-        RUN(limits_that_are_not_whole_say_why_once_for_each_reason),
-        RUN(print_groups_what_is_unknown_by_its_reason),
+        RUN(each_cause_of_an_end_has_its_exit_code),          RUN(names_of_causes_match_the_api_contract),
+        RUN(json_has_measured_figures_with_their_units),      RUN(json_has_a_reason_instead_of_an_unknown_figure),
+        RUN(json_reports_how_each_limit_is_enforced),         RUN(json_omits_unlimited_limits),
+        RUN(denied_calls_are_listed_with_rule_and_fix),       RUN(uncounted_denials_are_absent_and_not_empty),
+        RUN(changes_are_listed_and_hostile_names_stay_names), RUN(print_names_the_clock_and_its_limit),
+        RUN(partly_enforced_limits_are_grouped_by_reason),    RUN(print_groups_unknown_figures_by_reason),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

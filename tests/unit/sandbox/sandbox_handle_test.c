@@ -4,7 +4,7 @@
 
 /* --- becoming ready --- */
 
-TEST(ready_comes_after_both_sides_showed_every_wall)
+TEST(on_ready_waits_until_jailer_and_runtime_reported_every_wall)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -17,7 +17,7 @@ TEST(ready_comes_after_both_sides_showed_every_wall)
     scene_end(&k);
 }
 
-TEST(a_template_is_asked_for_once_per_profile)
+TEST(a_template_is_requested_once_per_profile)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -41,7 +41,7 @@ TEST(a_template_is_asked_for_once_per_profile)
     scene_end(&k);
 }
 
-TEST(a_template_with_grants_or_denials_is_another_template)
+TEST(grants_or_denials_make_a_separate_template)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -72,7 +72,7 @@ TEST(a_template_with_grants_or_denials_is_another_template)
     scene_end(&k);
 }
 
-TEST(a_template_that_fails_fails_its_boxes_and_is_tried_again)
+TEST(a_failed_template_fails_its_sandboxes_and_is_requested_again)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -83,7 +83,7 @@ TEST(a_template_that_fails_fails_its_boxes_and_is_tried_again)
     jailer_error(&k, ERR_NO_NAMESPACES, "clone3: Operation not permitted");
     assert_int_equal(k.failed, 1);
     assert_int_equal(k.err.id, ERR_NO_NAMESPACES);
-    jailer_takes(&k, FRAME_J_CREATE); /* it was sent right behind */
+    jailer_takes(&k, FRAME_J_CREATE); /* it was sent without waiting */
     jailer_error(&k, ERR_MISSING, "no such template");
     assert_int_equal(k.failed, 1);
     sandbox_handle_free(k.box);
@@ -92,7 +92,7 @@ TEST(a_template_that_fails_fails_its_boxes_and_is_tried_again)
     scene_end(&k);
 }
 
-TEST(a_template_whose_spawner_died_is_asked_for_again)
+TEST(a_template_whose_spawner_died_is_requested_again)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -111,7 +111,7 @@ TEST(a_template_whose_spawner_died_is_asked_for_again)
     scene_end(&k);
 }
 
-TEST(a_template_made_for_an_earlier_host_is_used)
+TEST(a_template_of_a_previous_server_is_used)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -203,9 +203,9 @@ TEST(the_claim_has_rules_for_binds_and_the_spec_s_environment_on_top)
     scene_end(&k);
 }
 
-/* --- refusals --- */
+/* --- failures --- */
 
-TEST(every_missing_wall_is_a_refusal_that_names_it)
+TEST(every_missing_wall_fails_the_sandbox_with_its_name)
 {
     size_t n;
     const struct wall *walls = walls_outside(&n);
@@ -216,7 +216,7 @@ TEST(every_missing_wall_is_a_refusal_that_names_it)
 
         scene_creating(&k, &spec);
         jailer_created(&k, ALL_OUTSIDE & ~walls[i].bit);
-        silent(&k, k.runtime); /* it is not even spoken to */
+        silent(&k, k.runtime); /* the runtime gets no frame */
         assert_int_equal(k.failed, 0);
         jailer_removes(&k);
         assert_int_equal(k.failed, 1);
@@ -226,7 +226,7 @@ TEST(every_missing_wall_is_a_refusal_that_names_it)
     }
 }
 
-TEST(every_wall_not_seen_inside_is_a_refusal_that_names_it)
+TEST(every_wall_missing_inside_fails_the_sandbox_with_its_name)
 {
     size_t n;
     const struct wall *walls = walls_inside(&n);
@@ -247,7 +247,7 @@ TEST(every_wall_not_seen_inside_is_a_refusal_that_names_it)
     }
 }
 
-TEST(a_plain_user_is_not_asked_for_walls_of_other_users_ids)
+TEST(a_rootless_sandbox_needs_no_walls_of_other_user_ids)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -264,7 +264,8 @@ TEST(a_plain_user_is_not_asked_for_walls_of_other_users_ids)
     scene_end(&k);
 }
 
-/* A jailer that answers so; the box must end in this refusal, and nothing be left. */
+/* The jailer reports these walls; the sandbox must fail with this error, and nothing may be
+ * left. */
 static void refused_when(const struct sandbox_spec *spec, uint32_t walls, uint8_t enforced, enum err_id id,
                          const char *says)
 {
@@ -279,7 +280,7 @@ static void refused_when(const struct sandbox_spec *spec, uint32_t walls, uint8_
     scene_end(&k);
 }
 
-TEST(a_spec_may_demand_the_walls_that_need_root)
+TEST(a_spec_can_require_the_walls_that_need_root)
 {
     struct sandbox_spec spec = plain_spec();
 
@@ -288,18 +289,17 @@ TEST(a_spec_may_demand_the_walls_that_need_root)
                  "unique_uid");
 }
 
-TEST(a_spec_may_demand_that_a_limit_is_enforced_whole)
+TEST(a_spec_can_require_complete_enforcement_of_a_limit)
 {
     struct sandbox_spec spec = plain_spec();
 
-    spec.require_enforced = LIMIT_BIT(PIDS) | LIMIT_BIT(IO_READ) |
-                            LIMIT_BIT(WALL); /* reading has no limit to enforce */
+    spec.require_enforced = LIMIT_BIT(PIDS) | LIMIT_BIT(IO_READ) | LIMIT_BIT(WALL); /* IO_READ is unlimited */
     refused_when(&spec, ALL_OUTSIDE, JAIL_PARTIAL, ERR_LIMIT_PARTIAL, "pids is enforced in part");
     spec.require_enforced = LIMIT_BIT(MEMORY);
     refused_when(&spec, ALL_OUTSIDE, JAIL_NONE, ERR_LIMIT_PARTIAL, "memoryBytes is enforced not at all");
 }
 
-TEST(landlock_below_the_needed_abi_is_a_refusal)
+TEST(landlock_below_the_required_abi_fails_the_sandbox)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -312,7 +312,7 @@ TEST(landlock_below_the_needed_abi_is_a_refusal)
     scene_end(&k);
 }
 
-TEST(a_bad_spec_is_refused_before_anything_is_asked)
+TEST(an_invalid_spec_is_refused_before_any_request)
 {
     static const char *const bad_env[] = { "NOVALUE", NULL };
     struct fake k;
@@ -362,7 +362,7 @@ TEST(a_create_that_fails_reports_the_jailer_s_reason)
     jailer_error(&k, ERR_BIND_TARGET, "no such \033[31mplace");
     assert_int_equal(k.failed, 1);
     assert_int_equal(k.err.id, ERR_BIND_TARGET);
-    assert_string_equal(k.err.msg, "no such ?[31mplace"); /* nothing in it may reach a terminal raw */
+    assert_string_equal(k.err.msg, "no such ?[31mplace"); /* no control character may reach a terminal */
     silent(&k, k.jailer);
     scene_end(&k);
 }
@@ -381,7 +381,7 @@ TEST(a_refused_claim_reports_the_runtime_s_reason)
     scene_end(&k);
 }
 
-TEST(another_version_of_the_wire_is_refused_by_name)
+TEST(another_protocol_version_is_refused_with_both_numbers)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -393,7 +393,7 @@ TEST(another_version_of_the_wire_is_refused_by_name)
     scene_end(&k);
 }
 
-TEST(a_runtime_that_dies_before_it_is_ready_fails_the_box)
+TEST(a_runtime_that_dies_before_it_is_ready_fails_the_sandbox)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -408,9 +408,9 @@ TEST(a_runtime_that_dies_before_it_is_ready_fails_the_box)
     scene_end(&k);
 }
 
-/* --- hostile words --- */
+/* --- hostile frames --- */
 
-TEST(every_wrong_first_word_fails_the_box)
+TEST(every_invalid_first_frame_fails_the_sandbox)
 {
     static const struct {
         uint8_t type;
@@ -436,7 +436,7 @@ TEST(every_wrong_first_word_fails_the_box)
     }
 }
 
-TEST(a_wrong_epoch_fails_the_box)
+TEST(a_wrong_epoch_fails_the_sandbox)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -448,7 +448,7 @@ TEST(a_wrong_epoch_fails_the_box)
     scene_end(&k);
 }
 
-TEST(a_wrong_word_of_a_ready_runtime_kills_the_box)
+TEST(an_invalid_frame_of_a_ready_runtime_kills_the_sandbox)
 {
     struct fake k;
 
@@ -464,7 +464,7 @@ TEST(a_wrong_word_of_a_ready_runtime_kills_the_box)
     scene_end(&k);
 }
 
-TEST(a_descriptor_on_the_control_stream_kills_the_box_and_does_not_stay)
+TEST(a_descriptor_on_the_control_stream_kills_the_sandbox_and_is_closed)
 {
     struct fake k;
 
@@ -538,7 +538,7 @@ TEST(destroy_before_it_was_created_waits_and_then_removes_it)
     scene_end(&k);
 }
 
-TEST(freeing_a_box_that_is_being_created_destroys_it_when_it_appears)
+TEST(freeing_a_handle_during_creation_destroys_the_created_sandbox)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -556,7 +556,7 @@ TEST(freeing_a_box_that_is_being_created_destroys_it_when_it_appears)
     scene_end(&k);
 }
 
-TEST(freeing_a_ready_box_destroys_it_in_the_background)
+TEST(freeing_a_ready_handle_destroys_the_sandbox_in_the_background)
 {
     struct fake k;
 
@@ -568,7 +568,7 @@ TEST(freeing_a_ready_box_destroys_it_in_the_background)
     scene_end(&k);
 }
 
-TEST(a_kept_box_is_not_destroyed_when_it_is_freed)
+TEST(freeing_the_handle_of_a_kept_sandbox_does_not_destroy_it)
 {
     struct fake k;
 
@@ -599,7 +599,7 @@ TEST(freeze_and_thaw_are_answered)
     scene_end(&k);
 }
 
-TEST(a_dead_pid_1_ends_the_box)
+TEST(a_dead_pid_1_ends_the_sandbox)
 {
     struct fake k;
 
@@ -609,13 +609,13 @@ TEST(a_dead_pid_1_ends_the_box)
     jailer_ends(&k);
     assert_int_equal(k.ended, 1);
     assert_int_equal(k.err.id, ERR_LOST);
-    sandbox_handle_destroy(k.box, on_done, &k); /* what it left is still to be removed */
+    sandbox_handle_destroy(k.box, on_done, &k); /* the files that it left must still be removed */
     jailer_removes(&k);
     assert_int_equal(k.done, 1);
     scene_end(&k);
 }
 
-TEST(an_idle_box_ends_by_its_idle_clock)
+TEST(an_idle_sandbox_is_ended_by_its_idle_clock)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -634,7 +634,7 @@ TEST(an_idle_box_ends_by_its_idle_clock)
     scene_end(&k);
 }
 
-TEST(a_packet_that_is_no_frame_kills_the_box)
+TEST(a_packet_that_is_not_a_frame_kills_the_sandbox)
 {
     struct fake k;
 
@@ -650,14 +650,14 @@ TEST(a_packet_that_is_no_frame_kills_the_box)
 
 /* --- the jailer --- */
 
-TEST(a_lost_jailer_is_told_after_every_box)
+TEST(on_lost_comes_after_every_sandbox_has_ended)
 {
     struct fake k;
 
     scene_ready(&k);
     fd_close(&k.jailer);
     turn(&k);
-    assert_int_equal(k.lost, 0); /* the sandbox may still say something */
+    assert_int_equal(k.lost, 0); /* the sandbox may still send frames */
     fd_close(&k.runtime);
     turn(&k);
     assert_int_equal(k.ended, 1);
@@ -676,7 +676,7 @@ TEST(a_lost_jailer_is_told_after_every_box)
     scene_end(&k);
 }
 
-TEST(a_jailer_lost_in_the_middle_of_a_claim_fails_the_box)
+TEST(a_jailer_lost_during_a_claim_fails_the_sandbox)
 {
     for (int when = 0; when < 4; when++) {
         struct fake k;
@@ -701,7 +701,7 @@ TEST(a_jailer_lost_in_the_middle_of_a_claim_fails_the_box)
     }
 }
 
-TEST(answers_that_answer_nothing_cost_the_jailer_its_connection)
+TEST(an_unrequested_answer_closes_the_connection_to_the_jailer)
 {
     static const uint8_t types[] = { FRAME_J_OK, FRAME_DONE, FRAME_J_CREATED, FRAME_J_EVENT, FRAME_J_KILL };
 
@@ -717,7 +717,7 @@ TEST(answers_that_answer_nothing_cost_the_jailer_its_connection)
     }
 }
 
-TEST(a_created_without_its_descriptors_fails_the_box)
+TEST(a_created_frame_without_descriptors_fails_the_sandbox)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -735,7 +735,7 @@ TEST(a_created_without_its_descriptors_fails_the_box)
 
 /* --- adoption --- */
 
-TEST(an_adopted_box_says_hello_only_and_swallows_old_streams)
+TEST(an_adopted_sandbox_gets_only_hello_and_its_old_streams_are_discarded)
 {
     static const char id[] = "sbaaaaaaaaaaaaaaaaaaaa";
     struct fake k;
@@ -754,23 +754,23 @@ TEST(an_adopted_box_says_hello_only_and_swallows_old_streams)
     runtime_says(&k, FRAME_DATA, RT_STDOUT, 2, "for the host before", 19);
     runtime_hello(&k, WIRE_VERSION, hello.epoch + 1);
     runtime_hello(&k, WIRE_VERSION, hello.epoch);
-    runtime_claimed(&k, ALL_INSIDE, 3); /* the runtime says again what it saw when it was claimed */
+    runtime_claimed(&k, ALL_INSIDE, 3); /* the runtime repeats the walls that it reported for its claim */
     assert_int_equal(k.ready, 1);
     int len = rt_resume_encode(&resume, out, NULL);
     runtime_says(&k, FRAME_RESUME, 0, 2, out, (size_t)len);
     for (int i = 0; i < 3; i++)
         runtime_says(&k, FRAME_DATA, RT_STDOUT, 2, big, sizeof(big));
-    runtime_takes(&k, FRAME_CREDIT); /* read and thrown away */
+    runtime_takes(&k, FRAME_CREDIT); /* read and discarded */
     k.stream = 2;
     runtime_exit(&k, 0, 0);
     runtime_takes(&k, FRAME_CLOSE);
-    sandbox_handle_free(k.box); /* somebody kept it: it stays */
+    sandbox_handle_free(k.box); /* the sandbox is kept: it stays */
     k.box = NULL;
     silent(&k, k.jailer);
     scene_end(&k);
 }
 
-TEST(an_adopted_runtime_cannot_claim_endless_streams)
+TEST(an_adopted_runtime_cannot_resume_unlimited_streams)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -796,7 +796,7 @@ TEST(an_adopted_runtime_cannot_claim_endless_streams)
     scene_end(&k);
 }
 
-TEST(adopting_what_does_not_exist_fails)
+TEST(adopting_an_unknown_sandbox_fails)
 {
     struct fake k;
     struct sandbox_spec spec = plain_spec();
@@ -814,47 +814,47 @@ TEST(adopting_what_does_not_exist_fails)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(ready_comes_after_both_sides_showed_every_wall),
-        RUN(a_template_is_asked_for_once_per_profile),
-        RUN(a_template_with_grants_or_denials_is_another_template),
-        RUN(a_template_that_fails_fails_its_boxes_and_is_tried_again),
-        RUN(a_template_whose_spawner_died_is_asked_for_again),
-        RUN(a_template_made_for_an_earlier_host_is_used),
+        RUN(on_ready_waits_until_jailer_and_runtime_reported_every_wall),
+        RUN(a_template_is_requested_once_per_profile),
+        RUN(grants_or_denials_make_a_separate_template),
+        RUN(a_failed_template_fails_its_sandboxes_and_is_requested_again),
+        RUN(a_template_whose_spawner_died_is_requested_again),
+        RUN(a_template_of_a_previous_server_is_used),
         RUN(create_carries_limits_mounts_and_descriptors),
         RUN(the_claim_has_rules_for_binds_and_the_spec_s_environment_on_top),
-        RUN(every_missing_wall_is_a_refusal_that_names_it),
-        RUN(every_wall_not_seen_inside_is_a_refusal_that_names_it),
-        RUN(a_plain_user_is_not_asked_for_walls_of_other_users_ids),
-        RUN(a_spec_may_demand_the_walls_that_need_root),
-        RUN(a_spec_may_demand_that_a_limit_is_enforced_whole),
-        RUN(landlock_below_the_needed_abi_is_a_refusal),
-        RUN(a_bad_spec_is_refused_before_anything_is_asked),
+        RUN(every_missing_wall_fails_the_sandbox_with_its_name),
+        RUN(every_wall_missing_inside_fails_the_sandbox_with_its_name),
+        RUN(a_rootless_sandbox_needs_no_walls_of_other_user_ids),
+        RUN(a_spec_can_require_the_walls_that_need_root),
+        RUN(a_spec_can_require_complete_enforcement_of_a_limit),
+        RUN(landlock_below_the_required_abi_fails_the_sandbox),
+        RUN(an_invalid_spec_is_refused_before_any_request),
         RUN(a_create_that_fails_reports_the_jailer_s_reason),
         RUN(a_refused_claim_reports_the_runtime_s_reason),
-        RUN(another_version_of_the_wire_is_refused_by_name),
-        RUN(a_runtime_that_dies_before_it_is_ready_fails_the_box),
-        RUN(every_wrong_first_word_fails_the_box),
-        RUN(a_wrong_epoch_fails_the_box),
-        RUN(a_wrong_word_of_a_ready_runtime_kills_the_box),
-        RUN(a_descriptor_on_the_control_stream_kills_the_box_and_does_not_stay),
+        RUN(another_protocol_version_is_refused_with_both_numbers),
+        RUN(a_runtime_that_dies_before_it_is_ready_fails_the_sandbox),
+        RUN(every_invalid_first_frame_fails_the_sandbox),
+        RUN(a_wrong_epoch_fails_the_sandbox),
+        RUN(an_invalid_frame_of_a_ready_runtime_kills_the_sandbox),
+        RUN(a_descriptor_on_the_control_stream_kills_the_sandbox_and_is_closed),
         RUN(destroy_answers_when_the_jailer_removed_everything),
         RUN(destroy_passes_on_the_jailer_s_error),
         RUN(a_second_destroy_is_answered_too),
         RUN(destroy_before_it_was_created_waits_and_then_removes_it),
-        RUN(freeing_a_box_that_is_being_created_destroys_it_when_it_appears),
-        RUN(freeing_a_ready_box_destroys_it_in_the_background),
-        RUN(a_kept_box_is_not_destroyed_when_it_is_freed),
+        RUN(freeing_a_handle_during_creation_destroys_the_created_sandbox),
+        RUN(freeing_a_ready_handle_destroys_the_sandbox_in_the_background),
+        RUN(freeing_the_handle_of_a_kept_sandbox_does_not_destroy_it),
         RUN(freeze_and_thaw_are_answered),
-        RUN(a_dead_pid_1_ends_the_box),
-        RUN(an_idle_box_ends_by_its_idle_clock),
-        RUN(a_packet_that_is_no_frame_kills_the_box),
-        RUN(a_lost_jailer_is_told_after_every_box),
-        RUN(a_jailer_lost_in_the_middle_of_a_claim_fails_the_box),
-        RUN(answers_that_answer_nothing_cost_the_jailer_its_connection),
-        RUN(a_created_without_its_descriptors_fails_the_box),
-        RUN(an_adopted_box_says_hello_only_and_swallows_old_streams),
-        RUN(an_adopted_runtime_cannot_claim_endless_streams),
-        RUN(adopting_what_does_not_exist_fails),
+        RUN(a_dead_pid_1_ends_the_sandbox),
+        RUN(an_idle_sandbox_is_ended_by_its_idle_clock),
+        RUN(a_packet_that_is_not_a_frame_kills_the_sandbox),
+        RUN(on_lost_comes_after_every_sandbox_has_ended),
+        RUN(a_jailer_lost_during_a_claim_fails_the_sandbox),
+        RUN(an_unrequested_answer_closes_the_connection_to_the_jailer),
+        RUN(a_created_frame_without_descriptors_fails_the_sandbox),
+        RUN(an_adopted_sandbox_gets_only_hello_and_its_old_streams_are_discarded),
+        RUN(an_adopted_runtime_cannot_resume_unlimited_streams),
+        RUN(adopting_an_unknown_sandbox_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ static struct wallclock_guard begin(const char *text, uint64_t now_ns, uint64_t 
     return c;
 }
 
-TEST(the_first_start_and_one_soon_after_the_last_count_at_once)
+TEST(a_first_start_and_a_quick_restart_trust_the_clock_at_once)
 {
     struct wallclock_guard c = begin(NULL, 5, START);
 
@@ -31,7 +31,7 @@ TEST(the_first_start_and_one_soon_after_the_last_count_at_once)
                      START + WALLCLOCK_GUARD_AHEAD_MS + 1000);
 }
 
-TEST(a_calendar_that_leapt_between_two_starts_has_to_hold_for_a_day_over_restarts)
+TEST(a_clock_that_jumped_ahead_is_trusted_after_a_day_across_restarts)
 {
     struct wallclock_guard c = begin(NULL, 0, START);
     uint64_t real = START + YEARS;
@@ -42,7 +42,7 @@ TEST(a_calendar_that_leapt_between_two_starts_has_to_hold_for_a_day_over_restart
     for (unsigned h = 1; h < 13; h++)
         assert_false(wallclock_guard_update(&c, h * HOUR_NS, real + h * DAY / 24));
     real += DAY / 2;
-    c = begin(wallclock_guard_format(&c, kept), 0, real); /* what was waited stays, and how far it was believed too */
+    c = begin(wallclock_guard_format(&c, kept), 0, real); /* the time waited and the trusted time are both kept */
     assert_true(c.is_distrusted);
     for (unsigned h = 1; h < 12; h++)
         assert_false(wallclock_guard_update(&c, h * HOUR_NS, real + h * DAY / 24));
@@ -51,7 +51,7 @@ TEST(a_calendar_that_leapt_between_two_starts_has_to_hold_for_a_day_over_restart
     assert_false(c.is_distrusted);
 }
 
-TEST(a_calendar_that_is_set_right_while_it_is_waited_for_counts_at_once_and_ages_by_it)
+TEST(a_clock_that_is_corrected_during_the_wait_is_trusted_at_once)
 {
     struct wallclock_guard c = begin("1728000000000 0", 0, START + YEARS);
 
@@ -60,7 +60,7 @@ TEST(a_calendar_that_is_set_right_while_it_is_waited_for_counts_at_once_and_ages
     assert_int_equal(wallclock_guard_now_ms(&c, HOUR_NS, START + DAY), START + DAY);
 }
 
-TEST(a_calendar_that_is_set_ahead_while_the_server_runs_is_not_followed)
+TEST(a_clock_that_jumps_ahead_while_the_server_runs_is_not_followed)
 {
     struct wallclock_guard c = begin(NULL, 0, START);
 
@@ -70,7 +70,7 @@ TEST(a_calendar_that_is_set_ahead_while_the_server_runs_is_not_followed)
     assert_true(c.is_distrusted);
 }
 
-TEST(what_cannot_be_read_is_as_if_there_were_nothing)
+TEST(unreadable_state_counts_as_none)
 {
     static const char *const bad[] = { "", "x", "1", "1 ", "1 x", "1 0 ", "-1 0", "1 99999999999999", "1 0x" };
 
@@ -81,11 +81,11 @@ TEST(what_cannot_be_read_is_as_if_there_were_nothing)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_start_and_one_soon_after_the_last_count_at_once),
-        cmocka_unit_test(a_calendar_that_leapt_between_two_starts_has_to_hold_for_a_day_over_restarts),
-        cmocka_unit_test(a_calendar_that_is_set_right_while_it_is_waited_for_counts_at_once_and_ages_by_it),
-        cmocka_unit_test(a_calendar_that_is_set_ahead_while_the_server_runs_is_not_followed),
-        cmocka_unit_test(what_cannot_be_read_is_as_if_there_were_nothing),
+        cmocka_unit_test(a_first_start_and_a_quick_restart_trust_the_clock_at_once),
+        cmocka_unit_test(a_clock_that_jumped_ahead_is_trusted_after_a_day_across_restarts),
+        cmocka_unit_test(a_clock_that_is_corrected_during_the_wait_is_trusted_at_once),
+        cmocka_unit_test(a_clock_that_jumps_ahead_while_the_server_runs_is_not_followed),
+        cmocka_unit_test(unreadable_state_counts_as_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

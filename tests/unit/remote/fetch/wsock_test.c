@@ -1,5 +1,5 @@
-/* The WebSocket client against a server that is not well-meaning: a thread that shakes hands and then writes what the
- * test wants. */
+/* The WebSocket client against a hostile server: a thread that completes the handshake and then
+ * writes what the test wants. */
 #include "remote/fetch/wsock.h"
 
 #include "core/base/clock.h"
@@ -26,13 +26,13 @@ struct scene {
     struct ev *ev;
     struct wsock *ws;
     int listener;
-    _Atomic int fd; /* of the server */
+    _Atomic int fd; /* the server's socket */
     pthread_t thread;
-    const char *head;       /* in the place of a right answer to the handshake */
-    bool drips;             /* and it comes byte by byte, without an end */
-    const struct buf *says; /* after the handshake */
-    bool free_at_once;      /* with the first message */
-    struct buf messages;    /* each with a newline behind it */
+    const char *head;       /* sent instead of a valid handshake response */
+    bool drips;             /* the head comes byte by byte, without an end */
+    const struct buf *says; /* sent after the handshake */
+    bool free_at_once;      /* free the socket in the first on_message */
+    struct buf messages;    /* each followed by a newline */
     unsigned code;
     char reason[128];
 };
@@ -70,7 +70,8 @@ static void *serve(void *arg)
     shake_hands(s, fd, heard.data);
     if (s->says)
         (void)fd_write_all(fd, s->says->data, s->says->len);
-    (void)poll(&(struct pollfd){ .fd = fd }, 1, -1); /* it does not listen, and a close would take back what it said */
+    /* The server does not read; a close would discard what it sent. */
+    (void)poll(&(struct pollfd){ .fd = fd }, 1, -1);
     return NULL;
 }
 
@@ -143,7 +144,7 @@ static void frame(struct buf *out, unsigned first, const char *data, size_t len)
     buf_add(out, data, len);
 }
 
-TEST(a_message_in_pieces_with_pings_between_them_comes_whole)
+TEST(a_fragmented_message_with_pings_in_between_is_reassembled)
 {
     auto_buf says = { 0 };
     struct scene s = { .says = &says };
@@ -159,7 +160,7 @@ TEST(a_message_in_pieces_with_pings_between_them_comes_whole)
     stop(&s);
 }
 
-TEST(what_a_server_must_not_send_ends_it_with_1002)
+TEST(every_forbidden_frame_closes_with_1002)
 {
     static const struct {
         const char *what, *bytes;
@@ -167,15 +168,15 @@ TEST(what_a_server_must_not_send_ends_it_with_1002)
     } bad[] = {
         { "masked", "\x81\x82zzzz..", 8 },
         { "a reserved bit", "\xc1\x01x", 3 },
-        { "an operation that is none", "\x83\x01x", 3 },
-        { "binary, which was not agreed on", "\x82\x01x", 3 },
-        { "a control frame in pieces", "\x09\x01x", 3 },
+        { "an unknown opcode", "\x83\x01x", 3 },
+        { "a binary message", "\x82\x01x", 3 },
+        { "a fragmented control frame", "\x09\x01x", 3 },
         { "a long control frame", "\x89\x7e\x00\x7e", 4 },
-        { "a control frame that is none", "\x8b\x00", 2 },
-        { "more than a message may have", "\x81\x7f\x00\x00\x00\x00\x01\x00\x00\x01", 10 },
+        { "an unknown control frame", "\x8b\x00", 2 },
+        { "more than the maximum of a message", "\x81\x7f\x00\x00\x00\x00\x01\x00\x00\x01", 10 },
         { "2^63 and more", "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", 10 },
-        { "the middle of nothing", "\x80\x01x", 3 },
-        { "a message inside of one", "\x01\x01x\x81\x01x", 6 },
+        { "a continuation without a beginning", "\x80\x01x", 3 },
+        { "a message inside of a fragmented message", "\x01\x01x\x81\x01x", 6 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -192,14 +193,14 @@ TEST(what_a_server_must_not_send_ends_it_with_1002)
     }
 }
 
-TEST(a_flood_of_pings_from_who_reads_no_answers_costs_no_memory)
+TEST(a_flood_of_pings_without_reading_costs_no_memory)
 {
     auto_buf says = { 0 };
     struct scene s = { .says = &says };
     struct err err = { 0 };
     char full[125] = { 0 };
 
-    for (int i = 0; i < 100000; i++) /* answers to all of them are more than any socket holds */
+    for (int i = 0; i < 100000; i++) /* the answers to all of them exceed any socket buffer */
         frame(&says, 0x89, full, sizeof(full));
     frame(&says, 0x81, "end", 3);
     assert_int_equal(start(&s, 0, &err), 0);
@@ -208,7 +209,7 @@ TEST(a_flood_of_pings_from_who_reads_no_answers_costs_no_memory)
     stop(&s);
 }
 
-TEST(a_close_tells_its_code_and_reason)
+TEST(a_close_reports_its_code_and_reason)
 {
     auto_buf says = { 0 };
     struct scene s = { .says = &says };
@@ -224,7 +225,7 @@ TEST(a_close_tells_its_code_and_reason)
     stop(&s);
 }
 
-TEST(it_may_be_freed_by_its_reader_while_more_is_there)
+TEST(on_message_may_free_the_socket_while_more_is_buffered)
 {
     auto_buf says = { 0 };
     struct scene s = { .says = &says, .free_at_once = true };
@@ -239,7 +240,7 @@ TEST(it_may_be_freed_by_its_reader_while_more_is_there)
     stop(&s);
 }
 
-TEST(a_handshake_without_the_proof_or_the_protocol_is_refused)
+TEST(a_handshake_without_accept_key_or_protocol_is_refused)
 {
     static const char *const heads[] = {
         ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -258,12 +259,13 @@ TEST(a_handshake_without_the_proof_or_the_protocol_is_refused)
     }
 }
 
-TEST(a_handshake_that_comes_byte_by_byte_is_given_up_in_time)
+TEST(a_slow_handshake_is_given_up_at_its_deadline)
 {
     struct scene s = { .drips = true };
     struct err err = { 0 };
 
-    assert_int_equal(start(&s, 300 * NS_PER_MS, &err), -1); /* and not when its 64 KiB are full: in 40 minutes */
+    /* Not only when its 64 KiB are full, which takes 40 minutes. */
+    assert_int_equal(start(&s, 300 * NS_PER_MS, &err), -1);
     assert_int_equal(err.id, ERR_CUT_OFF);
     stop(&s);
 }
@@ -271,13 +273,13 @@ TEST(a_handshake_that_comes_byte_by_byte_is_given_up_in_time)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_message_in_pieces_with_pings_between_them_comes_whole),
-        RUN(what_a_server_must_not_send_ends_it_with_1002),
-        RUN(a_flood_of_pings_from_who_reads_no_answers_costs_no_memory),
-        RUN(a_close_tells_its_code_and_reason),
-        RUN(it_may_be_freed_by_its_reader_while_more_is_there),
-        RUN(a_handshake_without_the_proof_or_the_protocol_is_refused),
-        RUN(a_handshake_that_comes_byte_by_byte_is_given_up_in_time),
+        RUN(a_fragmented_message_with_pings_in_between_is_reassembled),
+        RUN(every_forbidden_frame_closes_with_1002),
+        RUN(a_flood_of_pings_without_reading_costs_no_memory),
+        RUN(a_close_reports_its_code_and_reason),
+        RUN(on_message_may_free_the_socket_while_more_is_buffered),
+        RUN(a_handshake_without_accept_key_or_protocol_is_refused),
+        RUN(a_slow_handshake_is_given_up_at_its_deadline),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@ static const struct forecast_settings usual = {
     .min = 0, .max = 100, .target_hit_permille = 950, .scale_down_ns = 60 * S
 };
 
-/* --- a pool without anything but numbers: one order for each member that it lacks --- */
+/* --- a simulated pool: one order for each missing member --- */
 
 #define ORDERS_MAX 512
 
@@ -19,7 +19,7 @@ struct play {
     struct forecast f;
     struct forecast_settings set;
     uint64_t refill_ns;
-    uint64_t due[ORDERS_MAX]; /* when the orders come in */
+    uint64_t due[ORDERS_MAX]; /* when the orders are completed */
     uint32_t orders, ready, target;
     uint64_t asked, hits, targets;
     uint64_t seed;
@@ -56,7 +56,7 @@ static void play_until(struct play *p, uint64_t now)
 
 static void play_ask(struct play *p, uint64_t now)
 {
-    play_until(p, now); /* what was due is there when they come */
+    play_until(p, now); /* orders that are due are completed before the arrival */
     p->asked++;
     if (p->ready > 0) {
         p->ready--;
@@ -81,12 +81,12 @@ static void play_forget_counts(struct play *p)
     p->asked = p->hits = p->targets = 0;
 }
 
-TEST(steady_arrivals_find_a_member_as_often_as_was_asked_for)
+TEST(steady_arrivals_reach_the_target_hit_rate)
 {
     static const struct {
         uint64_t interval_ns, refill_ns;
         uint32_t permille;
-        double most; /* members on average: what is more is waste */
+        double most; /* maximum of members on average: more would be a waste */
     } cases[] = {
         { 1 * S, 20 * MS, 950, 2 },     { 100 * MS, 100 * MS, 950, 6 }, { 10 * MS, 100 * MS, 950, 28 },
         { 10 * MS, 100 * MS, 990, 32 }, { 10 * MS, 100 * MS, 500, 22 }, { 2 * MS, 200 * MS, 950, 190 },
@@ -110,7 +110,7 @@ TEST(steady_arrivals_find_a_member_as_often_as_was_asked_for)
     }
 }
 
-TEST(a_burst_is_met_when_it_comes_again)
+TEST(a_repeated_burst_finds_enough_members)
 {
     struct play p;
 
@@ -126,7 +126,7 @@ TEST(a_burst_is_met_when_it_comes_again)
     assert_true(p.hits >= 39);
 }
 
-TEST(a_few_at_once_are_not_taken_for_many_to_come)
+TEST(a_few_simultaneous_arrivals_raise_the_target_only_by_their_number)
 {
     struct play p;
 
@@ -149,10 +149,10 @@ TEST(a_target_falls_after_the_delay_and_not_before)
     assert_int_equal(forecast_next_ns(&p.f, &usual), 70 * S);
     play_until(&p, 70 * S);
     assert_int_equal(p.target, 0);
-    assert_int_equal(forecast_next_ns(&p.f, &usual), 0); /* idle for good: no timer */
+    assert_int_equal(forecast_next_ns(&p.f, &usual), 0); /* permanently idle: no timer */
 }
 
-TEST(after_a_burst_the_target_falls_to_what_is_asked_for_still)
+TEST(after_a_burst_the_target_falls_to_the_remaining_demand)
 {
     struct play p;
 
@@ -166,7 +166,7 @@ TEST(after_a_burst_the_target_falls_to_what_is_asked_for_still)
     assert_true(forecast_next_ns(&p.f, &usual) > 210 * S);
 }
 
-TEST(an_idle_pool_needs_few_looks_until_it_needs_none)
+TEST(an_idle_pool_needs_few_timers_and_finally_none)
 {
     struct play p;
     unsigned looks = 0;
@@ -199,7 +199,7 @@ TEST(the_target_stays_between_min_and_max)
     assert_int_equal(p.target, 3);
 }
 
-TEST(settings_that_changed_hold_at_once)
+TEST(changed_settings_apply_at_once)
 {
     struct forecast_settings set = usual;
     struct forecast f;
@@ -216,7 +216,7 @@ TEST(settings_that_changed_hold_at_once)
     assert_int_equal(forecast_target(&f, 1 * S, 100 * MS, &set), 0);
 }
 
-TEST(the_rate_is_told_and_falls_when_nobody_comes)
+TEST(the_reported_rate_falls_without_arrivals)
 {
     struct forecast f;
 
@@ -230,7 +230,7 @@ TEST(the_rate_is_told_and_falls_when_nobody_comes)
     assert_int_equal(forecast_rate_milli(&f, 100 * S), 0);
 }
 
-TEST(a_pause_is_not_an_interval)
+TEST(a_pause_does_not_count_as_an_interval)
 {
     struct play p;
 
@@ -265,16 +265,16 @@ TEST(times_from_a_broken_clock_do_no_harm)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(steady_arrivals_find_a_member_as_often_as_was_asked_for),
-        RUN(a_burst_is_met_when_it_comes_again),
-        RUN(a_few_at_once_are_not_taken_for_many_to_come),
+        RUN(steady_arrivals_reach_the_target_hit_rate),
+        RUN(a_repeated_burst_finds_enough_members),
+        RUN(a_few_simultaneous_arrivals_raise_the_target_only_by_their_number),
         RUN(a_target_falls_after_the_delay_and_not_before),
-        RUN(after_a_burst_the_target_falls_to_what_is_asked_for_still),
-        RUN(an_idle_pool_needs_few_looks_until_it_needs_none),
+        RUN(after_a_burst_the_target_falls_to_the_remaining_demand),
+        RUN(an_idle_pool_needs_few_timers_and_finally_none),
         RUN(the_target_stays_between_min_and_max),
-        RUN(settings_that_changed_hold_at_once),
-        RUN(the_rate_is_told_and_falls_when_nobody_comes),
-        RUN(a_pause_is_not_an_interval),
+        RUN(changed_settings_apply_at_once),
+        RUN(the_reported_rate_falls_without_arrivals),
+        RUN(a_pause_does_not_count_as_an_interval),
         RUN(times_from_a_broken_clock_do_no_harm),
     };
 

@@ -81,7 +81,7 @@ static void put_pool(struct scene *s, const struct sandbox_spec *like, const str
         fail_msg("%s", err.msg);
 }
 
-/* A pool with two that wait. */
+/* A pool with two waiting members. */
 static void begin_two(struct scene *s)
 {
     struct sandbox_spec spec = plain_spec();
@@ -115,7 +115,7 @@ static void claimed(struct scene *s, size_t i)
     assert_int_equal(s->k.ready, 1);
 }
 
-/* The loop turns until there is a frame of this type; others in between are passed over. */
+/* Runs the loop until there is a frame of this type; other frames in between are skipped. */
 static void await(struct scene *s, uint8_t type)
 {
     uint64_t until = now_ms() + 60000;
@@ -128,9 +128,9 @@ static void await(struct scene *s, uint8_t type)
     fail_msg("no %s", frame_name(type));
 }
 
-/* --- one ahead --- */
+/* --- the auto pool --- */
 
-TEST(who_asks_once_finds_nothing_and_nothing_is_made)
+TEST(one_request_without_a_pool_creates_nothing)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -156,7 +156,7 @@ static void begin_ahead(struct scene *s)
     silent(&s->k, s->k.jailer);
 }
 
-TEST(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead)
+TEST(two_requests_for_a_spec_without_a_pool_fill_the_auto_pool)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -171,7 +171,7 @@ TEST(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead)
     end(&s);
 }
 
-TEST(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice)
+TEST(the_auto_pool_changes_its_spec_after_two_requests)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -189,9 +189,9 @@ TEST(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice)
     end(&s);
 }
 
-/* --- taking --- */
+/* --- claims --- */
 
-TEST(a_member_belongs_to_nobody_until_it_is_claimed)
+TEST(a_member_has_no_owner_until_it_is_claimed)
 {
     static const char *const env[] = { "WHOSE=mine", NULL };
     struct sandbox_spec spec = plain_spec();
@@ -214,7 +214,7 @@ TEST(a_member_belongs_to_nobody_until_it_is_claimed)
     end(&s);
 }
 
-/* The execution is on its way before the sandbox said that it was claimed. */
+/* The execution is sent before the sandbox answered CLAIMED. */
 static void run_behind(struct scene *s)
 {
     struct exec_spec exec = { .argv = true_argv };
@@ -230,12 +230,13 @@ static void run_behind(struct scene *s)
     s->k.runtime = take_fd(&s->runtime[0]);
     take(s->k.runtime, FRAME_CLAIM);
     assert_int_equal(rt_claim_decode(&got.f, &m, &strings, NULL), 0);
-    assert_int_equal(m.walls, ALL_INSIDE); /* the runtime refuses it and all that follows if one is missing */
+    /* The runtime refuses the claim and all frames after it if a wall is missing. */
+    assert_int_equal(m.walls, ALL_INSIDE);
     take(s->k.runtime, FRAME_EXEC);
     s->k.stream = got.f.stream;
 }
 
-TEST(an_execution_may_follow_the_claim_at_once)
+TEST(an_execution_may_follow_the_claim_without_waiting)
 {
     struct scene s;
 
@@ -249,7 +250,7 @@ TEST(an_execution_may_follow_the_claim_at_once)
     end(&s);
 }
 
-TEST(what_followed_a_claim_that_is_refused_fails_with_it)
+TEST(a_refused_claim_fails_the_execution_that_followed_it)
 {
     struct scene s;
 
@@ -264,7 +265,7 @@ TEST(what_followed_a_claim_that_is_refused_fails_with_it)
     end(&s);
 }
 
-TEST(no_execution_goes_to_one_whose_limits_are_still_being_set)
+TEST(no_execution_is_sent_while_limits_are_being_set)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -276,7 +277,7 @@ TEST(no_execution_goes_to_one_whose_limits_are_still_being_set)
     end(&s);
 }
 
-TEST(one_that_is_still_being_made_can_be_taken)
+TEST(a_member_can_be_taken_while_it_is_being_created)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -290,7 +291,7 @@ TEST(one_that_is_still_being_made_can_be_taken)
     end(&s);
 }
 
-TEST(what_differs_for_the_jailer_is_not_served)
+TEST(a_spec_that_differs_for_the_jailer_is_a_miss)
 {
     static const struct sandbox_mount mount = { .kind = SANDBOX_MOUNT_BIND_RO, .fd = 0, .dst = "/mnt/x" };
     static const struct zygote_spec zygote = { "python", "" };
@@ -299,7 +300,7 @@ TEST(what_differs_for_the_jailer_is_not_served)
 
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
         specs[i] = plain_spec();
-    specs[0].limits.v[LIMIT_PIDS]++; /* fewer would be possible */
+    specs[0].limits.v[LIMIT_PIDS]++; /* a lower limit would be possible */
     specs[1].hostname = "elsewhere";
     specs[2].mounts = &mount;
     specs[2].nmounts = 1;
@@ -309,12 +310,12 @@ TEST(what_differs_for_the_jailer_is_not_served)
     begin_two(&s);
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
         if (pools_take(s.pools, &specs[i], NULL))
-            fail_msg("spec %zu was given a member of another shape", i);
+            fail_msg("spec %zu was given a member of another spec", i);
     assert_int_equal(info(&s, "p").claims, 0);
     end(&s);
 }
 
-TEST(a_member_is_of_the_level_that_its_pool_is_for)
+TEST(a_member_has_the_level_of_its_pool)
 {
     struct sandbox_spec custom = plain_spec(), standard = plain_spec();
     struct err err = { 0 };
@@ -329,7 +330,7 @@ TEST(a_member_is_of_the_level_that_its_pool_is_for)
     made(&s, 0, ALL_OUTSIDE);
     made(&s, 1, ALL_OUTSIDE);
     assert_null(pools_take(s.pools, &standard, NULL));
-    standard.limits.v[LIMIT_PIDS]--; /* which a claim may set */
+    standard.limits.v[LIMIT_PIDS]--; /* a claim may set it */
     assert_null(pools_take(s.pools, &standard, NULL));
     s.k.box = pools_take(s.pools, &custom, NULL);
     assert_non_null(s.k.box);
@@ -337,12 +338,12 @@ TEST(a_member_is_of_the_level_that_its_pool_is_for)
     assert_int_equal(err.id, ERR_BUG);
     if (sandbox_handle_claim(s.k.box, &custom, &fake_box_ops, &s.k, &err) < 0)
         fail_msg("%s", err.msg);
-    put_pool(&s, &standard, &two); /* another level is another shape */
+    put_pool(&s, &standard, &two); /* another level is another spec */
     assert_int_equal(info(&s, "p").generation, 2);
     end(&s);
 }
 
-TEST(what_the_host_keeps_itself_comes_with_the_claim)
+TEST(limits_of_the_engine_come_with_the_claim)
 {
     struct sandbox_spec spec = plain_spec();
     struct jail_set_limits m;
@@ -355,13 +356,13 @@ TEST(what_the_host_keeps_itself_comes_with_the_claim)
     claim(&s, &spec);
     turn(&s.k);
     claimed(&s, 0);
-    jailer_takes(&s.k, FRAME_J_SET_LIMITS); /* it runs this clock for a host that is away */
+    jailer_takes(&s.k, FRAME_J_SET_LIMITS); /* the jailer enforces the lifetime while no server runs */
     assert_int_equal(jail_set_limits_decode(&got.f, &m, NULL), 0);
     assert_int_equal(m.lifetime_ms, 60000);
     end(&s);
 }
 
-TEST(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent)
+TEST(limits_of_memory_cpu_and_processes_are_set_before_the_claim)
 {
     struct sandbox_spec spec = plain_spec();
     struct jail_set_limits m;
@@ -378,7 +379,7 @@ TEST(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent)
     assert_int_equal(m.swap, spec.limits.v[LIMIT_SWAP]);
     assert_int_equal(m.cpu, 250);
     assert_int_equal(m.pids, spec.limits.v[LIMIT_PIDS]);
-    silent(&s.k, s.runtime[0]); /* nothing of the claim reaches it before */
+    silent(&s.k, s.runtime[0]); /* no part of the claim reaches it before */
     jailer_ok(&s.k);
     claimed(&s, 0);
     assert_int_equal(info(&s, "p").hits, 1);
@@ -396,13 +397,13 @@ TEST(a_claim_fails_when_its_limits_cannot_be_set)
     jailer_takes(&s.k, FRAME_J_SET_LIMITS);
     silent(&s.k, s.runtime[0]);
     jailer_error(&s.k, ERR_NO_CGROUP, "memory limit");
-    await(&s, FRAME_J_DESTROY); /* the next member may be asked for before */
+    await(&s, FRAME_J_DESTROY); /* the next member may be requested before */
     jailer_stats(&s.k, &no_oom);
     assert_int_equal(s.k.failed, 1);
     end(&s);
 }
 
-TEST(a_member_with_a_wall_too_few_fails_its_taker)
+TEST(a_member_with_a_missing_wall_fails_its_claim)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -417,7 +418,7 @@ TEST(a_member_with_a_wall_too_few_fails_its_taker)
     end(&s);
 }
 
-TEST(a_member_that_died_is_given_to_nobody_and_replaced)
+TEST(a_dead_member_is_not_given_out_and_is_replaced)
 {
     struct scene s;
 
@@ -431,7 +432,7 @@ TEST(a_member_that_died_is_given_to_nobody_and_replaced)
     end(&s);
 }
 
-TEST(a_member_that_says_claimed_by_itself_is_ended)
+TEST(a_member_that_sends_claimed_unasked_is_ended)
 {
     struct scene s;
 
@@ -442,9 +443,9 @@ TEST(a_member_that_says_claimed_by_itself_is_ended)
     end(&s);
 }
 
-/* --- keeping --- */
+/* --- refill and eviction --- */
 
-TEST(two_are_made_at_a_time)
+TEST(two_members_are_created_at_a_time)
 {
     static const struct pool_settings four = { .min = 4, .max = 4 };
     struct sandbox_spec spec = plain_spec();
@@ -462,7 +463,7 @@ TEST(two_are_made_at_a_time)
     end(&s);
 }
 
-TEST(a_large_pool_that_nobody_asks_is_filled_faster)
+TEST(a_large_idle_pool_is_filled_faster)
 {
     static const struct pool_settings many = { .min = 300, .max = 300 };
     struct sandbox_spec spec = plain_spec();
@@ -474,9 +475,9 @@ TEST(a_large_pool_that_nobody_asks_is_filled_faster)
     for (unsigned i = 0; i < POOLS_STARTING_MAX_IDLE; i++)
         asked_to_make(&s, i % MEMBERS);
     silent(&s.k, s.k.jailer);
-    s.k.box = pools_take(s.pools, &spec, NULL); /* the oldest in the making */
+    s.k.box = pools_take(s.pools, &spec, NULL); /* the oldest that is being created */
     assert_non_null(s.k.box);
-    silent(&s.k, s.k.jailer); /* one less under way, and none in its place */
+    silent(&s.k, s.k.jailer); /* one creation less in progress, and no other is started */
     end(&s);
 }
 
@@ -496,7 +497,7 @@ static void begin_with_three(struct scene *s, const struct sandbox_spec *spec)
     assert_int_equal(info(s, "p").size, 3);
 }
 
-TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
+TEST(no_member_is_created_during_a_claim_unless_the_pool_runs_low)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -504,7 +505,7 @@ TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
     begin_with_three(&s, &spec);
     claim(&s, &spec);
     turn(&s.k);
-    bool waited = !take_any(s.k.jailer); /* unless this machine stood still for longer than a claim takes */
+    bool waited = !take_any(s.k.jailer); /* unless this machine was stalled for longer than a claim takes */
     pools_claim_finished(s.pools, &spec, 5);
     if (waited)
         await(&s, FRAME_J_CREATE);
@@ -512,7 +513,7 @@ TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
     assert_int_equal(info(&s, "p").claim_ns, 5);
     sandbox_handle_free(take_ptr(&s.k.box));
     jailer_takes(&s.k, FRAME_J_DESTROY);
-    sandbox_handle_free(pools_take(s.pools, &spec, NULL)); /* one is left of three: the next is made at once */
+    sandbox_handle_free(pools_take(s.pools, &spec, NULL)); /* one of three is left: the next is created at once */
     sandbox_handle_free(pools_take(s.pools, &spec, NULL));
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_DESTROY);
@@ -520,7 +521,7 @@ TEST(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low)
     end(&s);
 }
 
-TEST(nothing_is_made_while_there_is_one_for_each_who_stands_in_line)
+TEST(no_member_is_created_while_ready_members_cover_the_queue)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -532,7 +533,7 @@ TEST(nothing_is_made_while_there_is_one_for_each_who_stands_in_line)
         jailer_takes(&s.k, FRAME_J_DESTROY);
     }
     turn(&s.k);
-    bool waited = !take_any(s.k.jailer); /* unless this machine stood still for longer than a claim takes */
+    bool waited = !take_any(s.k.jailer); /* unless this machine was stalled for longer than a claim takes */
     pools_adjust_queue_length(s.pools, -1);
     pools_claim_finished(s.pools, &spec, 0);
     pools_claim_finished(s.pools, &spec, 0);
@@ -556,7 +557,7 @@ TEST(an_empty_pool_is_a_miss)
     end(&s);
 }
 
-TEST(a_pool_that_is_put_with_other_sizes_keeps_its_members)
+TEST(new_sizes_keep_the_members_of_a_pool)
 {
     static const struct pool_settings three = { .min = 3, .max = 3 }, one = { .min = 1, .max = 1 };
     struct sandbox_spec spec = plain_spec();
@@ -569,7 +570,7 @@ TEST(a_pool_that_is_put_with_other_sizes_keeps_its_members)
     asked_to_make(&s, 2);
     silent(&s.k, s.k.jailer);
     made(&s, 2, ALL_OUTSIDE);
-    spec.limits.v[LIMIT_LIFETIME] /= 2; /* which comes with a claim */
+    spec.limits.v[LIMIT_LIFETIME] /= 2; /* a claim sets it */
     put_pool(&s, &spec, &one);
     jailer_takes(&s.k, FRAME_J_DESTROY);
     jailer_takes(&s.k, FRAME_J_DESTROY);
@@ -580,7 +581,7 @@ TEST(a_pool_that_is_put_with_other_sizes_keeps_its_members)
     end(&s);
 }
 
-TEST(a_pool_that_is_put_with_other_limits_has_a_new_generation)
+TEST(new_limits_start_a_new_generation_of_a_pool)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -593,7 +594,7 @@ TEST(a_pool_that_is_put_with_other_limits_has_a_new_generation)
     end(&s);
 }
 
-TEST(a_pool_that_is_put_with_another_version_has_a_new_generation)
+TEST(a_new_version_starts_a_new_generation_of_a_pool)
 {
     static const struct pool_settings later = { .version = 1, .min = 2, .max = 2 };
     struct sandbox_spec spec = plain_spec();
@@ -610,7 +611,7 @@ TEST(a_pool_that_is_put_with_another_version_has_a_new_generation)
     end(&s);
 }
 
-TEST(a_pool_that_is_removed_lets_its_members_go)
+TEST(removing_a_pool_destroys_its_members)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -625,7 +626,7 @@ TEST(a_pool_that_is_removed_lets_its_members_go)
     end(&s);
 }
 
-TEST(a_member_is_replaced_for_its_age)
+TEST(a_member_is_replaced_at_its_maximum_age)
 {
     static const struct pool_settings old = { .min = 1, .max = 1, .max_age_ms = 200 };
     struct sandbox_spec spec = plain_spec();
@@ -636,13 +637,13 @@ TEST(a_member_is_replaced_for_its_age)
     take_template(&s);
     asked_to_make(&s, 0);
     made(&s, 0, ALL_OUTSIDE);
-    await(&s, FRAME_J_CREATE); /* before it has to go */
+    await(&s, FRAME_J_CREATE); /* before the old member must go */
     while (info(&s, "p").replaced == 0)
         await(&s, FRAME_J_DESTROY);
     end(&s);
 }
 
-/* Makes what is asked for until there are so many. */
+/* Answers requests for members until there are n. */
 static void fill(struct scene *s, uint32_t n)
 {
     size_t next = 1;
@@ -654,7 +655,7 @@ static void fill(struct scene *s, uint32_t n)
     }
 }
 
-TEST(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time)
+TEST(an_unused_member_beyond_min_is_evicted_after_its_ttl)
 {
     static const struct pool_settings idle = {
         .min = 1, .max = 2, .autoscale = true, .target_hit_permille = 990, .scale_down_ms = 600000, .ttl_ms = 1000
@@ -667,7 +668,7 @@ TEST(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time)
     take_template(&s);
     asked_to_make(&s, 0);
     made(&s, 0, ALL_OUTSIDE);
-    for (int i = 0; i < 8; i++) /* it wants as many as it may have */
+    for (int i = 0; i < 8; i++) /* the target is the maximum */
         sandbox_handle_free(pools_take(s.pools, &spec, NULL));
     uint64_t began = now_ms();
     fill(&s, 2);
@@ -675,13 +676,13 @@ TEST(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time)
     while (info(&s, "p").expired == 0)
         await(&s, FRAME_J_DESTROY);
     assert_true(now_ms() - began >= 990);
-    assert_int_equal(info(&s, "p").expired, 1); /* the one that is left is of those that stay */
+    assert_int_equal(info(&s, "p").expired, 1); /* the remaining member is within min */
     assert_int_equal(info(&s, "p").size, 1);
     assert_int_equal(info(&s, "p").replaced, 0);
     end(&s);
 }
 
-TEST(a_member_that_cannot_be_made_is_tried_again_later)
+TEST(a_failed_creation_is_retried_with_back_off)
 {
     static const struct pool_settings one = { .min = 1, .max = 1 };
     struct sandbox_spec spec = plain_spec();
@@ -699,7 +700,7 @@ TEST(a_member_that_cannot_be_made_is_tried_again_later)
     end(&s);
 }
 
-TEST(a_pool_that_cannot_be_is_refused)
+TEST(invalid_pool_settings_are_refused)
 {
     struct sandbox_spec spec = plain_spec();
     struct err err = { 0 };
@@ -725,7 +726,7 @@ TEST(a_pool_that_cannot_be_is_refused)
     end(&s);
 }
 
-TEST(members_do_not_keep_back_the_news_that_the_jailer_is_lost)
+TEST(members_do_not_delay_the_report_of_a_lost_jailer)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -778,7 +779,7 @@ static void zygote_answers(struct scene *s, enum err_id id, const char *msg)
         jailer_error(&s->k, id, msg);
 }
 
-/* The interpreter of member i; PID 1 is given its descriptors. */
+/* The interpreter of member i; PID 1 gets its descriptors. */
 static void joined(struct scene *s, size_t i)
 {
     int fds[3], before = count_fds();
@@ -789,12 +790,12 @@ static void joined(struct scene *s, size_t i)
     turn(&s->k);
     for (size_t n = 0; n < 3; n++)
         close(fds[n]);
-    assert_int_equal(count_fds(), before); /* none stays with us */
+    assert_int_equal(count_fds(), before); /* the engine keeps none of them */
     take(s->runtime[i], FRAME_INTERPRETER);
     assert_int_equal(got.nfds, 3);
 }
 
-TEST(a_member_waits_with_an_interpreter_in_it)
+TEST(a_member_waits_with_an_interpreter)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -816,7 +817,7 @@ TEST(a_member_waits_with_an_interpreter_in_it)
     end(&s);
 }
 
-TEST(an_interpreter_that_waits_rehearses_once)
+TEST(a_waiting_interpreter_warms_up_once)
 {
     struct scene s;
 
@@ -833,14 +834,15 @@ TEST(an_interpreter_that_waits_rehearses_once)
     await(&s, FRAME_J_JOIN);
     joined(&s, 0);
     for (uint64_t until = now_ms() + 60000;
-         !take_any(s.runtime[0]) && now_ms() < until;) /* the one before takes time */
+         !take_any(s.runtime[0]) && now_ms() < until;) /* the previous one takes time */
         ev_turn(s.k.ev, 20);
     assert_int_equal(got.f.type, FRAME_WARM_UP);
     end(&s);
 }
 
-/* It would do in vain what its first cell does a moment later, and take the processor from who waits. */
-TEST(nobody_rehearses_while_others_stand_in_line)
+/* A warm-up would do in vain what the first cell does a moment later, and take CPU time from
+ * waiting requests. */
+TEST(no_interpreter_warms_up_while_requests_are_queued)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -854,7 +856,7 @@ TEST(nobody_rehearses_while_others_stand_in_line)
     turn(&s.k);
     silent(&s.k, s.runtime[0]);
     pools_adjust_queue_length(s.pools, -1);
-    spec.profile = PROFILE_NODE; /* somebody else's claim is over */
+    spec.profile = PROFILE_NODE; /* the claim of another request finished */
     pools_claim_finished(s.pools, &spec, 1);
     turn(&s.k);
     take(s.runtime[0], FRAME_WARM_UP);
@@ -871,15 +873,15 @@ static enum pool_result found(struct scene *s)
     return ret;
 }
 
-TEST(only_a_member_with_its_interpreter_is_found_ready)
+TEST(only_a_member_with_its_interpreter_is_a_hit)
 {
     static const struct {
         bool made, zygote, joined;
         enum pool_result found;
     } rows[] = {
-        { false, false, false, POOL_PARTIAL }, /* in the making */
+        { false, false, false, POOL_PARTIAL }, /* being created */
         { true, false, false, POOL_PARTIAL },  /* without an interpreter */
-        { true, true, false, POOL_PARTIAL },   /* which is on its way */
+        { true, true, false, POOL_PARTIAL },   /* its interpreter is on its way */
         { true, true, true, POOL_HIT },
     };
 
@@ -897,7 +899,7 @@ TEST(only_a_member_with_its_interpreter_is_found_ready)
             joined(&s, 0);
         if (found(&s) != rows[i].found)
             fail_msg("row %zu", i);
-        assert_int_equal(found(&s), POOL_MISS); /* there was one */
+        assert_int_equal(found(&s), POOL_MISS); /* there was only one */
         struct pool_info got_info = info(&s, "p");
         assert_int_equal(got_info.hits, rows[i].found == POOL_HIT);
         assert_int_equal(got_info.cold, rows[i].found == POOL_PARTIAL);
@@ -905,7 +907,7 @@ TEST(only_a_member_with_its_interpreter_is_found_ready)
     }
 }
 
-TEST(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes)
+TEST(a_waiting_interpreter_that_ends_is_replaced)
 {
     struct scene s;
 
@@ -923,7 +925,7 @@ TEST(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes)
     end(&s);
 }
 
-TEST(what_is_no_end_of_an_interpreter_ends_the_member)
+TEST(an_invalid_interpreter_lost_frame_ends_the_member)
 {
     struct scene s;
 
@@ -937,7 +939,7 @@ TEST(what_is_no_end_of_an_interpreter_ends_the_member)
     end(&s);
 }
 
-TEST(members_that_were_ready_before_the_zygote_get_their_interpreter_later)
+TEST(members_older_than_the_zygote_get_their_interpreter_later)
 {
     struct scene s;
 
@@ -952,7 +954,7 @@ TEST(members_that_were_ready_before_the_zygote_get_their_interpreter_later)
     end(&s);
 }
 
-TEST(a_preload_that_does_wrong_is_named_and_not_tried_again)
+TEST(a_failing_preload_is_reported_and_not_retried)
 {
     struct sandbox_spec spec = plain_spec();
     struct scene s;
@@ -974,7 +976,7 @@ TEST(a_preload_that_does_wrong_is_named_and_not_tried_again)
     end(&s);
 }
 
-TEST(a_preload_that_does_not_finish_is_ended_and_named)
+TEST(a_preload_that_does_not_finish_is_ended_and_reported)
 {
     static const struct pool_settings one = { .min = 1, .max = 1 };
     struct scene s;
@@ -983,7 +985,7 @@ TEST(a_preload_that_does_not_finish_is_ended_and_named)
     begin_zygote_with(&s, &one, NS_PER_MS);
     await(&s, FRAME_J_ZYGOTE);
     assert_int_equal(jail_zygote_decode(&got.f, &m, NULL), 0);
-    assert_string_equal(m.language, ""); /* which ends it */
+    assert_string_equal(m.language, ""); /* an empty language ends the zygote */
     jailer_ok(&s.k);
     struct pool_info i = info(&s, "p");
     assert_int_equal(i.zygote, POOL_ZYGOTE_FAILED);
@@ -998,7 +1000,7 @@ TEST(a_preload_that_does_not_finish_is_ended_and_named)
     end(&s);
 }
 
-TEST(a_zygote_that_died_is_started_again)
+TEST(a_dead_zygote_is_restarted)
 {
     struct scene s;
 
@@ -1022,7 +1024,7 @@ TEST(a_zygote_that_died_is_started_again)
     end(&s);
 }
 
-TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
+TEST(a_zygote_is_replaced_after_its_maximum_of_forks_and_serves_until_then)
 {
     static const struct pool_settings few = { .min = 2, .max = 2, .zygote_max_members = 1 };
     struct sandbox_spec spec = plain_spec();
@@ -1042,9 +1044,9 @@ TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
     jailer_takes(&s.k, FRAME_J_JOIN);
     joined(&s, 0);
     made(&s, 1, ALL_OUTSIDE);
-    jailer_takes(&s.k, FRAME_J_ZYGOTE); /* the next one */
+    jailer_takes(&s.k, FRAME_J_ZYGOTE); /* the replacement */
     s.stream[3] = got.f.stream;
-    jailer_takes(&s.k, FRAME_J_JOIN); /* by the one that is there */
+    jailer_takes(&s.k, FRAME_J_JOIN); /* from the current zygote */
     joined(&s, 1);
     got.f.stream = s.stream[3];
     jailer_ok(&s.k);
@@ -1057,7 +1059,7 @@ TEST(a_zygote_is_renewed_after_so_many_members_and_serves_until_then)
     end(&s);
 }
 
-TEST(a_zygote_is_renewed_for_its_age_when_it_is_needed_and_serves_until_then)
+TEST(an_old_zygote_is_replaced_when_needed_and_serves_until_then)
 {
     static const struct pool_settings brief = { .min = 1, .max = 1, .zygote_max_age_ms = 1000 };
     struct scene s;
@@ -1071,13 +1073,13 @@ TEST(a_zygote_is_renewed_for_its_age_when_it_is_needed_and_serves_until_then)
     joined(&s, 0);
     while (now_ms() < began + 1010)
         ev_turn(s.k.ev, 20);
-    silent(&s.k, s.k.jailer); /* nobody needs it */
+    silent(&s.k, s.k.jailer); /* it is not needed */
     assert_int_equal(found(&s), POOL_HIT);
     await(&s, FRAME_J_ZYGOTE);
     s.stream[1] = got.f.stream;
     asked_to_make(&s, 2);
     made(&s, 2, ALL_OUTSIDE);
-    jailer_takes(&s.k, FRAME_J_JOIN); /* the old one has it */
+    jailer_takes(&s.k, FRAME_J_JOIN); /* from the old zygote */
     joined(&s, 2);
     assert_int_equal(info(&s, "p").zygote, POOL_ZYGOTE_READY);
     assert_int_equal(info(&s, "p").zygotes_renewed, 0);
@@ -1098,7 +1100,7 @@ static void asked_to_end_zygote(struct scene *s)
     jailer_ok(&s->k);
 }
 
-TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
+TEST(a_zygote_ends_with_the_last_pool_of_its_kind)
 {
     static const struct pool_settings none = { .min = 0, .max = 1 };
     struct sandbox_spec spec = plain_spec();
@@ -1111,7 +1113,7 @@ TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
     jailer_takes(&s.k, FRAME_J_JOIN);
     joined(&s, 0);
     spec.zygote = &python;
-    assert_int_equal(pools_put(s.pools, "q", &spec, &none, &err), 0); /* another of the same kind */
+    assert_int_equal(pools_put(s.pools, "q", &spec, &none, &err), 0); /* another pool of the same kind */
     turn(&s.k);
     assert_true(pools_remove(s.pools, "p"));
     jailer_takes(&s.k, FRAME_J_DESTROY);
@@ -1122,8 +1124,9 @@ TEST(a_zygote_goes_with_the_last_pool_of_its_kind)
     end(&s);
 }
 
-/* A runtime of before does not know the word; one that does makes ready what a claim of the usual level brings. */
-TEST(a_member_that_waits_is_told_the_file_rules_of_most_claims)
+/* An older runtime does not know PRELOAD_RULES; a newer one prepares the file rules of a claim
+ * of the usual level. */
+TEST(a_waiting_member_gets_the_file_rules_of_most_claims)
 {
     struct sandbox_spec spec = plain_spec();
     auto_free void *strings = NULL, *expected = NULL;
@@ -1156,50 +1159,50 @@ TEST(a_member_that_waits_is_told_the_file_rules_of_most_claims)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_zygote_goes_with_the_last_pool_of_its_kind),
-        RUN(a_member_that_waits_is_told_the_file_rules_of_most_claims),
-        RUN(who_asks_once_finds_nothing_and_nothing_is_made),
-        RUN(who_asks_twice_for_a_shape_without_a_pool_finds_one_ahead),
-        RUN(one_ahead_of_another_shape_makes_room_when_that_was_asked_for_twice),
-        RUN(a_member_belongs_to_nobody_until_it_is_claimed),
-        RUN(an_interpreter_that_waits_rehearses_once),
-        RUN(nobody_rehearses_while_others_stand_in_line),
-        RUN(an_interpreter_that_ends_while_it_waits_is_noticed_and_another_comes),
-        RUN(an_execution_may_follow_the_claim_at_once),
-        RUN(what_followed_a_claim_that_is_refused_fails_with_it),
-        RUN(no_execution_goes_to_one_whose_limits_are_still_being_set),
-        RUN(one_that_is_still_being_made_can_be_taken),
-        RUN(what_differs_for_the_jailer_is_not_served),
-        RUN(a_member_is_of_the_level_that_its_pool_is_for),
-        RUN(what_the_host_keeps_itself_comes_with_the_claim),
-        RUN(limits_of_memory_processor_and_processes_are_set_before_the_claim_is_sent),
+        RUN(a_zygote_ends_with_the_last_pool_of_its_kind),
+        RUN(a_waiting_member_gets_the_file_rules_of_most_claims),
+        RUN(one_request_without_a_pool_creates_nothing),
+        RUN(two_requests_for_a_spec_without_a_pool_fill_the_auto_pool),
+        RUN(the_auto_pool_changes_its_spec_after_two_requests),
+        RUN(a_member_has_no_owner_until_it_is_claimed),
+        RUN(a_waiting_interpreter_warms_up_once),
+        RUN(no_interpreter_warms_up_while_requests_are_queued),
+        RUN(a_waiting_interpreter_that_ends_is_replaced),
+        RUN(an_execution_may_follow_the_claim_without_waiting),
+        RUN(a_refused_claim_fails_the_execution_that_followed_it),
+        RUN(no_execution_is_sent_while_limits_are_being_set),
+        RUN(a_member_can_be_taken_while_it_is_being_created),
+        RUN(a_spec_that_differs_for_the_jailer_is_a_miss),
+        RUN(a_member_has_the_level_of_its_pool),
+        RUN(limits_of_the_engine_come_with_the_claim),
+        RUN(limits_of_memory_cpu_and_processes_are_set_before_the_claim),
         RUN(a_claim_fails_when_its_limits_cannot_be_set),
-        RUN(a_member_with_a_wall_too_few_fails_its_taker),
-        RUN(a_member_that_died_is_given_to_nobody_and_replaced),
-        RUN(a_member_that_says_claimed_by_itself_is_ended),
-        RUN(two_are_made_at_a_time),
-        RUN(a_large_pool_that_nobody_asks_is_filled_faster),
-        RUN(nothing_is_made_while_a_claim_waits_unless_the_pool_runs_low),
-        RUN(nothing_is_made_while_there_is_one_for_each_who_stands_in_line),
+        RUN(a_member_with_a_missing_wall_fails_its_claim),
+        RUN(a_dead_member_is_not_given_out_and_is_replaced),
+        RUN(a_member_that_sends_claimed_unasked_is_ended),
+        RUN(two_members_are_created_at_a_time),
+        RUN(a_large_idle_pool_is_filled_faster),
+        RUN(no_member_is_created_during_a_claim_unless_the_pool_runs_low),
+        RUN(no_member_is_created_while_ready_members_cover_the_queue),
         RUN(an_empty_pool_is_a_miss),
-        RUN(a_pool_that_is_put_with_other_sizes_keeps_its_members),
-        RUN(a_pool_that_is_put_with_other_limits_has_a_new_generation),
-        RUN(a_pool_that_is_put_with_another_version_has_a_new_generation),
-        RUN(a_pool_that_is_removed_lets_its_members_go),
-        RUN(a_member_is_replaced_for_its_age),
-        RUN(a_member_beyond_min_that_nobody_takes_is_let_go_after_its_time),
-        RUN(a_member_that_cannot_be_made_is_tried_again_later),
-        RUN(a_pool_that_cannot_be_is_refused),
-        RUN(members_do_not_keep_back_the_news_that_the_jailer_is_lost),
-        RUN(a_member_waits_with_an_interpreter_in_it),
-        RUN(only_a_member_with_its_interpreter_is_found_ready),
-        RUN(what_is_no_end_of_an_interpreter_ends_the_member),
-        RUN(members_that_were_ready_before_the_zygote_get_their_interpreter_later),
-        RUN(a_preload_that_does_wrong_is_named_and_not_tried_again),
-        RUN(a_preload_that_does_not_finish_is_ended_and_named),
-        RUN(a_zygote_that_died_is_started_again),
-        RUN(a_zygote_is_renewed_after_so_many_members_and_serves_until_then),
-        RUN(a_zygote_is_renewed_for_its_age_when_it_is_needed_and_serves_until_then),
+        RUN(new_sizes_keep_the_members_of_a_pool),
+        RUN(new_limits_start_a_new_generation_of_a_pool),
+        RUN(a_new_version_starts_a_new_generation_of_a_pool),
+        RUN(removing_a_pool_destroys_its_members),
+        RUN(a_member_is_replaced_at_its_maximum_age),
+        RUN(an_unused_member_beyond_min_is_evicted_after_its_ttl),
+        RUN(a_failed_creation_is_retried_with_back_off),
+        RUN(invalid_pool_settings_are_refused),
+        RUN(members_do_not_delay_the_report_of_a_lost_jailer),
+        RUN(a_member_waits_with_an_interpreter),
+        RUN(only_a_member_with_its_interpreter_is_a_hit),
+        RUN(an_invalid_interpreter_lost_frame_ends_the_member),
+        RUN(members_older_than_the_zygote_get_their_interpreter_later),
+        RUN(a_failing_preload_is_reported_and_not_retried),
+        RUN(a_preload_that_does_not_finish_is_ended_and_reported),
+        RUN(a_dead_zygote_is_restarted),
+        RUN(a_zygote_is_replaced_after_its_maximum_of_forks_and_serves_until_then),
+        RUN(an_old_zygote_is_replaced_when_needed_and_serves_until_then),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
-/* The chain of questions that a used sandbox has to pass, one after the other. */
+/* The checks that a used sandbox must pass, one after the other. */
 #include "tests/unit/test.h"
 
 #include "sandbox/pool/recycle.h"
 
-/* One that may come back, before the reset and after it. */
+/* Facts of a sandbox that may be recycled, before the reset and after it. */
 static struct recycle_facts good(void)
 {
     return (struct recycle_facts){ .pool_matches = true,
@@ -63,19 +63,19 @@ static const struct spoilt after[] = {
     { RECYCLE_SOCKETS, sockets }, { RECYCLE_ALTERED, altered },   { RECYCLE_MEMORY, memory },
 };
 
-TEST(what_nothing_speaks_against_is_recycled)
+TEST(a_sandbox_that_passes_every_check_is_recycled)
 {
     struct recycle_facts f = good();
 
     assert_int_equal(recycle_decide(&f), RECYCLE_YES);
     f.was_reset = false;
     assert_int_equal(recycle_decide(&f), RECYCLE_YES);
-    f.max_age_ms = 0; /* any age */
+    f.max_age_ms = 0; /* any age is allowed */
     f.age_ms = UINT64_MAX;
     assert_int_equal(recycle_decide(&f), RECYCLE_YES);
 }
 
-TEST(each_question_alone_destroys_under_its_own_name)
+TEST(each_failed_check_has_its_own_verdict)
 {
     for (size_t i = 0; i < ARRAY_LEN(before); i++)
         for (int reset = 0; reset < 2; reset++) {
@@ -95,7 +95,7 @@ TEST(each_question_alone_destroys_under_its_own_name)
     }
 }
 
-TEST(the_first_of_several_reasons_counts)
+TEST(the_first_of_several_failed_checks_counts)
 {
     for (size_t i = 0; i < ARRAY_LEN(before); i++) {
         struct recycle_facts f = good();
@@ -110,7 +110,7 @@ TEST(the_first_of_several_reasons_counts)
     }
 }
 
-TEST(a_sandbox_without_a_memory_limit_has_no_part_of_it_to_use_up)
+TEST(without_a_memory_limit_the_peak_is_not_checked)
 {
     struct recycle_facts f = good();
 
@@ -118,7 +118,7 @@ TEST(a_sandbox_without_a_memory_limit_has_no_part_of_it_to_use_up)
     assert_int_equal(recycle_decide(&f), RECYCLE_YES);
 }
 
-TEST(every_outcome_has_a_name)
+TEST(every_verdict_has_a_name)
 {
     for (size_t i = 0; i < RECYCLE_COUNT; i++)
         assert_non_null(recycle_verdict_names[i]);
@@ -128,11 +128,11 @@ TEST(every_outcome_has_a_name)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(what_nothing_speaks_against_is_recycled),
-        RUN(each_question_alone_destroys_under_its_own_name),
-        RUN(the_first_of_several_reasons_counts),
-        RUN(a_sandbox_without_a_memory_limit_has_no_part_of_it_to_use_up),
-        RUN(every_outcome_has_a_name),
+        RUN(a_sandbox_that_passes_every_check_is_recycled),
+        RUN(each_failed_check_has_its_own_verdict),
+        RUN(the_first_of_several_failed_checks_counts),
+        RUN(without_a_memory_limit_the_peak_is_not_checked),
+        RUN(every_verdict_has_a_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* A sandbox that is given back, with a jailer, a monitor and a first process that say what a test tells them to. */
+/* A returned sandbox, with a scripted jailer, monitor and PID 1. */
 #include "tests/unit/sandbox/fake.h"
 
 #include "sandbox/pool/pools.h"
@@ -69,7 +69,7 @@ static void lend(struct scene *s, const char *owner)
     pools_claim_finished(s->pools, &spec, 1);
 }
 
-/* Ann has the only one, and nothing was heard of the monitor yet. */
+/* Ann has the only member, and the monitor has sent no notice yet. */
 static void begin_unseen(struct scene *s)
 {
     struct err err = { 0 };
@@ -125,7 +125,7 @@ static bool give_back(struct scene *s)
     return taken;
 }
 
-/* Frames of the pool's own making in between are passed over. */
+/* Skips the frames that the pool itself causes in between. */
 static void await(struct scene *s, int fd, uint8_t type)
 {
     for (int i = 0; i < 3000; i++) {
@@ -170,7 +170,7 @@ static void recycled(struct scene *s)
 {
     assert_true(give_back(s));
     reset_says(s, &nothing);
-    assert_int_equal(info(s).recycled, 0); /* its word is not enough */
+    assert_int_equal(info(s).recycled, 0); /* the report of PID 1 is not enough */
     nothing_was_refused(s);
     kernel_says(s, &clean);
     assert_int_equal(info(s).recycled, 1);
@@ -185,7 +185,7 @@ static void destroyed(struct scene *s, enum recycle_verdict why)
     await(s, s->k.jailer, FRAME_J_DESTROY);
 }
 
-TEST(its_owner_gets_it_again_and_is_told)
+TEST(the_owner_gets_the_recycled_sandbox_and_its_use_count)
 {
     struct scene s;
     char id[ID_SIZE];
@@ -204,7 +204,7 @@ TEST(its_owner_gets_it_again_and_is_told)
     end(&s);
 }
 
-TEST(nobody_else_gets_it)
+TEST(another_owner_never_gets_a_recycled_sandbox)
 {
     struct sandbox_spec spec = plain_spec(), custom = spec;
     struct pool_loan loan;
@@ -234,7 +234,7 @@ TEST(nobody_else_gets_it)
     end(&s);
 }
 
-TEST(a_first_process_that_lies_is_found_out_by_the_kernels_count)
+TEST(a_lying_pid_1_is_detected_by_the_counters_of_the_kernel)
 {
     static const struct {
         struct jail_stats st;
@@ -258,7 +258,7 @@ TEST(a_first_process_that_lies_is_found_out_by_the_kernels_count)
     }
 }
 
-TEST(what_the_reset_has_found_destroys_it)
+TEST(every_finding_of_the_reset_destroys_the_sandbox)
 {
     static const struct {
         struct rt_reset found;
@@ -281,7 +281,7 @@ TEST(what_the_reset_has_found_destroys_it)
     }
 }
 
-TEST(a_reset_that_fails_or_ends_it_destroys_it)
+TEST(a_failed_reset_destroys_the_sandbox)
 {
     for (int dies = 0; dies < 2; dies++) {
         struct scene s;
@@ -301,7 +301,7 @@ TEST(a_reset_that_fails_or_ends_it_destroys_it)
     }
 }
 
-TEST(what_was_on_its_way_before_the_reset_is_passed_over)
+TEST(frames_sent_before_the_reset_are_ignored)
 {
     struct scene s;
 
@@ -315,7 +315,8 @@ TEST(what_was_on_its_way_before_the_reset_is_passed_over)
     nothing_was_refused(&s);
     kernel_says(&s, &clean);
     assert_int_equal(info(&s).recycled, 1);
-    runtime_says(&s.k, FRAME_DATA, RT_STDOUT, stream + 2, "later", 5); /* and behind it has no excuse */
+    /* A frame after the answer to RESET is a violation. */
+    runtime_says(&s.k, FRAME_DATA, RT_STDOUT, stream + 2, "later", 5);
     await(&s, s.k.jailer, FRAME_J_DESTROY);
     jailer_stats(&s.k, &no_oom);
     assert_int_equal(info(&s).recycled, 0);
@@ -323,7 +324,7 @@ TEST(what_was_on_its_way_before_the_reset_is_passed_over)
     end(&s);
 }
 
-TEST(what_speaks_against_it_beforehand_is_for_its_owner_to_destroy)
+TEST(a_refused_return_leaves_the_sandbox_to_its_owner)
 {
     struct sandbox_spec spec = plain_spec(), other = spec;
     struct scene s;
@@ -350,7 +351,7 @@ TEST(what_speaks_against_it_beforehand_is_for_its_owner_to_destroy)
     end(&s);
 }
 
-TEST(a_call_that_is_refused_during_the_reset_counts_too)
+TEST(a_denial_during_the_reset_prevents_recycling)
 {
     static const struct jail_denied one = { .watched = JAIL_WATCHED, .entries = { { .nr = 165, .count = 1 } }, .n = 1 };
     struct scene s;
@@ -365,8 +366,9 @@ TEST(a_call_that_is_refused_during_the_reset_counts_too)
     end(&s);
 }
 
-/* News of another sandbox may lie in the socket, or the first of this one be on its way: no reason to give it up. */
-TEST(what_was_refused_is_asked_even_where_nothing_was_heard_of_it)
+/* A notice for another sandbox may be in the socket, or the first notice for this one under way:
+ * not a reason to give up the sandbox. */
+TEST(the_monitor_is_asked_for_denials_even_without_a_notice)
 {
     static const struct jail_denied none = { .watched = JAIL_WATCHED }, never = { .watched = JAIL_UNWATCHED };
 
@@ -386,7 +388,7 @@ TEST(what_was_refused_is_asked_even_where_nothing_was_heard_of_it)
     }
 }
 
-TEST(where_nobody_watches_nothing_is_recycled)
+TEST(without_a_monitor_nothing_is_recycled)
 {
     struct scene s;
 
@@ -398,7 +400,7 @@ TEST(where_nobody_watches_nothing_is_recycled)
     end(&s);
 }
 
-TEST(a_pool_that_does_not_recycle_takes_nothing_back)
+TEST(a_pool_that_does_not_recycle_refuses_returns)
 {
     static const struct pool_settings off = { .min = 1, .max = 2 };
     struct scene s;
@@ -414,7 +416,7 @@ TEST(a_pool_that_does_not_recycle_takes_nothing_back)
 }
 
 /* As when its tenant is suspended. */
-TEST(what_its_owner_gave_back_can_be_forgotten)
+TEST(dropping_an_owner_destroys_its_recycled_sandboxes)
 {
     struct scene s;
 
@@ -428,8 +430,8 @@ TEST(what_its_owner_gave_back_can_be_forgotten)
     end(&s);
 }
 
-/* Its generation begins anew, and what was lent by the one before is not of it. */
-TEST(a_pool_that_was_made_anew_takes_nothing_of_the_one_before)
+/* Its generation starts again at 1, and sandboxes lent by the previous pool do not belong to it. */
+TEST(a_recreated_pool_refuses_sandboxes_of_the_previous_one)
 {
     static const struct pool_settings on = { .version = 2, .min = 1, .max = 2, .recycle = true };
     struct scene s;
@@ -442,7 +444,7 @@ TEST(a_pool_that_was_made_anew_takes_nothing_of_the_one_before)
     end(&s);
 }
 
-TEST(a_pool_that_changes_its_shape_lets_them_go)
+TEST(a_pool_with_a_new_spec_evicts_its_recycled_sandboxes)
 {
     struct sandbox_spec other = plain_spec();
     struct err err = { 0 };
@@ -456,7 +458,7 @@ TEST(a_pool_that_changes_its_shape_lets_them_go)
     end(&s);
 }
 
-TEST(a_pool_that_is_told_to_stop_lets_them_go_at_once)
+TEST(a_pool_that_stops_recycling_evicts_them_at_once)
 {
     static const struct pool_settings off = { .min = 1, .max = 2 };
     struct sandbox_spec spec = plain_spec();
@@ -472,7 +474,7 @@ TEST(a_pool_that_is_told_to_stop_lets_them_go_at_once)
     end(&s);
 }
 
-TEST(they_wait_no_longer_than_any_other)
+TEST(recycled_sandboxes_expire_after_the_ttl_of_the_pool)
 {
     static const struct pool_settings brief = { .min = 1, .max = 2, .recycle = true, .ttl_ms = 1 };
     struct scene s;
@@ -490,22 +492,22 @@ TEST(they_wait_no_longer_than_any_other)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(its_owner_gets_it_again_and_is_told),
-        RUN(nobody_else_gets_it),
-        RUN(a_first_process_that_lies_is_found_out_by_the_kernels_count),
-        RUN(what_the_reset_has_found_destroys_it),
-        RUN(a_reset_that_fails_or_ends_it_destroys_it),
-        RUN(what_was_on_its_way_before_the_reset_is_passed_over),
-        RUN(what_speaks_against_it_beforehand_is_for_its_owner_to_destroy),
-        RUN(a_call_that_is_refused_during_the_reset_counts_too),
-        RUN(what_was_refused_is_asked_even_where_nothing_was_heard_of_it),
-        RUN(where_nobody_watches_nothing_is_recycled),
-        RUN(a_pool_that_does_not_recycle_takes_nothing_back),
-        RUN(what_its_owner_gave_back_can_be_forgotten),
-        RUN(a_pool_that_was_made_anew_takes_nothing_of_the_one_before),
-        RUN(a_pool_that_changes_its_shape_lets_them_go),
-        RUN(a_pool_that_is_told_to_stop_lets_them_go_at_once),
-        RUN(they_wait_no_longer_than_any_other),
+        RUN(the_owner_gets_the_recycled_sandbox_and_its_use_count),
+        RUN(another_owner_never_gets_a_recycled_sandbox),
+        RUN(a_lying_pid_1_is_detected_by_the_counters_of_the_kernel),
+        RUN(every_finding_of_the_reset_destroys_the_sandbox),
+        RUN(a_failed_reset_destroys_the_sandbox),
+        RUN(frames_sent_before_the_reset_are_ignored),
+        RUN(a_refused_return_leaves_the_sandbox_to_its_owner),
+        RUN(a_denial_during_the_reset_prevents_recycling),
+        RUN(the_monitor_is_asked_for_denials_even_without_a_notice),
+        RUN(without_a_monitor_nothing_is_recycled),
+        RUN(a_pool_that_does_not_recycle_refuses_returns),
+        RUN(dropping_an_owner_destroys_its_recycled_sandboxes),
+        RUN(a_recreated_pool_refuses_sandboxes_of_the_previous_one),
+        RUN(a_pool_with_a_new_spec_evicts_its_recycled_sandboxes),
+        RUN(a_pool_that_stops_recycling_evicts_them_at_once),
+        RUN(recycled_sandboxes_expire_after_the_ttl_of_the_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
