@@ -43,7 +43,7 @@ struct api_request {
     const struct audit_action *action;
     uint64_t accepted_seq; /* number of its `accepted` record; 0: none */
     struct audit_wait record_wait;
-    bool target_recorded; /* a target was added by the handler */
+    bool target_recorded; /* the targets in the path were added */
     /* Tenant of the sandbox that the request acts on, if it differs from the principal's; "": the
      * same. */
     char acted_on_tenant[STORE_OWNER_MAX + 1];
@@ -147,7 +147,7 @@ void socket_executions_free_orphans(struct api *api);
 const struct principal *request_principal(const struct http_req *req);
 const char *request_tenant(const struct http_req *req);        /* the tenant that owns new objects */
 const char *request_actor_id(const struct http_req *req);      /* user or key id, for records; "": the local owner */
-const char *request_visible_owner(const struct http_req *req); /* visible tenant; NULL: all, for admin */
+const char *request_visible_owner(const struct http_req *req); /* visible tenant; STORE_ANY_OWNER for admin */
 
 /* --- requests --- */
 
