@@ -188,7 +188,7 @@ class Audit(Audited):
                 break
         else:
             self.fail(f"{status} {answer}")
-        self.assertIn("without a record", answer["error"]["message"])
+        self.assertIn("cannot be recorded", answer["error"]["message"])
         for i in range(1500):  # more than the room that is set aside: each is told so, and none waits for its own record
             status, answer = self.ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/{'long' * 900}{i}", raw="x")
             self.assertEqual((status, answer["error"]["code"]), (503, "audit_unavailable"))
