@@ -300,7 +300,7 @@ class Audit(Audited):
         told = self.verify("--head", f"{head['seq']}:{head['hash']}")
         self.assertEqual((told.code, told.json["broken"]["what"]), (1, "truncated"))
         self.begin()  # but the server remembers
-        self.assertIn("records were taken away", self.logged())
+        self.assertIn("records were removed", self.logged())
         self.assertEqual(self.ask("GET", "/v1/security/events")[1]["events"][0]["action"], "security.audit_damaged")
         self.stop()
 

@@ -405,9 +405,8 @@ static int event_stream_read_kinds(const char *text, char kinds[][KIND_MAX + 1],
 static int event_stream_read_after(struct event_stream *s, struct err *err)
 {
     const char *header = s->is_sse ? http_header(s->req, "Last-Event-ID") : NULL, *query = http_query(s->req, "after");
-    const char *text = header && *header
-                           ? header
-                           : query; /* a browser that reconnects sends both, and the query is the older one */
+    /* A browser that reconnects sends both, and the query is the older one. */
+    const char *text = header && *header ? header : query;
 
     if (!text)
         return 0;

@@ -456,8 +456,8 @@ static void sandbox_socket_on_message(void *arg, bool text, const char *data, si
         return;
     }
     m.body = body;
-    manager_flush_acknowledged_ends(
-        so->api->settings.manager); /* it may name an execution whose end was just acknowledged */
+    /* The message may name an execution whose end was just acknowledged. */
+    manager_flush_acknowledged_ends(so->api->settings.manager);
     if (socket_message_dispatch(&m, &err) < 0)
         sandbox_socket_send_error(so, m.execution_name, NULL, &err);
     sandbox_socket_update_back_pressure(so);
