@@ -196,7 +196,7 @@ class Audit(Audited):
         status, ready = self.ask("GET", "/ready", key="")
         self.assertNotEqual(ready["checks"]["audit"], "ok")
         self.assertRegex(self.ask("GET", "/metrics")[1].decode(), r"cove_audit_state [12]")
-        self.assertIn("audit log", self.logged())  # and the operator is told
+        self.assertIn("audit trail", self.logged())  # and the operator is told
         os.unlink(ballast)
         wait_for(lambda: self.ask(*extend)[0] == 200)
         self.stop()
@@ -583,6 +583,6 @@ class Command(Audited):
         self.assertEqual(run("audit").code, 2)
         self.assertEqual(run("audit", "verify").code, 2)
         self.assertEqual(run("audit", "verify", "/no/such").code, 125)
-        self.assertIn("no public key", run("audit", "verify", "--key", self.file("k", "x"), self.file("l", "")).err)
+        self.assertIn("not a public key", run("audit", "verify", "--key", self.file("k", "x"), self.file("l", "")).err)
         told = run("audit", "verify", self.file("log.jsonl", "hello\n"))
         self.assertEqual((told.code, "unreadable" in told.out), (1, True), told)

@@ -127,7 +127,7 @@ static void audit_log_on_revoked(void *arg, const struct err *why)
         return;
     http_on_client_gone(l->req, NULL, NULL);
     http_on_room(l->req, NULL, NULL);
-    http_stream_break(l->req); /* a query that waits for room has begun its response */
+    http_stream_break(l->req); /* a query that waits for buffer space has begun its response */
     audit_log_query_free(l);
 }
 

@@ -231,7 +231,7 @@ static void metrics_write_executor(struct api *api, struct buf *out)
     metrics_write_number(out, "executor_cache_hits_total", "counter", "Pure executions answered from the cache.",
                          s.cache_hits);
     metrics_write_number(out, "executor_cache_misses_total", "counter",
-                         "Pure executions that were not in the cache and had to be run.", s.cache_misses);
+                         "Pure executions not in the cache, which had to be run.", s.cache_misses);
     metrics_write_number(out, "executor_cache_bytes", "gauge", "Memory used by cached responses, in bytes.",
                          s.cache_bytes);
     metrics_write_number(out, "executor_cache_entries", "gauge", "Cached responses.", s.cache_entries);

@@ -322,7 +322,7 @@ TEST(SR04_a_name_or_password_in_the_url_is_refused)
                                  &(struct webhook_settings){ .url = "https://me:secret@example.org/", .secret = "x" },
                                  &w, &err),
                      -1);
-    assert_non_null(strstr(err.msg, "name or a password"));
+    assert_non_null(strstr(err.msg, "user name or password"));
     assert_null(strstr(err.msg, "secret@"));
 }
 
