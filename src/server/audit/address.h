@@ -1,9 +1,9 @@
 /* address.h - which addresses the server may connect to as a client.
  *
- * A user with permission to give the server an address (today a webhook URL) must not be able to reach hosts
- * that only the server reaches: the server itself, its private network, the metadata service of its
- * cloud. Therefore only addresses of the public internet are allowed; exceptions are listed one by
- * one. */
+ * A user with permission to give the server an address (today a webhook URL) must not be able to
+ * reach hosts that only the server reaches: the server itself, its private network, the metadata
+ * service of its cloud. Therefore only addresses of the public internet are allowed; exceptions are
+ * listed one by one. */
 #pragma once
 
 #include "core/base/base.h"
