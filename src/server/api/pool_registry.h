@@ -48,6 +48,7 @@ void pool_registry_write_metrics(const struct pool_registry *w, struct buf *out)
 /* --- field names of /v1/warmpools (warmpools_compat.c) --- */
 
 bool warmpools_compat_is_requested(const struct http_req *req);
-int warmpools_compat_read(json_t *body, struct err *err);                          /* renames fields to ours */
-void warmpools_compat_write_pool(struct jsonw *w, const struct store_pool *row);   /* adds members */
+int warmpools_compat_read(json_t *body, struct err *err); /* renames fields to those of /v1/pools */
+/* Adds members to those of /v1/pools. */
+void warmpools_compat_write_pool(struct jsonw *w, const struct store_pool *row);
 void warmpools_compat_write_status(struct jsonw *w, const struct pool_info *live); /* live may be NULL */
