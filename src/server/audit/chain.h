@@ -1,6 +1,7 @@
 /* chain.h - an audit record as one line of JSON, and how each line is chained to the previous one.
  *
- *     {"seq":7,"at":"...","tenant":"...","action":"sandbox.create",...,"prev":"<hash of 6>","hash":"<hash of 7>"}
+ *     {"seq":7,"at":"...","tenant":"...","action":"sandbox.create",...,
+ *      "prev":"<hash of 6>","hash":"<hash of 7>"}
  *
  * The hash of a record is SHA-256 over the 32 bytes of `prev`, followed by the line without its
  * `hash` member and without its newline. A changed, removed or moved line therefore changes every
