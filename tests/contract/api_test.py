@@ -367,7 +367,7 @@ def what_is_wrong_with_a_policy_is_told_by_its_path(s):
     assert [p["name"] for p in s.call("GET", "/v1/policies").json["policies"]] == ["standard", "high", "debug"]
     assert s.call("GET", "/v1/policies/debug").json["policy"]["syscalls"]["grant"] == ["debug"]
     missing = s.call("GET", "/v1/policies/none")
-    assert missing.status == 404 and missing.json["error"]["message"] == "there is no policy 'none'; there are standard, high, debug", missing.body
+    assert missing.status == 404 and missing.json["error"]["message"] == "there is no policy 'none'; the policies are standard, high, debug", missing.body
 
 
 @case

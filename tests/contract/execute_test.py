@@ -180,7 +180,7 @@ def paths_that_lead_elsewhere_are_refused(s):
 
 @case
 def what_is_wrong_with_a_request_is_told_by_name(s):
-    for body, word in (({}, "nothing to run"), ({"code": "1", "command": "x"}, "do not go together"), ({"cod": "1"}, "code"),
+    for body, word in (({}, "code or command is required"), ({"code": "1", "command": "x"}, "cannot be combined"), ({"cod": "1"}, "code"),
                        ({"code": 1}, "code"), ({"code": "1", "files": [{"path": "a"}]}, "files[0]"),
                        ({"code": "1", "files": [{"path": "a", "content": "", "contentBase64": ""}]}, "files[0]"),
                        ({"code": "1", "files": [{"path": "a", "contentBase64": "?"}]}, "base64"),

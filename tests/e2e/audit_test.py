@@ -188,7 +188,7 @@ class Audit(Audited):
                 break
         else:
             self.fail(f"{status} {answer}")
-        self.assertIn("without a record", answer["error"]["message"])
+        self.assertIn("cannot be recorded", answer["error"]["message"])
         for i in range(1500):  # more than the room that is set aside: each is told so, and none waits for its own record
             status, answer = self.ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/{'long' * 900}{i}", raw="x")
             self.assertEqual((status, answer["error"]["code"]), (503, "audit_unavailable"))
@@ -196,7 +196,7 @@ class Audit(Audited):
         status, ready = self.ask("GET", "/ready", key="")
         self.assertNotEqual(ready["checks"]["audit"], "ok")
         self.assertRegex(self.ask("GET", "/metrics")[1].decode(), r"cove_audit_state [12]")
-        self.assertIn("audit log", self.logged())  # and the operator is told
+        self.assertIn("audit trail", self.logged())  # and the operator is told
         os.unlink(ballast)
         wait_for(lambda: self.ask(*extend)[0] == 200)
         self.stop()
@@ -300,7 +300,7 @@ class Audit(Audited):
         told = self.verify("--head", f"{head['seq']}:{head['hash']}")
         self.assertEqual((told.code, told.json["broken"]["what"]), (1, "truncated"))
         self.begin()  # but the server remembers
-        self.assertIn("records were taken away", self.logged())
+        self.assertIn("records were removed", self.logged())
         self.assertEqual(self.ask("GET", "/v1/security/events")[1]["events"][0]["action"], "security.audit_damaged")
         self.stop()
 
@@ -583,6 +583,6 @@ class Command(Audited):
         self.assertEqual(run("audit").code, 2)
         self.assertEqual(run("audit", "verify").code, 2)
         self.assertEqual(run("audit", "verify", "/no/such").code, 125)
-        self.assertIn("no public key", run("audit", "verify", "--key", self.file("k", "x"), self.file("l", "")).err)
+        self.assertIn("not a public key", run("audit", "verify", "--key", self.file("k", "x"), self.file("l", "")).err)
         told = run("audit", "verify", self.file("log.jsonl", "hello\n"))
         self.assertEqual((told.code, "unreadable" in told.out), (1, True), told)

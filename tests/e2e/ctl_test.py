@@ -412,7 +412,7 @@ class Ctl(Served):
         self.assertIn("none: always 1", self.operator("pool", "set", "--fixed", "ctl-pool").out)
         for flags in (["--hit-rate", "2"], ["--min", "x"], ["--ttl", "soon"], ["--fixed", "--autoscale"], []):
             self.assertEqual(self.operator("pool", "set", *flags, "ctl-pool", code=2).out, "")
-        self.assertIn("more than max", self.operator("pool", "set", "--min", "4", "--max", "3", "ctl-pool", code=2).err)
+        self.assertIn("greater than max", self.operator("pool", "set", "--min", "4", "--max", "3", "ctl-pool", code=2).err)
         self.operator("pool", "rm", "-q", "ctl-pool")
         self.assertIn("not_found", self.operator("pool", "info", "ctl-pool", code=125).err)
         self.cove("sandbox", "rm", "-q", sandbox)

@@ -1,4 +1,4 @@
-/* What every resource needs: who asks, what a page is, how a row becomes JSON. */
+/* Helpers for every resource: the principal, paging, and the conversion of rows to JSON. */
 #include "server/api/api_internal.h"
 
 #include "server/api/pool_registry.h"
@@ -71,7 +71,7 @@ void api_set_server(struct api *api, const struct http_server *server)
     api->server = server;
 }
 
-/* --- who --- */
+/* --- the principal --- */
 
 const struct principal *request_principal(const struct http_req *req)
 {
@@ -119,7 +119,7 @@ int api_read_state_query(const struct http_req *req, const char *const *names, u
             *ret = STORE_BIT(i);
             return 0;
         }
-    return err_set(err, ERR_INVALID, "state: it is %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
+    return err_set(err, ERR_INVALID, "state: must be %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
 }
 
 bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key)
@@ -158,7 +158,7 @@ int api_read_page(const struct http_req *req, const char *const *names, struct s
     q->limit = (uint32_t)limit;
     q->cursor = http_query(req, "cursor");
     if (q->cursor && strlen(q->cursor) > CURSOR_MAX)
-        return err_set(err, ERR_INVALID, "cursor: it is not one that a list gave");
+        return err_set(err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
     return 0;
 }
 
@@ -181,7 +181,7 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
     return id_valid(*ret, "ex") ? 0 : err_set(err, ERR_MISSING, "there is no such execution");
 }
 
-/* --- answers --- */
+/* --- responses --- */
 
 void api_answer_err(struct http_req *req, struct api *api, const struct err *err)
 {
@@ -209,7 +209,7 @@ void api_write_time(struct jsonw *w, const char *key, uint64_t ms)
         jsonw_kstr(w, key, clock_rfc3339_ms(ms, text));
 }
 
-/* It was written by us and came back from the store. */
+/* The JSON was written by this server and read back from the store, so it is valid. */
 void api_write_raw_json(struct jsonw *w, const char *key, const char *json)
 {
     if (!json)
@@ -260,8 +260,8 @@ static void api_write_execution_end(const struct store_execution *row, struct js
         jsonw_kstr(w, "endedBy", row->ended_by);
 }
 
-/* Of what was asked for, a row that comes from the manager has this alone. Both were written by us, and inside of a
- * text the quotes would be escaped. */
+/* Searches request_json as text: the server wrote it without spaces, and quotes inside a string
+ * would be escaped. A row that comes from the manager describes its request only by this field. */
 bool api_is_terminal(const struct store_execution *row)
 {
     return row->request_json && strstr(row->request_json, "\"tty\":true") != NULL;

@@ -1,7 +1,8 @@
-/* api.h - the REST interface of api/openapi.yaml: route tables for the HTTP server, and the hook that asks who it is.
+/* api.h - the REST interface of api/openapi.yaml: route tables for the HTTP server, and the hook
+ * that authenticates and authorizes each request.
  *
- * One file per resource: JSON in, one call to sandbox, auth or store, JSON out. A handler never waits; what it waits
- * for answers the request later. */
+ * One file per resource: JSON in, one call to the manager, auth or store, JSON out. A handler never
+ * blocks: if it needs an asynchronous result, the callback of that call sends the response. */
 #pragma once
 
 #include "server/audit/audit.h"
@@ -17,43 +18,44 @@
 
 struct api;
 
-struct api_settings { /* all borrowed for the life of the api */
+struct api_settings { /* all pointers are borrowed and must outlive the api */
     struct ev *ev;
     struct store *store;
     struct manager *manager;
-    struct pools *pools;       /* the manager's */
+    struct pools *pools;       /* owned by the manager */
     struct executor *executor; /* NULL: POST /v1/execute is refused */
     struct auth *auth;
     struct audit *audit;     /* NULL: nothing is recorded */
-    struct webhook *webhook; /* for security events; NULL: none */
-    bool audit_content;      /* what is run is recorded as it is, not by its hash */
+    struct webhook *webhook; /* receives security events; NULL: none are sent */
+    bool audit_content;      /* audit records hold executed code and commands in full, not only a hash and a length */
     const char *version;
-    const struct store_pool *builtin_pool;                    /* that the server keeps without being told; NULL: none */
-    const struct operator_limits *operator_limits;            /* of the operator; NULL: none */
-    const char *login_issuer, *login_audience, *login_client; /* where people log in; NULL or "": nowhere */
-    const char *scratch_dir; /* a directory for files that are gone when they were sent; NULL: no backups */
-    void (*get_retention)(void *arg, struct store_retention *ret); /* as it is now; NULL: everything is kept */
-    /* Adds figures of the server's other parts to /metrics, in its form; NULL: there are none. */
+    const struct store_pool *builtin_pool;                    /* the server's default pool; NULL: none */
+    const struct operator_limits *operator_limits;            /* NULL: none */
+    const char *login_issuer, *login_audience, *login_client; /* identity provider of `cove login`; NULL or "": none */
+    const char *scratch_dir; /* directory for temporary files, removed after they are sent; NULL: no backups */
+    void (*get_retention)(void *arg, struct store_retention *ret); /* current settings; NULL: everything is kept */
+    /* Appends metrics of other components in the Prometheus text format; NULL: there are none. */
     void (*write_metrics)(void *arg, struct buf *out);
     void *arg;
 };
 
-extern const struct store_pool pool_defaults; /* what a pool is of which nothing is said; without a name */
+extern const struct store_pool pool_defaults; /* defaults for a new pool; the name is empty */
 
 struct api *api_new(const struct api_settings *set);
 void api_free(struct api *api);
 DEFINE_AUTO(api, api_free);
 
-/* For http_settings: its tables, and its hooks with the api as ctx. */
+/* For http_settings: the route tables, and the hooks, which take the api as ctx. */
 extern const struct http_route *const api_tables[];
 bool api_on_request(struct http_req *req, void *ctx);
 void api_on_done(const struct http_request_summary *done, void *ctx);
-/* For auth_settings: what this key, user or tenant has open ends. */
+/* For auth_settings: closes every open stream of this key, user or tenant. */
 void api_on_revoked(struct api *api, const char *id);
-/* Ends every answer that would go on for ever; before http_server_drain. */
+/* Closes every response that would never end by itself. Call it before http_server_drain. */
 void api_end_streams(struct api *api);
-/* For manager_settings: what was refused to a program may be worth an alarm. And when the log is not what is known. */
+/* For manager_settings: counts denials of a program; some of them raise a security event.
+ * api_on_audit_damage raises one when the audit trail does not match its known checkpoint. */
 void api_on_denials(struct api *api, const char *owner, const struct receipt *receipt);
 void api_on_audit_damage(struct api *api);
-/* Figures of the server itself in /metrics; NULL, or after http_server_new. */
+/* The HTTP server whose counters appear in /metrics: NULL, or set after http_server_new. */
 void api_set_server(struct api *api, const struct http_server *server);

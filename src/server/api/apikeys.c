@@ -99,13 +99,13 @@ int api_read_scopes(const json_t *body, const char *name, uint32_t *ret, struct 
     if (json_input_array(body, "", name, SCOPE_COUNT, &list, err) < 0)
         return -1;
     if (list && json_array_size(list) == 0)
-        return err_set(err, ERR_INVALID, "%s: the list is empty", name);
+        return err_set(err, ERR_INVALID, "%s: must not be empty", name);
     for (size_t i = 0; list && i < json_array_size(list); i++) {
         const char *one = json_string_value(json_array_get(list, i));
         uint32_t bits;
 
         if (!one)
-            return err_set(err, ERR_INVALID, "%s[%zu]: a scope is a text", name, i);
+            return err_set(err, ERR_INVALID, "%s[%zu]: must be a string", name, i);
         if (scope_parse(one, &bits, err) < 0)
             return err_wrap(err, "%s[%zu]", name, i);
         *ret |= bits;
@@ -113,7 +113,7 @@ int api_read_scopes(const json_t *body, const char *name, uint32_t *ret, struct 
     return 0;
 }
 
-/* null is nobody; without a word about it the key is its maker's. */
+/* null: a key without a user. An absent field: a key of the user that creates it. */
 static int api_key_read_user(const json_t *body, struct auth_key_spec *ret, struct err *err)
 {
     if (json_is_null(json_object_get(body, "user"))) {
@@ -137,13 +137,13 @@ static int read_key(const struct principal *by, const json_t *body, struct auth_
         return -1;
     bool of_user = ret->user ? *ret->user : by->user[0] && str_eq(ret->owner, by->owner);
     if (!ret->scopes && !of_user)
-        return err_set(err, ERR_INVALID, "scopes: say what the key may do");
+        return err_set(err, ERR_INVALID, "scopes: required; list what the key may do");
     if (!ret->name)
-        return err_set(err, ERR_INVALID, "name: say what the key is for");
+        return err_set(err, ERR_INVALID, "name: required; describe what the key is for");
     if (expires && !clock_from_rfc3339(expires, &ret->expires_ms))
-        return err_set(err, ERR_INVALID, "expiresAt: write a time of the form 2027-01-31T12:00:00Z");
+        return err_set(err, ERR_INVALID, "expiresAt: must be a time such as 2027-01-31T12:00:00Z");
     if (expires && ret->expires_ms <= clock_real_ms())
-        return err_set(err, ERR_INVALID, "expiresAt: that time has passed");
+        return err_set(err, ERR_INVALID, "expiresAt: must be in the future");
     return 0;
 }
 
@@ -193,7 +193,7 @@ static void api_key_list(struct http_req *req, void *ctx)
     store_key_list(api->settings.store, &q, api_key_on_rows, req);
 }
 
-/* --- one --- */
+/* --- one key --- */
 
 static const char *api_key_id_or_refuse(struct http_req *req)
 {

@@ -1,8 +1,8 @@
-/* What a route does, in one word for the audit log: "sandbox.create", "execution.cancel".
+/* The action of a route in the audit trail: "sandbox.create", "execution.cancel".
  *
- * The name is made from the row of the route table, so a new route has one from its first day: the noun is the last
- * collection in the path without its plural, the verb is the literal behind its {id}, or what the method means. Where
- * that reads badly, a row below says it better. */
+ * The name is derived from the row of the route table, so that every new route has one: the noun is
+ * the singular of the last collection in the path, the verb is the literal after its {id}, or
+ * follows from the method. The table below lists the exceptions. */
 #include "server/api/api_internal.h"
 
 #include "core/base/str.h"
@@ -28,7 +28,7 @@ static const struct {
     { "GET", "/v1/warmpools/{pool}/status", "warmpool.status" },
 };
 
-/* Reads that are recorded like changes: they take everybody's records out of the server. */
+/* Reads that are recorded like changes: they export records of all tenants. */
 static const char *const audit_recorded_reads[] = { "/v1/backup" };
 
 static void audit_action_singular(const char *word, size_t n, char *ret, size_t cap)

@@ -1,7 +1,9 @@
-/* /v1/audit, its key, and the security events in it: the log of the own tenant, or of all with `admin`.
+/* /v1/audit, its key, and the security events in it: the records of the principal's tenant, or of
+ * all tenants with `admin`.
  *
- * Records are handed out as they stand in the log, byte for byte, so that what was exported can be checked against
- * their hashes. A page may be short and still have a next one: who has few records among many has to ask more often. */
+ * Records are returned exactly as stored, byte for byte, so that an export can be verified against
+ * their hashes. A page may be short although more pages follow: a tenant with few records among
+ * many needs more requests. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -17,10 +19,10 @@ struct audit_log_query {
     struct api *api;
     struct audit_query q;
     char tenant[STORE_OWNER_MAX + 1], action[ACTION_MAX + 1];
-    const char *key; /* of the list in the answer */
+    const char *key; /* name of the list in the response */
     bool is_stream, answer_begun, awaiting_room;
-    struct open_stream open_stream; /* of a stream */
-    struct err revocation;          /* whoever asked may not hear more, and a page is still awaited */
+    struct open_stream open_stream; /* only used by a stream */
+    struct err revocation;          /* the credential was revoked while a page was being read */
 };
 
 static void audit_log_query_free(struct audit_log_query *l)
@@ -55,7 +57,7 @@ static void audit_log_answer_page(struct audit_log_query *l, const struct audit_
     http_answer_json(l->req, 200, &out);
 }
 
-/* --- all of it --- */
+/* --- the whole trail as a stream --- */
 
 static void audit_log_on_page(void *arg, const struct err *err, const struct audit_page *p);
 
@@ -69,7 +71,7 @@ static void audit_log_read_next_page(void *arg)
     audit_read(l->api->settings.audit, &l->q, audit_log_on_page, l);
 }
 
-/* True: there is more to come. */
+/* True: more pages follow. */
 static bool audit_log_send_page(struct audit_log_query *l, const struct audit_page *p)
 {
     if (!l->answer_begun) {
@@ -109,13 +111,13 @@ static void audit_log_on_page(void *arg, const struct err *err, const struct aud
     audit_log_query_free(l);
 }
 
-/* A client that goes in the middle of a stream: nobody reads on for it. */
+/* The client disconnected during the stream: stop reading. */
 static void audit_log_on_client_gone(void *arg)
 {
     audit_log_read_next_page(arg);
 }
 
-/* What has begun is broken off, so that nobody takes it for all of it. */
+/* A response that has begun is aborted, so that the client does not take it for complete. */
 static void audit_log_on_revoked(void *arg, const struct err *why)
 {
     struct audit_log_query *l = arg;
@@ -125,18 +127,18 @@ static void audit_log_on_revoked(void *arg, const struct err *why)
         return;
     http_on_client_gone(l->req, NULL, NULL);
     http_on_room(l->req, NULL, NULL);
-    http_stream_break(l->req); /* who waits for room has begun */
+    http_stream_break(l->req); /* a query that waits for buffer space has begun its response */
     audit_log_query_free(l);
 }
 
-/* --- what is asked for --- */
+/* --- query parameters --- */
 
 static int audit_log_read_time(const struct http_req *req, const char *name, uint64_t *ret, struct err *err)
 {
     const char *text = http_query(req, name);
 
     if (text && !clock_from_rfc3339(text, ret))
-        return err_set(err, ERR_INVALID, "%s: write a time of the form 2027-01-31T12:00:00Z", name);
+        return err_set(err, ERR_INVALID, "%s: must be a time such as 2027-01-31T12:00:00Z", name);
     return 0;
 }
 
@@ -146,9 +148,9 @@ static int audit_log_read_tenant(struct audit_log_query *l, struct err *err)
     bool all = str_eq(sees, STORE_ANY_OWNER);
 
     if (wanted && !store_owner_valid(wanted))
-        return err_set(err, ERR_INVALID, "tenant: it is the name of a tenant");
+        return err_set(err, ERR_INVALID, "tenant: not a valid tenant name");
     if (wanted && !all && !str_eq(wanted, sees))
-        return err_set(err, ERR_DENIED, "only an admin reads the records of another tenant");
+        return err_set(err, ERR_DENIED, "only an admin may read the records of another tenant");
     if (wanted || !all) {
         str_copy(l->tenant, sizeof(l->tenant), wanted ? wanted : sees);
         l->q.tenant = l->tenant;
@@ -162,7 +164,9 @@ static int audit_log_read_action(struct audit_log_query *l, const char *prefix, 
 
     if (text &&
         (!*text || strlen(text) > ACTION_MAX || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_.") != strlen(text)))
-        return err_set(err, ERR_INVALID, "action: it is one such as sandbox.create, or sandbox. for all of these");
+        return err_set(
+            err, ERR_INVALID,
+            "action: must be an action such as sandbox.create, or a prefix that ends with a dot such as sandbox.");
     if (text || prefix) {
         str_copy(l->action, sizeof(l->action), text ? text : prefix);
         l->q.action = l->action;
@@ -177,20 +181,20 @@ static int audit_log_read_query(struct audit_log_query *l, const char *prefix, s
     struct store_list page = { 0 };
 
     if (!l->api->settings.audit)
-        return err_set(err, ERR_NOT_SUPPORTED_YET, "this server keeps no audit log: audit.enabled is off");
+        return err_set(err, ERR_NOT_SUPPORTED_YET, "this server keeps no audit trail; set audit.enabled to true");
     if (api_read_page(l->req, names, &page, err) < 0 || audit_log_read_time(l->req, "since", &l->q.since_ms, err) < 0 ||
         audit_log_read_time(l->req, "until", &l->q.until_ms, err) < 0 || audit_log_read_tenant(l, err) < 0 ||
         audit_log_read_action(l, prefix, err) < 0 || http_query_bool(l->req, "latest", false, &l->q.latest, err) < 0)
         return -1;
     if (prefix && l->q.action != NULL && !str_starts(l->action, prefix))
-        return err_set(err, ERR_INVALID, "action: of security events it begins with '%s'", prefix);
+        return err_set(err, ERR_INVALID, "action: must begin with '%s' for security events", prefix);
     if (page.cursor && !str_to_u64(page.cursor, INT64_MAX, &l->q.after))
-        return err_set(err, ERR_INVALID, "cursor: it is not one of this list");
+        return err_set(err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
     if (format && !str_eq(format, "json") && !str_eq(format, "jsonl"))
-        return err_set(err, ERR_INVALID, "format: it is json or jsonl");
+        return err_set(err, ERR_INVALID, "format: must be json or jsonl");
     l->is_stream = format && str_eq(format, "jsonl");
     if (l->is_stream && l->q.latest)
-        return err_set(err, ERR_INVALID, "latest and format=jsonl do not go together");
+        return err_set(err, ERR_INVALID, "latest cannot be combined with format=jsonl; omit one of them");
     l->q.limit = l->is_stream ? AUDIT_PAGE_MAX : page.limit;
     return 0;
 }
@@ -233,7 +237,7 @@ static void api_audit_log_get_key(struct http_req *req, void *ctx)
     char hex[2 * CHAIN_HASH + 1];
 
     if (api_require_no_query(req, &err) == 0 && !api->settings.audit)
-        err_set(&err, ERR_NOT_SUPPORTED_YET, "this server keeps no audit log: audit.enabled is off");
+        err_set(&err, ERR_NOT_SUPPORTED_YET, "this server keeps no audit trail; set audit.enabled to true");
     if (err.id != ERR_NONE) {
         http_answer_err(req, &err);
         return;

@@ -1,16 +1,19 @@
-/* The record of a request, made in one place for all routes: the gate begins it, the answer completes it.
+/* The audit record of a request, made in one place for all routes: authorization begins it, the
+ * response completes it.
  *
- * What changes something is recorded before whoever asked hears of it: the answer is held until the record is in the
- * file. Requests that make something with an id of their own are recorded twice: as `accepted` when the work begins,
- * so that the writing costs no time of the answer, and with their outcome when it is known; that record is made behind
- * the answer, and before any other request is looked at. What was refused changed
- * nothing: its record follows when there is time, and a flood of them becomes a number (refusal_aggregator.h).
- *
- * An operator who acts on a sandbox of another tenant has two records: their own, and one before it for that tenant,
- * which says who and what, and neither from where nor with which details.
- *
- * Secrets do not come here. Keys are told by their ids, queries not at all, and what is run by hash and length unless
- * the operator wants the text. */
+ * 1. A change is recorded before the client learns of it: the response is held until the record is
+ *    in the file.
+ * 2. Requests that create an object with its own id are recorded twice: as `accepted` when the work
+ *    begins, so that writing the record does not delay the response, and with their outcome when it
+ *    is known. The outcome is recorded after the response is sent and before any other request is
+ *    handled.
+ * 3. A refused request changed nothing: its record is written lazily, and a flood of refusals
+ *    becomes a count (refusal_aggregator.h).
+ * 4. An operator that acts on a sandbox of another tenant causes two records: one in the operator's
+ *    tenant and, before it, one for the other tenant. The latter names the principal and the
+ *    action, but omits the address and the details.
+ * 5. Secrets are never recorded. Keys appear as their ids, query strings are omitted, and executed
+ *    code appears as a hash and a length unless the operator enabled the text. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -19,8 +22,8 @@
 
 #include <stdio.h>
 
-#define TEXT_MAX 4096u         /* of a name or path */
-#define CONTENT_MAX (64 * KIB) /* of what is run, where the operator wants it */
+#define TEXT_MAX 4096u         /* bytes of a name or path */
+#define CONTENT_MAX (64 * KIB) /* bytes of executed code, if the operator enabled it */
 #define DETAILS_MAX (256 * KIB)
 
 static const char *const audit_trail_principal_kinds[] = {
@@ -60,7 +63,7 @@ static const struct audit_action *audit_trail_find_action(const struct api *api,
     return NULL;
 }
 
-/* --- what a handler adds --- */
+/* --- additions by handlers --- */
 
 void audit_trail_add_target(const struct http_req *req, const char *name, const char *value)
 {
@@ -142,7 +145,7 @@ void audit_trail_add_strings(const struct http_req *req, const char *key, const 
 
 /* --- one record --- */
 
-/* sandboxId is a sandbox, keyId a key, template a template. */
+/* Targets from the path: {sandboxId} becomes "sandbox", {keyId} "key", {template} "template". */
 static void audit_trail_add_path_params(struct api_request *r, const struct http_route *route)
 {
     for (const char *p = strchr(route->pattern, '{'); p; p = strchr(p + 1, '{')) {
@@ -194,7 +197,8 @@ static struct audit_record audit_trail_begin_record(struct api_request *r, const
                                   .details = r->details.len ? r->details.data : NULL };
 }
 
-/* For the tenant whose sandbox it was. It comes first: who waits for the other has waited for this. */
+/* For the tenant that owns the sandbox. Appended first, so a wait for the other record covers
+ * it. */
 static void audit_trail_record_for_owner(struct audit *audit, const char *owner, const struct audit_record *of)
 {
     struct audit_record rec = *of;
@@ -236,7 +240,7 @@ void audit_trail_record_accepted(const struct http_req *req)
     struct audit_record rec = audit_trail_begin_record(r, "accepted");
     audit_trail_record_for_owner(r->audit, r->acted_on_tenant, &rec);
     r->accepted_seq = audit_append(r->audit, &rec, false);
-    buf_clear(&r->details); /* they are told; what follows is new */
+    buf_clear(&r->details); /* already recorded; the outcome adds its own details */
 }
 
 static void audit_trail_on_recorded(void *arg)
@@ -323,7 +327,7 @@ static void audit_trail_record_refusal(struct api_request *r, int status)
     audit_append(r->audit, &rec, true);
 }
 
-/* Requests that never came to the gate: their head alone was reason enough. */
+/* Records requests that were refused before authorization because of their head alone. */
 void audit_trail_unrouted_request(struct api *api, const struct http_request_summary *done)
 {
     const struct audit_action *action = done->route ? audit_trail_find_action(api, done->route) : NULL;
@@ -348,7 +352,7 @@ void audit_trail_unrouted_request(struct api *api, const struct http_request_sum
                  true);
 }
 
-/* --- the answer --- */
+/* --- the response --- */
 
 static bool audit_trail_is_recorded_outcome(const struct api_request *r, int status)
 {
@@ -409,7 +413,8 @@ static bool audit_trail_on_answer(struct http_req *req, void *arg)
 
     if (!audit_trail_is_recorded_outcome(r, status))
         return true;
-    /* Also a 503 of the gate: if it says that nothing can be recorded, waiting for its record were waiting for good. */
+    /* Includes a 503 of authorization: a response "cannot be recorded" must not wait for its own
+     * record, which would never be written. */
     if (status >= 400 && !r->accepted_seq && (status < 500 || !r->admitted)) {
         audit_trail_record_refusal(r, status);
         return true;
@@ -422,7 +427,7 @@ static bool audit_trail_on_answer(struct http_req *req, void *arg)
                       audit_trail_on_recorded, r);
 }
 
-/* --- the gate --- */
+/* --- authorization --- */
 
 struct api_request *audit_trail_new_request(struct api *api, struct http_req *req)
 {
@@ -454,11 +459,11 @@ int audit_trail_can_record(struct api_request *r, struct err *err)
                   (state == AUDIT_FULL && r->action->frees_resources);
     if (r->admitted)
         return 0;
-    return err_set(err, ERR_AUDIT, "%s, and nothing is changed without a record%s", why,
-                   state == AUDIT_FULL ? "; what ends or removes things still works" : "");
+    return err_set(err, ERR_AUDIT, "%s; changes are refused because they cannot be recorded%s", why,
+                   state == AUDIT_FULL ? "; requests that end or remove objects still work" : "");
 }
 
-/* --- acts of the server, and those that come inside a connection --- */
+/* --- actions without a request, on connections that stay open --- */
 
 void audit_trail_init(struct api *api)
 {
@@ -479,7 +484,7 @@ void audit_trail_done(struct api *api)
         audit_trail_write_refusal_sum(api, &s);
     audit_trail_flush_pending(api);
     ev_defer_clear(api->settings.ev, &api->pending_records_defer);
-    while (api->requests) { /* whoever still answers them finds nothing to record with */
+    while (api->requests) { /* later responses find api == NULL and record nothing */
         struct api_request *r = api->requests;
 
         api->requests = r->next;

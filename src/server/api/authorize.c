@@ -1,5 +1,6 @@
-/* The hook before every handler: who is it, may they do this, not too often, and can it be recorded. In this order, so
- * that a stranger learns nothing about rights, and one without the right uses up no allowance. */
+/* The hook before every handler. It checks in this order: credential, permission, rate limit,
+ * audit. An unauthenticated client thus learns nothing about permissions, and a request without
+ * permission uses up no rate limit. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -37,8 +38,9 @@ static bool principal_is_delegated(const struct principal *p)
     return p->kind == PRINCIPAL_SANDBOX_TOKEN || p->kind == PRINCIPAL_TICKET || p->kind == PRINCIPAL_SIGNED;
 }
 
-/* Somebody with less than a key: where may they go? Of another sandbox they learn nothing. An operator still looks into
- * a tenant that is suspended; whom they handed something on to does not. */
+/* Restricts delegated credentials, which are weaker than a key. Another sandbox looks as if it did
+ * not exist. An operator's own key still works in a suspended tenant; credentials delegated from it
+ * do not. */
 static int check_credential_scope(struct http_req *req, const struct api *api, const struct principal *p,
                                   struct err *err)
 {
@@ -49,23 +51,23 @@ static int check_credential_scope(struct http_req *req, const struct api *api, c
     if (principal_is_delegated(p) && manager_tenant_is_suspended(api->settings.manager, p->owner))
         return err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", p->owner);
     if (p->kind == PRINCIPAL_SIGNED && !right->allows_signed_url)
-        return err_set(err, ERR_UNAUTHORIZED, "the signature is not for this");
+        return err_set(err, ERR_UNAUTHORIZED, "the signature is for another kind of request");
     if (!p->sandbox[0])
         return 0;
     if (!sandbox)
         return right->allows_sandbox_credential
                    ? 0
-                   : err_set(err, ERR_DENIED, "this credential is for one sandbox, and for nothing else");
+                   : err_set(err, ERR_DENIED, "this credential is only valid for one sandbox");
     if (!str_eq(sandbox, p->sandbox))
         return err_set(err, ERR_MISSING, "there is no such sandbox");
     if (p->kind != PRINCIPAL_SIGNED && !manager_sandbox_is_live(api->settings.manager, STORE_ANY_OWNER, sandbox))
-        return err_set(err, ERR_UNAUTHORIZED, "the sandbox of this token has ended, and the token with it");
+        return err_set(err, ERR_UNAUTHORIZED, "the token expired when its sandbox ended");
     if (p->port && (!port || !str_to_u64(port, UINT16_MAX, &number) || number != p->port))
-        return err_set(err, ERR_DENIED, "this credential is for port %u of the sandbox, and for nothing else", p->port);
+        return err_set(err, ERR_DENIED, "this credential is only valid for port %u of its sandbox", p->port);
     return 0;
 }
 
-/* What a URL may show besides what it was signed for. */
+/* Refuses query parameters other than those that a signed URL covers. */
 static int check_signed_url_query(struct http_req *req, const struct principal *p, struct err *err)
 {
     static const char *const names[] = { "path", NULL };
@@ -84,7 +86,7 @@ static bool authorize_request(struct http_req *req, struct api *api, const struc
     *who = *found;
     r->authenticated = true;
     audit_trail_resolve_tenant(r);
-    if (who->kind == PRINCIPAL_TICKET || who->kind == PRINCIPAL_SIGNED) { /* its URL is a secret */
+    if (who->kind == PRINCIPAL_TICKET || who->kind == PRINCIPAL_SIGNED) { /* the URL contains a secret */
         http_set_header(req, "Cache-Control", "no-store");
         http_set_header(req, "Referrer-Policy", "no-referrer");
     }
@@ -100,7 +102,8 @@ static bool authorize_request(struct http_req *req, struct api *api, const struc
         authorize_set_number_header(req, "X-RateLimit-Reset", authorize_round_up_seconds(rate.reset_ns));
     }
     if (!granted)
-        err_set(&err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
+        err_set(&err, ERR_RATE_LIMITED,
+                "too many requests of this kind with this key; retry after the time in Retry-After");
     else if (audit_trail_can_record(r, &err) == 0)
         return true;
     authorize_refuse(req, &err, rate.retry_ns);
@@ -110,7 +113,7 @@ static bool authorize_request(struct http_req *req, struct api *api, const struc
 struct pending_authorization {
     struct http_req *req;
     struct api *api;
-    uint64_t retry_ns; /* if it comes too often */
+    uint64_t retry_ns; /* Retry-After of ERR_RATE_LIMITED */
 };
 
 static void authorize_on_checked(void *arg, const struct err *err, const struct principal *p)
@@ -123,7 +126,8 @@ static void authorize_on_checked(void *arg, const struct err *err, const struct 
         http_pass_to_handler(w->req);
 }
 
-/* A web page cannot set a header of a WebSocket but this one: its key is a subprotocol that is never agreed on. */
+/* A web page can set no WebSocket header except this one, so it passes its key as a subprotocol,
+ * which the server never selects. */
 static const char *authorize_websocket_key(struct http_req *req)
 {
     const char *offered = http_header(req, "Sec-WebSocket-Protocol");

@@ -1,5 +1,5 @@
-/* /v1/tenants/{tenant}/budget: what a tenant may use in a day and in a month. The operator sets it; the tenant sees it,
- * with what was used of it. */
+/* /v1/tenants/{tenant}/budget: how much a tenant may use per day and per month. The operator sets
+ * the budget; the tenant can read it together with its usage. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -144,7 +144,7 @@ static int api_budget_read_period(const json_t *body, int p, struct store_budget
     return 0;
 }
 
-/* "day.executions": 5; what is not there has no bound from now on. */
+/* Records for example "day.executions": 5. A limit that is absent from the record was removed. */
 static void api_budget_record(const struct api_budget_request *s)
 {
     for (int p = 0; p < STORE_PERIOD_COUNT; p++)

@@ -1,4 +1,5 @@
-/* /, /v1/runtimes, /v1/capabilities and the contract itself: what this server can do, read from what it does it by. */
+/* /, /v1/runtimes, /v1/capabilities and the OpenAPI document: what this server supports, taken from
+ * the tables that implement it. */
 #include "server/api/contract.h"
 #include "server/api/api_internal.h"
 
@@ -48,7 +49,8 @@ static bool capabilities_require_no_query(struct http_req *req)
     return false;
 }
 
-/* For whoever opens the address in a browser or without a path: who is here, and where to go on. */
+/* For a client that requests the bare address, such as a browser: the product, its version and
+ * links. */
 static void api_get_root(struct http_req *req, void *ctx)
 {
     static const char *const links[][2] = {
@@ -108,7 +110,7 @@ static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
     if (!capabilities_require_no_query(req))
         return;
     if (!rt) {
-        err_set(&err, ERR_RUNTIME_MISSING, "there is no such runtime; GET /v1/runtimes lists them");
+        err_set(&err, ERR_RUNTIME_MISSING, "there is no such runtime; GET /v1/runtimes lists all runtimes");
         http_answer_err(req, &err);
         return;
     }
@@ -135,7 +137,7 @@ static void capabilities_write_levels(struct jsonw *w)
     jsonw_end_array(w);
 }
 
-/* Under the names that a request gives them. */
+/* Limits under their names in requests. */
 static void capabilities_write_limits(struct jsonw *w)
 {
     static const struct {
@@ -205,7 +207,8 @@ static void capabilities_copy_member(struct jsonw *w, const struct buf *object, 
     free(text);
 }
 
-/* What is built in, and how a policy that extends nothing else reads in full, under the operator's floor. */
+/* Writes a built-in policy: its own document and, if `whole`, the resolved policy under the
+ * operator limits. */
 static void api_write_policy(const struct api *api, const char *name, bool whole, struct jsonw *w)
 {
     static const struct operator_limits none;
@@ -267,7 +270,7 @@ static void api_policy_get(struct http_req *req, void *ctx)
     auto_buf names = { 0 };
     for (const char *const *name = policy_builtins(); *name; name++)
         buf_addf(&names, "%s%s", names.len ? ", " : "", *name);
-    err_set(&err, ERR_POLICY_MISSING, "there is no policy '%.60s'; there are %s", http_param(req, "policy"),
+    err_set(&err, ERR_POLICY_MISSING, "there is no policy '%.60s'; the policies are %s", http_param(req, "policy"),
             names.data);
     http_answer_err(req, &err);
 }

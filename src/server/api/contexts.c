@@ -1,4 +1,5 @@
-/* /v1/sandboxes/{sandboxId}/contexts, and the answer to an execution of theirs that asks for a line. */
+/* /v1/sandboxes/{sandboxId}/contexts, and the reply to a context execution that requests a line of
+ * input. */
 #include "server/api/api_internal.h"
 
 #include "core/base/mem.h"
@@ -7,7 +8,7 @@
 
 #define CWD_MAX 4000
 
-/* --- in JSON --- */
+/* --- JSON --- */
 
 static void api_context_write_json(const struct context_info *c, struct jsonw *w)
 {
@@ -72,10 +73,10 @@ static int api_context_read_ids(struct http_req *req, const char **sandbox, cons
     return id_valid(*context, "cx") ? 0 : err_set(err, ERR_MISSING, "there is no such context in this sandbox");
 }
 
-struct context_creation { /* a context, anew or from another */
+struct context_creation { /* creates a context, either new or as a fork of another one */
     struct http_req *req;
     struct api *api;
-    const char *sandbox, *fork_of; /* live as long as the request; of NULL: anew */
+    const char *sandbox, *fork_of; /* valid as long as the request; fork_of NULL: a new context */
     json_t *body;
     char **env;
     struct context_spec spec;
@@ -111,7 +112,7 @@ static void context_creation_on_made(void *arg, const struct err *err, const str
     context_creation_free(m);
 }
 
-/* One that was made by an earlier request with the same key. */
+/* Answers with the context that an earlier request with the same key created. */
 static void context_creation_answer_known(struct context_creation *m, const char *id)
 {
     struct context_info all[CONTEXTS_MAX];
@@ -154,7 +155,7 @@ static int context_creation_read_language(const json_t *body, const char **ret, 
         return -1;
     *ret = context_language_name(said ? said : "python");
     if (!*ret)
-        return err_set(err, ERR_INVALID, "language: it is python, node or bash");
+        return err_set(err, ERR_INVALID, "language: must be python, node or bash");
     return 0;
 }
 
@@ -294,7 +295,7 @@ static void api_context_restart(struct http_req *req, void *ctx)
 struct context_execution {
     struct http_req *req;
     struct api *api;
-    const char *sandbox, *context; /* live as long as the request */
+    const char *sandbox, *context; /* valid as long as the request */
     json_t *body;
     struct context_execution_spec spec;
     enum follow_mode mode;
@@ -371,7 +372,7 @@ int api_context_read_call(const json_t *body, struct api *api, struct context_ex
         json_input_bool(body, "", "background", &ret->background, err) < 0)
         return -1;
     if (!ret->code)
-        return err_set(err, ERR_INVALID, "code: there is nothing to run");
+        return err_set(err, ERR_INVALID, "code: required");
     return api_check_operator_limits(api, ret->timeout_ms, ret->output_max, err);
 }
 
@@ -411,7 +412,7 @@ static void api_context_on_kernel_reply(void *arg, const struct err *err, const 
         http_answer(req, 200, "application/json", json, strlen(json));
 }
 
-/* Of text that was found to be UTF-8. */
+/* The text is valid UTF-8. */
 static size_t count_utf8_characters(const char *text)
 {
     size_t n = 0;
@@ -434,7 +435,7 @@ static void api_context_ask_kernel(struct http_req *req, struct api *api, bool i
         json_input_require_known_fields(body, "", names, &err) == 0 &&
         json_input_text(body, "", "code", 0, CONTEXT_CODE_MAX, &code, &err) == 0 &&
         json_input_u64(body, "", "cursor", 0, CONTEXT_CODE_MAX, &cursor, &placed, &err) == 0 && (!code || !placed))
-        err_set(&err, ERR_INVALID, "a question is code and cursor");
+        err_set(&err, ERR_INVALID, "code and cursor are both required");
     if (err.id == ERR_NONE && code && cursor > count_utf8_characters(code))
         err_set(&err, ERR_INVALID, "cursor: the code has only %zu characters", count_utf8_characters(code));
     if (err.id != ERR_NONE)
@@ -454,7 +455,7 @@ static void api_context_inspect(struct http_req *req, void *ctx)
     api_context_ask_kernel(req, ctx, true);
 }
 
-/* --- the answer to input() --- */
+/* --- the reply to input() --- */
 
 struct context_input_line {
     struct http_req *req;
@@ -498,7 +499,7 @@ int api_context_read_input_line(const json_t *body, const char **ret, struct err
         json_input_bool(body, "", "eof", &eof, err) < 0)
         return -1;
     if (!text == !eof)
-        return err_set(err, ERR_INVALID, "give text, or eof: true for the end of input");
+        return err_set(err, ERR_INVALID, "give either text, or eof: true for the end of input");
     *ret = text;
     return 0;
 }

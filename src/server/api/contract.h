@@ -1,4 +1,4 @@
-/* contract.h - api/openapi.yaml as it was when this was built; made by tools/embed. */
+/* contract.h - api/openapi.yaml, embedded at build time by tools/embed. */
 #pragma once
 
 #include <stddef.h>

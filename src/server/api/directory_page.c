@@ -1,7 +1,8 @@
-/* A directory has no order and changes while it is read, so a page cannot go on where a reader stood. It goes on behind
- * a name: the whole directory is read for each page, and the least names behind that one are kept, in a heap with the
- * greatest on top, which goes when a lesser comes. Memory is that of one page, whatever the directory holds; an entry
- * that is there all the time is on exactly one page. */
+/* A directory has no order and changes while it is read, so a page cannot continue at a read
+ * position. It continues after a name: each page reads the whole directory and keeps the smallest
+ * names after that name in a max-heap, whose greatest entry is replaced when a smaller one arrives.
+ * Memory is bounded by one page, whatever the size of the directory. An entry that exists during
+ * all reads is on exactly one page. */
 #include "server/api/directory_page.h"
 
 #include "core/base/mem.h"
@@ -44,7 +45,7 @@ static void directory_page_sift_up(struct directory_page *l, size_t i)
         directory_page_swap(l, i, (i - 1) / 2);
 }
 
-/* Of the first n. */
+/* Restores the heap order of the first n entries. */
 static void directory_page_sift_down(struct directory_page *l, size_t n)
 {
     for (size_t i = 0, child; (child = 2 * i + 1) < n; i = child) {
@@ -72,7 +73,7 @@ void directory_page_add(struct directory_page *l, const struct files_entry *e)
 {
     if (l->after_name && strcmp(e->name, l->after_name) <= 0)
         return;
-    if (l->n == l->max + 1) { /* one more than a page tells that there is more */
+    if (l->n == l->max + 1) { /* the entry beyond the page size shows that more pages follow */
         if (strcmp(e->name, l->heap[0]->name) >= 0)
             return;
         free(l->heap[0]);

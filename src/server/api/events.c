@@ -1,14 +1,17 @@
-/* /v1/events: what happens to every sandbox of a tenant, as a page or as it happens.
+/* /v1/events: the events of all sandboxes of a tenant, as a page or as a stream.
  *
- * A stream is a number: that of the last event it was told. What is new is taken from a tail of the latest events,
- * which all streams share and the store fills as it commits; who is further behind reads pages from the store until it
- * is back in the tail. So nothing waits for a slow reader and nothing is kept for it: it falls behind, and catches up
- * when it reads. What retention removed before it came is told as a gap.
+ * A stream's state is one number: that of the last event sent. New events come from a tail of the
+ * latest events, which all streams share and the store fills as it commits. A stream that has
+ * fallen behind the tail reads pages from the store until it has caught up. A slow reader therefore
+ * blocks nothing and nothing is buffered for it. Events that retention removed before the reader
+ * saw them are reported as a gap.
  *
- * 1. An event is told after its commit, and in the order of the numbers, so the number of the last one is all that a
- *    client needs to go on without a gap and without one twice, also on a server that was restarted.
- * 2. Everything behind tail.base up to tail.last is in the tail.
- * 3. A position moves past events of others too: only then is "nothing new" known without asking the store. */
+ * 1. An event is sent after its commit and in the order of the numbers. The number of the last
+ *    event is all that a client needs to resume without gaps and duplicates, even after a restart
+ *    of the server.
+ * 2. All events after tail.before_first_seq up to tail.last_seq are in the tail.
+ * 3. A position also advances past events of other tenants: only then is "nothing new" known
+ *    without a query to the store. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -25,7 +28,7 @@
 #define KIND_MAX 64u
 
 struct event_tail_entry {
-    struct store_event row; /* its texts are ours */
+    struct store_event row; /* owns its strings */
     size_t bytes;
 };
 
@@ -41,14 +44,14 @@ struct event_stream {
     struct api *api;
     struct open_stream open_stream;
     struct event_stream *next, **list_link;
-    char owner[STORE_OWNER_MAX + 1]; /* or STORE_ANY_OWNER */
-    char sandbox[ID_SIZE];           /* "" for all */
+    char owner[STORE_OWNER_MAX + 1]; /* a tenant, or STORE_ANY_OWNER */
+    char sandbox[ID_SIZE];           /* "": all */
     char kinds[KINDS_MAX][KIND_MAX + 1];
     size_t nkinds;
     bool is_sse, has_start, answer_begun;
-    uint64_t position;          /* everything up to here was told or is of no interest */
-    uint64_t last_sent_seq;     /* of the last that was told */
-    uint64_t tail_seq_at_query; /* tail.last when the page was asked for */
+    uint64_t position;          /* all events up to here were sent or do not match */
+    uint64_t last_sent_seq;     /* number of the last event sent */
+    uint64_t tail_seq_at_query; /* tail.last_seq when the page was requested */
     struct store_request *store_call;
     struct ev_timer heartbeat_timer;
     struct ev_defer pump_defer;
@@ -343,7 +346,7 @@ static void event_stream_on_client_gone(void *arg)
     struct event_stream *s = arg;
     struct err err;
 
-    err_set(&err, ERR_CLIENT_GONE, "the client went away");
+    err_set(&err, ERR_CLIENT_GONE, "the client disconnected");
     if (s->answer_begun)
         http_stream_end(s->req);
     else
@@ -378,7 +381,7 @@ static void event_page_on_rows(void *arg, const struct err *err, const struct st
     event_stream_free(s);
 }
 
-/* --- what was asked --- */
+/* --- parameters --- */
 
 static int event_stream_read_kinds(const char *text, char kinds[][KIND_MAX + 1], size_t *ret_n, struct err *err)
 {
@@ -388,7 +391,7 @@ static int event_stream_read_kinds(const char *text, char kinds[][KIND_MAX + 1],
         size_t len = strcspn(text, ",");
 
         if (len == 0 || len > KIND_MAX || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") < len)
-            return err_set(err, ERR_INVALID, "kind: names like sandbox_ended, separated by commas");
+            return err_set(err, ERR_INVALID, "kind: must be event kinds such as sandbox_ended, separated by commas");
         if (n == KINDS_MAX)
             return err_set(err, ERR_INVALID, "kind: at most %u names", KINDS_MAX);
         memcpy(kinds[n], text, len);
@@ -402,15 +405,15 @@ static int event_stream_read_kinds(const char *text, char kinds[][KIND_MAX + 1],
 static int event_stream_read_after(struct event_stream *s, struct err *err)
 {
     const char *header = s->is_sse ? http_header(s->req, "Last-Event-ID") : NULL, *query = http_query(s->req, "after");
-    const char *text = header && *header ? header : query; /* a browser that comes back sends both, and the old query */
+    /* A browser that reconnects sends both, and the query is the older one. */
+    const char *text = header && *header ? header : query;
 
     if (!text)
         return 0;
     s->has_start = true;
     if (str_to_u64(text, INT64_MAX, &s->position))
         return 0;
-    return err_set(err, ERR_INVALID, "%s: the number of an event, as an event told it",
-                   text == query ? "after" : "Last-Event-ID");
+    return err_set(err, ERR_INVALID, "%s: must be the seq of an event", text == query ? "after" : "Last-Event-ID");
 }
 
 static int event_stream_read_request(struct event_stream *s, bool page, struct err *err)
@@ -423,9 +426,9 @@ static int event_stream_read_request(struct event_stream *s, bool page, struct e
         return -1;
     s->tail_seq_at_query = q.limit;
     if (!page && (q.cursor || http_query(s->req, "limit")))
-        return err_set(err, ERR_INVALID, "limit and cursor are for pages; a stream begins with after");
+        return err_set(err, ERR_INVALID, "limit and cursor apply only to pages; use after to start a stream");
     if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &s->position))
-        return err_set(err, ERR_INVALID, "cursor: it is not one of this list");
+        return err_set(err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
     if (sandbox && (!id_valid(sandbox, "sb") || !str_copy(s->sandbox, sizeof(s->sandbox), sandbox)))
         return err_set(err, ERR_MISSING, "there is no such sandbox");
     str_copy(s->owner, sizeof(s->owner), q.owner);
@@ -451,7 +454,7 @@ static void event_stream_start(struct event_stream *s)
     s->store_call = store_event_range(st, event_stream_on_range, s);
 }
 
-/* A stranger's is not there. */
+/* A sandbox of another tenant is reported as missing. */
 static void event_stream_on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
 {
     struct event_stream *s = arg;

@@ -1,8 +1,9 @@
-/* POST /v1/execute: one fresh sandbox, one answer.
+/* POST /v1/execute: one fresh sandbox, one response.
  *
- * The body is read into what the executor takes, which borrows from it, so the body stays until the end. Answered as
- * one JSON object, or as the stream that executions have: `started`, `output`, what code shows, `end`. Nothing is
- * stored, so a stream that broke is not taken up again, and a client that goes away takes its program along. */
+ * The body is parsed into the executor's request, which borrows from it, so the body lives until
+ * the end. The response is one JSON object, or a stream as for other executions: `started`,
+ * `output`, events of the language kernel, `end`. Nothing is stored, so a broken stream cannot be
+ * resumed, and the program is killed when the client disconnects. */
 #include "server/api/api_internal.h"
 
 #include "core/base/log.h"
@@ -26,7 +27,7 @@ struct execute_request {
     json_t *body;
     char template[STORE_NAME_MAX + 1];
     struct spec spec;
-    char *policy_error_details; /* of an error in its policy */
+    char *policy_error_details; /* of an error in the policy */
     struct run_request run_request;
     const char **argv;
     char **env;
@@ -42,7 +43,7 @@ struct execute_request {
     bool stream_begun;
     char id[ID_SIZE], sandbox[ID_SIZE];
     uint64_t offset[2];
-    struct buf partial_output[2]; /* the beginning of a character */
+    struct buf partial_output[2]; /* incomplete UTF-8 characters, per channel */
 };
 
 static void execute_request_free(void *arg)
@@ -187,7 +188,7 @@ static void execute_write_run_facts(struct buf *out, const struct run_result *r)
              (uint64_t)(r->queued_ns / NS_PER_MS), r->recycled ? "recycled" : pool_result_names[r->pool_result]);
 }
 
-/* One that ran and was lost: what is known of it is the reason. */
+/* An execution that started and was lost: only the reason is known. */
 static void execute_write_lost(const struct execute_request *c, const struct err *err, struct buf *out)
 {
     struct jsonw w;
@@ -267,7 +268,7 @@ static void execute_on_client_gone(void *arg)
 {
     struct err err;
 
-    err_set(&err, ERR_CLIENT_GONE, "the client went away");
+    err_set(&err, ERR_CLIENT_GONE, "the client disconnected");
     execute_abort(arg, &err);
 }
 
@@ -289,16 +290,17 @@ static int execute_read_file(struct execute_request *c, const json_t *file, size
 
     snprintf(at, sizeof(at), "files[%zu].", i);
     if (!json_is_object(file))
-        return err_set(err, ERR_INVALID, "files[%zu]: a file is an object with a path and its content", i);
+        return err_set(err, ERR_INVALID, "files[%zu]: must be an object with path and either content or contentBase64",
+                       i);
     if (json_input_require_known_fields(file, at, names, err) < 0 ||
         json_input_text(file, at, "path", 1, RUN_PATH_MAX, &path, err) < 0 ||
         json_input_text(file, at, "content", 0, JSON_INPUT_SIZE_MAX, &text, err) < 0 ||
         json_input_text(file, at, "contentBase64", 0, JSON_INPUT_SIZE_MAX, &coded, err) < 0)
         return -1;
     if (!path || !text == !coded)
-        return err_set(err, ERR_INVALID, "files[%zu]: a file has a path, and either content or contentBase64", i);
+        return err_set(err, ERR_INVALID, "files[%zu]: path and either content or contentBase64 are required", i);
     if (coded && !text_from_base64(&c->decoded[i], coded, strlen(coded)))
-        return err_set(err, ERR_INVALID, "files[%zu].contentBase64: it is no base64", i);
+        return err_set(err, ERR_INVALID, "files[%zu].contentBase64: not valid base64", i);
     snprintf(at, sizeof(at), "files[%zu].path", i);
     if (run_path_resolve(path, at, &c->files[i].path, err) < 0)
         return -1;
@@ -325,7 +327,7 @@ static int execute_read_files(struct execute_request *c, struct err *err)
 
         snprintf(what, sizeof(what), "outputs[%zu]", i);
         if (!json_is_string(v))
-            return err_set(err, ERR_INVALID, "%s: it is a path, or a pattern of paths", what);
+            return err_set(err, ERR_INVALID, "%s: must be a path or a pattern of paths", what);
         if (run_path_resolve(json_string_value(v), what, &c->outputs[i], err) < 0)
             return -1;
     }
@@ -333,7 +335,7 @@ static int execute_read_files(struct execute_request *c, struct err *err)
     return 0;
 }
 
-/* A command is a list of words, or one line for the shell. */
+/* A command is a list of arguments, or one line for the shell. */
 static int execute_read_command(struct execute_request *c, struct err *err)
 {
     const char *line = NULL;
@@ -361,13 +363,13 @@ static int execute_read_program(struct execute_request *c, struct err *err)
     r->argv = c->argv;
     if (!r->code == !r->argv)
         return err_set(err, ERR_INVALID,
-                       r->code ? "code and command do not go together: give one of them"
-                               : "give code or command: there is nothing to run");
+                       r->code ? "code and command cannot be combined; give one of them"
+                               : "code or command is required");
     if (!language)
         return 0;
     r->language = context_language_name(language);
     if (!r->language) {
-        err_set(err, ERR_RUNTIME_MISSING, "language: there is no '%.40s'; there is python, node and bash", language);
+        err_set(err, ERR_RUNTIME_MISSING, "language: unknown language '%.40s'; use python, node or bash", language);
         err_sanitize(err);
         return -1;
     }
@@ -403,7 +405,7 @@ static int execute_read_options(struct execute_request *c, struct err *err)
     return api_check_operator_limits(c->api, r->timeout_ms, r->output_max, err);
 }
 
-/* What the sandbox is to be, over what its template says. */
+/* The fields of the request override those of the template. */
 static int execute_read_spec(struct execute_request *c, struct err *err)
 {
     static const char *const names[] = { "level", "policy", "resources" };
@@ -418,7 +420,8 @@ static int execute_read_spec(struct execute_request *c, struct err *err)
     if (json_object_size(over) > 0 && spec_read(&c->spec, over, SPEC_OF_SANDBOX, &c->policy_error_details, err) < 0)
         return -1;
     if (c->spec.cpu_pinning)
-        return err_set(err, ERR_INVALID, "resources.cpuPinning: a sandbox for one execution is not pinned");
+        return err_set(err, ERR_INVALID,
+                       "resources.cpuPinning: not available for POST /v1/execute; create a sandbox instead");
     if (!c->spec.runtime[0])
         (void)str_copy(c->spec.runtime, sizeof(c->spec.runtime),
                        c->run_request.language ? c->run_request.language : "python");
@@ -426,7 +429,7 @@ static int execute_read_spec(struct execute_request *c, struct err *err)
         c->run_request.language = context_language_name(c->spec.runtime);
     if (c->run_request.code && !c->run_request.language)
         return err_set(err, ERR_INVALID,
-                       "language: the template is of %s, which runs no code here; say python, node or bash",
+                       "language: the runtime %s of the template cannot run code; set language to python, node or bash",
                        c->spec.runtime);
     if (custom_policy_apply_operator_limits(&c->spec, c->api->settings.operator_limits, err) < 0)
         return -1;
@@ -437,8 +440,8 @@ static int execute_read_spec(struct execute_request *c, struct err *err)
     return spec_finish(&c->spec, err);
 }
 
-/* A sandbox lives as long as its program may, and not less than those that are made ahead: another lifetime would be
- * another sandbox. */
+/* A sandbox lives at least as long as its program may run, and at least as long as members of the
+ * pools: another lifetime would be another spec. */
 static void execute_fit_lifetime(struct execute_request *c)
 {
     uint64_t *lifetime = &c->spec.limits.v[LIMIT_LIFETIME];
@@ -447,7 +450,7 @@ static void execute_fit_lifetime(struct execute_request *c)
         *lifetime = min_u64(c->run_request.timeout_ms + 60000, limit_info(LIMIT_LIFETIME)->max);
 }
 
-/* --- beginning --- */
+/* --- start --- */
 
 static void execute_record(const struct execute_request *c)
 {

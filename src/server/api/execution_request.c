@@ -1,4 +1,5 @@
-/* What is to be executed: the same object whether it comes as the body of a request or in a message of a socket. */
+/* Parses the description of an execution: the same object in the body of a request and in a
+ * WebSocket message. */
 #include "server/api/api_internal.h"
 
 #include "core/base/mem.h"
@@ -32,18 +33,18 @@ int execution_request_read_command(const json_t *body, const char ***ret, struct
         return 0;
     size_t n = json_array_size(list);
     if (n == 0)
-        return err_set(err, ERR_INVALID, "command: it has no word");
+        return err_set(err, ERR_INVALID, "command: must contain at least one argument");
     auto_free const char **argv = mem_new_array(const char *, n + 1);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
 
         if (!json_is_string(v) || json_string_length(v) > WORD_MAX)
-            return err_set(err, ERR_INVALID, "command[%zu]: a word is a text of at most %llu bytes", i, WORD_MAX);
+            return err_set(err, ERR_INVALID, "command[%zu]: must be a string of at most %llu bytes", i, WORD_MAX);
         argv[i] = json_string_value(v);
     }
     argv[n] = NULL;
     if (!argv[0][0])
-        return err_set(err, ERR_INVALID, "command[0]: the name of the program is empty");
+        return err_set(err, ERR_INVALID, "command[0]: the program name is empty");
     *ret = take_ptr(&argv);
     return 0;
 }
@@ -62,12 +63,13 @@ static int execution_request_read_program(struct execution_request *l, struct er
         s->argv = shell;
     if (!s->code == !s->argv)
         return err_set(err, ERR_INVALID,
-                       s->code ? "code and command do not go together: give one of them"
-                               : "give code or command: there is nothing to run");
+                       s->code ? "code and command cannot be combined; give one of them"
+                               : "code or command is required");
     return 0;
 }
 
-/* A terminal stays until it is left, so without a word it has all the time that there may be. */
+/* A terminal runs until the user leaves it, so without a given timeout it gets the longest allowed
+ * one. */
 static uint64_t execution_request_terminal_timeout(const struct operator_limits *f)
 {
     uint64_t most = limit_info(LIMIT_WALL)->max;
@@ -120,7 +122,7 @@ static int execution_request_read_terminal(struct execution_request *l, struct e
     if (json_input_bool(l->body, "", "tty", &s->tty, err) < 0)
         return -1;
     if (!s->tty && (json_object_get(l->body, "rows") || json_object_get(l->body, "cols")))
-        return err_set(err, ERR_INVALID, "rows and cols are of a terminal: they need tty");
+        return err_set(err, ERR_INVALID, "rows and cols require tty");
     s->rows = 24;
     s->cols = 80;
     return execution_request_read_tty_size(l->body, &s->rows, &s->cols, err);
@@ -160,7 +162,8 @@ int execution_request_read(struct execution_request *l, struct api *api, struct 
         json_input_bool(l->body, "", "changes", &s->changes, err) < 0 || execution_request_read_env(l, err) < 0)
         return -1;
     if (s->input && (s->input_open || s->tty))
-        return err_set(err, ERR_INVALID, "stdin does not go together with %s: write all of it, or send all of it",
+        return err_set(err, ERR_INVALID,
+                       "stdin cannot be combined with %s; give all input in stdin, or send it while the program runs",
                        s->tty ? "tty" : "stdinOpen");
     if (s->input)
         s->input_len = strlen(s->input);

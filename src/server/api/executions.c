@@ -9,7 +9,7 @@
 struct execution_creation {
     struct http_req *req;
     struct api *api;
-    const char *sandbox; /* lives as long as the request */
+    const char *sandbox; /* valid as long as the request */
     struct execution_request launch;
     enum follow_mode mode;
 };
@@ -106,7 +106,8 @@ static void api_execution_create(struct http_req *req, void *ctx)
         execution_creation_free(c);
     } else {
         execution_creation_record(c);
-        /* With a key, or with input still to come, it has to be found while it runs. */
+        /* With an idempotency key, or with input still to come, the execution must have a row while
+         * it runs. */
         c->launch.spec.report_only_end = c->mode == FOLLOW_ANSWER && !c->launch.spec.background &&
                                          !c->launch.spec.input_open && !http_header(req, "Idempotency-Key");
         idempotency_begin(req, ctx, "ex", execution_creation_on_claimed, c, execution_creation_free);
@@ -168,7 +169,7 @@ static void api_execution_list(struct http_req *req, void *ctx)
     store_sandbox_get(api->settings.store, request_visible_owner(req), id, api_execution_on_list_sandbox, l);
 }
 
-/* --- one --- */
+/* --- one execution --- */
 
 static bool api_execution_ids_or_refuse(struct http_req *req, const char *const *query, struct follow_spec *ret)
 {
@@ -199,7 +200,7 @@ static void api_execution_answer_receipt(struct http_req *req, const struct stor
     if (row->ended_ms)
         err_set(&err, ERR_MISSING, "execution %s was not run to its end, so it has no receipt", row->id);
     else
-        err_set(&err, ERR_EXISTS, "execution %s has not ended; it gets a receipt when it does", row->id);
+        err_set(&err, ERR_EXISTS, "execution %s has not ended yet; its receipt is available after the end", row->id);
     http_answer_err(req, &err);
 }
 
@@ -259,7 +260,7 @@ static void api_execution_output(struct http_req *req, void *ctx)
     if (!api_execution_ids_or_refuse(req, names, &spec))
         return;
     if (stream && !str_eq(stream, "stdout") && !str_eq(stream, "stderr")) {
-        err_set(&err, ERR_INVALID, "stream: it is stdout or stderr");
+        err_set(&err, ERR_INVALID, "stream: must be stdout or stderr");
         http_answer_err(req, &err);
     } else if (http_query_u64(req, "offset", 0, INT64_MAX, 0, &offset, &err) < 0 ||
                http_query_bool(req, "follow", false, &live, &err) < 0) {

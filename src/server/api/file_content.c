@@ -1,12 +1,12 @@
-/* Contents of files, both ways: from the sandbox to the client and from the client to the sandbox, as fast as the
- * slower of the two takes them. Neither side's bytes are gathered here. */
+/* Transfers the content of files between sandbox and client, at the speed of the slower side.
+ * Back-pressure applies in both directions, so no content is buffered here. */
 #include "server/api/file_transfer.h"
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-/* Whoever asked may not any more. Of an answer that has begun the client sees that it broke off, and of a file that was
- * being written the old one stays. */
+/* The credential was revoked. The client sees that a begun response is cut off; a file that was
+ * being written keeps its old content. */
 static void file_content_on_revoked(void *arg, const struct err *why)
 {
     struct file_transfer *t = arg;
@@ -29,10 +29,10 @@ static void file_content_register_stream(struct file_transfer *t)
 
 /* --- reading ---
  *
- * What an answer says first (how long, which version, which part) is known from a look at the file, and its bytes come
- * later. They are read only of the file that was seen; when another has its name by then, or it was written to, the
- * look is taken again. A file that never stands still for that long is sent as it was when it was opened, without a
- * version and a length; a part of it is refused. */
+ * The headers of a response (length, version, range) come from a stat of the file; its bytes follow
+ * later. They are read only from the file that was examined: if the name refers to another file by
+ * then, or the file was written, the stat is repeated. A file that changes on every attempt is sent
+ * as it was when it was opened, without version and length; a range of it is refused. */
 
 #define STAT_ATTEMPTS_MAX 8
 
@@ -64,7 +64,7 @@ static void file_content_on_bytes(void *arg, const void *data, size_t len)
 static void file_content_stat_again(void *arg, struct sandbox_handle *box, const struct err *err);
 static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, const struct err *err);
 
-/* It was not the file that was seen. */
+/* The opened file is not the one that was examined. */
 static void file_content_on_file_changed(struct file_transfer *t)
 {
     struct err why;
@@ -80,7 +80,7 @@ static void file_content_on_file_changed(struct file_transfer *t)
         manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
                                 file_content_read_seen_file, t);
     } else {
-        err_set(&why, ERR_EXISTS, "the file changes faster than a part of it can be read; ask again");
+        err_set(&why, ERR_EXISTS, "the file changes faster than a range of it can be read; try again");
         file_transfer_refuse(t, &why);
     }
 }
@@ -97,10 +97,10 @@ static void file_content_on_read_done(void *arg, const struct files_done *d UNUS
         file_transfer_refuse(t, err);
         return;
     }
-    if (!t->answer_begun && t->len != HTTP_UNTIL_END && t->len > 0) { /* it became shorter since it was opened */
+    if (!t->answer_begun && t->len != HTTP_UNTIL_END && t->len > 0) { /* it was truncated after it was opened */
         struct err why;
 
-        err_set(&why, ERR_EXISTS, "the file changed while it was read; ask again");
+        err_set(&why, ERR_EXISTS, "the file changed while it was read; try again");
         file_transfer_refuse(t, &why);
         return;
     }
@@ -142,7 +142,7 @@ static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, c
         file_transfer_refuse(t, err);
         return;
     }
-    manager_release_sandbox(t->api->settings.manager, t->sandbox); /* held by the first use */
+    manager_release_sandbox(t->api->settings.manager, t->sandbox); /* taken by the first use */
     files_free(take_ptr(&t->job));
     http_on_client_gone(t->req, file_transfer_on_client_gone, t);
     file_content_register_stream(t);
@@ -164,12 +164,12 @@ static void file_content_on_stat_done(void *arg, const struct files_done *d UNUS
         return;
     }
     file_content_set_headers(t);
-    if (t->entry.kind == 'l') { /* where it leads, and how much is there, is known when it is read */
+    if (t->entry.kind == 'l') { /* its target and the target's size are known when it is read */
         t->status = 200;
         t->len = HTTP_UNTIL_END;
     } else if (t->entry.kind != 'f') {
         err_set(&why, ERR_WRONG_KIND,
-                "path: it is no file but a %s; files/list and files/tar (cove cp --tar) read directories",
+                "path: a %s, not a file; use files/list or files/tar (cove cp --tar) to read directories",
                 file_transfer_kind_name(t->entry.kind));
         file_transfer_refuse(t, &why);
         return;
@@ -206,7 +206,7 @@ static void file_content_stat_again(void *arg, struct sandbox_handle *box, const
         file_transfer_refuse(t, err);
         return;
     }
-    manager_release_sandbox(t->api->settings.manager, t->sandbox); /* held by the use before */
+    manager_release_sandbox(t->api->settings.manager, t->sandbox); /* taken by the previous use */
     files_free(take_ptr(&t->job));
     file_content_start_stat(t, box);
 }
@@ -226,7 +226,7 @@ static void file_content_start_tar_read(struct file_transfer *t, struct sandbox_
 
     t->status = 200;
     t->len = HTTP_UNTIL_END;
-    t->limit = 1; /* the answer is an archive */
+    t->limit = 1; /* the response is an archive */
     http_set_header(t->req, "X-Content-Type-Options", "nosniff");
     http_on_client_gone(t->req, file_transfer_on_client_gone, t);
     file_content_register_stream(t);
@@ -259,7 +259,7 @@ static void file_content_on_body_end(void *arg)
 
 static void file_content_on_body_fail(void *arg, const struct err *err)
 {
-    file_transfer_refuse(arg, err); /* what was begun is given up, and the old file stays */
+    file_transfer_refuse(arg, err); /* drops the unfinished file; the old content stays */
 }
 
 static void file_content_on_writable(void *arg)
@@ -275,7 +275,7 @@ static void file_content_on_written(void *arg, const struct files_done *d, const
         struct err why = *err;
 
         if (t->flags & FILES_EXCL && err_info(err->id)->kind == ERR_KIND_EXISTS)
-            err_set(&why, ERR_HTTP_PRECONDITION, "If-None-Match: there is a file of that name: %.150s", t->path);
+            err_set(&why, ERR_HTTP_PRECONDITION, "If-None-Match: the file already exists: %.150s", t->path);
         http_discard_body(t->req);
         file_transfer_refuse(t, &why);
         return;
@@ -316,11 +316,11 @@ static int file_content_read_mode(const struct http_req *req, uint32_t *ret, str
         return 0;
     for (const char *p = text; *p; p++) {
         if (*p < '0' || *p > '7' || p - text > 3)
-            return err_set(err, ERR_INVALID, "mode: three octal digits, for example 0644");
+            return err_set(err, ERR_INVALID, "mode: must be three octal digits, for example 644");
         mode = mode * 8 + (uint32_t)(*p - '0');
     }
     if (strlen(text) < 3 || mode == 0 || mode > 0777)
-        return err_set(err, ERR_INVALID, "mode: three octal digits, for example 0644");
+        return err_set(err, ERR_INVALID, "mode: must be three octal digits, for example 644");
     *ret = mode;
     return 0;
 }
@@ -338,7 +338,7 @@ void file_content_write(struct http_req *req, void *ctx)
         file_transfer_read_flag(req, "parents", FILES_PARENTS, &t->flags, &err) < 0) {
         file_transfer_refuse(t, &err);
     } else if (match && !str_eq(match, "*")) {
-        err_set(&err, ERR_INVALID, "If-None-Match: a write knows only '*'");
+        err_set(&err, ERR_INVALID, "If-None-Match: only '*' is supported for a write");
         file_transfer_refuse(t, &err);
     } else {
         t->flags |= match ? FILES_EXCL : 0;
@@ -350,7 +350,7 @@ static void file_content_start_tar_write(struct file_transfer *t, struct sandbox
 {
     struct err err = { 0 };
 
-    t->limit = 1; /* the answer counts files */
+    t->limit = 1; /* the response contains the number of files */
     if (files_tar_in(box, t->path, &file_content_write_ops, t, &t->job, &err) < 0) {
         file_transfer_refuse(t, &err);
         return;

@@ -1,8 +1,10 @@
-/* /v1/sandboxes/{sandboxId}/files/watch: what happens to files, told as it happens.
+/* /v1/sandboxes/{sandboxId}/files/watch: streams changes of files.
  *
- * The answer begins when the sandbox says that it watches, so what cannot be watched is an error like any other. A
- * client that does not read holds the sandbox's runtime, not memory here; what does not fit there is told as overflow.
- * Watching is not using: it neither keeps a sandbox from being idle nor wakes it up later. */
+ * The response begins when the sandbox confirms the watch, so a path that cannot be watched is an
+ * ordinary error. A client that does not read applies back-pressure to the sandbox's runtime and
+ * uses no memory here; events that do not fit into the runtime's buffer are reported as `overflow`.
+ * A watch does not count as use: it does not keep a sandbox from becoming idle, and does not wake
+ * it up later. */
 #include "server/api/file_transfer.h"
 
 #include "core/base/str.h"
@@ -96,7 +98,7 @@ static void file_watch_end(struct file_transfer *t, const struct err *err)
     if (err)
         http_error_json(err, http_id(t->req), NULL, NULL, &why);
     buf_adds(&out, "{\"type\":\"end\"");
-    if (err) /* {"error":{...}}: its members go into the object of the event */
+    if (err) /* {"error":{...}}: its members become members of the event */
         buf_addf(&out, ",%s", why.data + 1);
     else
         buf_adds(&out, "}");
@@ -111,7 +113,7 @@ static void file_watch_on_done(void *arg, const struct files_done *d UNUSED, con
     struct file_transfer *t = arg;
     struct err missing;
 
-    err_set(&missing, ERR_MISSING, "path: it is gone already");
+    err_set(&missing, ERR_MISSING, "path: it was removed in the meantime");
     if (t->answer_begun)
         file_watch_end(t, err);
     else

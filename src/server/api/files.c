@@ -1,5 +1,5 @@
-/* /v1/sandboxes/{sandboxId}/files: everything happens inside the sandbox, by its runtime, as its user. Here bytes go
- * from one side to the other, as fast as the slower of the two takes them. */
+/* /v1/sandboxes/{sandboxId}/files: the sandbox's runtime carries out every operation, inside the
+ * sandbox and as its user. The server only passes bytes on, at the speed of the slower side. */
 #include "server/api/file_transfer.h"
 
 #include "core/base/clock.h"
@@ -13,7 +13,7 @@
 #define PATH_MAX_BYTES 4000u
 #define LIST_MAX 10000u
 #define LIST_PRESET 1000u
-#define LIST_SCAN_MAX 1000000u /* all of a directory is read for a page */
+#define LIST_SCAN_MAX 1000000u /* entries; each page reads the whole directory */
 
 void file_transfer_free(struct file_transfer *t)
 {
@@ -39,7 +39,7 @@ void file_transfer_refuse(struct file_transfer *t, const struct err *err)
     file_transfer_free(t);
 }
 
-/* The client is gone while an answer is made or sent: nobody wants the rest. */
+/* The client disconnected before the response was complete: stop the operation. */
 void file_transfer_on_client_gone(void *arg)
 {
     struct file_transfer *t = arg;
@@ -73,15 +73,15 @@ void file_transfer_begin(struct file_transfer *t, void (*start)(struct file_tran
 int file_transfer_check_path(const char *path, const char *name, struct err *err)
 {
     if (!path)
-        return err_set(err, ERR_INVALID, "%s: it is missing", name);
+        return err_set(err, ERR_INVALID, "%s: required", name);
     if (path[0] != '/')
-        return err_set(err, ERR_INVALID, "%s: write an absolute path, for example /workspace/data.csv", name);
+        return err_set(err, ERR_INVALID, "%s: must be an absolute path, for example /workspace/data.csv", name);
     if (strlen(path) > PATH_MAX_BYTES)
-        return err_set(err, ERR_INVALID, "%s: it is longer than %u bytes", name, PATH_MAX_BYTES);
+        return err_set(err, ERR_INVALID, "%s: longer than %u bytes", name, PATH_MAX_BYTES);
     return 0;
 }
 
-/* NULL: refused. */
+/* NULL: the request was refused. */
 static struct file_transfer *file_transfer_new(struct http_req *req, struct api *api, const char *const *query)
 {
     struct file_transfer *t = mem_new(struct file_transfer);
@@ -184,7 +184,7 @@ static void api_file_on_listed(void *arg, const struct files_done *d, const stru
     struct err large = { 0 };
 
     if (!err && d->truncated) {
-        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it as tar", t->path, LIST_SCAN_MAX);
+        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it with files/tar", t->path, LIST_SCAN_MAX);
         err = &large;
     }
     if (err) {
@@ -260,7 +260,7 @@ static void api_file_stat(struct http_req *req, void *ctx)
         file_transfer_begin(t, api_file_start_stat);
 }
 
-/* --- names --- */
+/* --- operations on names --- */
 
 int file_transfer_read_flag(const struct http_req *req, const char *name, uint32_t bit, uint32_t *flags,
                             struct err *err)

@@ -1,8 +1,10 @@
-/* Following an execution: as one answer when it has ended, as a stream of events, or as the plain bytes of one channel.
+/* Following an execution: as one response after its end, as a stream of events, or as the raw bytes
+ * of one channel.
  *
- * Bytes are read from the files that the manager writes, at an offset that the reader holds; so following from the
- * beginning, resuming in the middle and reading one that has ended are the same. The watch only says when there is
- * more. A client that does not read stops the reading and nothing else: the execution goes on. */
+ * Bytes are read from the files that the manager writes, at an offset that the follower holds.
+ * Following from the beginning, resuming in the middle and reading an ended execution are therefore
+ * the same operation. The watch only reports that more bytes exist. A client that does not read
+ * stops its follower and nothing else: the execution goes on. */
 #include "server/api/api_internal.h"
 
 #include "core/base/fd.h"
@@ -15,7 +17,7 @@
 #include <sys/stat.h>
 
 #define PIECE (32 * KIB)
-#define CHUNKS_PER_TURN 2 /* for one reader before others have their turn */
+#define CHUNKS_PER_TURN 2 /* per follower before the others are served */
 #define EMBEDDED_MAX (1 * MIB)
 #define HEARTBEAT_NS (15 * NS_PER_S)
 
@@ -25,12 +27,12 @@ struct follower {
     enum follow_mode mode;
     char execution[ID_SIZE];
     int channel;
-    bool has_events; /* it tells events too, behind the output that came before them */
+    bool has_events; /* it has context events too, sent after the output that preceded them */
     int fd[3];
-    uint64_t offset[3], end[3];    /* end: what may be read by now */
-    struct execution_watch *watch; /* NULL when it has ended */
-    bool existing_only;            /* what was there at the beginning, and no more */
-    struct buf end_json;           /* the execution as JSON, when it has ended */
+    uint64_t offset[3], end[3];    /* end: bytes readable now */
+    struct execution_watch *watch; /* NULL after the execution has ended */
+    bool existing_only;            /* only the bytes that existed at the beginning */
+    struct buf end_json;           /* the execution as JSON; empty until it has ended */
     struct open_stream open_stream;
     struct ev_timer heartbeat_timer;
     struct ev_defer pump_defer;
@@ -49,7 +51,7 @@ static void follower_free(struct follower *f)
     free(f);
 }
 
-/* --- output in an answer --- */
+/* --- output inside a response --- */
 
 static int follow_open_output(struct api *api, const char *execution, int channel, int *ret, uint64_t *ret_size,
                               struct err *err)
@@ -61,7 +63,7 @@ static int follow_open_output(struct api *api, const char *execution, int channe
     return rc;
 }
 
-/* True: there is more than the answer holds. */
+/* True: some output did not fit into the response. */
 static bool follow_embed_output(struct api *api, const struct store_execution *row, int channel, const char *name,
                                 struct jsonw *w)
 {
@@ -109,7 +111,7 @@ void follow_answer_row(struct http_req *req, struct api *api, int status, const 
     struct store_execution now = *row;
     struct buf out = { 0 };
 
-    for (int i = 0; !row->ended_ms && i < 2; i++) { /* a row learns of its output at the end */
+    for (int i = 0; !row->ended_ms && i < 2; i++) { /* the row gets its output sizes at the end */
         auto_fd int fd = -1;
         struct err err;
 
@@ -173,13 +175,14 @@ static bool follower_send_raw(struct follower *f, int i, const char *data, size_
 
 static void follower_on_room(void *arg);
 
-/* Sends what there is of one channel. False: the client has to read first, or others have their turn. */
+/* Sends the available bytes of one channel. False: wait for the client to read, or for the next
+ * turn. */
 static bool follower_pump_channel(struct follower *f, int i)
 {
     char data[PIECE] __attribute__((uninitialized));
 
     if (http_stream_room(f->req) == 0)
-        return false; /* there is more, and the client has not even taken what there was */
+        return false; /* more is available, but the client has not read the previous bytes */
     for (int pieces = 0; f->offset[i] < f->end[i] && f->fd[i] >= 0; pieces++) {
         if (pieces == CHUNKS_PER_TURN) {
             ev_defer(f->api->settings.ev, &f->pump_defer, follower_on_room, f);
@@ -191,7 +194,7 @@ static bool follower_pump_channel(struct follower *f, int i)
         bool last = !f->watch && f->offset[i] + want == f->end[i];
 
         if (n <= 0)
-            break; /* it was removed by retention meanwhile */
+            break; /* removed by retention in the meantime */
         if (f->mode != FOLLOW_RAW && !last && output_chunk_is_partial_utf8(data, (size_t)n))
             return true;
         if (!(f->mode == FOLLOW_RAW ? follower_send_raw(f, i, data, (size_t)n)
@@ -201,7 +204,8 @@ static bool follower_pump_channel(struct follower *f, int i)
     return true;
 }
 
-/* Whole lines, each of which is a message already; the client is asked for room once for each. */
+/* Sends whole lines, each of which is already a message; checks the client's buffer once per
+ * line. */
 static bool follower_pump_events(struct follower *f)
 {
     while (f->offset[2] < f->end[2] && f->fd[2] >= 0) {
@@ -225,7 +229,7 @@ static void follower_update_ends(struct follower *f)
         f->end[i] = execution_watch_output_bytes(f->watch, i + 1);
 }
 
-/* Fewer bytes came than were announced, or an end before the offset that was asked for ahead. */
+/* Fewer bytes were sent than announced, or the execution ended before the requested offset. */
 static bool follower_fell_short(const struct follower *f)
 {
     uint64_t at = f->offset[f->channel - 1], end = f->end[f->channel - 1];
@@ -238,7 +242,7 @@ static bool follower_wants_channel(const struct follower *f, int i)
     return f->mode != FOLLOW_RAW || f->channel == i + 1;
 }
 
-/* What had written nothing when it was joined. */
+/* Opens files of channels that had no output when the follower joined. */
 static int follower_open_late_output(struct follower *f, struct err *err)
 {
     for (int i = 0; i < 3; i++)
@@ -254,7 +258,7 @@ static void follower_pump(struct follower *f)
     bool room = true;
 
     follower_update_ends(f);
-    if (follower_open_late_output(f, &err) < 0) { /* who asks again, at the offset that they have, is told why */
+    if (follower_open_late_output(f, &err) < 0) { /* a client that retries at its offset gets the error */
         log_warn("%s", err.msg);
         http_on_client_gone(f->req, NULL, NULL);
         http_stream_break(f->req);
@@ -288,7 +292,7 @@ static void follower_on_client_gone(void *arg)
     struct err err;
 
     if (f->mode == FOLLOW_ANSWER) {
-        err_set(&err, ERR_CLIENT_GONE, "the client went away");
+        err_set(&err, ERR_CLIENT_GONE, "the client disconnected");
         http_answer_err(f->req, &err);
     } else {
         http_stream_end(f->req);
@@ -296,7 +300,8 @@ static void follower_on_client_gone(void *arg)
     follower_free(f);
 }
 
-/* "end" is the word of an execution; who may not hear it is cut off, and told why when they ask again. */
+/* Aborts the stream without an "end" event, which belongs to the execution. A client that retries
+ * gets the reason. */
 static void follower_on_revoked(void *arg, const struct err *why)
 {
     struct follower *f = arg;
@@ -343,7 +348,7 @@ static void follower_on_progress(void *arg, const struct store_execution *row)
     }
 }
 
-/* --- beginning --- */
+/* --- start --- */
 
 static void follower_begin_stream(struct follower *f, const struct store_execution *row)
 {
@@ -370,14 +375,15 @@ static void follower_begin_stream(struct follower *f, const struct store_executi
     follower_send_execution(f, "started", execution.data);
 }
 
-/* Who follows one that runs may be ahead of it: after a restart of the server, or because it has not begun to write. */
+/* A follower of a running execution may be ahead of it: after a restart of the server, or before
+ * the first output. */
 static int follower_check_offsets(const struct follower *f, struct err *err)
 {
     static const char *const names[] = { "stdout", "stderr", "events" };
 
     for (int i = 0; i < 3 && !f->watch; i++)
         if (f->offset[i] > f->end[i])
-            return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes by now, and nothing at %" PRIu64, names[i],
+            return err_set(err, ERR_HTTP_RANGE, "%s has %" PRIu64 " bytes so far, none at offset %" PRIu64, names[i],
                            f->end[i], f->offset[i]);
     return 0;
 }
@@ -398,7 +404,7 @@ static int follower_join(struct follower *f, const struct follow_spec *spec, con
         f->watch = manager_watch_execution(api->settings.manager, request_visible_owner(f->req), spec->sandbox, row->id,
                                            follower_on_progress, f);
     if (follow_row_is_live(row) && !spec->existing_only && !f->watch)
-        return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
+        return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
     for (int i = 0; i < (f->has_events ? 3 : 2) && f->mode != FOLLOW_ANSWER; i++)
         if (follow_open_output(api, row->id, i + 1, &f->fd[i], &f->end[i], err) < 0)
             return -1;
@@ -476,7 +482,7 @@ int follow_read_offsets(const char *text, uint64_t offset[3], struct err *err)
         return 0;
     if (!str_eat_u64(&text, INT64_MAX, &at[0]) || !str_eat(&text, "-") || !str_eat_u64(&text, INT64_MAX, &at[1]) ||
         (*text && (!str_eat(&text, "-") || !str_eat_u64(&text, INT64_MAX, &at[2]) || *text)))
-        return err_set(err, ERR_INVALID, "Last-Event-ID: it is two or three offsets with a '-' between them");
+        return err_set(err, ERR_INVALID, "Last-Event-ID: must be two or three offsets separated by '-'");
     offset[0] = at[0];
     offset[1] = at[1];
     offset[2] = at[2];

@@ -1,4 +1,4 @@
-/* /health, /ready and /metrics: for those who run the server. */
+/* /health, /ready and /metrics, for the operator of the server. */
 #include "server/api/api_internal.h"
 
 #include "server/api/pool_registry.h"
@@ -26,7 +26,7 @@ struct readiness_query {
     struct api *api;
 };
 
-/* The store is asked a real question; the jailer is connected or not. */
+/* Readiness: a query to the store succeeds, and the manager is connected to the jailer. */
 static void readiness_on_store_reply(void *arg, const struct err *err, const char *value UNUSED)
 {
     auto_free struct readiness_query *q = arg;
@@ -142,14 +142,15 @@ static void metrics_write_histogram(struct buf *out, const char *name, const cha
     metrics_write_histogram_series(out, name, "", h);
 }
 
-/* Only of what was started: most servers have few of the runtimes. */
+/* Writes only the runtimes that were started: most servers use few of them. */
 static void metrics_write_sandbox_starts(struct buf *out, const struct manager_stats *s)
 {
     size_t n;
     const struct language *all = languages_all(&n);
 
-    metrics_write_family(out, "sandbox_startup_seconds", "histogram",
-                         "From the request to a sandbox that is ready, by runtime and by whether it was made before.");
+    metrics_write_family(
+        out, "sandbox_startup_seconds", "histogram",
+        "Time from the request to a ready sandbox, by runtime and by whether it was prepared in a pool.");
     for (size_t i = 0; i < min_size(n, MANAGER_LANGUAGES_MAX); i++)
         for (int warm = 0; warm < 2; warm++) {
             const struct histogram *t = &s->starts[i][warm];
@@ -166,36 +167,35 @@ static void metrics_write_manager(struct api *api, struct buf *out)
 
     manager_stats(api->settings.manager, &s);
     metrics_write_number(out, "sandboxes_created_total", "counter", "Sandboxes that became ready.", s.created);
-    metrics_write_number(out, "sandboxes_failed_total", "counter", "Sandboxes that could not be made.",
+    metrics_write_number(out, "sandboxes_failed_total", "counter", "Sandboxes that could not be created.",
                          s.create_failed);
-    metrics_write_by_end_reason(out, "sandboxes_ended_total", "Ends of sandboxes, by their reason.", s.ended);
+    metrics_write_by_end_reason(out, "sandboxes_ended_total", "Ended sandboxes, by reason.", s.ended);
     metrics_write_sandbox_starts(out, &s);
-    metrics_write_family(out, "sandboxes", "gauge", "Sandboxes that live now.");
+    metrics_write_family(out, "sandboxes", "gauge", "Live sandboxes.");
     buf_addf(out, "cove_sandboxes{state=\"running\"} %" PRIu64 "\n", s.running);
     buf_addf(out, "cove_sandboxes{state=\"paused\"} %" PRIu64 "\n", s.paused);
-    metrics_write_number(out, "executions_started_total", "counter", "Executions that were begun.", s.executions);
-    metrics_write_number(out, "executions_failed_total", "counter", "Executions that could not start, or were lost.",
+    metrics_write_number(out, "executions_started_total", "counter", "Executions started.", s.executions);
+    metrics_write_number(out, "executions_failed_total", "counter", "Executions that could not start or were lost.",
                          s.executions_failed);
-    metrics_write_by_end_reason(out, "executions_ended_total", "Ends of executions, by their reason.",
-                                s.executions_ended);
-    metrics_write_family(out, "execution_seconds", "summary", "From the start of a program to its end.");
+    metrics_write_by_end_reason(out, "executions_ended_total", "Ended executions, by reason.", s.executions_ended);
+    metrics_write_family(out, "execution_seconds", "summary", "Time from the start of a program to its end.");
     metrics_write_seconds(out, "execution_seconds_sum", "", s.wall_ns);
     buf_addf(out, "cove_execution_seconds_count %" PRIu64 "\n", s.with_receipt);
-    metrics_write_family(out, "execution_cpu_seconds_total", "counter", "Processor time of executions that ended.");
+    metrics_write_family(out, "execution_cpu_seconds_total", "counter", "CPU time of ended executions.");
     metrics_write_seconds(out, "execution_cpu_seconds_total", "", s.cpu_ns);
-    metrics_write_number(out, "refused_calls_total", "counter", "System calls that the filter refused.",
+    metrics_write_number(out, "refused_calls_total", "counter", "System calls denied by the filter.",
                          s.denied_syscalls);
     metrics_write_family(out, "limits_met_total", "counter",
-                         "Executions that met a limit which refused them something.");
+                         "Executions that reached a limit and were denied something by it.");
     for (int i = 0; i < LIMIT_COUNT; i++)
         buf_addf(out, "cove_limits_met_total{limit=\"%s\"} %" PRIu64 "\n", limit_info((enum limit)i)->name,
                  s.limit_hits[i]);
-    metrics_write_number(out, "executions_running", "gauge", "Executions under way.", s.executing);
-    metrics_write_number(out, "output_bytes_total", "counter", "Output of executions that was stored.", s.output_bytes);
-    metrics_write_number(out, "output_lost_bytes_total", "counter", "Output that the disk refused.",
-                         s.output_lost_bytes);
-    metrics_write_number(out, "sandboxes_adopted_total", "counter",
-                         "Sandboxes taken over from a server before this one.", s.adopted);
+    metrics_write_number(out, "executions_running", "gauge", "Executions in progress.", s.executing);
+    metrics_write_number(out, "output_bytes_total", "counter", "Bytes of stored output of executions.", s.output_bytes);
+    metrics_write_number(out, "output_lost_bytes_total", "counter",
+                         "Bytes of output that could not be written to disk.", s.output_lost_bytes);
+    metrics_write_number(out, "sandboxes_adopted_total", "counter", "Sandboxes adopted from a previous server process.",
+                         s.adopted);
     metrics_write_number(out, "jailer_connections_total", "counter", "Connections made to the jailer.", s.reconnects);
 }
 
@@ -206,36 +206,39 @@ static void metrics_write_executor(struct api *api, struct buf *out)
     if (!api->settings.executor)
         return;
     executor_stats(api->settings.executor, &s);
-    metrics_write_number(out, "executor_runs_total", "counter",
-                         "Stateless executions that got a place or waited for one.", s.started);
+    metrics_write_number(out, "executor_runs_total", "counter", "Stateless executions that were started or queued.",
+                         s.started);
     metrics_write_number(out, "executor_refused_total", "counter",
-                         "Stateless executions for which the queue had no place.", s.refused);
+                         "Stateless executions refused because the queue was full.", s.refused);
     metrics_write_number(out, "executor_failed_total", "counter", "Stateless executions that could not be run.",
                          s.failed);
-    metrics_write_number(out, "executor_cancelled_total", "counter", "Stateless executions whose clients went away.",
+    metrics_write_number(out, "executor_cancelled_total", "counter", "Stateless executions whose client disconnected.",
                          s.cancelled);
     metrics_write_number(out, "executor_waiting", "gauge", "Stateless executions in the queue.", s.waiting);
     metrics_write_number(out, "executor_running", "gauge", "Stateless executions that have a sandbox.", s.running);
-    metrics_write_number(out, "executor_ending", "gauge", "Sandboxes of answered executions that are being destroyed.",
-                         s.ending);
-    metrics_write_number(out, "executor_held_bytes", "gauge", "Output of stateless executions in memory.",
+    metrics_write_number(out, "executor_ending", "gauge", "Sandboxes of answered executions in teardown.", s.ending);
+    metrics_write_number(out, "executor_held_bytes", "gauge", "Bytes of output of stateless executions held in memory.",
                          s.held_bytes);
     metrics_write_family(out, "executor_sandboxes_total", "counter",
-                         "Sandboxes of stateless executions, by where they came from.");
+                         "Sandboxes of stateless executions, by pool result.");
     for (unsigned i = 0; i < POOL_RESULT_COUNT; i++)
         buf_addf(out, "cove_executor_sandboxes_total{pool=\"%s\"} %" PRIu64 "\n", pool_result_names[i],
                  s.by_pool_result[i]);
-    metrics_write_number(out, "executor_cache_hits_total", "counter",
-                         "Pure executions that were answered from the cache.", s.cache_hits);
-    metrics_write_number(out, "executor_cache_misses_total", "counter", "Pure executions that had to be run.",
-                         s.cache_misses);
-    metrics_write_number(out, "executor_cache_bytes", "gauge", "Memory of kept answers.", s.cache_bytes);
-    metrics_write_number(out, "executor_cache_entries", "gauge", "Answers that are kept.", s.cache_entries);
-    metrics_write_histogram(out, "executor_wait_seconds", "In the queue.", &s.waits);
-    metrics_write_histogram(out, "executor_run_seconds", "From a place to the answer.", &s.runs);
+    metrics_write_number(out, "executor_cache_hits_total", "counter", "Pure executions answered from the cache.",
+                         s.cache_hits);
+    metrics_write_number(out, "executor_cache_misses_total", "counter",
+                         "Pure executions not in the cache, which had to be run.", s.cache_misses);
+    metrics_write_number(out, "executor_cache_bytes", "gauge", "Memory used by cached responses, in bytes.",
+                         s.cache_bytes);
+    metrics_write_number(out, "executor_cache_entries", "gauge", "Cached responses.", s.cache_entries);
+    metrics_write_histogram(out, "executor_wait_seconds", "Time that stateless executions waited in the queue.",
+                            &s.waits);
+    metrics_write_histogram(out, "executor_run_seconds",
+                            "Time from the start of a stateless execution to its response.", &s.runs);
 }
 
-/* Of all tenants together: who reads metrics learns nothing of any, and there are never more lines than these. */
+/* Totals of all tenants: a reader of the metrics learns nothing about a single tenant, and the
+ * number of lines is fixed. */
 static void metrics_write_budgets(struct api *api, struct buf *out)
 {
     static const char *const states[BUDGET_LIMIT_STATES] = { "open", "near", "spent" };
@@ -243,14 +246,16 @@ static void metrics_write_budgets(struct api *api, struct buf *out)
     struct manager_usage_totals s;
 
     manager_usage_totals(api->settings.manager, &s);
-    metrics_write_family(out, "usage_cpu_seconds_total", "counter", "Processor time of sandboxes.");
+    metrics_write_family(out, "usage_cpu_seconds_total", "counter", "CPU time of sandboxes.");
     metrics_write_seconds(out, "usage_cpu_seconds_total", "", s.used[STORE_BUDGET_CPU_SECONDS] * NS_PER_US);
-    metrics_write_family(out, "usage_sandbox_seconds_total", "counter", "Time that sandboxes lived, summed.");
+    metrics_write_family(out, "usage_sandbox_seconds_total", "counter", "Lifetime of sandboxes, summed.");
     metrics_write_seconds(out, "usage_sandbox_seconds_total", "", s.used[STORE_BUDGET_SANDBOX_SECONDS] * NS_PER_MS);
     metrics_write_number(out, "usage_executions_total", "counter", "Executions that ended.",
                          s.used[STORE_BUDGET_EXECUTIONS]);
-    metrics_write_number(out, "budget_refusals_total", "counter", "Work that a budget did not let begin.", s.refused);
-    metrics_write_family(out, "budget_bounds", "gauge", "Bounds of budgets; near: nine tenths are used; spent: all.");
+    metrics_write_number(out, "budget_refusals_total", "counter",
+                         "Sandboxes and executions refused because a budget was spent.", s.refused);
+    metrics_write_family(out, "budget_bounds", "gauge",
+                         "Limits of budgets, by state. near: at least 90 % used; spent: all used.");
     for (int p = 0; p < STORE_PERIOD_COUNT; p++)
         for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
             for (int i = 0; i < BUDGET_LIMIT_STATES; i++)
@@ -263,10 +268,10 @@ static void metrics_write_store(struct api *api, struct buf *out)
     struct store_stats s;
 
     store_stats(api->settings.store, &s);
-    metrics_write_number(out, "store_calls_total", "counter", "Calls of the store.", s.calls);
-    metrics_write_number(out, "store_commits_total", "counter", "Commits, each of one or more calls.", s.commits);
-    metrics_write_number(out, "store_errors_total", "counter", "Calls that failed.", s.errors);
-    metrics_write_number(out, "store_waiting", "gauge", "Calls that are not answered yet.", s.waiting);
+    metrics_write_number(out, "store_calls_total", "counter", "Calls to the store.", s.calls);
+    metrics_write_number(out, "store_commits_total", "counter", "Commits; each covers one or more calls.", s.commits);
+    metrics_write_number(out, "store_errors_total", "counter", "Calls to the store that failed.", s.errors);
+    metrics_write_number(out, "store_waiting", "gauge", "Calls to the store without a reply yet.", s.waiting);
     metrics_write_family(out, "store_commit_seconds_total", "counter", "Time spent in commits.");
     metrics_write_seconds(out, "store_commit_seconds_total", "", s.commit_ns);
 }
@@ -278,16 +283,17 @@ static void metrics_write_audit(struct api *api, struct buf *out)
     if (!api->settings.audit)
         return;
     audit_stats(api->settings.audit, &s);
-    metrics_write_number(out, "audit_records_total", "counter", "Records of the audit log.", s.records);
-    metrics_write_number(out, "audit_bytes_total", "counter", "Bytes written to the audit log.", s.bytes);
-    metrics_write_number(out, "audit_writes_total", "counter", "Writes to the audit log, each of one or more records.",
-                         s.batches);
-    metrics_write_number(out, "audit_errors_total", "counter", "Writes to the audit log that failed.", s.errors);
-    metrics_write_number(out, "audit_waiting", "gauge", "Records that are not written yet.", s.waiting);
-    metrics_write_number(out, "audit_state", "gauge",
-                         "0: open; 1: the disk is full, only what ends things is done; 2: shut.",
-                         (uint64_t)audit_state(api->settings.audit, NULL));
-    metrics_write_family(out, "audit_write_seconds_total", "counter", "Time spent in writing the audit log.");
+    metrics_write_number(out, "audit_records_total", "counter", "Records appended to the audit trail.", s.records);
+    metrics_write_number(out, "audit_bytes_total", "counter", "Bytes written to the audit trail.", s.bytes);
+    metrics_write_number(out, "audit_writes_total", "counter",
+                         "Writes to the audit trail; each holds one or more records.", s.batches);
+    metrics_write_number(out, "audit_errors_total", "counter", "Failed writes to the audit trail.", s.errors);
+    metrics_write_number(out, "audit_waiting", "gauge", "Audit records that are not written yet.", s.waiting);
+    metrics_write_number(
+        out, "audit_state", "gauge",
+        "0: open; 1: the disk is full, only requests that end or remove objects are accepted; 2: closed.",
+        (uint64_t)audit_state(api->settings.audit, NULL));
+    metrics_write_family(out, "audit_write_seconds_total", "counter", "Time spent writing the audit trail.");
     metrics_write_seconds(out, "audit_write_seconds_total", "", s.write_ns);
 }
 
@@ -301,7 +307,7 @@ static void metrics_write_requests(struct api *api, struct buf *out)
 {
     char labels[256];
 
-    metrics_write_family(out, "api_requests_total", "counter", "Requests, by route and class of their status.");
+    metrics_write_family(out, "api_requests_total", "counter", "Requests, by route and status class.");
     for (size_t i = 0; i < api->ncounters; i++)
         for (unsigned k = 0; k < API_STATUSES; k++) {
             const struct api_counter *c = &api->counters[i];
@@ -314,7 +320,7 @@ static void metrics_write_requests(struct api *api, struct buf *out)
                      (const char *const[]){ "gone", "1xx", "2xx", "3xx", "4xx", "5xx" }[k], c->requests[k]);
         }
     metrics_write_family(out, "api_request_seconds_total", "counter",
-                         "Time from the head of requests to the end of their answers.");
+                         "Time from the head of a request to the end of its response, summed.");
     for (size_t i = 0; i < api->ncounters; i++) {
         metrics_route_labels(&api->counters[i], labels, sizeof(labels));
         metrics_write_seconds(out, "api_request_seconds_total", labels, api->counters[i].duration_ns);
@@ -324,18 +330,18 @@ static void metrics_write_requests(struct api *api, struct buf *out)
         in += api->counters[i].bytes_in;
         sent += api->counters[i].bytes_out;
     }
-    metrics_write_number(out, "api_received_bytes_total", "counter", "Bytes of the bodies of requests.", in);
-    metrics_write_number(out, "api_sent_bytes_total", "counter", "Bytes of the bodies of answers.", sent);
+    metrics_write_number(out, "api_received_bytes_total", "counter", "Bytes of request bodies.", in);
+    metrics_write_number(out, "api_sent_bytes_total", "counter", "Bytes of response bodies.", sent);
     if (!api->server)
         return;
     struct http_stats s;
     http_server_stats(api->server, &s);
     metrics_write_number(out, "api_connections", "gauge", "Open connections.", s.open);
-    metrics_write_number(out, "api_requests_active", "gauge", "Requests under way.", s.active);
+    metrics_write_number(out, "api_requests_active", "gauge", "Requests in progress.", s.active);
     metrics_write_number(out, "api_websockets", "gauge", "Open WebSockets.", s.websockets);
-    metrics_write_number(out, "api_connections_total", "counter", "Connections that were accepted.", s.accepted);
-    metrics_write_number(out, "api_connections_refused_total", "counter", "Connections of addresses that had too many.",
-                         s.refused_per_addr);
+    metrics_write_number(out, "api_connections_total", "counter", "Accepted connections.", s.accepted);
+    metrics_write_number(out, "api_connections_refused_total", "counter",
+                         "Connections refused because their address had too many.", s.refused_per_addr);
 }
 
 static void api_serve_metrics(struct http_req *req, void *ctx)
@@ -345,7 +351,7 @@ static void api_serve_metrics(struct http_req *req, void *ctx)
 
     metrics_write_family(&out, "build_info", "gauge", "The version of the server.");
     buf_addf(&out, "cove_build_info{version=\"%s\"} 1\n", api->settings.version);
-    metrics_write_family(&out, "uptime_seconds", "gauge", "Since the start of the server.");
+    metrics_write_family(&out, "uptime_seconds", "gauge", "Time since the start of the server.");
     metrics_write_seconds(&out, "uptime_seconds", "", ev_now(api->settings.ev) - api->started_ns);
     metrics_write_manager(api, &out);
     metrics_write_executor(api, &out);

@@ -1,11 +1,15 @@
 /* A request with an Idempotency-Key is carried out once.
  *
- * What the key claims is the id of the thing that the request makes, chosen before anything is made; a sandbox that was
- * made ahead has its own, and the claim is corrected before there is a row of it. So nothing has to
- * be remembered of an answer: who asks again is shown the thing itself, as it is now. A claim without its thing was
- * made by a request that is still under way, or by one that a kill cut off. The latter is as good as new: at once after
- * a restart, since nobody else can be at it, and otherwise after a while. A sandbox that a kill ended before it ever
- * ran is no thing to show either; its claim is given up for a new one. */
+ * The key is bound to the id of the object that the request creates, chosen before the object is
+ * created. A sandbox from a pool already has an id; the claim is updated before the sandbox gets a
+ * row. No response has to be stored: a repeated request is answered with the current state of the
+ * object itself.
+ *
+ * A claim without its object belongs to a request that is still in progress, or to one that a kill
+ * interrupted. An interrupted claim may be carried out again: immediately after a restart of the
+ * server, since no other request can be in progress, and otherwise after CLAIM_IN_PROGRESS_MS. A
+ * sandbox that was killed before it ever ran does not count as an object; its claim is replaced by
+ * a new one. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -70,7 +74,7 @@ static void idempotency_proceed(struct idempotency_claim *c, bool fresh)
 
     free(c);
     if (fresh && str_starts(copy.id, "sb")) {
-        copy.fn(copy.req, copy.api, true, copy.id, copy.arg); /* idempotency_set_resource follows */
+        copy.fn(copy.req, copy.api, true, copy.id, copy.arg); /* it calls idempotency_set_resource */
         return;
     }
     audit_trail_add_target(copy.req, idempotency_target_name(copy.id), copy.id);
@@ -85,12 +89,13 @@ static void idempotency_refuse_in_progress(struct idempotency_claim *c)
 {
     struct err why;
 
-    http_set_header(c->req, "Retry-After", "1"); /* this refusal is for now, the other one for good */
-    err_set(&why, ERR_IDEMPOTENCY, "the first request with this Idempotency-Key is still being worked on");
+    http_set_header(c->req, "Retry-After", "1"); /* this refusal is temporary, the other one is permanent */
+    err_set(&why, ERR_IDEMPOTENCY, "the first request with this Idempotency-Key is still in progress; try again later");
     idempotency_refuse(c, &why);
 }
 
-/* A clock that was set back or forth must not keep a claim under way for ever. */
+/* Compares the absolute difference: a change of the wall clock must not keep a claim in progress
+ * forever. */
 static bool idempotency_is_in_progress(const struct idempotency_claim *c)
 {
     uint64_t apart = c->now_ms > c->claimed_ms ? c->now_ms - c->claimed_ms : c->claimed_ms - c->now_ms;
@@ -138,7 +143,7 @@ static void idempotency_on_execution(void *arg, const struct err *err, const str
     idempotency_on_resource(arg, err);
 }
 
-/* Contexts are no rows: the sandbox knows those that live. */
+/* Contexts have no rows in the store: the sandbox knows the live ones. */
 static void idempotency_find_context(struct idempotency_claim *c)
 {
     struct context_info all[CONTEXTS_MAX];
@@ -174,7 +179,7 @@ static void idempotency_on_claim(void *arg, const struct err *err, bool fresh, c
         return;
     }
     if (memcmp(row->request_hash, c->request_hash, sizeof(c->request_hash)) != 0) {
-        err_set(&why, ERR_IDEMPOTENCY, "this Idempotency-Key was used with another request");
+        err_set(&why, ERR_IDEMPOTENCY, "this Idempotency-Key was used with a different request; use a new key");
         idempotency_refuse(c, &why);
         return;
     }
@@ -216,7 +221,7 @@ void idempotency_begin(struct http_req *req, struct api *api, const char kind[2]
         return;
     }
     if (!idempotency_key_is_valid(key)) {
-        err_set(&err, ERR_INVALID, "Idempotency-Key: it has 1 to %u letters, digits, '.', '_' and '-'", KEY_MAX);
+        err_set(&err, ERR_INVALID, "Idempotency-Key: must be 1 to %u letters, digits, '.', '_' and '-'", KEY_MAX);
         idempotency_refuse(c, &err);
         return;
     }
@@ -226,8 +231,8 @@ void idempotency_begin(struct http_req *req, struct api *api, const char kind[2]
 
 static void idempotency_on_renamed(void *arg UNUSED, const struct err *err)
 {
-    if (err) /* who asks again is told that it is being worked on, and then gets another */
-        log_warn("an idempotency key does not name what it made: %s", err->msg);
+    if (err) /* a repeated request is refused as in progress, and later creates another sandbox */
+        log_warn("cannot record which sandbox an idempotency key created: %s", err->msg);
 }
 
 void idempotency_set_resource(struct http_req *req, struct api *api, const char *id, const char *now)
@@ -248,6 +253,6 @@ void idempotency_release_key(struct http_req *req, struct api *api, const struct
 {
     const char *key = http_header(req, "Idempotency-Key");
 
-    if (key && why->id != ERR_IDEMPOTENCY) /* that is another's, who is still at it */
+    if (key && why->id != ERR_IDEMPOTENCY) /* then another request holds the key and is still in progress */
         store_idem_drop(api->settings.store, request_tenant(req), key, NULL, idempotency_on_key_released, NULL);
 }

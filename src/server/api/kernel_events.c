@@ -1,5 +1,6 @@
-/* Events of a context's execution, read from the file that the manager writes: one JSON object a line, made by us from
- * what the kernel said (service/kernel_event.h), each beginning with its type. */
+/* Events of a context execution, read from the file that the manager writes: one JSON object per
+ * line, made by the server from the messages of the language kernel (service/kernel_event.h). Each
+ * object begins with its type. */
 #include "server/api/api_internal.h"
 
 #include "core/base/fd.h"

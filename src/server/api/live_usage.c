@@ -1,6 +1,6 @@
-/* /v1/usage/live: every living sandbox with what it uses at this moment, in one answer: for those who watch many. Each
- * is asked for its figures at once; the answer goes out when the last has told them. Looking is not using: it keeps no
- * sandbox from being idle. */
+/* /v1/usage/live: every live sandbox with its current usage, in one response, for dashboards. All
+ * sandboxes are queried at once; the response is sent after the last reply. A query does not count
+ * as use: it does not keep a sandbox from becoming idle. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -68,7 +68,7 @@ static void live_usage_answer(struct live_usage_query *g)
     free(g);
 }
 
-/* One that ended meanwhile is not there any more. */
+/* A sandbox that ended in the meantime is omitted. */
 static void live_usage_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
 {
     struct live_usage_entry *l = arg;
@@ -90,7 +90,7 @@ static void api_live_usage(struct http_req *req, void *ctx)
     g->req = req;
     g->n = manager_list_live_sandboxes(api->settings.manager, request_visible_owner(req), living, LIVE_SANDBOXES_MAX);
     g->entries = mem_new_array(struct live_usage_entry, g->n + 1);
-    g->waiting = g->n + 1; /* our own, so that none of them is the last before all were asked */
+    g->waiting = g->n + 1; /* one reference of our own, so that no reply completes the query before all were sent */
     for (size_t i = 0; i < g->n; i++)
         g->entries[i] = (struct live_usage_entry){ .query = g, .sandbox = living[i] };
     for (size_t i = 0; i < g->n; i++)

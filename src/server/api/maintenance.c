@@ -1,8 +1,9 @@
-/* /v1/gc and /v1/backup: for those who run the server.
+/* /v1/gc and /v1/backup, for the operator of the server.
  *
- * A backup is made beside the database, under a name that it loses as soon as it is open, and is then sent like any
- * file: a client that is slow or goes away holds up nothing, and leaves nothing behind. It goes out piece by piece from
- * here, because whoever asked for it may stop to be allowed to have it. */
+ * A backup is written to a temporary file next to the database. The file is unlinked as soon as it
+ * is open and then sent in pieces, so a slow or disconnected client blocks nothing and leaves no
+ * file. This file sends the pieces itself because the stream must stop when the client's credential
+ * is revoked. */
 #include "server/api/api_internal.h"
 
 #include "core/base/fd.h"
@@ -85,7 +86,7 @@ static void api_gc(struct http_req *req, void *ctx)
 /* --- backup --- */
 
 struct backup_stream {
-    struct http_req *req; /* NULL: it was refused meanwhile */
+    struct http_req *req; /* NULL: the request was refused while the backup was being written */
     struct api *api;
     char *path;
     int fd;
@@ -131,7 +132,8 @@ static void backup_stream_on_client_gone(void *arg)
     backup_stream_free(s);
 }
 
-/* Whoever asked may not any more: a copy that is under way is broken off, one that is being made is nobody's. */
+/* The credential was revoked: a backup being sent is aborted; one being written is dropped when it
+ * is complete. */
 static void backup_stream_on_revoked(void *arg, const struct err *why)
 {
     struct backup_stream *s = arg;
@@ -146,7 +148,8 @@ static void backup_stream_on_revoked(void *arg, const struct err *why)
     s->req = NULL;
 }
 
-/* As a whole: the next copy would be another one, and parts of two do not go together. */
+/* The response does not support ranges: the next backup would be a different file, and parts of two
+ * backups do not fit together. */
 static void backup_stream_begin(struct backup_stream *s, int fd, uint64_t size)
 {
     s->fd = fd;
@@ -187,9 +190,10 @@ static void api_backup(struct http_req *req, void *ctx)
 
     if (api_require_no_query(req, &err) == 0) {
         if (!api->settings.scratch_dir)
-            err_set(&err, ERR_NOT_SUPPORTED_YET, "this server has no place for a backup");
+            err_set(&err, ERR_NOT_SUPPORTED_YET,
+                    "this server has no directory for temporary files, so it cannot make a backup");
         else if (api->backing_up)
-            err_set(&err, ERR_BUSY, "another backup is being made");
+            err_set(&err, ERR_BUSY, "another backup is in progress; try again later");
     }
     if (err.id != ERR_NONE) {
         http_answer_err(req, &err);
@@ -200,7 +204,7 @@ static void api_backup(struct http_req *req, void *ctx)
     s->api = api;
     s->fd = -1;
     s->path = str_printf("%s/backup.tmp", api->settings.scratch_dir);
-    unlink(s->path); /* of one that a kill cut short */
+    unlink(s->path); /* left by a killed server */
     api->backing_up = true;
     open_stream_register(&s->open_stream, api, request_principal(req), backup_stream_on_revoked, s);
     store_backup(api->settings.store, s->path, backup_stream_on_saved, s);

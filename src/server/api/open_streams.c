@@ -1,14 +1,16 @@
-/* Answers that go on for as long as their client wants them: who asked must still be allowed to hear. A key that is
- * revoked or rotated ends what it has open at once, one that expires at its moment, and a server that stops ends those
- * that would never end by themselves with a word, instead of waiting for them until its patience is over.
+/* Responses that last as long as the client wants: the credential must stay valid meanwhile. When a
+ * key is revoked or rotated, its streams are closed at once; when it expires, at that moment. At
+ * shutdown, endless streams are closed immediately with a final event instead of using up the drain
+ * timeout.
  *
- * `end` of a stream may free it and others never: the list is walked from its head again after each. */
+ * Invariant: `end` may free its own stream but no other. The list is scanned again from its head
+ * after each call. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/str.h"
 
-#define YEARS_MS (UINT64_C(1) << 40) /* no connection lives that long, and a sum of nanoseconds does not hold it */
+#define YEARS_MS (UINT64_C(1) << 40) /* longer than any connection; a larger value in nanoseconds would overflow */
 
 static void open_stream_unlink(struct open_stream *l)
 {
@@ -100,7 +102,7 @@ void api_on_revoked(struct api *api, const char *id)
 {
     struct err why;
 
-    err_set(&why, ERR_UNAUTHORIZED, "the key was revoked or replaced");
+    err_set(&why, ERR_UNAUTHORIZED, "the key was revoked or rotated");
     open_streams_end_matching(api, open_stream_belongs_to, id, &why);
 }
 
@@ -108,7 +110,7 @@ void open_streams_end_delegated(struct api *api)
 {
     struct err why;
 
-    err_set(&why, ERR_UNAUTHORIZED, "all tokens that were handed out have ended");
+    err_set(&why, ERR_UNAUTHORIZED, "all delegated tokens were revoked");
     open_streams_end_matching(api, open_stream_is_delegated, NULL, &why);
 }
 

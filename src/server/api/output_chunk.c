@@ -1,5 +1,6 @@
-/* Output of executions: its files, and a piece of it in JSON. It is text when it can be: a character that is cut in two
- * at the end of a piece waits for its rest, and what is no text travels as base64. */
+/* Output of executions: its files, and a chunk of it as JSON. Output is sent as text if possible: a
+ * character that is split at the end of a chunk waits for its remaining bytes. Bytes that are not
+ * UTF-8 are sent as base64. */
 #include "server/api/api_internal.h"
 
 #include "core/base/str.h"
@@ -18,8 +19,8 @@ int output_chunk_open_file(struct api *api, const char *execution, int channel, 
     if (errno == ENOENT)
         return 0;
     if (errno == EMFILE || errno == ENFILE)
-        return err_set(err, ERR_DESCRIPTORS, "the output of %s cannot be opened: the server has too many files open",
-                       execution);
+        return err_set(err, ERR_DESCRIPTORS,
+                       "cannot open the output of %s: the server has too many open files; try again later", execution);
     return err_sys(err, ERR_SYS, "opening the output of %s", execution);
 }
 
@@ -37,7 +38,8 @@ bool output_chunk_is_partial_utf8(const char *data, size_t n)
     return n < need;
 }
 
-/* How much of the piece can be told as text: all of it, all but a character that is cut in two, or nothing. */
+/* Length of the part that can be sent as text: all bytes, all except a split last character, or
+ * 0. */
 static size_t output_chunk_text_prefix(const char *data, size_t n, bool last)
 {
     size_t at = 0;

@@ -1,11 +1,13 @@
-/* Everything that is known of pools is held here, in the order of their names, so that reading them asks nobody. The
- * store is read once; after that it is written first, and pool_registry_set follows its answer.
+/* All pools are held in memory, sorted by name, so that reads need no query. The store is read once
+ * at startup; afterwards a change is first written to the store, and pool_registry_set is called
+ * after its reply.
  *
- * A template is read from the store for each change. Answers of the store come in the order of the questions, but a
- * pool can change twice before the first one is there; the number of the change tells which answer is the latest.
+ * A template is read from the store for each change. Replies of the store arrive in the order of
+ * the queries, but a pool can change twice before the first reply; the change number shows which
+ * reply is the latest.
  *
- * The pool that a server has without being told is a row like the others that is not in the store. One of the same name
- * in the store takes its place, and gives it back when it is removed. */
+ * The server's default pool is an entry without a row in the store. A stored pool of the same name
+ * replaces it; when that pool is deleted, the default pool returns. */
 #include "server/api/pool_registry.h"
 
 #include "server/api/api_internal.h"
@@ -72,26 +74,27 @@ static void pool_registry_drop(struct pool_registry *w, const char *name)
 
 int pool_registry_check_loaded(const struct pool_registry *w, struct err *err)
 {
-    return w->is_loaded ? 0 : err_set(err, ERR_BUSY, "the pools are being read; try again in a moment");
+    return w->is_loaded ? 0 : err_set(err, ERR_BUSY, "the pools are still being loaded; try again in a moment");
 }
 
 int pool_registry_check_capacity(const struct pool_registry *w, const char *name, struct err *err)
 {
     if (w->n < POOLS_MAX || pool_registry_find_mutable(w, name))
         return 0;
-    return err_set(err, ERR_LIMIT, "a server has at most %u pools", POOLS_MAX);
+    return err_set(err, ERR_LIMIT, "a server has at most %u pools; delete one first", POOLS_MAX);
 }
 
-/* --- from a template to a sandbox --- */
+/* --- from a template to a spec --- */
 
 static int pool_registry_check_poolable(const struct spec *spec, struct err *err)
 {
     if (spec->nhidden_paths > 0)
         return err_set(err, ERR_NOT_SUPPORTED_YET,
-                       "filesystem.hide of its policy: sandboxes with hidden paths cannot be made beforehand");
+                       "filesystem.hide of its policy: sandboxes with hidden paths cannot be prepared in a pool");
     if (spec->cpu_pinning)
-        return err_set(err, ERR_NOT_SUPPORTED_YET,
-                       "resources.cpuPinning: processors are chosen for a sandbox when it is made");
+        return err_set(
+            err, ERR_NOT_SUPPORTED_YET,
+            "resources.cpuPinning: CPUs are chosen when a sandbox is created, so it cannot be prepared in a pool");
     return 0;
 }
 
@@ -104,12 +107,11 @@ static int pool_registry_read_spec(const struct pool_registry *w, const char *te
         custom_policy_apply_operator_limits(spec, w->api->settings.operator_limits, err) < 0)
         return -1;
     if (!spec->runtime[0])
-        return err_set(err, ERR_INVALID, "it names no runtime, so nobody knows what to make beforehand");
+        return err_set(err, ERR_INVALID, "it names no runtime, which a pool needs; set runtime in the template");
     return spec_finish(spec, err) < 0 ? -1 : pool_registry_check_poolable(spec, err);
 }
 
-/* What the store said about a template. The spec is the caller's to end, also after a
- * failure. */
+/* Evaluates the store's reply about a template. The caller frees the spec, also after a failure. */
 static int pool_registry_resolve_template(const struct pool_registry *w, const char *name, const struct err *err,
                                           const struct store_template *row, struct spec *ret, struct err *why)
 {
@@ -161,7 +163,7 @@ void pool_registry_check_template(struct pool_registry *w, const char *template,
     template_get(w->api->settings.store, q->template, pool_registry_on_template_checked, q);
 }
 
-/* --- what is kept --- */
+/* --- passing pools on to src/sandbox/pool --- */
 
 static void pool_registry_put_pool(struct registered_pool *p, struct pools *pools, const struct spec *spec)
 {
@@ -203,7 +205,7 @@ static void pool_registry_on_template(void *arg, const struct err *err, const st
     }
     spec_done(&spec);
     if (p->problem.id != ERR_NONE) {
-        log_warn("the pool %s is not kept: %s", p->row.name, p->problem.msg);
+        log_warn("cannot keep pool %s: %s", p->row.name, p->problem.msg);
         pools_remove(q->registry->api->settings.pools, p->row.name);
     }
 }
@@ -256,15 +258,15 @@ bool pool_registry_live_info(const struct pool_registry *w, const char *name, st
     return pools_get(w->api->settings.pools, name, ret);
 }
 
-/* --- the beginning and the end --- */
+/* --- start and end --- */
 
 static void pool_registry_on_rows(void *arg, const struct err *err, const struct store_pool *rows, size_t n,
                                   const char *next UNUSED)
 {
     struct pool_registry *w = arg;
 
-    if (err) { /* nothing is lost: what is asked for is made when it is asked for */
-        log_error("the pools could not be read, and none is kept: %s", err->msg);
+    if (err) { /* without pools every request is a cold start */
+        log_error("cannot read the pools, so none is kept: %s", err->msg);
         return;
     }
     w->is_loaded = true;
@@ -290,44 +292,44 @@ void pool_registry_free(struct pool_registry *w)
     free(w);
 }
 
-/* --- figures --- */
+/* --- metrics --- */
 
 enum pool_metric_kind { GAUGE, COUNTER, SECONDS };
 
 static const struct pool_metric {
-    const char *name, *labels, *help; /* no help: one more of the family before */
+    const char *name, *labels, *help; /* help NULL: another series of the previous family */
     enum pool_metric_kind kind;
     size_t offset;
-    bool is_64bit; /* 64 bits */
+    bool is_64bit; /* the member is a uint64_t, otherwise a uint32_t */
 } pool_metrics[] = {
 #define WIDE(member) offsetof(struct pool_info, member), true
 #define NARROW(member) offsetof(struct pool_info, member), false
-    { "pool_size", "", "Members that are ready.", GAUGE, NARROW(size) },
-    { "pool_bare", "", "Of these, members without the interpreter that they should have.", GAUGE,
+    { "pool_size", "", "Ready members.", GAUGE, NARROW(size) },
+    { "pool_bare", "", "Ready members without the interpreter that they should have.", GAUGE,
       NARROW(without_interpreter) },
-    { "pool_starting", "", "Members that are being made.", GAUGE, NARROW(starting) },
-    { "pool_target", "", "Members that the pool wants to have.", GAUGE, NARROW(target) },
-    { "pool_min", "", "The least that it wants.", GAUGE, NARROW(settings.min) },
-    { "pool_max", "", "The most that it may want.", GAUGE, NARROW(settings.max) },
-    { "pool_claims_total", "", "Sandboxes of its shape that were asked for.", COUNTER, WIDE(claims) },
-    { "pool_hits_total", "", "Claims that a ready member served.", COUNTER, WIDE(hits) },
+    { "pool_starting", "", "Members that are being created.", GAUGE, NARROW(starting) },
+    { "pool_target", "", "Target number of members.", GAUGE, NARROW(target) },
+    { "pool_min", "", "Lower bound of the target.", GAUGE, NARROW(settings.min) },
+    { "pool_max", "", "Upper bound of the target.", GAUGE, NARROW(settings.max) },
+    { "pool_claims_total", "", "Requests for a sandbox of the pool's spec.", COUNTER, WIDE(claims) },
+    { "pool_hits_total", "", "Claims served by a ready member.", COUNTER, WIDE(hits) },
     { "pool_misses_total", "", "Claims that found no member: cold starts.", COUNTER, WIDE(misses) },
-    { "pool_partial_total", "", "Claims that a member served which was not ready yet, or lacked its interpreter.",
-      COUNTER, WIDE(cold) },
-    { "pool_claim_seconds_sum", "", "From a claim to a sandbox that is ready.", SECONDS, WIDE(claim_ns) },
+    { "pool_partial_total", "", "Claims served by a member that was not ready yet or lacked its interpreter.", COUNTER,
+      WIDE(cold) },
+    { "pool_claim_seconds_sum", "", "Time from a claim to a ready sandbox.", SECONDS, WIDE(claim_ns) },
     { "pool_claim_seconds_count", "", NULL, COUNTER, WIDE(claims_ready) },
-    { "pool_refill_seconds", "", "How long making a member takes, on average.", SECONDS, WIDE(refill_ns) },
-    { "pool_removed_total", ",reason=\"expired\"", "Members that were let go unused.", COUNTER, WIDE(expired) },
+    { "pool_refill_seconds", "", "Average time to create a member.", SECONDS, WIDE(refill_ns) },
+    { "pool_removed_total", ",reason=\"expired\"", "Members that were removed unused.", COUNTER, WIDE(expired) },
     { "pool_removed_total", ",reason=\"age\"", NULL, COUNTER, WIDE(replaced) },
     { "pool_removed_total", ",reason=\"lost\"", NULL, COUNTER, WIDE(lost) },
-    { "pool_recycled", "", "Recycled members that wait for those who had them.", GAUGE, NARROW(recycled) },
-    { "pool_recycled_claims_total", "", "Claims that a recycled member served.", COUNTER, WIDE(recycled_hits) },
-    { "pool_failures_total", "", "Members that could not be made.", COUNTER, WIDE(failed) },
+    { "pool_recycled", "", "Recycled members that wait for their previous owner.", GAUGE, NARROW(recycled) },
+    { "pool_recycled_claims_total", "", "Claims served by a recycled member.", COUNTER, WIDE(recycled_hits) },
+    { "pool_failures_total", "", "Members that could not be created.", COUNTER, WIDE(failed) },
     { "pool_joins_total", "", "Interpreters that joined a member.", COUNTER, WIDE(joins) },
-    { "pool_join_failures_total", "", "Interpreters that could not join.", COUNTER, WIDE(joins_failed) },
-    { "pool_zygote_starts_total", "", "Zygotes that were started.", COUNTER, WIDE(zygotes_started) },
-    { "pool_zygote_renewals_total", "", "Of these, in the place of one too old or forked too often.", COUNTER,
-      WIDE(zygotes_renewed) },
+    { "pool_join_failures_total", "", "Interpreters that could not join a member.", COUNTER, WIDE(joins_failed) },
+    { "pool_zygote_starts_total", "", "Zygotes started.", COUNTER, WIDE(zygotes_started) },
+    { "pool_zygote_renewals_total", "", "Zygotes started to replace one that was too old or had forked too often.",
+      COUNTER, WIDE(zygotes_renewed) },
 #undef WIDE
 #undef NARROW
 };
@@ -351,10 +353,10 @@ static void pool_metric_write_family(struct buf *out, const struct pool_metric *
                                   : "gauge");
 }
 
-/* One of its states has a 1. */
+/* The current state has the value 1, the others 0. */
 static void pool_metric_write_zygotes(struct buf *out, const struct pool_info *live, size_t n)
 {
-    buf_adds(out, "# HELP cove_pool_zygote What the process is up to that interpreters are forked from.\n"
+    buf_adds(out, "# HELP cove_pool_zygote State of the zygote, the process from which interpreters are forked.\n"
                   "# TYPE cove_pool_zygote gauge\n");
     for (size_t i = 0; i < n; i++)
         for (unsigned state = 0; pool_zygote_names[state]; state++)
@@ -364,11 +366,11 @@ static void pool_metric_write_zygotes(struct buf *out, const struct pool_info *l
 
 static void pool_metric_write_recycled(struct buf *out, const struct pool_info *live, size_t n)
 {
-    buf_adds(out, "# HELP cove_pool_recycle_total Sandboxes that were given back to a pool that recycles, by what came "
-                  "of it.\n# TYPE cove_pool_recycle_total counter\n");
+    buf_adds(out, "# HELP cove_pool_recycle_total Sandboxes returned to a pool that recycles, by "
+                  "outcome.\n# TYPE cove_pool_recycle_total counter\n");
     for (size_t i = 0; i < n; i++)
         for (size_t why = 0; why < RECYCLE_COUNT; why++)
-            if (why != RECYCLE_DISABLED) /* then it is not given back */
+            if (why != RECYCLE_DISABLED) /* then sandboxes are not returned */
                 buf_addf(out, "cove_pool_recycle_total{pool=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", live[i].name,
                          recycle_verdict_names[why], live[i].recycle_verdicts[why]);
 }

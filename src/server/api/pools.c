@@ -1,9 +1,9 @@
-/* /v1/pools, and /v1/warmpools, which is the same with other names: sandboxes that are made before somebody asks for
- * them.
+/* /v1/pools, and /v1/warmpools, which is the same with other field names: sandboxes that are
+ * prepared before they are requested.
  *
- * Pools are the server's and not a tenant's: everybody who sees templates sees them, and whoever holds pools:write
- * changes them. A change is checked against the template, then written, then kept (pool_registry.c); the answer does
- * not wait until there are members. */
+ * Pools belong to the server, not to a tenant: every principal that can read templates can read
+ * them, and pools:write permits changes. A change is checked against the template, then stored,
+ * then applied (pool_registry.c); the response does not wait for members. */
 #include "server/api/api_internal.h"
 
 #include "server/api/pool_registry.h"
@@ -29,7 +29,7 @@ const struct store_pool pool_defaults = { .max = 8,
                                           .zygote_max_age_ms = 3600 * 1000,
                                           .zygote_max_members = 10000 };
 
-/* --- answers --- */
+/* --- responses --- */
 
 static void api_pool_write_permille(struct jsonw *w, const char *key, uint64_t permille)
 {
@@ -40,7 +40,7 @@ static void api_pool_write_permille(struct jsonw *w, const char *key, uint64_t p
     jsonw_raw(w, text);
 }
 
-/* What a pool is up to, in one word. */
+/* The phase of a pool, as one word. */
 static const char *api_pool_phase(const struct registered_pool *p, const struct pool_info *live)
 {
     return p->problem.id == ERR_MISSING                                           ? "templateMissing"
@@ -68,7 +68,7 @@ static void api_pool_write_zygote(struct jsonw *w, const struct pool_info *live)
     jsonw_end_object(w);
 }
 
-/* Only what has happened, of the many things that may. */
+/* Writes only the outcomes that occurred. */
 static void api_pool_write_recycled(struct jsonw *w, const struct pool_info *live)
 {
     if (!live->settings.recycle)
@@ -130,7 +130,7 @@ static void api_pool_write_status(struct jsonw *w, struct api *api, const struct
     jsonw_end_object(w);
 }
 
-/* theirs: with the names of /v1/warmpools too. */
+/* theirs: also write the field names of /v1/warmpools. */
 static void api_pool_write_json(struct jsonw *w, struct api *api, const struct registered_pool *p, bool theirs)
 {
     const struct store_pool *row = &p->row;
@@ -178,7 +178,7 @@ static void api_pool_answer(struct http_req *req, struct api *api, int status, c
 
 /* --- reading --- */
 
-/* The pool of the path. NULL: refused. */
+/* Returns the pool in the path. NULL: the request was refused. */
 static const struct registered_pool *api_pool_find_or_refuse(struct http_req *req, struct api *api)
 {
     struct err err = { 0 };
@@ -237,14 +237,14 @@ static void api_pool_status(struct http_req *req, void *ctx)
     http_answer_json(req, 200, &out);
 }
 
-/* --- changing --- */
+/* --- changes --- */
 
 struct pool_change {
     struct http_req *req;
     struct api *api;
     struct store_pool row;
     struct store_condition precondition;
-    bool must_be_new; /* it must not be there */
+    bool must_be_new; /* the pool must not exist yet */
 };
 
 static void pool_change_refuse(struct pool_change *c, const struct err *err)
@@ -261,7 +261,7 @@ static int pool_change_read_hit_rate(const json_t *object, uint64_t *permille, s
     if (!v)
         return 0;
     if (!json_is_number(v) || !(rate >= 0.5 && rate <= 0.999))
-        return err_set(err, ERR_INVALID, "autoscale.targetHitRate: a number from 0.5 to 0.999 is needed");
+        return err_set(err, ERR_INVALID, "autoscale.targetHitRate: must be a number from 0.5 to 0.999");
     *permille = (uint64_t)lround(rate * 1000);
     return 0;
 }
@@ -319,15 +319,15 @@ static int pool_change_read_row(const json_t *body, struct store_pool *row, stru
     if (template != row->template)
         str_copy(row->template, sizeof(row->template), template);
     if (!api_is_valid_slug(row->template))
-        return err_set(err, ERR_INVALID, "template: the name of the template that the pool is made of is needed");
+        return err_set(err, ERR_INVALID, "template: required; give the name of the pool's template");
     if (row->max < row->min && !max_said)
         row->max = row->min;
     if (row->max < row->min)
-        return err_set(err, ERR_INVALID, "min: %" PRIu64 " is more than max, which is %" PRIu64, row->min, row->max);
+        return err_set(err, ERR_INVALID, "min: %" PRIu64 " is greater than max, which is %" PRIu64, row->min, row->max);
     if (row->recycle && row->max && row->max == row->min)
         return err_set(err, ERR_INVALID,
-                       "max: a pool that recycles needs it to be more than min, which is %" PRIu64
-                       ": used sandboxes wait between the two",
+                       "max: must be greater than min, which is %" PRIu64
+                       ", if the pool recycles: recycled sandboxes use the difference",
                        row->min);
     return 0;
 }
@@ -351,7 +351,7 @@ static void pool_change_on_inserted(void *arg, const struct err *err)
     struct err why = { 0 };
 
     if (err && err->id == ERR_EXISTS)
-        err = (err_set(&why, ERR_EXISTS, "name: there is a pool '%s'", c->row.name), &why);
+        err = (err_set(&why, ERR_EXISTS, "name: a pool named '%s' already exists", c->row.name), &why);
     if (err) {
         http_answer_err(c->req, err);
         return;
@@ -411,7 +411,7 @@ static int pool_change_check_name(const char *name, struct err *err)
 {
     if (name && api_is_valid_slug(name))
         return 0;
-    return err_set(err, ERR_INVALID, "name: a pool's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
+    return err_set(err, ERR_INVALID, "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'");
 }
 
 static void api_pool_create(struct http_req *req, void *ctx)
@@ -433,7 +433,7 @@ static void api_pool_create(struct http_req *req, void *ctx)
     pool_change_record_and_check(c);
 }
 
-/* A body may repeat the name of the path, as the answers have it, and no other. */
+/* The body may repeat the name in the path, as responses do, but may not change it. */
 static int pool_change_read_named(const json_t *body, const char *name, struct store_pool *row, struct err *err)
 {
     const char *said = name;
@@ -442,7 +442,7 @@ static int pool_change_read_named(const json_t *body, const char *name, struct s
         pool_change_read_row(body, row, err) < 0 || pool_change_check_name(name, err) < 0)
         return -1;
     if (!str_eq(said, name))
-        return err_set(err, ERR_INVALID, "name: a pool keeps its name, which the path says");
+        return err_set(err, ERR_INVALID, "name: must be the name in the path; a pool cannot be renamed");
     str_copy(row->name, sizeof(row->name), name);
     return 0;
 }
@@ -474,7 +474,9 @@ static void api_pool_patch(struct http_req *req, void *ctx)
     if (pool_change_read_body(req, &body, &err) < 0 || pool_change_read_named(body, p->row.name, &c->row, &err) < 0) {
         pool_change_refuse(c, &err);
     } else if (json_object_size(body) == 0) {
-        err_set(&err, ERR_INVALID, "say what to change: template, min, max, ttlMs, maxAgeMs, autoscale or zygote");
+        err_set(&err, ERR_INVALID,
+                "nothing to change; give at least one of template, min, max, ttlMs, maxAgeMs, autoscale, zygote and "
+                "recycle");
         pool_change_refuse(c, &err);
     } else {
         pool_change_record_and_check(c);
@@ -503,7 +505,8 @@ static void api_pool_delete(struct http_req *req, void *ctx)
         return;
     if (p->is_builtin) {
         err_set(&err, ERR_EXISTS,
-                "the pool %s is the server's own: set its min and max to 0, or the setting pools.default to off",
+                "%s is the server's default pool and cannot be deleted; set its min and max to 0, or the setting "
+                "pools.default to off",
                 p->row.name);
         http_answer_err(req, &err);
         return;

@@ -1,10 +1,13 @@
-/* GET /v1/sandboxes/{sandboxId}/stream: a WebSocket on which executions of a sandbox are started, followed, typed to
- * and ended, as many at a time as one likes. docs/streaming.md has the messages.
+/* GET /v1/sandboxes/{sandboxId}/stream: a WebSocket on which a client starts and follows executions
+ * of a sandbox, sends them input and ends them, several at the same time. docs/streaming.md
+ * describes the messages.
  *
- * 1. Every message of ours has the next `seq` of its socket. Where a client goes on after a break is not told by it but
- *    by the offsets of each execution: they mean the same on every socket, and after a restart of the server.
- * 2. A message that cannot be carried out is answered with `error`, and the socket stays. It is closed when whoever
- *    opened it may not hear more (4401), when the sandbox has ended (4410), and when the server stops (1001).
+ * 1. Every message from the server carries the next `seq` of its socket. A client that reconnects
+ *    resumes not by `seq` but by the offsets of each execution: they mean the same on every socket,
+ *    and after a restart of the server.
+ * 2. A message that cannot be carried out is answered with `error`, and the socket stays open. The
+ *    server closes it when the credential becomes invalid (4401), when the sandbox has ended
+ *    (4410), and when the server stops (1001).
  * 3. Executions do not end with the socket that started them. */
 #include "server/api/sandbox_socket.h"
 
@@ -16,13 +19,13 @@
 #include <stdio.h>
 
 #define SOCKET_EXECUTIONS_MAX 64u
-#define INPUT_HIGH_WATER (256 * KIB) /* of one execution: the socket is not read from beyond it */
+#define INPUT_HIGH_WATER (256 * KIB) /* per execution; beyond it the server stops reading from the socket */
 #define DATA_MAX (1 * MIB)
 #define FINAL_OUTPUT_TIMEOUT_NS (30 * NS_PER_S)
 #define CLOSE_UNAUTHORIZED 4401
 #define CLOSE_ENDED 4410
 
-/* --- messages of ours --- */
+/* --- messages from the server --- */
 
 void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
                                   const struct socket_execution *a)
@@ -53,7 +56,7 @@ void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, cons
     if (name)
         jsonw_kstr(&w, "executionId", name);
     jsonw_kstr(&w, "code", code ? code : info->code);
-    jsonw_kstr(&w, "message", hidden ? "the server could not do this; its log has the reason" : err->msg);
+    jsonw_kstr(&w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
     jsonw_kstr(&w, "fix", info->fix);
     (void)sandbox_socket_send_message(so, &w);
 }
@@ -70,7 +73,7 @@ uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *act
 /* --- status --- */
 
 struct socket_usage_query {
-    struct sandbox_socket *so; /* NULL: nobody waits */
+    struct sandbox_socket *so; /* NULL: the socket is closed */
 };
 
 static void sandbox_socket_send_status(struct sandbox_socket *so, const struct sandbox_handle_usage *u)
@@ -117,13 +120,12 @@ static void sandbox_socket_on_status_timer(void *arg)
     manager_sandbox_usage(so->api->settings.manager, so->owner, so->sandbox, sandbox_socket_on_usage, so->usage_query);
 }
 
-/* --- messages of the client --- */
+/* --- messages from the client --- */
 
 struct socket_message {
     struct sandbox_socket *socket;
     json_t *body;
-    const char
-        *execution_name; /* executionId, in `held`: an error names it when the body has lost it; NULL without it */
+    const char *execution_name; /* executionId, copied to name_buf since errors outlive the body; NULL: absent */
     char name_buf[SOCKET_EXECUTION_NAME_MAX + 1];
 };
 
@@ -137,13 +139,15 @@ static bool socket_message_is_valid_name(const char *name)
 static int socket_message_check_capacity(const struct socket_message *m, struct err *err)
 {
     if (m->socket->nexecutions >= SOCKET_EXECUTIONS_MAX)
-        return err_set(err, ERR_LIMIT, "%u executions are followed on this socket already", SOCKET_EXECUTIONS_MAX);
+        return err_set(err, ERR_LIMIT, "this socket already follows %u executions; detach one first",
+                       SOCKET_EXECUTIONS_MAX);
     if (m->execution_name && socket_execution_find(m->socket, m->execution_name))
-        return err_set(err, ERR_EXISTS, "execution %s is followed on this socket already", m->execution_name);
+        return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket", m->execution_name);
     return 0;
 }
 
-/* {mode, content, language} as clients of other servers write it, into {code} or {command}. */
+/* Converts {mode, content, language}, as clients of other servers write it, to {code} or
+ * {command}. */
 static int socket_message_translate_content(const struct socket_message *m, bool context, struct err *err)
 {
     static const char *const modes[] = { "code", "command", NULL };
@@ -160,19 +164,19 @@ static int socket_message_translate_content(const struct socket_message *m, bool
     }
     if (language && (context || (spec && !str_eq(language, spec->runtime)))) {
         json_decref(content);
-        return context ? err_set(err, ERR_INVALID, "language: a context has its own, leave it out")
-                       : err_set(err, ERR_INVALID, "language: this sandbox speaks %.40s", spec->runtime);
+        return context ? err_set(err, ERR_INVALID, "language: omit it; a context has its own language")
+                       : err_set(err, ERR_INVALID, "language: this sandbox runs %.40s", spec->runtime);
     }
     json_object_del(m->body, "mode");
     json_object_del(m->body, "language");
     json_object_del(m->body, "content");
     if (content && (json_object_get(m->body, "code") || json_object_get(m->body, "command"))) {
         json_decref(content);
-        return err_set(err, ERR_INVALID, "content does not go together with code or command");
+        return err_set(err, ERR_INVALID, "content cannot be combined with code or command; give one of them");
     }
     if (!content != !has_mode) {
         json_decref(content);
-        return err_set(err, ERR_INVALID, "mode and content go together");
+        return err_set(err, ERR_INVALID, "mode and content are both required");
     }
     if (mode == 1 && json_is_string(content)) {
         json_t *shell = json_pack("[sso]", "/bin/sh", "-c", content);
@@ -184,7 +188,7 @@ static int socket_message_translate_content(const struct socket_message *m, bool
     return 0;
 }
 
-/* Which context it is to run in, if any; "": none. */
+/* Reads the context to run in; "": none. */
 static int socket_message_read_context(const struct socket_message *m, char ret[ID_SIZE], struct err *err)
 {
     const char *id = NULL;
@@ -211,10 +215,11 @@ static int socket_message_on_execute(struct socket_message *m, struct err *err)
     if (socket_message_check_capacity(m, err) < 0)
         return -1;
     if (so->api->settings.audit && audit_state(so->api->settings.audit, NULL) != AUDIT_OPEN)
-        return err_set(err, ERR_AUDIT, "what is started could not be recorded");
+        return err_set(err, ERR_AUDIT,
+                       "the audit trail cannot be written, so no execution is started; try again later");
     if (!auth_rate_take(so->api->settings.auth, &so->principal, AUTH_CLASS_EXECUTE, ev_now(so->api->settings.ev),
                         &rate))
-        return err_set(err, ERR_RATE_LIMITED, "this key has started too many executions");
+        return err_set(err, ERR_RATE_LIMITED, "too many executions started with this key; try again later");
     const char *name = m->execution_name ? m->execution_name : "";
     json_object_del(m->body, "type");
     json_object_del(m->body, "executionId");
@@ -238,8 +243,7 @@ static int socket_message_on_resume(struct socket_message *m, struct err *err)
     const char *name = m->execution_name;
 
     if (!m->execution_name || !id_valid(m->execution_name, "ex"))
-        return err_set(err, ERR_INVALID,
-                       "executionId: to resume, it is the id that execution_start told (execution.id)");
+        return err_set(err, ERR_INVALID, "executionId: must be the execution.id of execution_start to resume");
     if (json_input_require_known_fields(m->body, "", names, err) < 0 || socket_message_check_capacity(m, err) < 0 ||
         json_input_text(m->body, "", "name", 1, SOCKET_EXECUTION_NAME_MAX, &name, err) < 0 ||
         json_input_u64(m->body, "", "stdoutOffset", 0, INT64_MAX, &offset[0], NULL, err) < 0 ||
@@ -248,14 +252,14 @@ static int socket_message_on_resume(struct socket_message *m, struct err *err)
         json_input_u64(m->body, "", "tailBytes", 0, INT64_MAX, &tail, NULL, err) < 0)
         return -1;
     if (!socket_message_is_valid_name(name))
-        return err_set(err, ERR_INVALID, "name: letters, digits, '-', '_' and '.'");
+        return err_set(err, ERR_INVALID, "name: must consist of letters, digits, '-', '_' and '.'");
     if (socket_execution_find(m->socket, name))
-        return err_set(err, ERR_EXISTS, "execution %s is followed on this socket already", name);
+        return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket", name);
     socket_execution_resume(m->socket, name, m->execution_name, offset, tail);
     return 0;
 }
 
-/* The execution that the message is about, as far as it is followed here. */
+/* The execution that the message names, if the socket follows it. */
 static struct socket_execution *socket_message_find_execution(const struct socket_message *m, const char *const *names,
                                                               struct err *err)
 {
@@ -264,7 +268,7 @@ static struct socket_execution *socket_message_find_execution(const struct socke
     if (json_input_require_known_fields(m->body, "", names, err) < 0)
         return NULL;
     if (!a)
-        err_set(err, ERR_MISSING, "executionId: no such execution is followed on this socket; resume it first");
+        err_set(err, ERR_MISSING, "executionId: this socket follows no such execution; resume it first");
     return a;
 }
 
@@ -314,10 +318,10 @@ static int socket_message_on_resize(struct socket_message *m, struct err *err)
     if (!a || execution_request_read_tty_size(m->body, &rows, &cols, err) < 0)
         return -1;
     if (!rows || !cols)
-        return err_set(err, ERR_INVALID, "a size is rows and cols");
+        return err_set(err, ERR_INVALID, "rows and cols are both required");
     if (a->watch && !execution_watch_resize(a->watch, rows, cols))
-        return err_set(err, ERR_EXISTS, "execution %s is no terminal: it was started without tty", a->name);
-    a->rows = rows; /* who asked for it is not told */
+        return err_set(err, ERR_EXISTS, "execution %s is not a terminal: it was started without tty", a->name);
+    a->rows = rows; /* the client that set the size gets no message about it */
     a->cols = cols;
     return 0;
 }
@@ -337,9 +341,9 @@ static int socket_message_on_stdin(struct socket_message *m, struct err *err)
         json_input_bool(m->body, "", "close", &ends, err) < 0)
         return -1;
     if (text && coded)
-        return err_set(err, ERR_INVALID, "content and base64 do not go together");
+        return err_set(err, ERR_INVALID, "content and base64 cannot be combined; give one of them");
     if (coded && !text_from_base64(&bytes, coded, strlen(coded)))
-        return err_set(err, ERR_INVALID, "base64: it is not");
+        return err_set(err, ERR_INVALID, "base64: not valid base64");
     socket_execution_add_input(a,
                                coded  ? (bytes.data ? bytes.data : "")
                                : text ? text
@@ -383,8 +387,8 @@ static int socket_message_on_ping(struct socket_message *m, struct err *err)
 static const struct {
     const char *type;
     int (*fn)(struct socket_message *m, struct err *err);
-    bool looks;   /* changes nothing: who may only read may */
-    bool counted; /* it asks the store or leaves a record: the rate of requests is its rate too */
+    bool looks;   /* changes nothing, so a read-only principal may send it */
+    bool counted; /* it queries the store or is recorded, so it counts towards the rate limit */
 } socket_message_handlers[] = { { "execute", socket_message_on_execute },
                                 { "resume", socket_message_on_resume, .looks = true, .counted = true },
                                 { "stdin", socket_message_on_stdin },
@@ -411,7 +415,7 @@ static int socket_message_dispatch(struct socket_message *m, struct err *err)
         json_input_text(m->body, "", "type", 1, 40, &type, err) < 0)
         return -1;
     if (name && (!socket_message_is_valid_name(name) || !str_copy(m->name_buf, sizeof(m->name_buf), name)))
-        return err_set(err, ERR_INVALID, "executionId: letters, digits, '-', '_' and '.'");
+        return err_set(err, ERR_INVALID, "executionId: must consist of letters, digits, '-', '_' and '.'");
     m->execution_name = name ? m->name_buf : NULL;
     for (size_t i = 0; type && i < ARRAY_LEN(socket_message_handlers); i++)
         if (str_eq(type, socket_message_handlers[i].type)) {
@@ -419,11 +423,11 @@ static int socket_message_dispatch(struct socket_message *m, struct err *err)
                 principal_require(&m->socket->principal, SCOPE_BIT(EXECUTIONS), err) < 0)
                 return -1;
             if (socket_message_handlers[i].counted && !sandbox_socket_take_rate_token(m->socket))
-                return err_set(err, ERR_RATE_LIMITED, "this key has made too many requests of this kind");
+                return err_set(err, ERR_RATE_LIMITED, "too many requests of this kind with this key; try again later");
             return socket_message_handlers[i].fn(m, err);
         }
     return err_set(err, ERR_INVALID,
-                   "type: it is execute, resume, stdin, input, resize, signal, cancel, detach or ping");
+                   "type: must be execute, resume, stdin, input, resize, signal, cancel, detach or ping");
 }
 
 static void sandbox_socket_update_back_pressure(struct sandbox_socket *so)
@@ -444,7 +448,7 @@ static void sandbox_socket_on_message(void *arg, bool text, const char *data, si
     struct err err = { 0 };
 
     if (!text) {
-        ws_close(so->ws, WS_UNSUPPORTED, "messages are JSON texts");
+        ws_close(so->ws, WS_UNSUPPORTED, "messages must be JSON text");
         return;
     }
     if (json_input_parse(data, len, &body, &err) < 0) {
@@ -452,13 +456,14 @@ static void sandbox_socket_on_message(void *arg, bool text, const char *data, si
         return;
     }
     m.body = body;
-    manager_flush_acknowledged_ends(so->api->settings.manager); /* it may ask for what it was told of a moment ago */
+    /* The message may name an execution whose end was just acknowledged. */
+    manager_flush_acknowledged_ends(so->api->settings.manager);
     if (socket_message_dispatch(&m, &err) < 0)
         sandbox_socket_send_error(so, m.execution_name, NULL, &err);
     sandbox_socket_update_back_pressure(so);
 }
 
-/* --- its life --- */
+/* --- open and close --- */
 
 static void sandbox_socket_free(struct sandbox_socket *so)
 {
@@ -473,7 +478,7 @@ static void sandbox_socket_free(struct sandbox_socket *so)
     free(so);
 }
 
-/* The sandbox has ended, and all of it was told; or whoever should hear it takes too long. */
+/* The sandbox has ended and all output was sent, or the client reads too slowly. */
 static void sandbox_socket_close_ended(void *arg)
 {
     struct sandbox_socket *so = arg;
@@ -483,7 +488,8 @@ static void sandbox_socket_close_ended(void *arg)
     ws_close(so->ws, CLOSE_ENDED, so->end_reason);
 }
 
-/* Each in its turn, so that one that floods does not keep the others waiting: the first goes to the end. */
+/* Serves one execution after the other, so that one with much output does not delay the others: the
+ * first moves to the end of the list. */
 static void sandbox_socket_pump(void *arg)
 {
     struct sandbox_socket *so = arg;
@@ -558,7 +564,7 @@ static void sandbox_socket_refuse_ended(void *arg, const struct err *err, const 
         err_set(&why, ERR_SANDBOX_ENDED, "sandbox %s has ended (%s)", row->id,
                 row->ended_by ? row->ended_by : "unmade");
     else if (!err)
-        err_set(&why, ERR_BUSY, "the sandbox is not settled yet; ask again");
+        err_set(&why, ERR_BUSY, "the sandbox is still being created or recovered; try again");
     http_answer_err(req, err ? err : &why);
 }
 

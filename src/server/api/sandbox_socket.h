@@ -1,8 +1,8 @@
-/* sandbox_socket.h - what sandbox_socket.c and socket_execution.c share: a WebSocket of a sandbox, and one execution on
- * it.
+/* sandbox_socket.h - shared by sandbox_socket.c and socket_execution.c: a WebSocket of a sandbox,
+ * and one execution attached to it.
  *
- * The socket owns its attaches. One that waits for the store or the manager outlives it: then `so` is NULL, and it goes
- * when it is answered. */
+ * The socket owns its executions. An execution that waits for the store or the manager outlives the
+ * socket: `socket` is then NULL, and the reply frees it. */
 #pragma once
 
 #include "server/api/api_internal.h"
@@ -14,12 +14,13 @@
 
 struct sandbox_socket {
     struct api *api;
-    struct http_ws *ws; /* NULL when it is closed */
+    struct http_ws *ws; /* NULL after it is closed */
     struct principal principal;
-    char owner[STORE_OWNER_MAX + 1]; /* whose executions it reaches */
+    char owner[STORE_OWNER_MAX + 1]; /* tenant whose executions it may use */
     char sandbox[ID_SIZE];
     char address[46];
-    char request_id[RECEIPT_REQUEST_MAX + 1]; /* that opened it: what it starts was asked for by that */
+    /* Id of the request that opened the socket; receipts of executions started here carry it. */
+    char request_id[RECEIPT_REQUEST_MAX + 1];
     struct sandbox_subscription *subscription;
     struct open_stream open_stream;
     uint64_t seq;
@@ -29,34 +30,35 @@ struct sandbox_socket {
     struct ev_timer status_timer;
     uint64_t status_ms;
     struct socket_usage_query *usage_query;
-    bool sandbox_ended; /* the sandbox has */
+    bool sandbox_ended;
     char end_reason[SOCKET_END_REASON_MAX];
 };
 
 struct socket_execution {
     struct socket_execution *next;
     struct api *api;
-    struct sandbox_socket *socket; /* NULL: nobody listens any more, and it is among the orphans of the api */
+    struct sandbox_socket *socket; /* NULL: the socket is closed, and this is in api->orphaned_executions */
     char name[SOCKET_EXECUTION_NAME_MAX + 1];
-    char id[ID_SIZE];    /* of the execution; "" until it is known */
-    bool awaiting_reply; /* for an answer that is to come to it */
+    char id[ID_SIZE];    /* of the execution; "" until known */
+    bool awaiting_reply; /* the store or the manager owes a reply */
     struct audit_wait record_wait;
     struct execution_request request;
-    char context[ID_SIZE];                      /* where it is to be started; "": by itself */
-    struct context_execution_spec context_call; /* what; borrows from the launch's body */
+    char context[ID_SIZE]; /* context to run in; "": none */
+    /* The code to run in the context; borrows from the body of `request`. */
+    struct context_execution_spec context_call;
     int fd[3];
     uint64_t offset[3], end[3]; /* of stdout, stderr, events */
-    uint64_t tail_bytes;        /* begin so many bytes before the end; UINT64_MAX: no */
+    uint64_t tail_bytes;        /* begin this many bytes before the end; UINT64_MAX: disabled */
     struct execution_watch *watch;
-    bool start_sent; /* execution_start was said */
+    bool start_sent; /* execution_start was sent */
     bool tty;
-    bool has_events;     /* events beside output: it is of a context */
-    uint16_t rows, cols; /* as they were told */
+    bool has_events;     /* runs in a context: events besides output */
+    uint16_t rows, cols; /* terminal size last set */
     struct execution_writer *writer;
-    struct buf pending_input;   /* came, and is not taken yet */
-    uint64_t acked_input_bytes; /* input as it was told */
+    struct buf pending_input;   /* received, not yet accepted by the sandbox */
+    uint64_t acked_input_bytes; /* input bytes acknowledged to the client */
     bool input_eof_received, input_closed, input_recorded;
-    struct buf end_json; /* its last message, without the head; there when it has ended */
+    struct buf end_json; /* members of the last message; empty until the execution has ended */
     const char *end_error_code;
 };
 
@@ -64,23 +66,24 @@ struct socket_execution {
 void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
                                   const struct socket_execution *a);
 bool sandbox_socket_send_message(struct sandbox_socket *so,
-                                 struct jsonw *w); /* ends the object; false: wait for room */
+                                 struct jsonw *w); /* closes the object; false: back-pressure */
 void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err);
-/* For the audit log; returns the number of the record, or 0. */
+/* Writes an audit record; returns its number, or 0. */
 uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *action, const char *outcome,
                                       const char *execution, const char *details);
-void sandbox_socket_schedule_pump(struct sandbox_socket *so); /* something changed; soon, not now */
+void sandbox_socket_schedule_pump(struct sandbox_socket *so); /* runs the pump from the loop */
 
 /* socket_execution.c */
 struct socket_execution *socket_execution_find(const struct sandbox_socket *so, const char *name);
-/* Takes the launch. id: chosen by the client, or "". context: where it is to run; then call is what, not the launch. */
+/* Takes ownership of the launch. id: chosen by the client, or "". context: the context to run in;
+ * then `call` describes the code and the launch does not. */
 void socket_execution_start(struct sandbox_socket *so, const char *name, const char *id,
                             struct execution_request *launch, const char *context,
                             const struct context_execution_spec *call);
 void socket_execution_resume(struct sandbox_socket *so, const char *name, const char *id, const uint64_t offset[3],
                              uint64_t tail);
-void socket_execution_detach(struct socket_execution *a); /* whatever it waits for */
+void socket_execution_detach(struct socket_execution *a); /* also while it awaits a reply */
 void socket_execution_add_input(struct socket_execution *a, const char *data, size_t len, const uint64_t *offset,
                                 bool ends);
-bool socket_execution_pump(struct socket_execution *a); /* false: there is more to send. It may be gone after this */
+bool socket_execution_pump(struct socket_execution *a); /* False: more data is waiting to be sent. May free `a`. */
 size_t socket_execution_pending_input(const struct socket_execution *a);

@@ -34,9 +34,9 @@ struct sandbox_creation {
     struct api *api;
     json_t *body;
     char template[STORE_NAME_MAX + 1];
-    char chosen_id[ID_SIZE]; /* that was chosen */
+    char chosen_id[ID_SIZE]; /* the id chosen by idempotency_begin */
     struct spec spec;
-    char *policy_error_details; /* of an error in its policy */
+    char *policy_error_details; /* of an error in the policy */
 };
 
 static void sandbox_creation_free(void *arg)
@@ -195,7 +195,7 @@ static void api_sandbox_list(struct http_req *req, void *ctx)
         size_t n = strcspn(meta, "=");
 
         if (n == 0 || meta[n] != '=') {
-            err_set(&err, ERR_INVALID, "metadata: write key=value");
+            err_set(&err, ERR_INVALID, "metadata: must be key=value");
             http_answer_err(req, &err);
             return;
         }
@@ -207,7 +207,7 @@ static void api_sandbox_list(struct http_req *req, void *ctx)
     store_sandbox_list(api->settings.store, &q, api_sandbox_on_rows, req);
 }
 
-/* --- one --- */
+/* --- one sandbox --- */
 
 static const char *api_sandbox_id_or_refuse(struct http_req *req)
 {
@@ -272,7 +272,7 @@ static void api_sandbox_extend(struct http_req *req, void *ctx)
         json_input_u64(body, "", "lifetimeMs", info->min, info->max, &ms, NULL, &err) < 0) {
         http_answer_err(req, &err);
     } else if (ms == 0) {
-        err_set(&err, ERR_INVALID, "lifetimeMs: say how much longer it lives");
+        err_set(&err, ERR_INVALID, "lifetimeMs: required");
         http_answer_err(req, &err);
     } else if (custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", ms,
                                                   &err) < 0) {
@@ -315,7 +315,7 @@ static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u
     jsonw_object(&w);
     for (size_t i = 0; i < ARRAY_LEN(figures); i++)
         if (figures[i].v == SANDBOX_USAGE_UNKNOWN)
-            jsonw_kstr(&w, figures[i].name, "this host's cgroups do not count it");
+            jsonw_kstr(&w, figures[i].name, "not counted by the cgroups of this host");
     jsonw_end_object(&w);
     jsonw_end_object(&w);
     http_answer_json(req, 200, &out);
@@ -393,14 +393,14 @@ static void api_sandbox_events(struct http_req *req, void *ctx)
         return;
     }
     if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &after)) {
-        err_set(&err, ERR_INVALID, "cursor: it is not one of this list");
+        err_set(&err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
         http_answer_err(req, &err);
         return;
     }
     struct sandbox_event_page *p = mem_new(struct sandbox_event_page);
     *p = (struct sandbox_event_page){ req, api, after, q.limit };
     store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_event_page_on_sandbox,
-                      p); /* a stranger's is not there */
+                      p); /* another tenant's sandbox is missing */
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 256 * KIB, "application/json"

@@ -1,7 +1,8 @@
-/* What looks like an attack: counted, recorded, and told to the webhook.
+/* Security events: activity that looks like an attack is counted, recorded and sent to the webhook.
  *
- * Events are records of the audit log like any other, with actions of their own. Whoever attacks decides how often, so
- * they go through the same sieve as refusals: the first few of a kind are told one by one. */
+ * Events are ordinary audit records with actions of their own. An attacker decides how often they
+ * occur, so they pass the same aggregator as refusals: only the first few of a kind are reported
+ * one by one. */
 #include "server/api/api_internal.h"
 
 #include "server/audit/refusal_aggregator.h"
@@ -16,7 +17,7 @@
 
 #define CALLS_MAX 8u
 
-/* --- telling --- */
+/* --- reporting --- */
 
 static void api_security_send_event(struct api *api, uint64_t seq, const struct audit_record *r)
 {
@@ -89,7 +90,7 @@ void api_security_refusal(struct api *api, const struct refusal_key *k)
     api_security_raise(api, kind, &r, k);
 }
 
-/* --- what programs tried --- */
+/* --- denials of programs --- */
 
 static bool api_security_is_attack_syscall(const char *name)
 {
@@ -136,7 +137,7 @@ void api_on_audit_damage(struct api *api)
 {
     struct audit_record r = { .tenant = "", .action = security_name(SECURITY_DAMAGE) };
 
-    api->security_event_counts[SECURITY_DAMAGE]++; /* it has a record already */
+    api->security_event_counts[SECURITY_DAMAGE]++; /* the record was written when the trail was opened */
     api_security_send_event(api, 0, &r);
 }
 
@@ -144,7 +145,7 @@ void api_security_metrics(const struct api *api, struct buf *out)
 {
     struct webhook_stats s;
 
-    buf_adds(out, "# HELP cove_security_events_total What looked like an attack, by kind.\n"
+    buf_adds(out, "# HELP cove_security_events_total Security events, by kind.\n"
                   "# TYPE cove_security_events_total counter\n");
     for (unsigned i = 0; i < SECURITY_KINDS; i++)
         buf_addf(out, "cove_security_events_total{kind=\"%s\"} %" PRIu64 "\n", security_name(i) + strlen("security."),
@@ -153,14 +154,14 @@ void api_security_metrics(const struct api *api, struct buf *out)
         return;
     webhook_stats(api->settings.webhook, &s);
     buf_addf(out,
-             "# HELP cove_webhook_events_total Security events for the webhook, by what became of them.\n"
+             "# HELP cove_webhook_events_total Security events for the webhook, by outcome.\n"
              "# TYPE cove_webhook_events_total counter\n"
              "cove_webhook_events_total{outcome=\"delivered\"} %" PRIu64 "\n"
              "cove_webhook_events_total{outcome=\"dropped\"} %" PRIu64 "\n"
-             "# HELP cove_webhook_failures_total Tries of the webhook that did not succeed.\n"
+             "# HELP cove_webhook_failures_total Failed delivery attempts of the webhook.\n"
              "# TYPE cove_webhook_failures_total counter\n"
              "cove_webhook_failures_total %" PRIu64 "\n"
-             "# HELP cove_webhook_waiting Events that wait for the webhook.\n"
+             "# HELP cove_webhook_waiting Events that wait for delivery.\n"
              "# TYPE cove_webhook_waiting gauge\n"
              "cove_webhook_waiting %" PRIu64 "\n",
              s.delivered, s.dropped, s.failed, s.waiting);

@@ -1,5 +1,5 @@
-/* The store remembers the last checkpoint, in a file that whoever shortens the log would have to change as well; the
- * two are compared at each start. */
+/* The store keeps the last checkpoint, in a file that an attacker would have to change too in order
+ * to shorten the audit trail. The two are compared at each start. */
 #include "server/api/server_audit.h"
 
 #include "core/base/fd.h"
@@ -14,8 +14,8 @@
 #include <stdio.h>
 
 #define SECRET_LEN 32u
-#define RESTORED "server.restored" /* in the store, by `cove restore` */
-#define HEAD "audit.head"          /* in the store: "<seq> <hash>" */
+#define RESTORED "server.restored" /* key in the store, set by `cove restore` */
+#define HEAD "audit.head"          /* key in the store: "<seq> <hash>" */
 
 struct server_audit {
     struct ev *ev;
@@ -50,13 +50,13 @@ static void server_audit_on_head(void *arg, const struct err *err, const char *v
     if (err && err->id != ERR_MISSING)
         a->err = *err;
     else if (!err && value && !server_audit_parse_head(value, &a->head))
-        log_warn("what the database remembers of the audit log cannot be read");
+        log_warn("cannot parse the last checkpoint of the audit trail in the database");
 }
 
 static void server_audit_on_head_stored(void *arg UNUSED, const struct err *err)
 {
     if (err)
-        log_warn("the database does not remember the last checkpoint of the audit log: %s", err->msg);
+        log_warn("cannot store the last checkpoint of the audit trail in the database: %s", err->msg);
 }
 
 static void server_audit_on_checkpoint(void *arg, const struct chain_link *at)
@@ -72,15 +72,15 @@ static void server_audit_on_checkpoint(void *arg, const struct chain_link *at)
 static void server_audit_log_damage(const struct audit_open_report *f)
 {
     if (f->torn_bytes)
-        log_warn("the last record of the audit log was cut off in the middle; its %" PRIu64 " bytes are gone",
-                 f->torn_bytes);
+        log_warn("the last record of the audit trail was incomplete; removed its %" PRIu64 " bytes", f->torn_bytes);
     if (f->shortened)
-        log_error("the audit log ends before the last checkpoint that is known: records were taken away");
+        log_error("the audit trail ends before its last known checkpoint: records were removed");
     if (f->replaced)
-        log_error("the audit log was written anew: it does not have the last checkpoint that is known");
+        log_error("the audit trail was rewritten: it lacks its last known checkpoint");
 }
 
-/* Made once, and read by whoever sets up the receiver: no setting, because settings are printed and logged. */
+/* Created once; the operator of the receiver copies it from the file. It is not a setting, because
+ * settings are printed and logged. */
 static int server_audit_read_webhook_secret(const char *dir, char ret[2 * SECRET_LEN + 1], struct err *err)
 {
     auto_free char *path = str_printf("%s/webhook.secret", dir);
@@ -96,7 +96,8 @@ static int server_audit_read_webhook_secret(const char *dir, char ret[2 * SECRET
             return err_sys(err, ERR_STATE_DIR, "%.150s", path);
     }
     if (fd < 0 || fd_read_full(fd, ret, 2 * SECRET_LEN) != 2 * SECRET_LEN)
-        return err_set(err, ERR_STATE_DIR, "%.150s cannot be read, or is no secret", path);
+        return err_set(err, ERR_STATE_DIR,
+                       "%.150s: cannot be read or is not a webhook secret; remove the file to create a new one", path);
     ret[2 * SECRET_LEN] = '\0';
     return 0;
 }
@@ -116,7 +117,7 @@ static int server_audit_open_webhook(struct server_audit *r, const char *dir, co
     return rc;
 }
 
-/* A restore happens while no server runs; the next one tells of it, once. */
+/* A restore happens while no server runs; the next server records it once. */
 static void server_audit_on_restored(void *arg, const struct err *err, const char *value)
 {
     struct server_audit *r = arg;

@@ -1,14 +1,14 @@
 /* One execution on a WebSocket: its output from an offset on, its input, its end.
  *
- * Output is read from the execution's files, as in follow.c, so beginning, resuming and looking at one that has ended
- * are the same, and a client that does not read costs nothing but its place in the file. Input that the program does
- * not take waits here; the socket is not read from while that is much. An execution of a context has a third file, of
- * its events.
+ * Output is read from the execution's files, as in follow.c. Starting, resuming and reading an
+ * ended execution are therefore the same operation, and a client that does not read costs nothing
+ * but its offset. Input that the program has not read yet waits here; while much of it waits, the
+ * server does not read from the socket. An execution in a context has a third file, for its events.
  *
- * 1. What is started was recorded before. An execution that a client names by an id of its own is started once: if it
- *    is there already, it is joined.
- * 2. execution_start comes first, then output in the order of offsets and events behind the output that came before
- *    them, then execution_complete, and then it is over. */
+ * 1. An execution is recorded in the audit trail before it starts. An execution whose id the client
+ *    chose is started once: if it already exists, the socket joins it.
+ * 2. The order of messages is: execution_start, output in the order of offsets with events after
+ *    the output that preceded them, execution_complete. */
 #include "server/api/sandbox_socket.h"
 
 #include "core/base/fd.h"
@@ -110,7 +110,7 @@ static const char *socket_execution_end_error_code(const struct store_execution 
     return row->state == STORE_EXECUTION_FAILED ? "execution_failed" : NULL;
 }
 
-/* Rows are borrowed for a moment, so what will be said is written now. */
+/* The row is only valid during the call, so the final message is prepared now. */
 static void socket_execution_store_end(struct socket_execution *a, const struct store_execution *row)
 {
     struct jsonw w;
@@ -154,7 +154,7 @@ static void socket_execution_send_tty_size(struct socket_execution *a)
     if (!a->watch || !execution_watch_terminal_size(a->watch, &rows, &cols) || (rows == a->rows && cols == a->cols))
         return;
     if (ws_room(a->socket->ws) == 0)
-        return; /* others may resize it for as long as this one does not read: then the last size is told */
+        return; /* while this client does not read, others may resize: only the last size is sent */
     a->rows = rows;
     a->cols = cols;
     sandbox_socket_begin_message(a->socket, &w, &out, "resized", a);
@@ -174,7 +174,8 @@ static void socket_execution_send_end(struct socket_execution *a)
         const char *text = json_string_value(json_object_get(why, "message"));
         struct err err;
 
-        err_set(&err, ERR_TIMEOUT, "%.200s", text ? text : "a clock of the execution or of its sandbox ran out");
+        err_set(&err, ERR_TIMEOUT, "%.200s",
+                text ? text : "a time limit of the execution or of its sandbox was reached");
         sandbox_socket_send_error(a->socket, a->name, a->end_error_code, &err);
     }
     sandbox_socket_begin_message(a->socket, &w, &out, "execution_complete", a);
@@ -204,7 +205,8 @@ static bool socket_execution_send_output(struct socket_execution *a, int i, cons
 
 enum socket_pump_result { PUMP_NOTHING, PUMP_MORE, PUMP_FULL, PUMP_FAILED };
 
-/* One piece of one channel. PUMP_FULL: the client has to read first. PUMP_FAILED: it is there and cannot be read. */
+/* Sends one chunk of one channel. PUMP_FULL: wait for the client to read. PUMP_FAILED: the file
+ * exists and cannot be read. */
 static enum socket_pump_result socket_execution_pump_output(struct socket_execution *a, int i, struct err *err)
 {
     char data[PIECE] __attribute__((uninitialized));
@@ -218,7 +220,7 @@ static enum socket_pump_result socket_execution_pump_output(struct socket_execut
     if (a->fd[i] < 0 && output_chunk_open_file(a->socket->api, a->id, i + 1, &a->fd[i], err) < 0)
         return PUMP_FAILED;
     if (a->fd[i] < 0)
-        return PUMP_NOTHING; /* removed by retention meanwhile */
+        return PUMP_NOTHING; /* removed by retention in the meantime */
     if (a->tty && a->watch && i == 0)
         a->offset[0] = max_u64(a->offset[0], execution_watch_first_kept_offset(a->watch));
     else if (a->tty)
@@ -232,7 +234,7 @@ static enum socket_pump_result socket_execution_pump_output(struct socket_execut
     return socket_execution_send_output(a, i, data, (size_t)n, last) ? PUMP_MORE : PUMP_FULL;
 }
 
-/* One event: a line, which is an object already. */
+/* Sends one event: a line, which is already a JSON object. */
 static enum socket_pump_result socket_execution_pump_event(struct socket_execution *a, struct err *err)
 {
     auto_buf out = { 0 }, line = { 0 };
@@ -248,7 +250,7 @@ static enum socket_pump_result socket_execution_pump_event(struct socket_executi
     if (a->fd[2] < 0 && output_chunk_open_file(a->socket->api, a->id, CONTEXT_EVENTS, &a->fd[2], err) < 0)
         return PUMP_FAILED;
     if (a->fd[2] < 0 || !kernel_events_read_line(a->fd[2], a->offset[2], &line, type))
-        return PUMP_NOTHING; /* removed by retention meanwhile */
+        return PUMP_NOTHING; /* removed by retention in the meantime */
     a->offset[2] += line.len + 1;
     sandbox_socket_begin_message(a->socket, &w, &out, "event", a);
     jsonw_ku64(&w, "eventsOffset", a->offset[2]);
@@ -267,7 +269,7 @@ bool socket_execution_pump(struct socket_execution *a)
         enum socket_pump_result rc = i < 2 ? socket_execution_pump_output(a, i, &err)
                                            : socket_execution_pump_event(a, &err);
 
-        if (rc == PUMP_FAILED) { /* no end is told: who joins again at the offset that they have misses nothing */
+        if (rc == PUMP_FAILED) { /* no execution_complete: a client that resumes at its offsets misses nothing */
             socket_execution_fail(a, &err);
             return true;
         }
@@ -294,7 +296,7 @@ static void socket_execution_on_progress(void *arg, const struct store_execution
     sandbox_socket_schedule_pump(a->socket);
 }
 
-/* --- joining --- */
+/* --- join --- */
 
 static bool socket_execution_row_is_live(const struct store_execution *row)
 {
@@ -334,15 +336,15 @@ static int socket_execution_join(struct socket_execution *a, const struct store_
         a->watch = manager_watch_execution(so->api->settings.manager, so->owner, so->sandbox, row->id,
                                            socket_execution_on_progress, a);
     if (socket_execution_row_is_live(row) && !a->watch)
-        return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
+        return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
     a->tty = api_is_terminal(row);
     a->has_events = api_is_context_execution(row, context);
     if (socket_execution_find_output_ends(a, err) < 0)
         return -1;
     for (int i = 0; i < 3 && !a->watch; i++)
         if (a->offset[i] > a->end[i])
-            return err_set(err, ERR_HTTP_RANGE, "%s %" PRIu64 " bytes, and nothing at %" PRIu64, names[i], a->end[i],
-                           a->offset[i]);
+            return err_set(err, ERR_HTTP_RANGE, "%s %" PRIu64 " bytes so far, none at offset %" PRIu64, names[i],
+                           a->end[i], a->offset[i]);
     if (!a->watch)
         socket_execution_store_end(a, row);
     return 0;
@@ -463,7 +465,7 @@ void socket_execution_start(struct sandbox_socket *so, const char *name, const c
     *launch = (struct execution_request){ 0 };
     (void)str_copy(a->context, sizeof(a->context), context);
     a->context_call = *call;
-    a->request.spec.background = a->context_call.background = true; /* it does not end with who started it */
+    a->request.spec.background = a->context_call.background = true; /* it does not end when its client disconnects */
     if (!id[0]) {
         socket_execution_record_and_start(a);
         return;
@@ -511,7 +513,7 @@ static void socket_execution_write_input(struct socket_execution *a)
         buf_drop(&a->pending_input, n);
     if (a->pending_input.len > 0)
         return;
-    buf_done(&a->pending_input); /* a quiet one holds no memory */
+    buf_done(&a->pending_input); /* an idle execution holds no memory */
     if (a->input_eof_received && !a->input_closed)
         execution_writer_close(a->writer);
     a->input_closed = a->input_eof_received;
@@ -542,9 +544,9 @@ static int socket_execution_open_writer(struct socket_execution *a, struct err *
     struct sandbox_socket *so = a->socket;
 
     if (a->input_closed || (!a->watch && !a->awaiting_reply))
-        return err_set(err, ERR_EXISTS, "execution %s takes no more input", a->name);
+        return err_set(err, ERR_EXISTS, "execution %s accepts no more input", a->name);
     if (a->awaiting_reply)
-        return err_set(err, ERR_BUSY, "execution %s has not started yet: wait for execution_start", a->name);
+        return err_set(err, ERR_BUSY, "execution %s has not started yet; wait for execution_start", a->name);
     if (!a->writer)
         a->writer = manager_open_execution_input(so->api->settings.manager, so->owner, so->sandbox, a->id, &ops, a,
                                                  err);
@@ -565,7 +567,7 @@ void socket_execution_add_input(struct socket_execution *a, const char *data, si
     a->input_recorded = true;
     uint64_t have = execution_writer_bytes(a->writer) + a->pending_input.len;
     if (offset && *offset > have) {
-        err_set(&err, ERR_EXISTS, "offset: its standard input has %" PRIu64 " bytes so far", have);
+        err_set(&err, ERR_EXISTS, "offset: the standard input has only %" PRIu64 " bytes so far", have);
         sandbox_socket_send_error(a->socket, a->name, NULL, &err);
         return;
     }

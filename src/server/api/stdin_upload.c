@@ -1,9 +1,10 @@
-/* POST .../executions/{executionId}/stdin: a piece of standard input for a program that runs.
+/* POST .../executions/{executionId}/stdin: a chunk of standard input for a running program.
  *
- * The body goes to the program as it comes. When the program does not read, the body is held, and with it the client;
- * the answer comes when the sandbox has taken all of it. `offset` makes a piece that is sent twice arrive once: what
- * the sandbox has of it already is left out. So a client that was cut off, by its network or by a restart of the
- * server, sends the piece again. */
+ * The body is forwarded to the program as it arrives. If the program does not read, back-pressure
+ * holds the body and thus the client; the response is sent when the sandbox has accepted all bytes.
+ * `offset` makes a chunk that is sent twice arrive once: bytes that the sandbox already has are
+ * skipped. A client whose connection broke, by its network or by a restart of the server, can
+ * therefore send the chunk again. */
 #include "server/api/api_internal.h"
 
 #include "core/base/mem.h"
@@ -14,11 +15,11 @@
 struct stdin_upload {
     struct http_req *req;
     struct api *api;
-    const char *sandbox;           /* lives as long as the request */
-    bool closes_stdin, has_offset; /* placed: with an offset */
+    const char *sandbox;           /* valid as long as the request */
+    bool closes_stdin, has_offset; /* has_offset: `offset` was given */
     uint64_t offset, bytes_to_skip;
     struct execution_writer *writer;
-    struct open_stream open_stream; /* a body may go on for as long as its program does */
+    struct open_stream open_stream; /* a body may last as long as its program runs */
 };
 
 static void stdin_upload_free(struct stdin_upload *f)
@@ -71,7 +72,7 @@ static void stdin_upload_on_end(void *arg)
 
 static void stdin_upload_on_fail(void *arg, const struct err *err)
 {
-    stdin_upload_refuse(arg, err); /* what came before stays with the program */
+    stdin_upload_refuse(arg, err); /* the program keeps the bytes that arrived before */
 }
 
 static void stdin_upload_on_room(void *arg)
@@ -84,7 +85,7 @@ static void stdin_upload_on_execution_end(void *arg, uint64_t bytes)
     struct stdin_upload *f = arg;
     struct err err;
 
-    err_set(&err, ERR_EXISTS, "the execution ended before it had read all of this");
+    err_set(&err, ERR_EXISTS, "the execution ended before it read all of this input");
     http_discard_body(f->req);
     stdin_upload_refuse_with_count(f, &err, bytes);
 }
@@ -108,7 +109,7 @@ static void stdin_upload_begin(struct stdin_upload *f)
     struct err err;
 
     if (f->has_offset && f->offset > have) {
-        err_set(&err, ERR_EXISTS, "offset: its standard input has %" PRIu64 " bytes so far", have);
+        err_set(&err, ERR_EXISTS, "offset: the standard input has only %" PRIu64 " bytes so far", have);
         stdin_upload_refuse_with_count(f, &err, have);
         return;
     }

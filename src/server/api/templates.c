@@ -1,4 +1,4 @@
-/* /v1/templates: named beginnings of sandboxes, kept as they were written. */
+/* /v1/templates: named specifications of sandboxes, stored as they were written. */
 #include "server/api/api_internal.h"
 
 #include "server/api/pool_registry.h"
@@ -17,7 +17,7 @@ static void api_template_blank_values(json_t *env)
     json_object_foreach_safe(env, next, name, value) json_object_set_new(env, name, json_string(""));
 }
 
-/* Variables may be secrets: of those only the names are told. */
+/* Environment variables may hold secrets: responses contain only their names. */
 static char *api_template_redacted_spec(const char *spec_json)
 {
     auto_json *spec = NULL;
@@ -61,7 +61,8 @@ static void api_template_on_row(void *arg, const struct err *err, const struct s
     http_answer_json(req, 200, &out);
 }
 
-/* The last page ends with what is built in and not replaced by one of the store, which is asked for each. */
+/* The last page ends with the built-in templates that no stored template replaces; the store is
+ * queried for each. */
 struct template_list_query {
     struct http_req *req;
     struct api *api;
@@ -129,7 +130,7 @@ static bool api_template_name_is_valid(const char *name)
     return n >= 1 && n <= 63 && strchr(first, name[0]) && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
-/* NULL: refused. */
+/* NULL: the request was refused. */
 static const char *api_template_name_or_refuse(struct http_req *req, enum err_id id)
 {
     const char *name = http_param(req, "template");
@@ -140,7 +141,7 @@ static const char *api_template_name_or_refuse(struct http_req *req, enum err_id
             return name;
         err_set(&err, id,
                 id == ERR_MISSING ? "there is no such template"
-                                  : "a template's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
+                                  : "a template name must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'");
     }
     http_answer_err(req, &err);
     return NULL;
@@ -164,7 +165,7 @@ static int api_template_check_spec(const struct api *api, const json_t *body, ch
     if (rc == 0)
         rc = custom_policy_apply_operator_limits(&spec, api->settings.operator_limits, err);
     if (rc == 0 && !spec.runtime[0])
-        str_copy(spec.runtime, sizeof(spec.runtime), "sh"); /* the request may say which; the rest has to fit */
+        str_copy(spec.runtime, sizeof(spec.runtime), "sh"); /* a request sets it; all other fields are checked now */
     if (rc == 0)
         rc = spec_finish(&spec, err);
     spec_done(&spec);
@@ -227,8 +228,7 @@ static void template_change_on_deleted(void *arg, const struct err *err)
     if (err && err->id == ERR_MISSING && template_builtin_find(c->name)) {
         struct err why = { 0 };
 
-        err_set(&why, ERR_EXISTS, "the template %s is built in and cannot be deleted; PUT puts yours in its place",
-                c->name);
+        err_set(&why, ERR_EXISTS, "the template %s is built in and cannot be deleted; use PUT to replace it", c->name);
         http_answer_err(c->req, &why);
         return;
     }
@@ -236,7 +236,8 @@ static void template_change_on_deleted(void *arg, const struct err *err)
         http_answer_err(c->req, err);
         return;
     }
-    pool_registry_template_changed(c->api->pool_registry, c->name); /* it may have stood for one that is built in */
+    /* A built-in template of that name may take effect again. */
+    pool_registry_template_changed(c->api->pool_registry, c->name);
     http_answer_empty(c->req, 204);
 }
 

@@ -1,4 +1,4 @@
-/* /v1/tenants for the operator, and /v1/tenant, which everybody in one sees of their own. */
+/* /v1/tenants for the operator, and /v1/tenant, with which every principal reads its own tenant. */
 #include "server/api/api_internal.h"
 
 #include "server/auth/tenant_users.h"
@@ -14,7 +14,7 @@ bool api_is_valid_slug(const char *name)
     return n >= 1 && n <= 63 && strchr(first, name[0]) && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
-/* --- answers --- */
+/* --- responses --- */
 
 static void api_tenant_write_json(struct api *api, const struct store_tenant *row, struct jsonw *w)
 {
@@ -75,7 +75,7 @@ static void tenant_change_refuse(struct tenant_change *c, const struct err *err)
     free(c);
 }
 
-/* null takes a bound away; what is not named stays. */
+/* null removes a limit; absent limits stay unchanged. */
 static int tenant_change_read_quota(const json_t *body, struct tenant_change *c, struct err *err)
 {
     const char *names[STORE_QUOTA_COUNT + 1] = { NULL };
@@ -99,7 +99,7 @@ static int tenant_change_read_quota(const json_t *body, struct tenant_change *c,
     return 0;
 }
 
-/* The tenant of the path. NULL: refused. */
+/* Returns the tenant in the path. NULL: the request was refused. */
 static const char *api_tenant_name_or_refuse(struct http_req *req)
 {
     const char *name = http_param(req, "tenant");
@@ -123,7 +123,9 @@ static void tenant_change_on_created(void *arg, const struct err *err)
     if (err && err->id == ERR_EXISTS) {
         struct err why;
 
-        err_set(&why, ERR_EXISTS, "name: there is a tenant '%s', or there was; names are not used again", c->row.name);
+        err_set(&why, ERR_EXISTS,
+                "name: a tenant named '%s' exists or existed; choose another name, since names are not reused",
+                c->row.name);
         http_answer_err(c->req, &why);
     } else if (err) {
         http_answer_err(c->req, err);
@@ -158,7 +160,7 @@ static void api_tenant_create(struct http_req *req, void *ctx)
         tenant_change_read_quota(body, c, &err) < 0) {
         tenant_change_refuse(c, &err);
     } else if (!name || !api_is_valid_slug(name)) {
-        err_set(&err, ERR_INVALID, "name: a tenant's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'");
+        err_set(&err, ERR_INVALID, "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'");
         tenant_change_refuse(c, &err);
     } else {
         str_copy(c->row.name, sizeof(c->row.name), name);
@@ -242,7 +244,7 @@ static void api_tenant_get_own(struct http_req *req, void *ctx)
         api_tenant_get_named(req, ctx, who->owner);
 }
 
-/* --- set --- */
+/* --- update --- */
 
 static void tenant_change_on_set(void *arg, const struct err *err, const struct store_tenant *row)
 {
@@ -267,13 +269,13 @@ static void tenant_change_on_current_row(void *arg, const struct err *err, const
         tenant_change_refuse(c, err);
         return;
     }
-    if (!c->fields_set) { /* a quota without names in it */
+    if (!c->fields_set) { /* a quota object without fields */
         api_tenant_answer(c->req, c->api, 200, row);
         free(c);
         return;
     }
     if (row->suspended_ms && c->row.suspended_ms)
-        c->row.suspended_ms = row->suspended_ms; /* since then, and not anew */
+        c->row.suspended_ms = row->suspended_ms; /* keeps the time of the first suspension */
     auth_tenant_set(c->api->settings.auth, &c->row, c->fields_set, tenant_change_on_set, c);
 }
 
@@ -289,9 +291,10 @@ static int tenant_change_read(const json_t *body, struct tenant_change *c, struc
         c->fields_set |= STORE_TENANT_SET_SUSPENDED;
     c->row.suspended_ms = suspended ? clock_real_ms() : 0;
     if (json_object_size(body) == 0)
-        return err_set(err, ERR_INVALID, "say what to change: suspended or quota");
+        return err_set(err, ERR_INVALID, "nothing to change; give suspended or quota");
     if (suspended && str_eq(c->row.name, STORE_LOCAL_TENANT))
-        return err_set(err, ERR_INVALID, "suspended: the tenant " STORE_LOCAL_TENANT " is the server's own");
+        return err_set(err, ERR_INVALID,
+                       "suspended: the server's own tenant " STORE_LOCAL_TENANT " cannot be suspended");
     return 0;
 }
 

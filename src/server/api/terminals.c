@@ -1,6 +1,6 @@
-/* POST .../executions/{executionId}/resize and /signal: what a terminal does besides typing. A terminal is an execution
- * with tty; it lives on when nobody watches, and all who watch see the same. Its size is what was said last, by whom
- * ever. */
+/* POST .../executions/{executionId}/resize and /signal: control of a terminal besides its input. A
+ * terminal is an execution with tty. It continues without viewers, and all viewers see the same
+ * output. The last size set by any viewer applies. */
 #include "server/api/api_internal.h"
 
 #include "core/base/mem.h"
@@ -11,9 +11,9 @@
 struct terminal_request {
     struct http_req *req;
     struct api *api;
-    const char *sandbox; /* lives as long as the request */
+    const char *sandbox; /* valid as long as the request */
     uint16_t rows, cols;
-    int signo; /* 0: it is a size */
+    int signo; /* 0: the request is a resize */
 };
 
 int terminal_read_signal(const json_t *body, int *ret, struct err *err)
@@ -40,7 +40,7 @@ int terminal_read_signal(const json_t *body, int *ret, struct err *err)
         }
     return err_set(
         err, ERR_INVALID,
-        "signal: it is HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP, TSTP, WINCH or a number from 1 to 64");
+        "signal: must be HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP, TSTP, WINCH or a number from 1 to 64");
 }
 
 static int terminal_request_apply(const struct terminal_request *o, const struct store_execution *row, struct err *err)
@@ -52,11 +52,11 @@ static int terminal_request_apply(const struct terminal_request *o, const struct
     auto_(execution_watch) w = manager_watch_execution(o->api->settings.manager, request_visible_owner(o->req),
                                                        o->sandbox, row->id, NULL, NULL);
     if (!w)
-        return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
+        return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
     if (o->signo)
         execution_watch_signal(w, o->signo);
     else if (!execution_watch_resize(w, o->rows, o->cols))
-        return err_set(err, ERR_EXISTS, "execution %s is no terminal: it was started without tty", row->id);
+        return err_set(err, ERR_EXISTS, "execution %s is not a terminal: it was started without tty", row->id);
     return 0;
 }
 
@@ -108,7 +108,7 @@ void terminal_resize(struct http_req *req, void *ctx)
 
     if (api_read_body(req, &body, &err) == 0 && execution_request_read_tty_size(body, &o->rows, &o->cols, &err) == 0 &&
         (!o->rows || !o->cols))
-        err_set(&err, ERR_INVALID, "a size is rows and cols");
+        err_set(&err, ERR_INVALID, "rows and cols are both required");
     if (err.id != ERR_NONE)
         terminal_request_refuse(o, &err);
     else

@@ -1,5 +1,5 @@
-/* What somebody hands on of their rights (server/auth/delegation.h), and who somebody is. Secrets are in answers only,
- * which are never kept by anybody in between. */
+/* Delegated credentials (server/auth/delegation.h) and the identity of the principal. Responses
+ * that contain a secret forbid caching. */
 #include "server/api/file_transfer.h"
 
 #include "server/auth/delegation.h"
@@ -8,7 +8,7 @@
 #include "core/base/str.h"
 #include "core/base/text.h"
 
-#define OPERATIONS_MAX 6 /* as many as there are */
+#define OPERATIONS_MAX 6 /* number of delegable scopes */
 
 static void token_write_scopes(struct jsonw *w, const char *key, uint32_t scopes)
 {
@@ -35,14 +35,14 @@ static const char *const token_url_methods[] = {
     NULL,
 };
 
-/* --- of one sandbox: tokens and URLs --- */
+/* --- for one sandbox: tokens and signed URLs --- */
 
 struct token_request {
     struct http_req *req;
     struct api *api;
     json_t *body;
     struct delegation_spec spec;
-    const char *method, *path; /* of a URL; NULL: a token */
+    const char *method, *path; /* of a signed URL; NULL: a token */
 };
 
 static void token_request_free(struct token_request *w)
@@ -141,7 +141,7 @@ static int token_request_read_operations(const json_t *body, uint32_t *ret, stru
         uint32_t bits;
 
         if (!name)
-            return err_set(err, ERR_INVALID, "operations[%zu]: an operation is a text, the name of a scope", i);
+            return err_set(err, ERR_INVALID, "operations[%zu]: must be a string, the name of a scope", i);
         if (scope_parse(name, &bits, err) < 0)
             return err_wrap(err, "operations[%zu]", i);
         *ret |= bits;
@@ -205,7 +205,8 @@ static void api_signed_url_create(struct http_req *req, void *ctx)
 
 /* --- tickets --- */
 
-/* Letters that a path has in a request; others are percent-encoded there, and would never match. */
+/* Characters that a path in a request consists of; others are percent-encoded there and would never
+ * match. */
 static bool ticket_is_request_path(const char *path)
 {
     for (; *path; path++)
@@ -224,8 +225,7 @@ static int ticket_read_request(const json_t *body, const char **ret_method, cons
         json_input_text(body, "", "path", 1, TICKET_PATH_MAX, ret_path, err) < 0)
         return -1;
     if (!*ret_path || !str_starts(*ret_path, "/v1/") || !ticket_is_request_path(*ret_path))
-        return err_set(err, ERR_INVALID,
-                       "path: write the path of the request, for example /v1/events, without a query");
+        return err_set(err, ERR_INVALID, "path: must be the path of a request without a query, for example /v1/events");
     *ret_method = token_url_methods[method];
     return 0;
 }
@@ -257,7 +257,7 @@ static void api_ticket_create(struct http_req *req, void *ctx)
     token_answer_secret(req, 201, &out);
 }
 
-/* --- all of them --- */
+/* --- revocation of all tokens --- */
 
 static void api_token_on_all_revoked(void *arg, const struct err *err)
 {
@@ -283,7 +283,7 @@ static void api_token_revoke_all(struct http_req *req, void *ctx)
         delegation_revoke_all(api->settings.auth, api_token_on_all_revoked, req);
 }
 
-/* --- who am I --- */
+/* --- whoami --- */
 
 static void api_whoami(struct http_req *req, void *ctx UNUSED)
 {
@@ -317,7 +317,7 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
     http_answer_json(req, 200, &out);
 }
 
-/* --- where to log in: told to everybody, for those who have nothing yet --- */
+/* --- login settings: public, for clients without a credential --- */
 
 static void api_login_settings(struct http_req *req, void *ctx)
 {

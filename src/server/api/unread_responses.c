@@ -1,7 +1,8 @@
-/* Answers of executions that lie here until their clients have taken them. An execution is over when it is answered,
- * and its place goes to the next; its answer can be large, and a client that reads slowly, or not at all, keeps it in
- * memory. Who has too much of that lying here begins nothing more until some of it is taken; others are not asked to
- * wait for them, so it is counted by tenant. A tenant without any has no entry. */
+/* Responses of executions that clients have not read yet. An execution is complete when it is
+ * answered, and its executor slot goes to the next one. Its response can be large, and a client
+ * that reads slowly or not at all keeps it in memory. A tenant with 64 MiB unread cannot start
+ * executions until some of it is read. The bytes are counted per tenant, so other tenants are
+ * unaffected. A tenant without unread bytes has no entry. */
 #include "server/api/api_internal.h"
 
 #include "core/base/list.h"
@@ -37,8 +38,8 @@ int unread_responses_check(const struct api *api, const char *owner, struct err 
 
     if (!u || u->bytes < UNREAD_BYTES_MAX)
         return 0;
-    return err_set(err, ERR_EXECUTOR_FULL, "answers of %llu MiB have not been read yet: read them first",
-                   u->bytes / MIB);
+    return err_set(err, ERR_EXECUTOR_FULL,
+                   "%llu MiB of responses are unread; read them before you start more executions", u->bytes / MIB);
 }
 
 static void unread_response_free(void *p)

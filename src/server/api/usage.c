@@ -1,8 +1,8 @@
-/* /v1/usage: what was used, by the hour, as JSON or as a table for spreadsheets.
+/* /v1/usage: usage per hour, as JSON or CSV.
  *
- * Figures are sums of whole hours (store/usage.h). Before they are summed, the manager tells the store what living
- * sandboxes used by now, so the answer is as of this moment. Times are read in three forms, since people ask for
- * "2026-11-01" and programs for a moment. */
+ * Figures are sums of whole hours (store/usage.h). Before they are summed, the manager writes the
+ * current usage of live sandboxes to the store, so the response is up to date. Times are accepted
+ * in three forms, since people write "2026-11-01" and programs an exact time. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -28,7 +28,7 @@ static const struct {
                      { "user", STORE_USAGE_BY_USER },
                      { "sandbox", STORE_USAGE_BY_SANDBOX } };
 
-/* --- what was asked --- */
+/* --- parameters --- */
 
 static int usage_report_read_groups(const char *text, unsigned *ret, struct err *err)
 {
@@ -42,7 +42,8 @@ static int usage_report_read_groups(const char *text, unsigned *ret, struct err 
                (strlen(usage_groups[i].name) != len || memcmp(usage_groups[i].name, text, len) != 0))
             i++;
         if (i == ARRAY_LEN(usage_groups))
-            return err_set(err, ERR_INVALID, "group: hour, tenant, user and sandbox, separated by commas");
+            return err_set(err, ERR_INVALID,
+                           "group: must be a list of hour, tenant, user and sandbox, separated by commas");
         *ret |= usage_groups[i].bit;
         text = text[len] ? text + len + 1 : NULL;
     }
@@ -67,7 +68,8 @@ static int usage_report_read_time(const struct http_req *req, const char *name, 
     *ret = preset;
     if (!text || usage_parse_time(text, ret))
         return 0;
-    return err_set(err, ERR_INVALID, "%s: a day such as 2027-01-31, or a moment such as 2027-01-31T00:00:00Z", name);
+    return err_set(err, ERR_INVALID, "%s: must be a day such as 2027-01-31, or a time such as 2027-01-31T00:00:00Z",
+                   name);
 }
 
 static int usage_report_read_format(struct usage_report *r, struct err *err)
@@ -78,7 +80,7 @@ static int usage_report_read_format(struct usage_report *r, struct err *err)
     if (!format)
         return 0;
     r->csv = str_eq(format, "csv");
-    return r->csv || str_eq(format, "json") ? 0 : err_set(err, ERR_INVALID, "format: json or csv");
+    return r->csv || str_eq(format, "json") ? 0 : err_set(err, ERR_INVALID, "format: must be json or csv");
 }
 
 static int usage_report_read(struct usage_report *r, struct err *err)
@@ -99,7 +101,7 @@ static int usage_report_read(struct usage_report *r, struct err *err)
     if (r->q.sandbox && !id_valid(r->q.sandbox, "sb"))
         return err_set(err, ERR_MISSING, "there is no such sandbox");
     if (r->q.from_ms > r->q.to_ms)
-        return err_set(err, ERR_INVALID, "from: it is later than to");
+        return err_set(err, ERR_INVALID, "from: must not be later than to");
     r->q.from_ms = r->q.from_ms / STORE_HOUR_MS * STORE_HOUR_MS;
     r->q.to_ms = (r->q.to_ms + STORE_HOUR_MS - 1) / STORE_HOUR_MS * STORE_HOUR_MS;
     if (tenant && !str_eq(r->q.owner, STORE_ANY_OWNER) && !str_eq(r->q.owner, tenant))
@@ -113,7 +115,7 @@ static int usage_report_read(struct usage_report *r, struct err *err)
 
 /* --- figures --- */
 
-/* Thousandths as decimals: seconds of milliseconds. */
+/* Writes thousandths as decimals, for example milliseconds as seconds. */
 static void usage_write_thousandths(struct buf *out, uint64_t v)
 {
     buf_addf(out, "%" PRIu64 ".%03" PRIu64, v / 1000, v % 1000);
@@ -122,7 +124,7 @@ static void usage_write_thousandths(struct buf *out, uint64_t v)
 static const struct usage_figure {
     const char *name;
     size_t at;
-    uint64_t unit; /* to thousandths; 0: a whole number */
+    uint64_t unit; /* divisor that yields thousandths; 0: a whole number */
 } usage_figures[] = {
     { "executions", offsetof(struct store_usage, executions), 0 },
     { "failedExecutions", offsetof(struct store_usage, failed), 0 },
@@ -193,7 +195,7 @@ static void usage_report_answer_json(struct usage_report *r, const struct store_
 
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
-    jsonw_kstr(&w, "from", clock_rfc3339_ms(r->q.from_ms, stamp)); /* also 1970 */
+    jsonw_kstr(&w, "from", clock_rfc3339_ms(r->q.from_ms, stamp)); /* also for 1970 */
     jsonw_kstr(&w, "to", clock_rfc3339_ms(r->q.to_ms, stamp));
     jsonw_key(&w, "usage");
     jsonw_array(&w);
@@ -215,8 +217,8 @@ static void usage_report_answer_json(struct usage_report *r, const struct store_
     http_answer_json(r->req, 200, &out);
 }
 
-/* No field can hold a comma, a quote or the beginning of a formula: they are times, names by store_owner_valid, ids and
- * numbers. */
+/* No field can contain a comma, a quote or the start of a formula: fields are times, names checked
+ * by store_owner_valid, ids and numbers. */
 static void usage_report_answer_csv(struct usage_report *r, const struct store_usage *rows, size_t n)
 {
     auto_buf out = { 0 };
@@ -249,8 +251,7 @@ static void usage_report_on_rows(void *arg, const struct err *err, const struct 
     struct err many;
 
     if (!err && more) {
-        err_set(&many, ERR_INVALID, "that is more than %u rows: ask for less time, or for fewer groups",
-                STORE_USAGE_MAX);
+        err_set(&many, ERR_INVALID, "more than %u rows; request a shorter time or fewer groups", STORE_USAGE_MAX);
         err = &many;
     }
     if (err)

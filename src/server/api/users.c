@@ -1,4 +1,4 @@
-/* /v1/users and /v1/roles: those of one's own tenant; the operator may name another. */
+/* /v1/users and /v1/roles of the principal's own tenant; the operator may name another tenant. */
 #include "server/api/api_internal.h"
 
 #include "server/auth/tenant_users.h"
@@ -7,7 +7,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-/* ?tenant= of the operator, or one's own. */
+/* The tenant: ?tenant= of the operator, or the principal's own. */
 static int api_user_read_tenant(struct http_req *req, const char **ret, struct err *err)
 {
     if (http_query_require_known(req, (const char *const[]){ "tenant", NULL }, err) < 0)
@@ -67,7 +67,8 @@ static void api_user_on_created(void *arg, const struct err *err, const struct s
     api_user_answer(arg, 201, err, row);
 }
 
-/* Names that a person can tell apart: nothing but letters, digits and what stands in addresses. */
+/* Restricts names to letters, digits and the characters of e-mail addresses, so that people can
+ * distinguish them. */
 static int api_user_read_name(const json_t *body, struct store_user *row, struct err *err)
 {
     const char *name = NULL;
@@ -75,7 +76,7 @@ static int api_user_read_name(const json_t *body, struct store_user *row, struct
     if (json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, err) < 0)
         return -1;
     if (name && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@+-") != strlen(name))
-        return err_set(err, ERR_INVALID, "name: it has letters, digits, '.', '_', '@', '+' and '-'");
+        return err_set(err, ERR_INVALID, "name: must consist of letters, digits, '.', '_', '@', '+' and '-'");
     if (name)
         str_copy(row->name, sizeof(row->name), name);
     return 0;
@@ -110,8 +111,8 @@ static void api_user_create(struct http_req *req, void *ctx)
         api_user_read_name(body, &row, &err) < 0 || api_user_read_role(body, &row, &err) < 0) {
         http_answer_err(req, &err);
     } else if (!row.name[0] || !row.role[0]) {
-        err_set(&err, ERR_INVALID, "%s: say %s", row.name[0] ? "role" : "name",
-                row.name[0] ? "what the user may do" : "who it is");
+        err_set(&err, ERR_INVALID, "%s: required; give %s", row.name[0] ? "role" : "name",
+                row.name[0] ? "the role of the user" : "the name of the user");
         http_answer_err(req, &err);
     } else {
         str_copy(row.owner, sizeof(row.owner), tenant);
@@ -202,7 +203,7 @@ static void api_user_update(struct http_req *req, void *ctx)
     if (set) {
         auth_user_set(api->settings.auth, request_principal(req), &row, set, api_user_on_row, req);
     } else {
-        err_set(&err, ERR_INVALID, "say what to change: name, role or disabled");
+        err_set(&err, ERR_INVALID, "nothing to change; give name, role or disabled");
         http_answer_err(req, &err);
     }
 }
@@ -285,8 +286,8 @@ static void api_role_create(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
     } else if (!name || !api_is_valid_slug(name) || !permissions) {
         err_set(&err, ERR_INVALID,
-                permissions ? "name: a role's name has 1 to 63 of a-z, 0-9, '.', '_' and '-'"
-                            : "permissions: say what the role allows");
+                permissions ? "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'"
+                            : "permissions: required; list what the role allows");
         http_answer_err(req, &err);
     } else {
         auth_role_create(api->settings.auth, request_principal(req), tenant, name, permissions, clock_real_ms(),
@@ -337,7 +338,7 @@ static void api_role_list(struct http_req *req, void *ctx)
     store_role_list(api->settings.store, &q, api_role_on_rows, p);
 }
 
-/* The role of the path and the tenant it is asked for in. False: refused. */
+/* Reads the role in the path, and the tenant. False: the request was refused. */
 static bool api_role_name_or_refuse(struct http_req *req, const char **ret_name, const char **ret_tenant)
 {
     struct err err = { 0 };

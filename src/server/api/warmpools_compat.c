@@ -1,8 +1,9 @@
-/* /v1/warmpools: pools under the names that clients of other servers write. What they read and write is put into ours
- * here, so everything behind it knows one set of names.
+/* /v1/warmpools: pools with the field names that clients of other servers use. Fields are converted
+ * here, so that all other code knows one set of names.
  *
- * What would be something else here is refused and not guessed: a share of use is no share of hits, no bound is not the
- * largest bound, and what members are is said by a template. */
+ * A field with a different meaning is refused rather than guessed: a target utilization is not a
+ * target hit rate, an absent bound is not the largest bound, and the properties of members belong
+ * to the template. */
 #include "server/api/api_internal.h"
 
 #include "server/api/pool_registry.h"
@@ -29,11 +30,11 @@ static int warmpools_rename_number(json_t *o, const char *in, const struct warmp
     if (!v)
         return 0;
     if (json_object_get(o, n->native_name))
-        return err_set(err, ERR_INVALID, "%s%s says the same as %s: give one of them", in, n->compat_name,
+        return err_set(err, ERR_INVALID, "%s%s means the same as %s; give only one of them", in, n->compat_name,
                        n->native_name);
     if (!json_is_integer(v) || json_integer_value(v) < n->min || json_integer_value(v) > n->max)
         return err_set(err, ERR_INVALID,
-                       "%s%s: a whole number from %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is needed", in,
+                       "%s%s: an integer from %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is required", in,
                        n->compat_name, n->min, n->max);
     json_object_set_new(o, n->native_name, json_integer(json_integer_value(v) * n->multiplier));
     json_object_del(o, n->compat_name);
@@ -51,12 +52,12 @@ static int warmpools_rename_scaling(json_t *body, struct err *err)
     if (!o)
         return 0;
     if (json_object_get(body, "autoscale"))
-        return err_set(err, ERR_INVALID, "autoScaling says the same as autoscale: give one of them");
+        return err_set(err, ERR_INVALID, "autoScaling means the same as autoscale; give only one of them");
     if (json_input_require_known_fields(o, "autoScaling.", names, err) < 0)
         return -1;
     if (json_object_get(o, "targetUtilization"))
         return err_set(err, ERR_INVALID,
-                       "autoScaling.targetUtilization: a pool here aims at a share of claims that find a member: say "
+                       "autoScaling.targetUtilization: not supported; a pool aims at a rate of claims that hit: set "
                        "autoscale.targetHitRate");
     if (warmpools_rename_number(o, "autoScaling.", &delay, err) < 0)
         return -1;
@@ -74,9 +75,10 @@ static int warmpools_rename_runtime(json_t *body, struct err *err)
     if (!runtime)
         return 0;
     if (json_object_get(body, "template"))
-        return err_set(err, ERR_INVALID, "runtime says the same as template: give one of them");
+        return err_set(err, ERR_INVALID, "runtime means the same as template; give only one of them");
     if (strchr(runtime, ':'))
-        return err_set(err, ERR_INVALID, "runtime: the version is the host's, leave out what is behind the ':'");
+        return err_set(err, ERR_INVALID,
+                       "runtime: omit the ':' and the version after it; the host determines the version");
     json_object_set(body, "template", json_object_get(body, "runtime"));
     json_object_del(body, "runtime");
     return 0;
@@ -93,7 +95,7 @@ int warmpools_compat_read(json_t *body, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(of_template); i++)
         if (json_object_get(body, of_template[i]))
             return err_set(err, ERR_INVALID,
-                           "%s: members are what their template says: put it there, and name that template",
+                           "%s: not a field of a pool; set it in a template and give the name of that template",
                            of_template[i]);
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (warmpools_rename_number(body, "", &numbers[i], err) < 0)
@@ -101,7 +103,7 @@ int warmpools_compat_read(json_t *body, struct err *err)
     return warmpools_rename_runtime(body, err) < 0 ? -1 : warmpools_rename_scaling(body, err);
 }
 
-/* --- answering --- */
+/* --- writing --- */
 
 void warmpools_compat_write_pool(struct jsonw *w, const struct store_pool *row)
 {

@@ -1,6 +1,6 @@
-/* One table for both families: an IPv4 address is looked up as ::ffff:a.b.c.d, so that the two ways to write it cannot
- * be told apart. Addresses of IPv6 that carry one of IPv4 inside (NAT64, 6to4, Teredo) are refused as a whole: what
- * they lead to depends on a gateway. */
+/* One table for both families: an IPv4 address is looked up as ::ffff:a.b.c.d, so that both
+ * notations are treated alike. IPv6 addresses with an embedded IPv4 address (NAT64, 6to4, Teredo)
+ * are all refused: their destination depends on a gateway. */
 #include "server/audit/address.h"
 
 #include "core/base/str.h"
@@ -12,7 +12,7 @@ static const struct {
     const char *net;
     unsigned bits;
 } address_closed_nets[] = {
-    /* IPv4, RFC 6890 and what followed it */
+    /* IPv4, RFC 6890 and later additions */
     { "::ffff:0.0.0.0", 96 + 8 },
     { "::ffff:10.0.0.0", 96 + 8 },
     { "::ffff:100.64.0.0", 96 + 10 },
@@ -107,16 +107,16 @@ int address_net_parse(const char *text, struct address_net *ret, struct err *err
     uint64_t bits = 128;
 
     if (n >= sizeof(addr))
-        return err_set(err, ERR_INVALID, "'%.60s' is no address", text);
+        return err_set(err, ERR_INVALID, "'%.60s' is not an address", text);
     memcpy(addr, text, n);
     addr[n] = '\0';
     bool is_v4 = inet_pton(AF_INET, addr, &v4) == 1;
     if (is_v4)
         address_map_v4(v4, &ret->addr);
     else if (inet_pton(AF_INET6, addr, &ret->addr) != 1)
-        return err_set(err, ERR_INVALID, "'%.60s' is no address and no network such as 10.0.0.0/8", text);
+        return err_set(err, ERR_INVALID, "'%.60s' is neither an address nor a network such as 10.0.0.0/8", text);
     if (slash && !str_to_u64(slash + 1, is_v4 ? 32 : 128, &bits))
-        return err_set(err, ERR_INVALID, "'%.60s' has no length of a network behind its '/'", text);
+        return err_set(err, ERR_INVALID, "'%.60s': the prefix length after '/' is invalid", text);
     ret->bits = (unsigned)(slash && is_v4 ? bits + 96 : bits);
     return 0;
 }
@@ -131,18 +131,19 @@ int address_literal(const char *host, struct sockaddr_storage *ret, struct err *
     *ret = (struct sockaddr_storage){ 0 };
     if (host[0] == '[') {
         if (n < 3 || n - 2 >= sizeof(inner) || host[n - 1] != ']')
-            return err_set(err, ERR_INVALID, "'%.60s' is no address", host);
+            return err_set(err, ERR_INVALID, "'%.60s' is not an address", host);
         memcpy(inner, host + 1, n - 2);
         inner[n - 2] = '\0';
         ret->ss_family = AF_INET6;
         return inet_pton(AF_INET6, inner, &v6->sin6_addr) == 1
                    ? 1
-                   : err_set(err, ERR_INVALID, "'%.60s' is no address", host);
+                   : err_set(err, ERR_INVALID, "'%.60s' is not an address", host);
     }
     ret->ss_family = AF_INET;
     if (inet_pton(AF_INET, host, &v4->sin_addr) == 1)
         return 1;
-    /* A last label that is a number makes it an address to some: 127.1, 2130706433, 0x7f.1, 127.0.0.1. */
+    /* Some programs take a host with a numeric last label for an address: 127.1, 2130706433,
+     * 0x7f.1, 127.0.0.1. */
     const char *last = host + n;
     while (last > host && last[-1] == '.')
         last--;
@@ -151,6 +152,7 @@ int address_literal(const char *host, struct sockaddr_storage *ret, struct err *
         last--;
     size_t len = (size_t)(end - last);
     if (len > 0 && (strspn(last, "0123456789") >= len || ((last[0] == '0') && (last[1] == 'x' || last[1] == 'X'))))
-        return err_set(err, ERR_INVALID, "'%.60s' is an address in a form that is not taken; write 192.0.2.1", host);
+        return err_set(err, ERR_INVALID, "'%.60s': this form of an address is not accepted; write it like 192.0.2.1",
+                       host);
     return 0;
 }

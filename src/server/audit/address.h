@@ -1,8 +1,9 @@
-/* address.h - which addresses the server may talk to of its own accord.
+/* address.h - which addresses the server may connect to as a client.
  *
- * Whoever can name an address to the server (a webhook, one day an import) must not reach through it what only the
- * server can reach: itself, its neighbours, the metadata service of its cloud. So only addresses of the public internet
- * are allowed, and exceptions are named one by one. */
+ * A user with permission to give the server an address (today a webhook URL) must not be able to
+ * reach hosts that only the server reaches: the server itself, its private network, the metadata
+ * service of its cloud. Therefore only addresses of the public internet are allowed; exceptions are
+ * listed one by one. */
 #pragma once
 
 #include "core/base/base.h"
@@ -11,7 +12,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-struct address_net { /* IPv4 as mapped into IPv6 */
+struct address_net { /* IPv4 is stored as an IPv4-mapped IPv6 address */
     struct in6_addr addr;
     unsigned bits;
 };
@@ -20,9 +21,10 @@ struct address_net { /* IPv4 as mapped into IPv6 */
 int address_net_parse(const char *text, struct address_net *ret, struct err *err);
 
 bool address_is_public(const struct sockaddr *addr);
-/* Public, or in one of the networks. Families other than IPv4 and IPv6 never are. */
+/* Public, or in one of the networks. False for families other than IPv4 and IPv6. */
 bool address_is_allowed(const struct sockaddr *addr, const struct address_net *nets, size_t nnets);
 
-/* The host of a URL is an address and not a name: 1 with *ret filled, 0 for a name; -1 for what one program would take
- * for an address and another for a name: numbers in hexadecimal or octal, with fewer than four parts, and the like. */
+/* Checks whether the host of a URL is an address: 1 with *ret filled, 0 for a name; -1 for text
+ * that some programs parse as an address and others as a name: hexadecimal or octal numbers, fewer
+ * than four parts, and the like. */
 int address_literal(const char *host, struct sockaddr_storage *ret, struct err *err);

@@ -1,13 +1,16 @@
-/* audit.h - what was done on this server, by whom and with what outcome: a log that nobody can quietly change.
+/* audit.h - the audit trail: a tamper-evident record of requests, their principals and their
+ * outcomes.
  *
- * Records are numbered, chained and signed (chain.h) in files of a directory of its own. audit_append never blocks: the
- * line is made at once, and a thread writes all lines that have gathered with one call. What must not be told before it
- * is recorded waits for its number with audit_wait; a record that was written survives kill -9 of the server (and the
- * loss of power, with sync_full).
+ * Records are numbered, chained and signed (chain.h) in files of a directory of their own.
+ * audit_append never blocks: it formats the line at once, and a thread writes all gathered lines
+ * with one call. If a response must not be sent before its record is written, audit_wait waits for
+ * the record's number. A written record survives kill -9 of the server (and, with sync_full, the
+ * loss of power).
  *
- * A log that cannot be written closes the server to changes. While AUDIT_OPEN, anything goes. When the disk has no room
- * for more than what is set aside for it, AUDIT_FULL: what ends or removes things is still recorded there, nothing else
- * may begin. AUDIT_CLOSED: nothing that would need a record may be done. It opens again by itself. */
+ * If the trail cannot be written, the server refuses changes. AUDIT_OPEN: everything is allowed.
+ * AUDIT_FULL: only the reserved disk space is left; requests that end or remove objects are still
+ * recorded there, all other changes are refused. AUDIT_CLOSED: every request that needs a record is
+ * refused. The state returns to AUDIT_OPEN by itself when the disk accepts writes again. */
 #pragma once
 
 #include "server/audit/chain.h"
@@ -16,53 +19,55 @@
 struct audit;
 
 struct audit_settings {
-    const char *dir;                    /* made when it is not there, 0700 */
-    bool sync_full;                     /* a record that was written survives the loss of power */
-    uint64_t segment_max;               /* bytes after which another file is begun; 0: never */
-    uint64_t keep_max;                  /* bytes of all files; the oldest go first; 0 is no bound */
-    unsigned sign_records;              /* a checkpoint after so many; 0 is 1000 */
-    uint64_t sign_ns;                   /* and after so long at the latest, sooner when it is quiet; 0 is 60 s */
-    struct chain_link known_checkpoint; /* the last checkpoint that somebody else remembers; zero: none */
-    /* A checkpoint was written: for somebody else to remember. May be NULL. */
+    const char *dir;       /* created with mode 0700 if missing */
+    bool sync_full;        /* a written record survives the loss of power */
+    uint64_t segment_max;  /* bytes per file before a new file begins; 0: unlimited */
+    uint64_t keep_max;     /* bytes of all files, the oldest are removed first; 0: unlimited */
+    unsigned sign_records; /* records per checkpoint; 0: 1000 */
+    /* Longest time from a record to its checkpoint; a quiet trail is signed sooner. 0: 60 s. */
+    uint64_t sign_ns;
+    struct chain_link known_checkpoint; /* the last checkpoint that was saved elsewhere; zero: none */
+    /* A checkpoint was written: save it elsewhere. May be NULL. */
     void (*on_checkpoint)(void *arg, const struct chain_link *at);
     void *arg;
 };
 
-/* What audit_open found; each has a record of its own by then. */
+/* Findings of audit_open; each has its own record when audit_open returns. */
 struct audit_open_report {
-    bool is_new, new_key; /* there was no log; no key */
-    uint64_t torn_bytes;  /* bytes of a record that a kill cut off; they were removed */
-    bool shortened;       /* the log ends before `known`: somebody took records away */
-    bool replaced;        /* it has another record where `known` was */
+    bool is_new, new_key; /* no files existed; no key existed */
+    uint64_t torn_bytes;  /* bytes of an incomplete last record, removed */
+    bool shortened;       /* the trail ends before `known_checkpoint`: records were removed */
+    bool replaced;        /* another record has the number of `known_checkpoint` */
 };
 
 int audit_open(struct ev *ev, const struct audit_settings *set, struct audit **ret, struct audit_open_report *found,
                struct err *err);
-/* Signs and writes what is left, as far as the disk lets it; calls every wait that is left. */
+/* Signs and writes the remaining records as far as the disk permits, then calls all remaining
+ * waits. */
 void audit_close(struct audit *a);
 DEFINE_AUTO(audit, audit_close);
 
-/* Returns its number. lazy: nobody waits for it, so it may stay in memory for a moment. */
+/* Returns the record's number. lazy: no response waits for it, so it may stay in memory briefly. */
 uint64_t audit_append(struct audit *a, const struct audit_record *r, bool lazy);
 
-struct audit_wait { /* kept by the caller, zeroed at first */
+struct audit_wait { /* owned by the caller, zeroed initially */
     struct audit_wait *prev, *next;
     uint64_t seq;
     void (*fn)(void *arg);
     void *arg;
     bool is_waiting;
 };
-/* True: it is written already. Otherwise fn comes later, from the loop. */
+/* True: the record is already written. Otherwise the loop calls fn later. */
 bool audit_wait(struct audit *a, struct audit_wait *w, uint64_t seq, void (*fn)(void *arg), void *arg);
 void audit_wait_clear(struct audit *a, struct audit_wait *w);
 
 enum audit_state { AUDIT_OPEN, AUDIT_FULL, AUDIT_CLOSED };
-enum audit_state audit_state(const struct audit *a, const char **ret_why); /* why: for people; may be NULL */
+enum audit_state audit_state(const struct audit *a, const char **ret_why); /* why: readable reason; may be NULL */
 
 struct audit_stats {
-    uint64_t records, bytes, batches, errors; /* since the start; errors: of the disk */
+    uint64_t records, bytes, batches, errors; /* since the start; errors: failed disk writes */
     uint64_t write_ns;
-    uint64_t waiting; /* records that are not written yet */
+    uint64_t waiting; /* records not written yet */
     struct chain_link head;
 };
 void audit_stats(const struct audit *a, struct audit_stats *ret);
@@ -74,19 +79,20 @@ const char *audit_key_id(const struct audit *a);
 #define AUDIT_PAGE_MAX 1000u
 
 struct audit_query {
-    const char *tenant;          /* only theirs; NULL is everybody's */
-    const char *action;          /* this one, or with a dot at its end all that begin so; NULL is any */
-    uint64_t after;              /* records behind this number */
+    const char *tenant;          /* only this tenant; NULL: all */
+    const char *action;          /* exact action, or a prefix that ends with a dot; NULL: all */
+    uint64_t after;              /* only records with a greater number */
     uint64_t since_ms, until_ms; /* 0: no bound */
-    uint32_t limit;              /* 0 is 100 */
-    bool latest;                 /* the last ones there are, instead of the first behind `after` */
+    uint32_t limit;              /* records per page; 0: 100 */
+    bool latest;                 /* return the last records instead of the first after `after` */
 };
 struct audit_page {
-    struct buf lines; /* each with its end, as it stands in the log */
+    struct buf lines; /* as stored, each with its newline */
     size_t n;
-    uint64_t last; /* the last record that was looked at: `after` for the next page */
-    bool more;     /* something lies behind it */
+    uint64_t last; /* last record examined: `after` for the next page */
+    bool more;     /* records follow `last` */
 };
 typedef void audit_page_fn(void *arg, const struct err *err, const struct audit_page *page);
-/* A page may hold less than the limit, even nothing, with more to come: a look has its bounds. */
+/* A page may hold fewer records than the limit, even none, although more follow: the work for one
+ * page is bounded. */
 void audit_read(struct audit *a, const struct audit_query *q, audit_page_fn *done, void *arg);

@@ -1,4 +1,5 @@
-/* audit_internal.h - what the files of this room share. Nothing outside includes it. */
+/* audit_internal.h - declarations shared by the files of this directory. No other directory
+ * includes it. */
 #pragma once
 
 #include "server/audit/audit.h"
@@ -6,23 +7,23 @@
 #include "server/audit/sign.h"
 #include "core/ev/work.h"
 
-struct audit_batch { /* while a work is on, the writer's; otherwise the loop's */
+struct audit_batch { /* owned by the writer thread while work is queued, otherwise by the loop */
     struct buf data;
-    size_t done;         /* bytes of it that are in the file */
-    uint64_t last_seq;   /* of it */
-    bool has_checkpoint; /* it ends with a checkpoint, */
-    bool rotate;         /* the last one of its file */
+    size_t done;         /* bytes of `data` already in the file */
+    uint64_t last_seq;   /* number of the last record in `data` */
+    bool has_checkpoint; /* `data` ends with a checkpoint */
+    bool rotate;         /* that checkpoint is the last record of its file */
     struct chain_link checkpoint;
     int error;
     uint64_t took_ns;
-    uint64_t trimmed, trimmed_bytes; /* old files that were removed */
+    uint64_t trimmed, trimmed_bytes; /* old files that were removed, and their bytes */
 };
 
-struct audit_file { /* the writer's, as above */
+struct audit_file { /* owned like audit_batch */
     int fd;
     uint32_t no;
     uint64_t size;
-    uint64_t reserved_end; /* up to here the disk has promised room; 0: it does not promise */
+    uint64_t reserved_end; /* the file is preallocated up to here; 0: it is not */
     bool fallocate_unsupported, reserve_failed;
 };
 
@@ -33,10 +34,10 @@ struct audit {
     int dirfd;
     struct sign_key *key;
     struct work_pool *pool, *readers;
-    struct chain_link head;     /* the last record that was made */
-    uint64_t written;           /* the last one that was written */
-    unsigned unsigned_records;  /* records behind the last checkpoint */
-    uint64_t first_ns, last_ns; /* when the first and the last of them were made */
+    struct chain_link head;     /* the last record appended */
+    uint64_t written;           /* number of the last record written */
+    unsigned unsigned_records;  /* records since the last checkpoint */
+    uint64_t first_ns, last_ns; /* when the first and the last unsigned record were appended */
     struct buf pending;
     struct audit_batch batch;
     struct audit_file file;
@@ -50,4 +51,4 @@ struct audit {
 };
 
 /* read.c */
-void audit_readings_free(struct audit *a); /* forgets those under way */
+void audit_readings_free(struct audit *a); /* cancels the reads in progress */

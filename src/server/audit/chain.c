@@ -1,9 +1,10 @@
-/* Lines are written front to back in one order, so that they can be read without a JSON parser: a reader eats the
- * members it knows from both ends and lets the hash answer for what lies between. What is read so is a form that only
- * this file writes; a line that says the same in another way is not ours, and that is the point.
+/* Lines are written with their members in one fixed order, so that they can be read without a JSON
+ * parser: the reader parses the members it needs from both ends and relies on the hash for the part
+ * between them. Only the exact form that this file writes is accepted; a line that means the same
+ * in another form is rejected on purpose.
  *
  * 1. `prev` and `hash` are the last members, of fixed length.
- * 2. A checkpoint has nothing in its `details` but its key and signature. */
+ * 2. The `details` of a checkpoint contain only its key and signature. */
 #include "server/audit/chain.h"
 
 #include "server/audit/sign.h"
@@ -18,7 +19,7 @@
 #define HEX (2u * CHAIN_HASH)
 #define HASH_MEMBER ",\"hash\":\""
 #define PREV_MEMBER ",\"prev\":\""
-#define HASH_TAIL (sizeof(HASH_MEMBER) - 1 + HEX + 2) /* and the quote and brace behind it */
+#define HASH_TAIL (sizeof(HASH_MEMBER) - 1 + HEX + 2) /* includes the closing quote and brace */
 #define PREV_TAIL (sizeof(PREV_MEMBER) - 1 + HEX + 1)
 
 /* --- bytes --- */
@@ -51,7 +52,7 @@ bool chain_unhex(const char *text, size_t len, uint8_t *ret)
     return true;
 }
 
-/* Asked for once: finding the algorithm costs many times what hashing a line does. */
+/* Fetched once: the lookup of the algorithm costs many times more than hashing a line. */
 static const EVP_MD *chain_sha256_md(void)
 {
     static _Atomic(EVP_MD *) found;
@@ -71,10 +72,10 @@ static const EVP_MD *chain_sha256_md(void)
 void chain_sha256(const void *data, size_t len, uint8_t ret[CHAIN_HASH])
 {
     if (EVP_Digest(data, len, ret, NULL, chain_sha256_md(), NULL) != 1)
-        abort(); /* a SHA-256 that fails is a machine that cannot be trusted */
+        abort(); /* if SHA-256 fails, the machine cannot be trusted */
 }
 
-/* Of prev, the body of the line and the brace that closes it. */
+/* Hashes prev, the body of the line and its closing brace. */
 static void chain_hash_line(const uint8_t prev[CHAIN_HASH], const char *body, size_t len, uint8_t ret[CHAIN_HASH])
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
@@ -108,7 +109,7 @@ static void chain_begin_line(struct jsonw *w, struct buf *out, uint64_t seq, uin
     jsonw_kstr(w, "outcome", outcome);
 }
 
-/* `from` is where the line begins in `out`; its object is still open. */
+/* `from` is the offset of the line in `out`; its object is still open. */
 static void chain_finish_line(struct chain_link *at, struct buf *out, size_t from)
 {
     char hex[HEX + 1];
@@ -210,7 +211,7 @@ static bool chain_eat_bytes(struct chain_text *t, size_t n, const char **ret)
     return true;
 }
 
-/* Up to the next quote; names of tenants and actions have nothing to escape. */
+/* Reads up to the next quote; names of tenants and actions never need escaping. */
 static bool chain_eat_word(struct chain_text *t, size_t max, struct chain_text *ret)
 {
     size_t n = 0;
@@ -278,7 +279,7 @@ static bool chain_read_tail(const char *line, size_t len, struct chain_line *l)
            t.n == 0 && chain_unhex(prev, CHAIN_HASH, l->prev) && chain_unhex(hash, CHAIN_HASH, l->hash);
 }
 
-/* `t` is what follows the action of a checkpoint, up to `prev`. */
+/* `t` is the text after the action of a checkpoint, up to `prev`. */
 static bool chain_read_signature(struct chain_text *t, struct chain_line *l)
 {
     const char *id, *hex;
@@ -300,12 +301,12 @@ int chain_parse_line(const char *line, size_t len, struct chain_line *ret, struc
     *ret = (struct chain_line){ 0 };
     if (len > CHAIN_LINE_MAX || memchr(line, '\0', len) || memchr(line, '\n', len) || !chain_eat_front(&t, ret) ||
         t.n < HASH_TAIL + PREV_TAIL || !chain_read_tail(line, len, ret))
-        return err_set(err, ERR_INVALID, "it is no record of an audit log");
+        return err_set(err, ERR_INVALID, "not an audit record");
     t.n -= HASH_TAIL + PREV_TAIL;
     ret->checkpoint = ret->action.n == strlen(CHAIN_CHECKPOINT) &&
                       memcmp(ret->action.p, CHAIN_CHECKPOINT, ret->action.n) == 0;
     if (ret->checkpoint && !chain_read_signature(&t, ret))
-        return err_set(err, ERR_INVALID, "it is a checkpoint without a signature");
+        return err_set(err, ERR_INVALID, "a checkpoint without a valid signature field");
     return 0;
 }
 

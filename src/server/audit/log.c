@@ -1,17 +1,18 @@
-/* One writer, and lines that gather while it writes.
+/* One writer thread, and lines that gather while it writes.
  *
- * The loop makes lines: it alone moves the chain on, so their order is the order of the calls. The writer gets a batch,
- * writes it with one call, and meanwhile the next batch gathers; a hundred records at once cost one write. A write that
- * fails is tried again, from the byte that it came to, until it succeeds: lines are never dropped and never skipped, so
- * the chain has no holes that are ours.
+ * The loop formats the lines: it alone advances the chain, so the order of the lines is the order
+ * of the calls. The writer receives a batch and writes it with one call while the next batch
+ * gathers, so a hundred records at once cost one write. A failed write is retried from the byte it
+ * reached until it succeeds: lines are never dropped or skipped, so the server itself never causes
+ * a gap in the chain.
  *
- * Room is set aside ahead of the end of the file (fallocate behind its size). When the disk has no more to set aside,
- * the log is not full yet: what was set aside is for the records of requests that are under way, and of those that end
- * things. That is what AUDIT_FULL means.
+ * Disk space is reserved beyond the end of the file (fallocate with FALLOC_FL_KEEP_SIZE). When no
+ * more can be reserved, the trail is not full yet: the reserved space is for the records of
+ * requests in progress and of requests that end or remove objects. This state is AUDIT_FULL.
  *
- * 1. `batch` and `file` belong to the writer while `work.on`, and to the loop otherwise.
- * 2. written <= at.seq, and what lies between them is in `batch` or `pending`, in order.
- * 3. Every file but the last ends with a checkpoint that says so. */
+ * 1. `batch` and `file` belong to the writer while `work.on`, otherwise to the loop.
+ * 2. written <= head.seq; the records between them are in `batch` or `pending`, in order.
+ * 3. Every file except the last ends with a checkpoint marked `last`. */
 #include "server/audit/audit_internal.h"
 
 #include "core/base/clock.h"
@@ -27,14 +28,14 @@
 
 #define SIGN_RECORDS 1000u
 #define SIGN_NS (60 * NS_PER_S)
-#define QUIET_NS (1 * NS_PER_S)   /* nothing came for so long: what there is is signed, and nobody wakes up later */
-#define LAZY_NS (200 * NS_PER_MS) /* most go with a record that somebody waits for */
+#define QUIET_NS (1 * NS_PER_S)   /* after this time without records, sign them: no later wake-up is needed */
+#define LAZY_NS (200 * NS_PER_MS) /* most are written earlier, together with a record that a response waits for */
 #define RETRY_NS (1 * NS_PER_S)
-#define AUDIT_RESERVE_AHEAD (1 * MIB)  /* set aside ahead of the end, at least */
-#define AUDIT_RESERVE_STEP (4 * MIB)   /* and so much at a time */
-#define AUDIT_RESERVE_LEAST (64 * KIB) /* with less, nothing more is promised to anybody */
+#define AUDIT_RESERVE_AHEAD (1 * MIB)  /* minimum reserved beyond the end of the file */
+#define AUDIT_RESERVE_STEP (4 * MIB)   /* reserved per call */
+#define AUDIT_RESERVE_LEAST (64 * KIB) /* AUDIT_FULL becomes AUDIT_CLOSED below this */
 
-/* --- the writer: no function here touches anything but what it is given and what it only reads --- */
+/* --- the writer thread: its functions use only their arguments and immutable fields --- */
 
 static int audit_file_write_batch(struct audit_batch *b, struct audit_file *f)
 {
@@ -60,16 +61,16 @@ static void audit_file_reserve(struct audit_file *f)
         f->reserve_failed = false;
     } else if (errno == ENOSPC || errno == EDQUOT) {
         f->reserve_failed = true;
-    } else if (errno == EOPNOTSUPP) { /* then a full disk is noticed when it is met */
+    } else if (errno == EOPNOTSUPP) { /* then a full disk is only noticed by a failed write */
         f->fallocate_unsupported = true;
     }
 }
 
-/* What was set aside and not used goes back to the disk. */
+/* Returns unused reserved space to the disk. */
 static void audit_file_release_reserve(const struct audit_file *f)
 {
     if (f->fd >= 0 && ftruncate(f->fd, (off_t)f->size) < 0)
-        log_debug("the audit log keeps the room that was set aside for it: %s", strerror(errno));
+        log_debug("cannot release the reserved space of the audit trail: %s", strerror(errno));
 }
 
 static int audit_file_open_next(struct audit *a, struct audit_file *f)
@@ -143,11 +144,11 @@ static void audit_set_state(struct audit *a, enum audit_state s)
     if (s == a->state)
         return;
     if (s == AUDIT_OPEN)
-        log_warn("the audit log can be written again");
+        log_warn("the audit trail can be written again");
     else if (a->batch.error)
-        log_error("the audit log cannot be written, so nothing can be changed: %s", strerror(a->batch.error));
+        log_error("cannot write the audit trail, so all changes are refused: %s", strerror(a->batch.error));
     else
-        log_error("the disk is full, and the audit log takes only what ends or removes things");
+        log_error("the disk is full; the audit trail accepts only requests that end or remove objects");
     a->state = s;
 }
 
@@ -162,7 +163,7 @@ static void audit_call_waiters(struct audit *a, uint64_t upto)
         }
         audit_wait_clear(a, w);
         w->fn(w->arg);
-        w = a->waiters; /* whatever was called may have changed the list */
+        w = a->waiters; /* the callback may have changed the list */
     }
 }
 
@@ -221,7 +222,7 @@ static void audit_add_checkpoint(struct audit *a, bool last)
     a->batch.checkpoint = a->head;
 }
 
-/* All that has gathered. A checkpoint ends its batch, so that the batch says whether it had one. */
+/* Takes all gathered lines. A checkpoint ends its batch, so the batch knows whether it has one. */
 static void audit_begin_batch(struct audit *a)
 {
     if (a->work.on || a->batch.error || a->pending.len == 0)
@@ -252,7 +253,7 @@ static void audit_on_sign_timer(void *arg)
         ev_timer_set(a->ev, &a->sign_timer, due, audit_on_sign_timer, a);
         return;
     }
-    if (a->work.on || a->batch.error) { /* the one under way says already whether it signs */
+    if (a->work.on || a->batch.error) { /* a batch in progress already has its checkpoint flag */
         ev_timer_set(a->ev, &a->sign_timer, ev_now(a->ev) + RETRY_NS, audit_on_sign_timer, a);
         return;
     }
@@ -285,7 +286,7 @@ bool audit_wait(struct audit *a, struct audit_wait *w, uint64_t seq, void (*fn)(
     if (a->waiters)
         a->waiters->prev = w;
     a->waiters = w;
-    if (seq > a->batch.last_seq) /* it may be a lazy one */
+    if (seq > a->batch.last_seq) /* it may be a lazy record */
         ev_defer(a->ev, &a->flush, audit_on_flush, a);
     return false;
 }
@@ -302,7 +303,7 @@ void audit_wait_clear(struct audit *a, struct audit_wait *w)
 
 enum audit_state audit_state(const struct audit *a, const char **ret_why)
 {
-    static const char *const why[] = { "", "the disk of the audit log is full", "the audit log cannot be written" };
+    static const char *const why[] = { "", "the disk of the audit trail is full", "the audit trail cannot be written" };
 
     if (ret_why)
         *ret_why = why[a->state];
@@ -344,7 +345,8 @@ static int audit_open_segment(struct audit *a, uint32_t no, int flags, struct er
     return fd < 0 ? err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_STATE_DIR, "%.150s/%s", a->dir, name) : fd;
 }
 
-/* The newest file, as far as it is true; its end, or that of the one before when it has none. */
+/* Opens the newest file and removes its torn end. Returns the end of the trail, which is in an
+ * earlier file if the newest has no valid record. */
 static int audit_read_log_end(struct audit *a, const struct segment *list, size_t n, struct segment_end *ret,
                               struct err *err)
 {
@@ -358,7 +360,7 @@ static int audit_read_log_end(struct audit *a, const struct segment *list, size_
         if (i == n - 1) {
             torn = ret->torn;
             if (torn && ftruncate(fd, (off_t)ret->size) < 0)
-                return err_sys(err, ERR_STATE_DIR, "cutting off the torn end of the audit log");
+                return err_sys(err, ERR_STATE_DIR, "truncating the torn end of the audit trail");
             a->file = (struct audit_file){ .fd = take_fd(&fd), .no = list[i].no, .size = ret->size };
         }
         ret->torn = torn;
@@ -373,8 +375,8 @@ static void audit_record_event(struct audit *a, const char *action, const char *
     audit_append(a, &(struct audit_record){ .action = action, .outcome = outcome, .details = details }, false);
 }
 
-/* What somebody else remembers against what is there. The numbers go on where they were known to be, so that no number
- * is given twice. */
+/* Compares the checkpoint saved elsewhere with the files. Numbering continues after the known
+ * checkpoint, so that no number is used twice. */
 static int audit_compare_known(struct audit *a, const struct segment *list, size_t n, struct audit_open_report *found,
                                struct err *err)
 {
@@ -387,7 +389,7 @@ static int audit_compare_known(struct audit *a, const struct segment *list, size
         a->head = *k;
         return 0;
     }
-    for (size_t i = n; i-- > 0;) { /* from the end: it is the newest checkpoint */
+    for (size_t i = n; i-- > 0;) { /* from the end: the checkpoint is recent */
         auto_fd int fd = audit_open_segment(a, list[i].no, O_RDONLY, err);
         uint64_t first, at_ms;
 
@@ -397,7 +399,7 @@ static int audit_compare_known(struct audit *a, const struct segment *list, size
             continue;
         return segment_lacks_record(fd, list[i].size, k, &found->replaced, err);
     }
-    return 0; /* that file is gone: trimmed, or moved elsewhere */
+    return 0; /* the file is gone: trimmed, or moved elsewhere */
 }
 
 static void audit_record_open_report(struct audit *a, const struct segment_end *end,
@@ -470,7 +472,7 @@ int audit_open(struct ev *ev, const struct audit_settings *set, struct audit **r
 
 static void audit_write_rest(struct audit *a)
 {
-    a->batch.error = 0; /* one more try */
+    a->batch.error = 0; /* one more attempt */
     if (a->unsigned_records > 0 && !a->work.on && a->batch.data.len == 0)
         audit_add_checkpoint(a, false);
     audit_begin_batch(a);
@@ -486,7 +488,7 @@ void audit_close(struct audit *a)
         work_pool_drain(a->pool);
         audit_write_rest(a);
         if (a->head.seq > a->written)
-            log_error("%" PRIu64 " records of the audit log could not be written", a->head.seq - a->written);
+            log_error("%" PRIu64 " records of the audit trail could not be written", a->head.seq - a->written);
     }
     audit_readings_free(a);
     ev_defer_clear(a->ev, &a->flush);

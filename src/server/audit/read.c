@@ -1,9 +1,9 @@
-/* Pages of the log, read by a thread of their own from the files that the writer writes.
+/* Pages of the audit trail, read by a thread of their own from the files that the writer writes.
  *
- * There is no index: files are few and begin with their number, records in them are in order, so a place is found by
- * halving, and what a tenant may not see is passed over. A look passes over AUDIT_SCAN_MAX bytes at most and then
- * answers with what it has and where it stopped; a tenant with few records among many of others costs more questions,
- * and never holds up anybody. */
+ * There is no index: the files are few and begin with their number, and their records are in order.
+ * A position is found by binary search, and records that the tenant may not see are skipped. One
+ * page scans at most AUDIT_SCAN_MAX bytes and then returns its records and where it stopped. A
+ * tenant with few records among many needs more requests, but never delays others. */
 #include "server/audit/audit_internal.h"
 
 #include "core/base/fd.h"
@@ -17,7 +17,7 @@
 #define AUDIT_SCAN_MAX (8 * MIB)
 #define PAGE_BYTES (4 * MIB)
 #define DEFAULT_LIMIT 100u
-#define DAY_MS (24ull * 3600 * 1000) /* clocks that are set right move by less */
+#define DAY_MS (24ull * 3600 * 1000) /* corrections of the wall clock are smaller than this */
 
 struct audit_reading {
     struct audit_reading *next;
@@ -28,14 +28,14 @@ struct audit_reading {
     int dirfd;
     audit_page_fn *done;
     void *arg;
-    /* the reader's */
+    /* owned by the reader thread: */
     struct audit_page page;
     uint64_t scanned_bytes, upto;
     bool full;
     int error;
 };
 
-/* --- the reader --- */
+/* --- the reader thread --- */
 
 static bool audit_text_equals(const struct chain_text *t, const char *s)
 {
@@ -77,7 +77,7 @@ static bool audit_reading_take_line(void *arg, const char *line, size_t len, uin
     return true;
 }
 
-/* The last `limit` of one file, in front of what was found behind it. */
+/* Keeps the last `limit` records of one file; they precede the records of later files. */
 static bool audit_reading_take_latest(void *arg, const char *line, size_t len, uint64_t next UNUSED)
 {
     struct audit_reading *r = arg;
@@ -114,7 +114,7 @@ static int audit_reading_scan_latest(struct audit_reading *r, const struct segme
         struct audit_page behind = r->page;
 
         if (fd < 0)
-            return errno == ENOENT ? 0 : -1; /* trimmed meanwhile */
+            return errno == ENOENT ? 0 : -1; /* trimmed in the meantime */
         r->page.lines = (struct buf){ 0 };
         r->page.n = 0;
         r->q.limit -= (uint32_t)behind.n;
@@ -129,8 +129,8 @@ static int audit_reading_scan_latest(struct audit_reading *r, const struct segme
     return 0;
 }
 
-/* The file in which the next record lies: the last one that begins before it. With a time to begin at, files that end
- * long before it are passed over. */
+/* The file with the next record: the last file that begins before it. With a start time, files that
+ * end long before it are skipped. */
 static size_t audit_reading_first_segment(const struct audit_reading *r, const struct segment *list, size_t n)
 {
     size_t low = 0;
@@ -197,7 +197,7 @@ static void audit_reading_on_done(void *arg)
 
     errno = r->error;
     if (r->error)
-        err_sys(&err, ERR_SYS, "reading the audit log");
+        err_sys(&err, ERR_SYS, "reading the audit trail");
     r->done(r->arg, r->error ? &err : NULL, &r->page);
     audit_reading_remove(r);
 }

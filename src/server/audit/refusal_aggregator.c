@@ -1,5 +1,5 @@
-/* An entry lives from its first refusal to the end of its window; then it gives its place to another. The entry that
- * everybody shares who finds no place is the last of the table and has no name. */
+/* An entry lives from its first refusal to the end of its window; then its slot can be reused. The
+ * last entry of the table is shared by all refusals that find no slot, and has an empty key. */
 #include "server/audit/refusal_aggregator.h"
 
 #include "core/base/mem.h"
@@ -16,8 +16,8 @@ struct refusal_entry {
 };
 
 struct refusal_aggregator {
-    struct refusal_entry entries[REFUSAL_KEYS_MAX + 1]; /* the last one: all that found no place */
-    uint64_t full_at;                                   /* of the bucket (GCRA) */
+    struct refusal_entry entries[REFUSAL_KEYS_MAX + 1]; /* the last entry counts refusals without a slot */
+    uint64_t full_at;                                   /* of the token bucket (GCRA) */
 };
 
 struct refusal_aggregator *refusal_aggregator_new(void)
@@ -110,7 +110,7 @@ bool refusal_aggregator_admit(struct refusal_aggregator *f, const struct refusal
         e->recorded++;
         return true;
     }
-    if (e->count++ == 0) { /* the window of a sum begins with what it sums up */
+    if (e->count++ == 0) { /* the window of a sum begins with its first refusal */
         e->since_ns = now_ns;
         e->since_ms = now_ms;
     }
@@ -125,7 +125,7 @@ bool refusal_aggregator_next(struct refusal_aggregator *f, uint64_t now_ns, bool
         if (!e->occupied || !e->count || (!all && !refusal_window_is_over(e, now_ns)))
             continue;
         *ret = (struct refusal_summary){ .key = e->key, .count = e->count, .since_ms = e->since_ms };
-        e->count = 0; /* and goes on counting: who did not stop gets no new allowance */
+        e->count = 0; /* counting continues: a client that did not stop gets no new records */
         e->since_ns = now_ns;
         e->recorded = REFUSAL_RECORDED_MAX;
         return true;

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#define COUNTED 3u /* kinds that are counted */
+#define COUNTED 3u /* kinds that have a counter */
 
 static const char *const security_names[SECURITY_KINDS] = { "security.repeated_failures", "security.probing",
                                                             "security.flood", "security.escape_attempt",

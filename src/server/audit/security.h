@@ -1,8 +1,8 @@
-/* security.h - when refusals are more than mistakes.
+/* security.h - detects refusals that indicate an attack rather than a mistake.
  *
- * Refusals are counted for each subject (a key, or an address without one) in windows of a minute. A count that passes
- * its threshold raises an alarm, once in a window. Times are handed in; memory is bounded, and a subject that was quiet
- * for longest gives its place to a new one. */
+ * Refusals are counted per subject (a key, or an address without a key) in windows of one minute. A
+ * count that reaches its threshold raises one alarm per window. The caller passes the times. Memory
+ * is bounded: a new subject replaces the subject that was quiet for the longest time. */
 #pragma once
 
 #include "core/base/base.h"
@@ -11,14 +11,14 @@
 #define SECURITY_SUBJECTS 512u
 
 enum security_kind {
-    SECURITY_FAILURES, /* wrong or missing keys */
-    SECURITY_PROBING,  /* asks for what it may not, or what is not there */
-    SECURITY_FLOOD,    /* goes on when it was told to wait */
-    SECURITY_ESCAPE,   /* a program in a sandbox tried what only an attack needs */
-    SECURITY_DAMAGE,   /* the log itself */
+    SECURITY_FAILURES, /* wrong or missing credentials */
+    SECURITY_PROBING,  /* requests for forbidden or missing objects */
+    SECURITY_FLOOD,    /* requests that continue after status 429 */
+    SECURITY_ESCAPE,   /* a program in a sandbox made a system call that only attacks use */
+    SECURITY_DAMAGE,   /* the audit trail was modified */
     SECURITY_KINDS,
 };
-/* "security.repeated_failures" and so on: the action of its record. */
+/* The action of its record, for example "security.repeated_failures". */
 const char *security_name(enum security_kind k);
 
 struct security;
@@ -26,6 +26,7 @@ struct security *security_new(void);
 void security_free(struct security *s);
 DEFINE_AUTO(security, security_free);
 
-/* A refusal with this status of this subject. True: an alarm, of *ret_count refusals within the window so far. */
+/* Counts a refusal of this subject with this status. True: an alarm; *ret_count is the number of
+ * refusals in the window so far. */
 bool security_count_refusal(struct security *s, const char *subject, int status, uint64_t now_ns,
                             enum security_kind *ret, unsigned *ret_count);

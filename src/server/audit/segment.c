@@ -1,5 +1,5 @@
-/* A file is read in pieces with pread and never mapped: somebody who cuts it short while it is read must not be able to
- * end the server with a SIGBUS. */
+/* A file is read in pieces with pread and never mapped: if it is truncated while it is read, the
+ * server must not die of a SIGBUS. */
 #include "server/audit/segment.h"
 
 #include "core/base/fd.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #define PIECE (256 * KIB)
-#define TAIL (2ull * CHAIN_LINE_MAX) /* in which the end of a log is looked for */
+#define TAIL (2ull * CHAIN_LINE_MAX) /* bytes in which the last record is searched */
 
 char *segment_name(uint32_t no, char buf[SEGMENT_NAME_SIZE])
 {
@@ -46,7 +46,7 @@ int segment_list(int dir, struct segment **ret, size_t *ret_n, struct err *err)
     size_t n = 0;
 
     if (!d)
-        return err_sys(err, ERR_STATE_DIR, "the directory of the audit log");
+        return err_sys(err, ERR_STATE_DIR, "the directory of the audit trail");
     (void)take_fd(&fd);
     while ((e = readdir(d))) {
         struct segment s = { 0 };
@@ -80,14 +80,14 @@ int segment_end(int fd, struct segment_end *ret, struct err *err)
 
     *ret = (struct segment_end){ 0 };
     if (fstat(fd, &st) < 0)
-        return err_sys(err, ERR_SYS, "the audit log");
+        return err_sys(err, ERR_SYS, "the audit trail");
     uint64_t size = (uint64_t)st.st_size, from = size > TAIL ? size - TAIL : 0;
     auto_free char *text = mem_alloc((size_t)(size - from) + 1);
     ssize_t got = fd_pread_full(fd, text, (size_t)(size - from), from);
     if (got < 0 || (uint64_t)got != size - from)
-        return err_sys(err, ERR_SYS, "the audit log");
+        return err_sys(err, ERR_SYS, "the audit trail");
     size_t end = (size_t)got;
-    while (end > 0 && !ret->any) { /* behind `end` nothing was true */
+    while (end > 0 && !ret->any) { /* no valid record begins after `end` */
         const char *stop = memrchr(text, '\n', end);
 
         if (!stop) {
@@ -101,11 +101,11 @@ int segment_end(int fd, struct segment_end *ret, struct err *err)
     }
     if (!ret->any && from > 0)
         return err_set(err, ERR_STATE_DIR,
-                       "the end of the audit log is damaged: there is no record in its last %llu bytes", TAIL);
+                       "the end of the audit trail is damaged: its last %llu bytes contain no valid record", TAIL);
     ret->size = from + end;
     ret->torn = size - ret->size;
     chain_sha256(text + end, (size_t)got - end, ret->torn_hash);
-    ret->line.tenant = ret->line.action = (struct chain_text){ 0 }; /* their memory goes */
+    ret->line.tenant = ret->line.action = (struct chain_text){ 0 }; /* they point into `text`, which is freed */
     return 0;
 }
 
@@ -140,7 +140,7 @@ int segment_each(int fd, uint64_t from, uint64_t to, bool (*fn)(void *arg, const
             buf_clear(&held);
         }
         buf_add(&held, piece + done, (size_t)n - done);
-        if (held.len > CHAIN_LINE_MAX) { /* no line of ours: what follows its end may be */
+        if (held.len > CHAIN_LINE_MAX) { /* longer than any record: skip to the next line */
             buf_clear(&held);
             buf_adds(&held, "?");
         }
@@ -150,8 +150,8 @@ int segment_each(int fd, uint64_t from, uint64_t to, bool (*fn)(void *arg, const
 }
 
 struct segment_search {
-    uint64_t seq;         /* looked for: the first behind it */
-    bool only_first, any; /* the first record, whatever it is */
+    uint64_t seq;         /* search the first record after this number */
+    bool only_first, any; /* only_first: return the first record of any number */
     struct chain_line line;
     uint64_t begin, end;
 };
@@ -168,14 +168,15 @@ static bool segment_search_line(void *arg, const char *line, size_t len, uint64_
     return false;
 }
 
-/* Halving narrows it down to a piece; records before `low` are never behind `seq`, so the rest is read from there. */
+/* Binary search narrows the range to one piece. Records before `low` are never after `seq`, so the
+ * scan continues from there. */
 uint64_t segment_find(int fd, uint64_t size, uint64_t seq)
 {
     uint64_t low = 0, high = size;
     struct segment_search s;
 
     while (high > low && high - low > PIECE) {
-        uint64_t middle = low + (high - low) / 2; /* within a line: what is left of that is no record */
+        uint64_t middle = low + (high - low) / 2; /* inside a line: its remaining part is not a valid record */
 
         s = (struct segment_search){ .only_first = true };
         if (segment_each(fd, middle, high, segment_search_line, &s) < 0)
@@ -222,7 +223,7 @@ int segment_lacks_record(int fd, uint64_t size, const struct chain_link *at, boo
     struct segment_lookup k = { .at = at };
 
     if (segment_each(fd, segment_find(fd, size, at->seq - 1), size, segment_compare_record, &k) < 0)
-        return err_sys(err, ERR_SYS, "the audit log");
+        return err_sys(err, ERR_SYS, "the audit trail");
     *ret = !k.found;
     return 0;
 }

@@ -1,4 +1,5 @@
-/* What is signed is a text of its own, so that a signature of this key can never be taken for one of anything else:
+/* The signed message has its own format, so that a signature of this key cannot be mistaken for a
+ * signature of other data:
  *
  *     cove audit checkpoint 1\n<seq>\n<prev in hex>\n */
 #include "server/audit/sign.h"
@@ -52,7 +53,7 @@ static char *sign_bio_text(BIO *bio)
     return n > 0 ? str_dup_n(data, (size_t)n) : NULL;
 }
 
-/* Takes the key. */
+/* Takes ownership of the key. */
 static int sign_key_from_pkey(EVP_PKEY *pkey, struct sign_key **ret, struct err *err)
 {
     struct sign_key *k = mem_new(struct sign_key);
@@ -67,7 +68,7 @@ static int sign_key_from_pkey(EVP_PKEY *pkey, struct sign_key **ret, struct err 
     BIO_free(bio);
     if (!k->pem) {
         sign_free(k);
-        return err_set(err, ERR_INVALID, "it is no Ed25519 key");
+        return err_set(err, ERR_INVALID, "not an Ed25519 key");
     }
     chain_sha256(raw, sizeof(raw), hash);
     chain_hex(hash, CHAIN_KEY_ID / 2, k->id);
@@ -75,7 +76,8 @@ static int sign_key_from_pkey(EVP_PKEY *pkey, struct sign_key **ret, struct err 
     return 0;
 }
 
-/* A key that is locked with a password is nobody's here: without this, the library would ask at the terminal. */
+/* Refuses keys that are encrypted with a password: otherwise OpenSSL would prompt on the
+ * terminal. */
 static int sign_no_password(char *buf UNUSED, int size UNUSED, int writing UNUSED, void *arg UNUSED)
 {
     return -1;
@@ -88,7 +90,7 @@ int sign_read(const char *pem, size_t len, struct sign_key **ret, struct err *er
 
     BIO_free(bio);
     if (!pkey)
-        return err_set(err, ERR_INVALID, "it is no public key in PEM form");
+        return err_set(err, ERR_INVALID, "not a public key in PEM format");
     return sign_key_from_pkey(pkey, ret, err);
 }
 
@@ -100,19 +102,20 @@ static int sign_read_private(int dir, struct sign_key **ret, struct err *err)
     ssize_t n = fd < 0 ? -1 : fd_read_full(fd, text, PEM_MAX);
 
     if (n < 0 || fstat(fd, &st) < 0)
-        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_STATE_DIR, "the key of the audit log");
+        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_STATE_DIR, "the key of the audit trail");
     if (st.st_mode & 077)
-        return err_set(err, ERR_STATE_DIR, "the key of the audit log can be read by others");
+        return err_set(err, ERR_STATE_DIR,
+                       "the key of the audit trail is readable by other users; set its mode to 0600");
     BIO *bio = BIO_new_mem_buf(text, (int)n);
     EVP_PKEY *pkey = bio ? PEM_read_bio_PrivateKey(bio, NULL, sign_no_password, NULL) : NULL;
     BIO_free(bio);
     explicit_bzero(text, sizeof(text));
     if (!pkey)
-        return err_set(err, ERR_STATE_DIR, "the key of the audit log is damaged");
+        return err_set(err, ERR_STATE_DIR, "the key of the audit trail is damaged");
     return sign_key_from_pkey(pkey, ret, err);
 }
 
-/* Whole under its name, or not there. */
+/* Writes the file atomically: it exists completely or not at all. */
 static int sign_put_file(int dir, const char *name, mode_t mode, const char *text, size_t len, struct err *err)
 {
     auto_free char *part = str_printf("%s.new", name);
@@ -121,7 +124,7 @@ static int sign_put_file(int dir, const char *name, mode_t mode, const char *tex
     unlinkat(dir, part, 0);
     fd = openat(dir, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0 || fd_write_all(fd, text, len) < 0 || fsync(fd) < 0 || renameat(dir, part, dir, name) < 0)
-        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_STATE_DIR, "the key of the audit log");
+        return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_STATE_DIR, "the key of the audit trail");
     return 0;
 }
 
@@ -138,7 +141,7 @@ static int sign_make_private(int dir, struct err *err)
         rc = sign_put_file(dir, KEY_FILE, 0600, data, (size_t)n, err);
         OPENSSL_cleanse(data, (size_t)n);
     } else {
-        err_set(err, ERR_SYS, "no key can be made here");
+        err_set(err, ERR_SYS, "cannot create an Ed25519 key");
     }
     BIO_free(bio);
     EVP_PKEY_free(pkey);
@@ -179,7 +182,7 @@ void sign_checkpoint(const struct sign_key *k, uint64_t seq, const uint8_t prev[
 
     if (!ctx || EVP_DigestSignInit(ctx, NULL, NULL, NULL, k->pkey) != 1 ||
         EVP_DigestSign(ctx, ret, &n, (const uint8_t *)text, len) != 1 || n != CHAIN_SIGNATURE)
-        abort(); /* the key was read as one that signs */
+        abort(); /* the key was checked to be a signing key */
     EVP_MD_CTX_free(ctx);
 }
 

@@ -1,13 +1,15 @@
-/* A walk along the chain. Each line must be one of ours, hold its own hash, have the next number and name the hash of
- * the line before it; a checkpoint must be signed. Which of these fails first says what was done to the log:
+/* Verifies the chain line by line. Each line must be an audit record, match its own hash, have the
+ * next number and contain the hash of the previous line; a checkpoint must have a valid signature.
+ * The first failed check shows what was done to the trail:
  *
- *     its own hash                 it was edited
+ *     its own hash                 the record was edited
  *     its number                   records are missing, or it was moved
- *     the hash of the one before   that one was edited, and its hash made anew
- *     the signature                all of it was made anew by somebody without the key
+ *     the hash of the previous     the previous record was edited and its hash recomputed
+ *     the signature                the whole trail was rewritten without the key
  *
- * Only the last file may end anywhere; the others end with a checkpoint that says so. What was cut off from the end of
- * the last one cannot be seen from the file, only with something known from elsewhere (verify_finish). */
+ * Only the last file may end anywhere; all others end with a checkpoint marked `last`. Records
+ * removed from the end of the last file cannot be detected from the file alone, only with a record
+ * known from elsewhere (verify_finish). */
 #include "server/audit/verify.h"
 
 #include "core/base/fd.h"
@@ -25,9 +27,9 @@ struct verify {
     const struct sign_key *const *keys;
     size_t nkeys;
     struct verify_report report;
-    bool file_closed; /* the file before closed itself */
+    bool file_closed; /* the previous file ended with its closing checkpoint */
     struct chain_link expect;
-    uint64_t line, last_line; /* last_line: of the file before */
+    uint64_t line, last_line; /* last_line: number of lines of the previous file */
 };
 
 const char *verify_fault_name(enum verify_fault f)
@@ -83,9 +85,9 @@ static bool verify_check_signature(struct verify *v, const struct chain_line *l)
     for (size_t i = 0; i < v->nkeys && !known; i++)
         known = str_eq(sign_id(v->keys[i]), l->key) ? v->keys[i] : NULL;
     if (!known)
-        return verify_fail(v, VERIFY_SIGNATURE, l->seq, "it is signed by another key, %s", l->key);
+        return verify_fail(v, VERIFY_SIGNATURE, l->seq, "it is signed by an unknown key, %s", l->key);
     if (!sign_check(known, l->seq, l->prev, l->signature))
-        return verify_fail(v, VERIFY_SIGNATURE, l->seq, "the signature is not that of key %s", l->key);
+        return verify_fail(v, VERIFY_SIGNATURE, l->seq, "the signature is not valid for key %s", l->key);
     v->report.signed_to = l->seq;
     return true;
 }
@@ -95,15 +97,16 @@ static bool verify_check_order(struct verify *v, const struct chain_line *l)
     const struct chain_link *before = &v->report.head;
 
     if (v->report.records == 0)
-        return true; /* older files may be elsewhere */
+        return true; /* older files may have been removed */
     if (l->seq > before->seq + 1)
-        return verify_fail(v, VERIFY_MISSING, l->seq, "records %" PRIu64 " to %" PRIu64 " before it are not there",
+        return verify_fail(v, VERIFY_MISSING, l->seq, "records %" PRIu64 " to %" PRIu64 " before it are missing",
                            before->seq + 1, l->seq - 1);
     if (l->seq <= before->seq)
         return verify_fail(v, VERIFY_REORDERED, l->seq, "it comes after record %" PRIu64, before->seq);
     if (memcmp(l->prev, before->hash, CHAIN_HASH) != 0)
         return verify_fail(v, VERIFY_EDITED, l->seq,
-                           "it does not follow from record %" PRIu64 ": that one, or all before it, was written anew",
+                           "its prev does not match record %" PRIu64
+                           ": that record, or all records before it, were rewritten",
                            before->seq);
     return true;
 }
@@ -117,9 +120,9 @@ static bool verify_check_line(struct verify *v, const char *line, size_t len)
     if (chain_parse_line(line, len, &l, &err) < 0)
         return verify_fail(v, VERIFY_UNREADABLE, l.seq, "%s", err.msg);
     if (!chain_hash_matches(line, len, &l))
-        return verify_fail(v, VERIFY_EDITED, l.seq, "its text is not the one that its hash was made of");
+        return verify_fail(v, VERIFY_EDITED, l.seq, "its text does not match its hash");
     if (l.seq == v->expect.seq && memcmp(l.hash, v->expect.hash, CHAIN_HASH) != 0)
-        return verify_fail(v, VERIFY_EDITED, l.seq, "it is not the record of this number that is known from elsewhere");
+        return verify_fail(v, VERIFY_EDITED, l.seq, "it differs from the known record with this number");
     if (!verify_check_order(v, &l) || (l.checkpoint && !verify_check_signature(v, &l)))
         return false;
     if (v->report.records++ == 0)
@@ -135,7 +138,7 @@ static bool verify_begin_file(struct verify *v, const char *name)
     bool first = v->report.files++ == 0;
 
     if (!first && !v->file_closed && v->report.records > 0) {
-        v->line = v->last_line; /* r.file still names the one before */
+        v->line = v->last_line; /* report.file still names the previous file */
         return verify_fail(v, VERIFY_TRUNCATED, v->report.last,
                            "the file ends without the checkpoint that closes it, and another file follows");
     }
@@ -144,7 +147,7 @@ static bool verify_begin_file(struct verify *v, const char *name)
     return true;
 }
 
-/* Whole lines of what has been read; what is left moves to the front. */
+/* Checks all complete lines in `text` and removes them. */
 static bool verify_check_lines(struct verify *v, struct buf *text)
 {
     size_t done = 0;
@@ -159,7 +162,7 @@ static bool verify_check_lines(struct verify *v, struct buf *text)
     if (text->len <= CHAIN_LINE_MAX)
         return true;
     v->line++;
-    return verify_fail(v, VERIFY_UNREADABLE, 0, "it is no record of an audit log");
+    return verify_fail(v, VERIFY_UNREADABLE, 0, "not an audit record");
 }
 
 int verify_file(struct verify *v, const char *name, int fd, struct err *err)
@@ -182,7 +185,7 @@ int verify_file(struct verify *v, const char *name, int fd, struct err *err)
     v->last_line = v->line;
     if (text.len > 0) {
         v->line++;
-        verify_fail(v, VERIFY_TRUNCATED, v->report.last + 1, "the file ends within this line");
+        verify_fail(v, VERIFY_TRUNCATED, v->report.last + 1, "the file ends in the middle of this line");
     }
     return 0;
 }
@@ -191,6 +194,6 @@ void verify_finish(struct verify *v)
 {
     v->line = v->last_line;
     if (!v->report.fault && v->report.last < v->expect.seq)
-        verify_fail(v, VERIFY_TRUNCATED, v->report.last, "the log ends here, and record %" PRIu64 " was written",
+        verify_fail(v, VERIFY_TRUNCATED, v->report.last, "the trail ends here, but record %" PRIu64 " was written",
                     v->expect.seq);
 }

@@ -1,5 +1,5 @@
-/* One delivery at a time, in order: a receiver that is slow or gone gets no flood when it comes back, and a queue of
- * fixed size is all that it costs. What it answers is not read beyond its status. */
+/* One delivery at a time, in order: a receiver that is slow or unavailable gets no burst when it
+ * recovers, and the queue has a fixed size. Only the status of its response is used. */
 #include "server/audit/webhook.h"
 
 #include "server/audit/address.h"
@@ -41,11 +41,11 @@ struct webhook {
     struct webhook_delivery *first, **last;
     struct fetch_call *call;
     struct ev_defer next;
-    struct ev_timer timer; /* the deadline of a try, or the wait before the next */
+    struct ev_timer timer; /* deadline of a try, or delay before the next try */
     unsigned tries_made;
     int status;
     size_t answer_bytes;
-    bool address_refused; /* the address was */
+    bool address_refused; /* the connection was refused by webhook_may_connect */
     struct webhook_stats stats;
 };
 
@@ -71,24 +71,24 @@ static int webhook_check_url(struct webhook *w, struct err *err)
     struct sockaddr_storage addr;
 
     if (strlen(w->url) > URL_MAX || strpbrk(w->url, " \t\r\n\\"))
-        return err_set(err, ERR_INVALID, "the webhook is no URL");
+        return err_set(err, ERR_INVALID, "not a valid URL");
     if (!str_eat(&p, "https://") && !str_eat(&p, "http://"))
-        return err_set(err, ERR_INVALID, "the webhook begins with http:// or https://");
+        return err_set(err, ERR_INVALID, "must begin with http:// or https://");
     size_t n = strcspn(p, "/?#");
     if (memchr(p, '@', n))
-        return err_set(err, ERR_INVALID, "the webhook has a name or a password in it; deliveries are signed instead");
+        return err_set(err, ERR_INVALID, "must not contain a user name or password; deliveries are signed instead");
     auto_free char *host = str_dup_n(p, n);
     char *colon = strrchr(host, ':');
     if (colon && !strchr(colon, ']'))
         *colon = '\0';
     if (!*host)
-        return err_set(err, ERR_INVALID, "the webhook names no host");
+        return err_set(err, ERR_INVALID, "the URL has no host");
     int literal = address_literal(host, &addr, err);
     if (literal < 0)
-        return err_wrap(err, "the webhook");
+        return err_wrap(err, "host");
     if (literal && !address_is_allowed((struct sockaddr *)&addr, w->nets, w->nnets))
         return err_set(err, ERR_DENIED,
-                       "the webhook goes to %.60s, which is no public address; allow it by name if you mean it", host);
+                       "%.60s is not a public address; add it to security.webhookAllow if it is correct", host);
     return 0;
 }
 
@@ -154,7 +154,7 @@ void webhook_stats(const struct webhook *w, struct webhook_stats *ret)
 
 static void webhook_try_first(void *arg);
 
-/* An answer that will be the same next time: the receiver does not want it. */
+/* The receiver rejects the event permanently, so a retry would fail too. */
 static bool webhook_status_is_final(int status)
 {
     return status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
@@ -173,7 +173,7 @@ static void webhook_try_finished(struct webhook *w, const char *why)
     } else {
         w->stats.failed++;
         if (w->tries_made >= w->tries || webhook_status_is_final(w->status) || w->address_refused) {
-            log_warn("the webhook did not take an event: %s%.0d", why, w->status);
+            log_warn("the webhook did not accept an event: %s%.0d", why, w->status);
             w->stats.dropped++;
             webhook_drop_first(w);
         }
@@ -205,7 +205,7 @@ static void webhook_on_data(void *arg, const void *data UNUSED, size_t len)
 
     w->answer_bytes += len;
     if (w->answer_bytes > ANSWER_MAX && w->call)
-        webhook_abort_try(w, "its answer does not end, status ");
+        webhook_abort_try(w, "its response is too long, status ");
 }
 
 static void webhook_on_fetch_done(void *arg, const struct err *err)
@@ -214,7 +214,10 @@ static void webhook_on_fetch_done(void *arg, const struct err *err)
 
     if (err)
         w->status = 0;
-    webhook_try_finished(w, w->address_refused ? "its address is not a public one" : err ? err->msg : "it answered ");
+    webhook_try_finished(w, w->address_refused
+                                ? "its address is not public; add it to security.webhookAllow if it is correct"
+                            : err ? err->msg
+                                  : "status ");
 }
 
 static void webhook_on_deadline(void *arg)
@@ -222,7 +225,7 @@ static void webhook_on_deadline(void *arg)
     struct webhook *w = arg;
 
     w->status = 0;
-    webhook_abort_try(w, "it did not answer in time");
+    webhook_abort_try(w, "no response in time");
 }
 
 static bool webhook_may_connect(void *arg, const struct sockaddr *addr)
@@ -271,7 +274,7 @@ void webhook_send(struct webhook *w, const char *json, size_t len)
     struct webhook_delivery *d = mem_new(struct webhook_delivery);
 
     if (w->stats.waiting >= WEBHOOK_QUEUE_MAX) {
-        /* The one under way is left to it; the next oldest goes. */
+        /* The first delivery is in progress and stays; the second oldest is dropped. */
         struct webhook_delivery *old = w->first->next;
 
         w->first->next = old->next;

@@ -1,4 +1,5 @@
-/* webhook.h - tells a URL about events, signed, again and again until it has them or they are too old.
+/* webhook.h - sends signed events to a URL and retries with back-off until they are delivered or
+ * too old.
  *
  * A delivery is a POST of JSON with these headers:
  *
@@ -6,9 +7,10 @@
  *     Cove-Timestamp: <seconds since 1970> of this try
  *     Cove-Signature: v1=<hex of HMAC-SHA256(secret, timestamp "." body)>
  *
- * A receiver checks the signature in constant time, refuses a timestamp that is minutes old, and remembers ids: then
- * nobody can make events up, change them, or send them again. The server goes only to public addresses and those that
- * were named as exceptions (address.h), checked when it connects, and follows no redirect. */
+ * A receiver compares the signature in constant time, refuses a timestamp that is minutes old, and
+ * remembers ids. An attacker can then neither forge, change nor replay events. The server connects
+ * only to public addresses and listed exceptions (address.h). It checks the address when it
+ * connects, and follows no redirect. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -18,27 +20,27 @@
 struct webhook;
 
 struct webhook_settings {
-    const char *url;          /* http or https, without name and password */
-    const char *const *allow; /* networks beside the public internet, NULL-terminated, or NULL */
-    const char *secret;       /* what signs */
-    uint64_t retry_ns;        /* before the second try; it doubles from there. 0 is 1 s */
-    unsigned tries;           /* 0 is 6 */
-    uint64_t deadline_ns;     /* of one try; 0 is 15 s */
+    const char *url;          /* http or https, without user name and password */
+    const char *const *allow; /* allowed networks besides the public internet, NULL-terminated, or NULL */
+    const char *secret;       /* signing key */
+    uint64_t retry_ns;        /* delay before the second try, doubled for each further try; 0: 1 s */
+    unsigned tries;           /* tries per event; 0: 6 */
+    uint64_t deadline_ns;     /* time limit of one try; 0: 15 s */
 };
 
-#define WEBHOOK_QUEUE_MAX 256u /* events that wait; beyond it the oldest is dropped */
+#define WEBHOOK_QUEUE_MAX 256u /* queued events; beyond it the oldest is dropped */
 
 int webhook_new(struct ev *ev, const struct webhook_settings *set, struct webhook **ret, struct err *err);
-void webhook_free(struct webhook *w); /* what waits is not delivered */
+void webhook_free(struct webhook *w); /* drops queued events */
 DEFINE_AUTO(webhook, webhook_free);
 
 void webhook_send(struct webhook *w, const char *json, size_t len);
 
 struct webhook_stats {
-    uint64_t delivered, failed, dropped; /* events; failed: tries that did not succeed */
+    uint64_t delivered, failed, dropped; /* events; failed: tries without success */
     uint64_t waiting;
 };
 void webhook_stats(const struct webhook *w, struct webhook_stats *ret);
 
-/* For receivers, and for tests: what Cove-Signature has behind v1=. */
+/* For receivers and tests: the text after "v1=" in Cove-Signature. */
 void webhook_signature(const char *secret, uint64_t timestamp, const char *body, size_t len, char ret[65]);

@@ -34,31 +34,31 @@ static void unlike(const struct http_route *r, const struct audit_action *a)
         return;
     for (size_t i = 0; i < nseen; i++)
         if (str_eq(seen[i], a->name))
-            fail_msg("%s %s is '%s', and so is another route", r->method, r->pattern, a->name);
+            fail_msg("%s %s has the action '%s', like another route", r->method, r->pattern, a->name);
     assert_true(nseen < ARRAY_LEN(seen));
     assert_true(str_copy(seen[nseen++], sizeof(seen[0]), a->name));
 }
 
-static void told_if_it_changes(const struct http_route *r, const struct audit_action *a)
+static void recorded_if_it_changes(const struct http_route *r, const struct audit_action *a)
 {
     if (!str_eq(r->method, "GET") && (!a->record_success || !a->is_change))
-        fail_msg("%s %s would leave no record", r->method, r->pattern);
+        fail_msg("%s %s is not recorded", r->method, r->pattern);
 }
 
-TEST(AL01_every_route_has_a_name_and_every_one_that_changes_something_is_recorded)
+TEST(AL01_every_route_has_an_action_and_every_change_is_recorded)
 {
     each(well_named);
-    each(told_if_it_changes);
+    each(recorded_if_it_changes);
 }
 
-TEST(no_two_routes_that_change_something_share_a_name)
+TEST(no_two_changing_routes_share_an_action)
 {
     nseen = 0;
     each(unlike);
     assert_true(nseen > 10);
 }
 
-TEST(names_say_what_is_done)
+TEST(action_names_follow_from_method_and_path)
 {
     static const struct {
         const char *method, *pattern, *name;
@@ -92,9 +92,9 @@ TEST(names_say_what_is_done)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(AL01_every_route_has_a_name_and_every_one_that_changes_something_is_recorded),
-        RUN(no_two_routes_that_change_something_share_a_name),
-        RUN(names_say_what_is_done),
+        RUN(AL01_every_route_has_an_action_and_every_change_is_recorded),
+        RUN(no_two_changing_routes_share_an_action),
+        RUN(action_names_follow_from_method_and_path),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

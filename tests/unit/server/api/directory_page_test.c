@@ -1,4 +1,4 @@
-/* Pages of a directory whose entries come in any order. */
+/* Pages of a directory whose entries arrive in any order. */
 #include "tests/unit/test.h"
 
 #include "server/api/directory_page.h"
@@ -14,7 +14,7 @@ static void add(struct directory_page *l, const char *name)
     directory_page_add(l, &e);
 }
 
-TEST(every_name_is_on_one_page_in_order_whatever_order_it_came_in)
+TEST(every_name_is_on_exactly_one_sorted_page_for_any_input_order)
 {
     enum { N = 1000 };
     static const size_t sizes[] = { 1, 7, 999, 1000, 1001 };
@@ -52,7 +52,7 @@ TEST(every_name_is_on_one_page_in_order_whatever_order_it_came_in)
     }
 }
 
-TEST(names_of_any_bytes_survive_the_cursor)
+TEST(names_of_arbitrary_bytes_survive_the_cursor)
 {
     auto_buf cursor = { 0 };
     struct err err = { 0 };
@@ -63,7 +63,7 @@ TEST(names_of_any_bytes_survive_the_cursor)
     assert_int_equal(directory_page_init(&l, 1, NULL, &err), 0);
     add(&l, "\xff");
     add(&l, longest);
-    assert_true(directory_page_finish(&l, &cursor)); /* bytes are compared, not letters */
+    assert_true(directory_page_finish(&l, &cursor)); /* names compare as bytes, not as characters */
     assert_string_equal(l.heap[0]->name, longest);
     directory_page_done(&l);
     assert_int_equal(directory_page_init(&l, 1, cursor.data, &err), 0);
@@ -75,7 +75,7 @@ TEST(names_of_any_bytes_survive_the_cursor)
     directory_page_done(&l);
 }
 
-TEST(a_cursor_that_no_page_gave_is_refused)
+TEST(an_invalid_cursor_is_refused)
 {
     static const char *const bad[] = { "", "A", "YQ==", "Y Q", "AA", "Lw", "YWJj/w" };
     char large[400] = "";
@@ -94,9 +94,9 @@ TEST(a_cursor_that_no_page_gave_is_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_name_is_on_one_page_in_order_whatever_order_it_came_in),
-        RUN(names_of_any_bytes_survive_the_cursor),
-        RUN(a_cursor_that_no_page_gave_is_refused),
+        RUN(every_name_is_on_exactly_one_sorted_page_for_any_input_order),
+        RUN(names_of_arbitrary_bytes_survive_the_cursor),
+        RUN(an_invalid_cursor_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

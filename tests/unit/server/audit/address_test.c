@@ -27,7 +27,7 @@ static bool public(const char *text)
     return address_is_public((struct sockaddr *)&a);
 }
 
-TEST(SR01_only_public_addresses_are_reached)
+TEST(SR01_only_public_addresses_are_allowed)
 {
     static const char *const closed[] = {
         "127.0.0.1",
@@ -77,16 +77,16 @@ TEST(SR01_only_public_addresses_are_reached)
 
     for (size_t i = 0; i < ARRAY_LEN(closed); i++)
         if (public(closed[i]))
-            fail_msg("%s is reached", closed[i]);
+            fail_msg("%s is allowed", closed[i]);
     for (size_t i = 0; i < ARRAY_LEN(open); i++)
         if (!public(open[i]))
-            fail_msg("%s is not reached", open[i]);
+            fail_msg("%s is refused", open[i]);
     struct sockaddr local = { .sa_family = AF_UNIX };
     assert_false(address_is_public(&local));
     assert_false(address_is_allowed(&local, NULL, 0));
 }
 
-TEST(exceptions_are_named_one_by_one)
+TEST(only_listed_networks_are_exceptions)
 {
     struct address_net nets[2];
     struct sockaddr_storage in = addr_of("10.1.2.3"), out = addr_of("10.2.2.3"), six = addr_of("fd00::7"),
@@ -106,10 +106,10 @@ TEST(exceptions_are_named_one_by_one)
                                        "10.0.0/8", "fd00::/129", "10.0.0.0/8x", "localhost" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (address_net_parse(bad[i], &nets[0], &err) == 0)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
 }
 
-TEST(SR01_addresses_in_other_clothes_are_refused)
+TEST(SR01_unusual_notations_of_addresses_are_refused)
 {
     static const char *const bad[] = { "2130706433", "0x7f000001",  "0x7f.0.0.1",       "0177.0.0.1",
                                        "127.1",      "127.0.1",     "127.0.0.1.",       "0",
@@ -122,10 +122,10 @@ TEST(SR01_addresses_in_other_clothes_are_refused)
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (address_literal(bad[i], &a, &err) != -1)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (address_literal(names[i], &a, &err) != 0)
-            fail_msg("'%s' is a name", names[i]);
+            fail_msg("'%s' must count as a name", names[i]);
     assert_int_equal(address_literal("127.0.0.1", &a, &err), 1);
     assert_false(address_is_public((struct sockaddr *)&a));
     assert_int_equal(address_literal("[::ffff:127.0.0.1]", &a, &err), 1);
@@ -137,9 +137,9 @@ TEST(SR01_addresses_in_other_clothes_are_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(SR01_only_public_addresses_are_reached),
-        RUN(exceptions_are_named_one_by_one),
-        RUN(SR01_addresses_in_other_clothes_are_refused),
+        RUN(SR01_only_public_addresses_are_allowed),
+        RUN(only_listed_networks_are_exceptions),
+        RUN(SR01_unusual_notations_of_addresses_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ static const char *add(const struct audit_record *r)
     return out.data;
 }
 
-TEST(a_record_is_one_line_that_can_be_read_back_and_names_the_one_before)
+TEST(a_record_is_one_parsable_line_with_the_hash_of_the_previous)
 {
     struct audit_pair target[] = { { "sandbox", "sbaaaa" }, { "path", "/workspace/a b" } };
     struct audit_record r = { .tenant = "acme",
@@ -70,8 +70,8 @@ TEST(a_record_is_one_line_that_can_be_read_back_and_names_the_one_before)
     assert_false(second.checkpoint);
 }
 
-/* The rule as docs/audit.md tells it to those who check with tools of their own. */
-TEST(the_hash_is_that_of_prev_and_the_line_without_its_hash)
+/* Follows the rule in docs/audit.md, for readers with their own tools. */
+TEST(the_hash_covers_prev_and_the_line_without_its_hash)
 {
     struct chain_line l;
     uint8_t hash[CHAIN_HASH];
@@ -123,7 +123,7 @@ TEST(AL03_names_cannot_break_a_line_or_forge_a_member)
     }
 }
 
-TEST(a_line_with_any_byte_changed_is_refused_or_does_not_hold)
+TEST(a_line_with_any_changed_byte_is_invalid_or_fails_its_hash)
 {
     struct audit_pair target = { "sandbox", "sbaaaa" };
     struct chain_line l;
@@ -139,7 +139,7 @@ TEST(a_line_with_any_byte_changed_is_refused_or_does_not_hold)
         }
 }
 
-TEST(what_is_not_a_record_is_refused)
+TEST(text_that_is_not_a_record_is_refused)
 {
     static const char *const bad[] = { "",
                                        "{}",
@@ -161,7 +161,7 @@ TEST(what_is_not_a_record_is_refused)
         assert_int_equal(chain_parse_line(out.data, n, &l, NULL), -1);
 }
 
-TEST(a_checkpoint_is_signed_by_the_key_and_by_no_other)
+TEST(only_the_signing_key_verifies_a_checkpoint)
 {
     char dir[] = "/tmp/audit-chain-XXXXXX";
     auto_(sign_key) key = NULL;
@@ -202,7 +202,7 @@ TEST(a_checkpoint_is_signed_by_the_key_and_by_no_other)
     assert_false(sign_check(other, l.seq, l.prev, l.signature));
     assert_int_equal(fchmodat(fd, "key", 0644, 0), 0);
     auto_(sign_key) shown = NULL;
-    assert_int_equal(sign_open(fd, &shown, &fresh, &err), -1); /* a key that others can read signs nothing */
+    assert_int_equal(sign_open(fd, &shown, &fresh, &err), -1); /* a key that other users can read is refused */
     assert_int_equal(err.id, ERR_STATE_DIR);
     assert_int_equal(unlinkat(fd, "key", 0) | unlinkat(fd, "key.pub", 0) | rmdir(dir), 0);
     assert_int_equal(sign_read("nonsense", 8, &shown, &err), -1);
@@ -212,12 +212,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        EACH(a_record_is_one_line_that_can_be_read_back_and_names_the_one_before),
-        EACH(the_hash_is_that_of_prev_and_the_line_without_its_hash),
+        EACH(a_record_is_one_parsable_line_with_the_hash_of_the_previous),
+        EACH(the_hash_covers_prev_and_the_line_without_its_hash),
         EACH(AL03_names_cannot_break_a_line_or_forge_a_member),
-        EACH(a_line_with_any_byte_changed_is_refused_or_does_not_hold),
-        EACH(what_is_not_a_record_is_refused),
-        EACH(a_checkpoint_is_signed_by_the_key_and_by_no_other),
+        EACH(a_line_with_any_changed_byte_is_invalid_or_fails_its_hash),
+        EACH(text_that_is_not_a_record_is_refused),
+        EACH(only_the_signing_key_verifies_a_checkpoint),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

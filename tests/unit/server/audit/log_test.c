@@ -1,4 +1,5 @@
-/* The log over real files: what is written when, what a kill leaves, what somebody else may have done to it. */
+/* The audit trail on real files: when records are written, the state after a kill, and modified
+ * files. */
 #include "tests/unit/test.h"
 
 #include "server/audit/audit.h"
@@ -129,7 +130,7 @@ static void holds(void)
         fail_msg("%s:%" PRIu64 ": %s", r.file, r.line, r.why);
 }
 
-TEST(a_wait_is_called_when_the_record_is_in_the_file_and_not_before)
+TEST(a_wait_ends_only_after_the_record_is_in_the_file)
 {
     struct audit_wait w = { 0 };
     unsigned called = 0;
@@ -143,11 +144,11 @@ TEST(a_wait_is_called_when_the_record_is_in_the_file_and_not_before)
         ev_turn(loop, 100);
     auto_free char *name = file(1), *text = slurp(name);
     assert_non_null(strstr(text, "sandbox.create"));
-    assert_true(audit_wait(a, &w, seq, count, &called)); /* it is there already */
+    assert_true(audit_wait(a, &w, seq, count, &called)); /* already written */
     assert_int_equal(called, 1);
 }
 
-TEST(a_lazy_record_is_written_soon_and_at_once_when_somebody_waits_for_it)
+TEST(a_lazy_record_is_written_soon_and_immediately_on_a_wait)
 {
     struct audit_wait w = { 0 };
     unsigned called = 0;
@@ -162,7 +163,7 @@ TEST(a_lazy_record_is_written_soon_and_at_once_when_somebody_waits_for_it)
         ev_turn(loop, 100);
 }
 
-TEST(records_of_one_turn_are_one_batch)
+TEST(records_of_one_loop_turn_are_one_batch)
 {
     struct audit_stats before, after;
 
@@ -177,7 +178,7 @@ TEST(records_of_one_turn_are_one_batch)
     assert_int_equal(after.batches - before.batches, 1);
 }
 
-TEST(AL10_numbers_go_on_over_files_and_restarts_whatever_the_clock_says)
+TEST(AL10_numbers_continue_across_files_restarts_and_clock_changes)
 {
     set.segment_max = 4096;
     set.sign_records = 5;
@@ -195,12 +196,12 @@ TEST(AL10_numbers_go_on_over_files_and_restarts_whatever_the_clock_says)
     assert_int_equal(r.first, 1);
     assert_true(r.files > 3);
     assert_true(r.checkpoints >= 12);
-    assert_int_equal(r.signed_to, r.last); /* closing signs */
+    assert_int_equal(r.signed_to, r.last); /* closing the trail signs it */
     assert_int_equal(signed_at.seq, r.last);
     assert_int_equal(r.records, r.last);
 }
 
-TEST(what_was_recorded_is_signed_when_it_becomes_quiet_and_nobody_wakes_up_later)
+TEST(a_quiet_trail_is_signed_and_leaves_no_timer)
 {
     open_log();
     uint64_t seq = add("t", "sandbox.create");
@@ -208,7 +209,7 @@ TEST(what_was_recorded_is_signed_when_it_becomes_quiet_and_nobody_wakes_up_later
         ev_turn(loop, 1000);
     assert_int_equal(signed_at.seq, seq + 1);
     uint64_t from = clock_mono_ns();
-    ev_turn(loop, 300); /* no timer is left that would end the wait */
+    ev_turn(loop, 300); /* no timer is left that would end the wait early */
     assert_true(clock_mono_ns() - from >= 300 * NS_PER_MS);
     holds();
 }
@@ -222,7 +223,7 @@ static void append_raw(unsigned no, const char *text, size_t len)
     assert_int_equal(fd_write_all(fd, text, len), 0);
 }
 
-TEST(a_torn_end_is_cut_off_and_told)
+TEST(a_torn_end_is_removed_and_reported)
 {
     static const char zeros[5000];
     static const struct {
@@ -241,20 +242,20 @@ TEST(a_torn_end_is_cut_off_and_told)
         close_log();
         holds();
         auto_free char *name = file(1), *text = slurp(name);
-        auto_free char *told = str_printf(
+        auto_free char *record = str_printf(
             "\"action\":\"audit.torn\",\"outcome\":\"failed\",\"actor\":{\"kind\":\"server\"},"
             "\"details\":{\"bytes\":%zu,",
             ends[i].len);
-        assert_non_null(strstr(text, told));
+        assert_non_null(strstr(text, record));
     }
 }
 
-TEST(a_process_that_is_killed_loses_nothing_that_was_waited_for)
+TEST(a_kill_loses_no_record_that_was_waited_for)
 {
     for (int round = 0; round < 5; round++) {
-        int told[2];
+        int reports[2];
 
-        assert_int_equal(pipe(told), 0);
+        assert_int_equal(pipe(reports), 0);
         pid_t pid = fork();
         if (pid == 0) {
             struct ev *own = NULL;
@@ -273,21 +274,21 @@ TEST(a_process_that_is_killed_loses_nothing_that_was_waited_for)
                 if (!audit_wait(a, &w, seq, count, &called))
                     while (!called)
                         ev_turn(own, 100);
-                if (fd_write_all(told[1], &seq, sizeof(seq)) < 0)
+                if (fd_write_all(reports[1], &seq, sizeof(seq)) < 0)
                     _exit(1);
             }
         }
-        close(told[1]);
+        close(reports[1]);
         uint64_t last = 0, seq;
         for (int i = 0; i < 100 + 37 * round; i++) {
-            assert_int_equal(fd_read_full(told[0], &seq, sizeof(seq)), sizeof(seq));
+            assert_int_equal(fd_read_full(reports[0], &seq, sizeof(seq)), sizeof(seq));
             last = seq;
         }
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, NULL, 0), pid);
-        while (fd_read_full(told[0], &seq, sizeof(seq)) == sizeof(seq))
+        while (fd_read_full(reports[0], &seq, sizeof(seq)) == sizeof(seq))
             last = seq;
-        close(told[0]);
+        close(reports[0]);
         set.segment_max = 8192;
         open_log();
         struct audit_stats s;
@@ -298,7 +299,7 @@ TEST(a_process_that_is_killed_loses_nothing_that_was_waited_for)
     }
 }
 
-TEST(AL06_records_taken_from_the_end_are_missed_by_who_remembers_the_last_checkpoint)
+TEST(AL06_records_removed_from_the_end_are_detected_by_the_known_checkpoint)
 {
     open_log();
     for (int i = 0; i < 10; i++)
@@ -310,21 +311,21 @@ TEST(AL06_records_taken_from_the_end_are_missed_by_who_remembers_the_last_checkp
     for (int i = 0; i < 4; i++)
         cut = strchr(cut, '\n') + 1;
     assert_int_equal(truncate(name, cut - text), 0);
-    holds(); /* the file alone does not show it */
+    holds(); /* the file alone does not reveal it */
 
     set.known_checkpoint = last;
     open_log();
     assert_true(found.shortened && !found.replaced);
     struct audit_stats s;
     audit_stats(a, &s);
-    assert_true(s.head.seq > last.seq); /* no number is given twice */
+    assert_true(s.head.seq > last.seq); /* no number is used twice */
     close_log();
     struct verify_report r = check();
     assert_int_equal(r.fault, VERIFY_MISSING);
     assert_int_equal(r.line, 5);
 }
 
-TEST(AL06_a_log_that_was_written_anew_is_told)
+TEST(AL06_a_rewritten_trail_is_reported)
 {
     open_log();
     add("t", "sandbox.create");
@@ -344,7 +345,7 @@ TEST(AL06_a_log_that_was_written_anew_is_told)
     assert_non_null(strstr(text, "security.audit_damaged"));
 }
 
-TEST(the_oldest_files_go_when_there_are_too_many_bytes_and_that_is_told)
+TEST(the_oldest_files_are_trimmed_and_the_trim_is_recorded)
 {
     set.segment_max = 4096;
     set.keep_max = 20000;
@@ -362,13 +363,13 @@ TEST(the_oldest_files_go_when_there_are_too_many_bytes_and_that_is_told)
     assert_int_equal(system(size), 0);
 }
 
-/* A file system of a few pages, where the test may mount one. */
+/* Mounts a file system of a few pages, if the test has the permission. */
 static bool small_disk(const char *options)
 {
     return geteuid() == 0 && mount("audit", dir, "tmpfs", 0, options) == 0;
 }
 
-TEST(AL02_a_full_disk_keeps_room_for_what_ends_things_then_shuts_and_opens_again)
+TEST(AL02_a_full_disk_accepts_removals_then_closes_and_reopens_with_space)
 {
     struct audit_wait w = { 0 };
     unsigned called = 0;
@@ -392,14 +393,14 @@ TEST(AL02_a_full_disk_keeps_room_for_what_ends_things_then_shuts_and_opens_again
     }
     assert_int_equal(audit_state(a, &why), AUDIT_FULL);
     for (n = 0; audit_state(a, &why) == AUDIT_FULL && n < 200; n++) {
-        audit_append(a, &r, false); /* these still go into what was set aside */
+        audit_append(a, &r, false); /* these still fit into the reserved space */
         settle();
     }
     assert_true(n > 3);
     assert_int_equal(audit_state(a, &why), AUDIT_CLOSED);
     assert_non_null(strstr(why, "cannot be written"));
     uint64_t seq = 0;
-    for (int i = 0; i < 10; i++) /* and these do not */
+    for (int i = 0; i < 10; i++) /* these do not fit */
         seq = audit_append(a, &r, false);
     assert_false(audit_wait(a, &w, seq, count, &called));
     for (int i = 0; i < 20; i++)
@@ -451,7 +452,7 @@ static void fill(void)
     }
 }
 
-TEST(AL09_a_page_has_the_records_of_one_tenant_only_and_each_once)
+TEST(AL09_a_page_has_only_one_tenants_records_and_each_once)
 {
     unsigned n = 0, asked = 0;
 
@@ -468,11 +469,11 @@ TEST(AL09_a_page_has_the_records_of_one_tenant_only_and_each_once)
         assert_true(asked++ < 100);
     }
     assert_int_equal(n, 100);
-    assert_int_equal(ask(&(struct audit_query){ .tenant = "nobody", .limit = 1000 })->n, 0);
+    assert_int_equal(ask(&(struct audit_query){ .tenant = "unknown", .limit = 1000 })->n, 0);
     buf_done(&page.lines);
 }
 
-TEST(pages_follow_a_number_an_action_and_a_time)
+TEST(pages_filter_by_number_action_and_time)
 {
     fill();
     assert_int_equal(ask(&(struct audit_query){ .action = "execution.create", .limit = 1000 })->n, 150);
@@ -494,7 +495,7 @@ TEST(pages_follow_a_number_an_action_and_a_time)
     buf_done(&page.lines);
 }
 
-TEST(the_latest_are_the_last_ones_in_their_order)
+TEST(latest_returns_the_last_records_in_order)
 {
     struct audit_stats s;
 
@@ -519,20 +520,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        EACH(a_wait_is_called_when_the_record_is_in_the_file_and_not_before),
-        EACH(a_lazy_record_is_written_soon_and_at_once_when_somebody_waits_for_it),
-        EACH(records_of_one_turn_are_one_batch),
-        EACH(AL10_numbers_go_on_over_files_and_restarts_whatever_the_clock_says),
-        EACH(what_was_recorded_is_signed_when_it_becomes_quiet_and_nobody_wakes_up_later),
-        EACH(a_torn_end_is_cut_off_and_told),
-        EACH(a_process_that_is_killed_loses_nothing_that_was_waited_for),
-        EACH(AL06_records_taken_from_the_end_are_missed_by_who_remembers_the_last_checkpoint),
-        EACH(AL06_a_log_that_was_written_anew_is_told),
-        EACH(the_oldest_files_go_when_there_are_too_many_bytes_and_that_is_told),
-        EACH(AL02_a_full_disk_keeps_room_for_what_ends_things_then_shuts_and_opens_again),
-        EACH(AL09_a_page_has_the_records_of_one_tenant_only_and_each_once),
-        EACH(pages_follow_a_number_an_action_and_a_time),
-        EACH(the_latest_are_the_last_ones_in_their_order),
+        EACH(a_wait_ends_only_after_the_record_is_in_the_file),
+        EACH(a_lazy_record_is_written_soon_and_immediately_on_a_wait),
+        EACH(records_of_one_loop_turn_are_one_batch),
+        EACH(AL10_numbers_continue_across_files_restarts_and_clock_changes),
+        EACH(a_quiet_trail_is_signed_and_leaves_no_timer),
+        EACH(a_torn_end_is_removed_and_reported),
+        EACH(a_kill_loses_no_record_that_was_waited_for),
+        EACH(AL06_records_removed_from_the_end_are_detected_by_the_known_checkpoint),
+        EACH(AL06_a_rewritten_trail_is_reported),
+        EACH(the_oldest_files_are_trimmed_and_the_trim_is_recorded),
+        EACH(AL02_a_full_disk_accepts_removals_then_closes_and_reopens_with_space),
+        EACH(AL09_a_page_has_only_one_tenants_records_and_each_once),
+        EACH(pages_filter_by_number_action_and_time),
+        EACH(latest_returns_the_last_records_in_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

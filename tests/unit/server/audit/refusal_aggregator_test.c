@@ -38,7 +38,7 @@ static unsigned take(const struct refusal_key *k, unsigned n, uint64_t now)
     return single;
 }
 
-TEST(a_few_of_a_kind_are_told_and_the_rest_becomes_a_number)
+TEST(the_first_refusals_of_a_key_are_recorded_and_the_rest_counted)
 {
     struct refusal_key k = kind("192.0.2.1", "sandbox.create");
     struct refusal_summary s;
@@ -54,7 +54,7 @@ TEST(a_few_of_a_kind_are_told_and_the_rest_becomes_a_number)
     assert_int_equal(refusal_aggregator_due_ns(f), 0);
 }
 
-TEST(users_without_a_key_behind_one_address_are_told_apart)
+TEST(users_without_a_key_at_one_address_are_counted_separately)
 {
     struct refusal_key ada = kind("192.0.2.1", "sandbox.create"), bob = ada;
     struct refusal_summary s;
@@ -62,14 +62,14 @@ TEST(users_without_a_key_behind_one_address_are_told_apart)
     snprintf(ada.user, sizeof(ada.user), "usaaaaaaaaaaaaaaaaaaaa");
     snprintf(bob.user, sizeof(bob.user), "usbbbbbbbbbbbbbbbbbbbb");
     assert_int_equal(take(&ada, 100, T0), REFUSAL_RECORDED_MAX);
-    assert_int_equal(take(&bob, 1, T0), 1); /* and is not one more of hers */
+    assert_int_equal(take(&bob, 1, T0), 1); /* bob's refusal is not added to ada's */
     assert_true(refusal_aggregator_next(f, T0 + REFUSAL_WINDOW_NS, false, &s));
     assert_string_equal(s.key.user, ada.user);
     assert_int_equal(s.count, 100 - REFUSAL_RECORDED_MAX);
     assert_false(refusal_aggregator_next(f, T0 + REFUSAL_WINDOW_NS, false, &s));
 }
 
-TEST(who_goes_on_is_counted_on_and_who_stops_is_told_again)
+TEST(a_client_gets_new_records_only_after_it_stopped)
 {
     struct refusal_key k = kind("192.0.2.1", "sandbox.create");
     struct refusal_summary s;
@@ -83,7 +83,7 @@ TEST(who_goes_on_is_counted_on_and_who_stops_is_told_again)
     assert_int_equal(take(&k, 3, now + 100 * NS_PER_S), 3);
 }
 
-TEST(kinds_are_apart)
+TEST(different_keys_have_separate_limits)
 {
     struct refusal_key a = kind("192.0.2.1", "sandbox.create"), b = kind("192.0.2.2", "sandbox.create"),
                        c = kind("192.0.2.1", "sandbox.delete");
@@ -93,8 +93,8 @@ TEST(kinds_are_apart)
     assert_int_equal(take(&c, 100, T0), REFUSAL_RECORDED_MAX);
 }
 
-/* However many addresses there are: so many records in the first moment, and so many an hour. */
-TEST(many_addresses_together_cannot_fill_a_disk)
+/* With any number of addresses, the records of the first moment and per hour are bounded. */
+TEST(many_addresses_together_cannot_fill_the_disk)
 {
     unsigned records = 0;
     uint64_t counted = 0, asked = 0;
@@ -123,18 +123,18 @@ TEST(many_addresses_together_cannot_fill_a_disk)
     assert_true(sums <= REFUSAL_KEYS_MAX + 1);
     assert_true(counted > 0);
     assert_true(records < REFUSAL_BURST + 3600 * REFUSAL_RATE + 361 * (REFUSAL_KEYS_MAX + 1));
-    assert_true(records + counted >= asked); /* nothing is forgotten: a record is one, or says how many */
+    assert_true(records + counted >= asked); /* every refusal has a record or is in a sum */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        EACH(a_few_of_a_kind_are_told_and_the_rest_becomes_a_number),
-        EACH(users_without_a_key_behind_one_address_are_told_apart),
-        EACH(who_goes_on_is_counted_on_and_who_stops_is_told_again),
-        EACH(kinds_are_apart),
-        EACH(many_addresses_together_cannot_fill_a_disk),
+        EACH(the_first_refusals_of_a_key_are_recorded_and_the_rest_counted),
+        EACH(users_without_a_key_at_one_address_are_counted_separately),
+        EACH(a_client_gets_new_records_only_after_it_stopped),
+        EACH(different_keys_have_separate_limits),
+        EACH(many_addresses_together_cannot_fill_the_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static unsigned alarms(const char *subject, int status, unsigned n, uint64_t now
     return raised;
 }
 
-TEST(each_kind_raises_one_alarm_at_its_threshold_and_no_other)
+TEST(each_kind_raises_exactly_one_alarm_at_its_threshold)
 {
     static const struct {
         int status;
@@ -57,7 +57,7 @@ TEST(each_kind_raises_one_alarm_at_its_threshold_and_no_other)
     assert_int_equal(alarms("192.0.2.9", 500, 1000, T0), 0);
 }
 
-TEST(a_new_window_counts_anew_and_who_goes_on_is_told_again)
+TEST(a_new_window_resets_the_count_and_can_raise_another_alarm)
 {
     assert_int_equal(alarms("ky1", 401, 9, T0), 0);
     assert_int_equal(alarms("ky1", 401, 9, T0 + SECURITY_WINDOW_NS), 0);
@@ -65,7 +65,7 @@ TEST(a_new_window_counts_anew_and_who_goes_on_is_told_again)
     assert_int_equal(alarms("ky1", 401, 10, T0 + 2 * SECURITY_WINDOW_NS), 1);
 }
 
-TEST(subjects_are_apart_and_many_of_them_push_out_the_oldest_only)
+TEST(subjects_are_separate_and_only_the_oldest_are_evicted)
 {
     char name[32];
 
@@ -79,16 +79,16 @@ TEST(subjects_are_apart_and_many_of_them_push_out_the_oldest_only)
         snprintf(name, sizeof(name), "10.1.%u.%u", i >> 8, i & 255);
         assert_int_equal(alarms(name, 401, 1, T0 + 6000 + i), 0);
     }
-    assert_int_equal(alarms("ky1", 401, 9, T0 + 20000), 0); /* forgotten, and counted from the beginning */
+    assert_int_equal(alarms("ky1", 401, 9, T0 + 20000), 0); /* evicted, so counted from the beginning */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        EACH(each_kind_raises_one_alarm_at_its_threshold_and_no_other),
-        EACH(a_new_window_counts_anew_and_who_goes_on_is_told_again),
-        EACH(subjects_are_apart_and_many_of_them_push_out_the_oldest_only),
+        EACH(each_kind_raises_exactly_one_alarm_at_its_threshold),
+        EACH(a_new_window_resets_the_count_and_can_raise_another_alarm),
+        EACH(subjects_are_separate_and_only_the_oldest_are_evicted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

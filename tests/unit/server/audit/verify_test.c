@@ -1,4 +1,4 @@
-/* What can be done to a log, and what the verifier says of it: which record, and why. */
+/* Modifications of a trail and the verifier's report: which record, and why. */
 #include "tests/unit/test.h"
 
 #include "server/audit/verify.h"
@@ -34,7 +34,7 @@ static void write_log(struct chain_link at, size_t from, const struct sign_key *
         auto_buf out = { 0 };
 
         if (i % 6 == 5)
-            chain_sign(&at, by, i == 5, 1700000000000 - i, &out); /* the clock goes back, and nobody minds */
+            chain_sign(&at, by, i == 5, 1700000000000 - i, &out); /* a clock that goes back is not a fault */
         else
             chain_append(&at, &(struct audit_record){ .tenant = "t", .action = "sandbox.create", .outcome = "success" },
                          1700000000000 - i, &out);
@@ -111,7 +111,7 @@ static void edit(size_t i, const char *from, const char *to)
     memcpy(at, to, strlen(to));
 }
 
-/* The line made anew, with a hash that fits it. */
+/* Replaces a line by one with another tenant and a matching hash. */
 static void forge(size_t i, const char *tenant)
 {
     struct chain_line l;
@@ -126,7 +126,7 @@ static void forge(size_t i, const char *tenant)
     lines[i] = str_dup(out.data);
 }
 
-TEST(AL10_a_log_as_it_was_written_is_fine_also_when_the_clock_went_back)
+TEST(AL10_an_unmodified_trail_is_fine_even_if_the_clock_went_back)
 {
     struct verify_report r = run(&head);
 
@@ -139,7 +139,7 @@ TEST(AL10_a_log_as_it_was_written_is_fine_also_when_the_clock_went_back)
     assert_int_equal(r.files, 2);
 }
 
-TEST(a_log_may_begin_anywhere_but_must_not_end_before_what_is_known)
+TEST(a_trail_may_begin_anywhere_but_not_end_before_the_known_record)
 {
     const struct sign_key *keys[] = { key };
     auto_(verify) v = verify_new(keys, 1, NULL);
@@ -151,19 +151,19 @@ TEST(a_log_may_begin_anywhere_but_must_not_end_before_what_is_known)
     free(take_ptr(&lines[LINES - 1]));
     struct verify_report r = run(NULL);
     expect_fault(&r, VERIFY_FINE, "two", 0, 0);
-    assert_int_equal(r.signed_to, 6); /* and five records that nothing signs yet */
+    assert_int_equal(r.signed_to, 6); /* five records after it are not signed yet */
     r = run(&head);
     expect_fault(&r, VERIFY_TRUNCATED, "two", 5, 11);
 }
 
-TEST(AL06_an_edited_record_is_named)
+TEST(AL06_an_edited_record_is_reported)
 {
     edit(3, "sandbox.create", "sandbox.delete");
     struct verify_report r = run(NULL);
     expect_fault(&r, VERIFY_EDITED, "one", 4, 4);
 }
 
-TEST(AL06_an_edited_record_with_a_hash_made_anew_is_found_by_the_next_one)
+TEST(AL06_an_edited_record_with_a_new_hash_is_detected_by_the_next)
 {
     forge(3, "other");
     struct verify_report r = run(NULL);
@@ -171,7 +171,7 @@ TEST(AL06_an_edited_record_with_a_hash_made_anew_is_found_by_the_next_one)
     assert_non_null(strstr(r.why, "record 4"));
 }
 
-TEST(AL06_a_chain_made_anew_is_stopped_by_the_signature)
+TEST(AL06_a_rewritten_chain_fails_at_the_signature)
 {
     forge(3, "other");
     struct chain_line l;
@@ -181,10 +181,10 @@ TEST(AL06_a_chain_made_anew_is_stopped_by_the_signature)
     write_log(at, 4, stranger);
     struct verify_report r = run(NULL);
     expect_fault(&r, VERIFY_SIGNATURE, "one", 6, 6);
-    assert_non_null(strstr(r.why, "another key"));
+    assert_non_null(strstr(r.why, "unknown key"));
 }
 
-TEST(a_signature_that_is_not_the_keys_is_refused)
+TEST(an_invalid_signature_is_refused)
 {
     char *hex = strstr(lines[5], "signature\":\"") + strlen("signature\":\"");
     struct chain_line l;
@@ -193,7 +193,7 @@ TEST(a_signature_that_is_not_the_keys_is_refused)
     char digits[2 * CHAIN_HASH + 1];
 
     *hex = *hex == '0' ? '1' : '0';
-    /* The hash of the line is made to fit, so that the signature alone is wrong. */
+    /* The hash of the line is recomputed, so that only the signature is wrong. */
     char *tail = strstr(lines[5], ",\"hash\":\"");
     assert_int_equal(chain_parse_line(lines[5], strlen(lines[5]) - 1, &l, NULL), 0);
     buf_add(&text, l.prev, CHAIN_HASH);
@@ -206,7 +206,7 @@ TEST(a_signature_that_is_not_the_keys_is_refused)
     expect_fault(&r, VERIFY_SIGNATURE, "one", 6, 6);
 }
 
-TEST(AL06_a_missing_record_is_named_by_the_one_behind_the_gap)
+TEST(AL06_a_missing_record_is_reported_at_the_record_after_the_gap)
 {
     free(take_ptr(&lines[3]));
     struct verify_report r = run(NULL);
@@ -214,7 +214,7 @@ TEST(AL06_a_missing_record_is_named_by_the_one_behind_the_gap)
     assert_non_null(strstr(r.why, "4 to 4"));
 }
 
-TEST(AL06_records_in_another_order_are_named)
+TEST(AL06_reordered_records_are_reported)
 {
     char *swap = lines[7];
 
@@ -223,7 +223,7 @@ TEST(AL06_records_in_another_order_are_named)
     struct verify_report r = run(NULL);
     expect_fault(&r, VERIFY_MISSING, "two", 2, 9);
     free(lines[8]);
-    lines[8] = str_dup(lines[6]); /* one that was there already */
+    lines[8] = str_dup(lines[6]); /* a duplicate */
     swap = lines[7];
     lines[7] = str_dup(lines[6]);
     free(swap);
@@ -231,21 +231,21 @@ TEST(AL06_records_in_another_order_are_named)
     expect_fault(&r, VERIFY_REORDERED, "two", 2, 7);
 }
 
-TEST(a_file_that_was_cut_short_is_named_when_another_follows)
+TEST(a_truncated_file_is_reported_if_another_follows)
 {
     free(take_ptr(&lines[5]));
     struct verify_report r = run(NULL);
     expect_fault(&r, VERIFY_TRUNCATED, "one", 5, 5);
 }
 
-TEST(a_file_that_ends_within_a_line_is_named)
+TEST(a_file_that_ends_inside_a_line_is_reported)
 {
     lines[11][40] = '\0';
     struct verify_report r = run(NULL);
     expect_fault(&r, VERIFY_TRUNCATED, "two", 6, 12);
 }
 
-TEST(a_file_that_is_missing_is_a_gap)
+TEST(a_missing_file_is_reported_as_a_gap)
 {
     const struct sign_key *keys[] = { key };
     auto_(verify) v = verify_new(keys, 1, NULL);
@@ -256,7 +256,7 @@ TEST(a_file_that_is_missing_is_a_gap)
     expect_fault(verify_report(v), VERIFY_MISSING, "three", 1, 9);
 }
 
-TEST(files_that_were_put_together_are_one_log)
+TEST(concatenated_files_are_one_trail)
 {
     const struct sign_key *keys[] = { key };
     auto_(verify) v = verify_new(keys, 1, &head);
@@ -267,7 +267,7 @@ TEST(files_that_were_put_together_are_one_log)
     assert_int_equal(verify_report(v)->records, LINES);
 }
 
-TEST(without_a_key_the_chain_is_checked_and_nothing_counts_as_signed)
+TEST(without_a_key_the_chain_is_checked_but_signed_to_stays_0)
 {
     auto_(verify) v = verify_new(NULL, 0, NULL);
 
@@ -280,13 +280,13 @@ TEST(without_a_key_the_chain_is_checked_and_nothing_counts_as_signed)
     expect_fault(verify_report(v), VERIFY_EDITED, "two", 2, 8);
 }
 
-TEST(what_is_no_log_is_unreadable)
+TEST(input_without_lines_is_unreadable)
 {
     auto_fd int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     auto_(verify) v = verify_new(NULL, 0, NULL);
     struct err err = { 0 };
 
-    assert_int_equal(verify_file(v, "zero", zero, &err), 0); /* endless, and without a line */
+    assert_int_equal(verify_file(v, "zero", zero, &err), 0); /* endless, without a newline */
     expect_fault(verify_report(v), VERIFY_UNREADABLE, "zero", 1, 0);
 }
 
@@ -294,20 +294,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        EACH(AL10_a_log_as_it_was_written_is_fine_also_when_the_clock_went_back),
-        EACH(a_log_may_begin_anywhere_but_must_not_end_before_what_is_known),
-        EACH(AL06_an_edited_record_is_named),
-        EACH(AL06_an_edited_record_with_a_hash_made_anew_is_found_by_the_next_one),
-        EACH(AL06_a_chain_made_anew_is_stopped_by_the_signature),
-        EACH(a_signature_that_is_not_the_keys_is_refused),
-        EACH(AL06_a_missing_record_is_named_by_the_one_behind_the_gap),
-        EACH(AL06_records_in_another_order_are_named),
-        EACH(a_file_that_was_cut_short_is_named_when_another_follows),
-        EACH(a_file_that_ends_within_a_line_is_named),
-        EACH(a_file_that_is_missing_is_a_gap),
-        EACH(files_that_were_put_together_are_one_log),
-        EACH(without_a_key_the_chain_is_checked_and_nothing_counts_as_signed),
-        EACH(what_is_no_log_is_unreadable),
+        EACH(AL10_an_unmodified_trail_is_fine_even_if_the_clock_went_back),
+        EACH(a_trail_may_begin_anywhere_but_not_end_before_the_known_record),
+        EACH(AL06_an_edited_record_is_reported),
+        EACH(AL06_an_edited_record_with_a_new_hash_is_detected_by_the_next),
+        EACH(AL06_a_rewritten_chain_fails_at_the_signature),
+        EACH(an_invalid_signature_is_refused),
+        EACH(AL06_a_missing_record_is_reported_at_the_record_after_the_gap),
+        EACH(AL06_reordered_records_are_reported),
+        EACH(a_truncated_file_is_reported_if_another_follows),
+        EACH(a_file_that_ends_inside_a_line_is_reported),
+        EACH(a_missing_file_is_reported_as_a_gap),
+        EACH(concatenated_files_are_one_trail),
+        EACH(without_a_key_the_chain_is_checked_but_signed_to_stays_0),
+        EACH(input_without_lines_is_unreadable),
     };
 
     return cmocka_run_group_tests(tests, group_setup, group_teardown);

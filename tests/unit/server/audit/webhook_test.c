@@ -1,4 +1,5 @@
-/* A webhook and its receiver in one loop. The receiver is a few lines over a socket, so that it can misbehave. */
+/* A webhook and its receiver in one loop. The receiver is a few lines on a socket, so that it can
+ * misbehave. */
 #include "tests/unit/test.h"
 
 #include "server/audit/webhook.h"
@@ -19,7 +20,7 @@ static uint16_t port;
 static unsigned requests;
 static struct buf got; /* the last request */
 static const char *answer;
-static unsigned good_after; /* so many requests are answered with 500 first */
+static unsigned good_after; /* the first requests answered with status 500 */
 static bool endless;
 
 static void drop(void)
@@ -65,7 +66,7 @@ static void on_bytes(void *arg UNUSED, uint32_t events UNUSED)
             for (int i = 0; i < 64 && send(client, big, sizeof(big), MSG_NOSIGNAL | MSG_DONTWAIT) > 0; i++)
                 continue;
         }
-    } /* else: silence */
+    } /* else: no response */
 }
 
 static void on_connect(void *arg UNUSED, uint32_t events UNUSED)
@@ -140,7 +141,7 @@ static char *header(const char *name)
     return str_dup_n(at, strcspn(at, "\r"));
 }
 
-TEST(SR08_a_delivery_is_signed_with_its_time_and_has_a_name)
+TEST(SR08_a_delivery_has_an_id_and_its_signature_covers_the_time)
 {
     struct err err = { 0 };
     auto_(webhook) w = make("127.0.0.1", here, 0, &err);
@@ -168,7 +169,7 @@ TEST(SR08_a_delivery_is_signed_with_its_time_and_has_a_name)
     assert_string_not_equal(want, other);
 }
 
-TEST(SR08_the_signature_is_the_hmac_that_everybody_has)
+TEST(SR08_the_signature_is_a_standard_hmac_sha256)
 {
     char hex[65];
 
@@ -177,7 +178,7 @@ TEST(SR08_the_signature_is_the_hmac_that_everybody_has)
     assert_string_equal(hex, "49f24e537407743fa4a0242bb63b94b9a47ee99cbbe071ccd8a22550ae411686");
 }
 
-TEST(a_receiver_that_fails_is_tried_again_and_events_stay_in_order)
+TEST(a_failing_receiver_is_retried_and_events_stay_in_order)
 {
     struct err err = { 0 };
     auto_(webhook) w = make("127.0.0.1", here, 0, &err);
@@ -193,7 +194,7 @@ TEST(a_receiver_that_fails_is_tried_again_and_events_stay_in_order)
     assert_non_null(strstr(got.data, "{\"n\":2}"));
 }
 
-TEST(an_event_that_nobody_takes_is_dropped_and_a_refusal_at_once)
+TEST(an_undeliverable_event_is_dropped_and_a_rejected_one_immediately)
 {
     struct err err = { 0 };
     auto_(webhook) w = make("127.0.0.1", here, 0, &err);
@@ -210,7 +211,7 @@ TEST(an_event_that_nobody_takes_is_dropped_and_a_refusal_at_once)
     assert_int_equal(requests, 1);
 }
 
-TEST(the_queue_is_bounded_and_the_oldest_go)
+TEST(a_full_queue_drops_the_oldest_event)
 {
     struct err err = { 0 };
     auto_(webhook) w = make("127.0.0.1", here, 0, &err);
@@ -229,7 +230,7 @@ TEST(the_queue_is_bounded_and_the_oldest_go)
     assert_non_null(strstr(got.data, "{\"n\":305}"));
 }
 
-TEST(SR01_private_addresses_are_refused_in_the_settings)
+TEST(SR01_a_url_with_a_private_address_is_refused)
 {
     static const char *const bad[] = { "127.0.0.1",  "[::1]",  "169.254.169.254",    "10.0.0.1",
                                        "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "0177.0.0.1" };
@@ -239,15 +240,15 @@ TEST(SR01_private_addresses_are_refused_in_the_settings)
         err = (struct err){ 0 };
         auto_(webhook) w = make(bad[i], NULL, 0, &err);
         if (w)
-            fail_msg("%s was taken", bad[i]);
+            fail_msg("%s was accepted", bad[i]);
         assert_true(err.id == ERR_DENIED || err.id == ERR_INVALID);
     }
 }
 
-TEST(SR02_a_name_that_leads_inside_is_refused_when_it_is_connected_to)
+TEST(SR02_a_name_that_resolves_to_a_private_address_is_refused_on_connect)
 {
     struct err err = { 0 };
-    auto_(webhook) w = make("localhost", NULL, 0, &err); /* a name: only the look-up shows where it leads */
+    auto_(webhook) w = make("localhost", NULL, 0, &err); /* a name: its address is known only after the lookup */
 
     assert_non_null(w);
     webhook_send(w, "{}", 2);
@@ -257,7 +258,7 @@ TEST(SR02_a_name_that_leads_inside_is_refused_when_it_is_connected_to)
     assert_int_equal(requests, 0);
 }
 
-TEST(SR02_redirects_are_not_followed_and_other_schemes_not_spoken)
+TEST(SR02_redirects_are_not_followed_and_other_schemes_refused)
 {
     static const char *const bad[] = { "file:///etc/passwd",
                                        "gopher://example.org/",
@@ -277,16 +278,16 @@ TEST(SR02_redirects_are_not_followed_and_other_schemes_not_spoken)
     struct webhook_stats s = settle(w);
     assert_int_equal(s.delivered, 0);
     assert_int_equal(s.dropped, 1);
-    assert_int_equal(requests, 4); /* the same place, as often as it is tried */
+    assert_int_equal(requests, 4); /* the original address, once per try */
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct webhook *none = NULL;
 
         if (webhook_new(loop, &(struct webhook_settings){ .url = bad[i], .secret = "x" }, &none, &err) == 0)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
     }
 }
 
-TEST(SR03_an_answer_without_end_or_without_beginning_costs_a_moment)
+TEST(SR03_an_endless_or_absent_response_does_not_block)
 {
     struct err err = { 0 };
     auto_(webhook) patient = make("127.0.0.1", here, 0, &err);
@@ -296,7 +297,7 @@ TEST(SR03_an_answer_without_end_or_without_beginning_costs_a_moment)
     endless = true;
     webhook_send(patient, "{}", 2);
     struct webhook_stats s = settle(patient);
-    assert_int_equal(s.delivered, 1); /* the status was there; the rest is not read */
+    assert_int_equal(s.delivered, 1); /* the status was received; the body is not read */
     endless = false;
     answer = NULL;
     webhook_send(w, "{}", 2);
@@ -313,7 +314,7 @@ TEST(SR03_an_answer_without_end_or_without_beginning_costs_a_moment)
     assert_int_equal(settle(w).dropped, 2);
 }
 
-TEST(SR04_a_name_or_password_in_the_url_is_refused)
+TEST(SR04_a_user_name_or_password_in_the_url_is_refused)
 {
     struct webhook *w = NULL;
     struct err err = { 0 };
@@ -322,7 +323,7 @@ TEST(SR04_a_name_or_password_in_the_url_is_refused)
                                  &(struct webhook_settings){ .url = "https://me:secret@example.org/", .secret = "x" },
                                  &w, &err),
                      -1);
-    assert_non_null(strstr(err.msg, "name or a password"));
+    assert_non_null(strstr(err.msg, "user name or password"));
     assert_null(strstr(err.msg, "secret@"));
 }
 
@@ -330,16 +331,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        EACH(SR08_a_delivery_is_signed_with_its_time_and_has_a_name),
-        EACH(SR08_the_signature_is_the_hmac_that_everybody_has),
-        EACH(a_receiver_that_fails_is_tried_again_and_events_stay_in_order),
-        EACH(an_event_that_nobody_takes_is_dropped_and_a_refusal_at_once),
-        EACH(the_queue_is_bounded_and_the_oldest_go),
-        EACH(SR01_private_addresses_are_refused_in_the_settings),
-        EACH(SR02_a_name_that_leads_inside_is_refused_when_it_is_connected_to),
-        EACH(SR02_redirects_are_not_followed_and_other_schemes_not_spoken),
-        EACH(SR03_an_answer_without_end_or_without_beginning_costs_a_moment),
-        EACH(SR04_a_name_or_password_in_the_url_is_refused),
+        EACH(SR08_a_delivery_has_an_id_and_its_signature_covers_the_time),
+        EACH(SR08_the_signature_is_a_standard_hmac_sha256),
+        EACH(a_failing_receiver_is_retried_and_events_stay_in_order),
+        EACH(an_undeliverable_event_is_dropped_and_a_rejected_one_immediately),
+        EACH(a_full_queue_drops_the_oldest_event),
+        EACH(SR01_a_url_with_a_private_address_is_refused),
+        EACH(SR02_a_name_that_resolves_to_a_private_address_is_refused_on_connect),
+        EACH(SR02_redirects_are_not_followed_and_other_schemes_refused),
+        EACH(SR03_an_endless_or_absent_response_does_not_block),
+        EACH(SR04_a_user_name_or_password_in_the_url_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
