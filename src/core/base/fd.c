@@ -186,8 +186,8 @@ static int fd_clear_linger(int fd)
     return fd;
 }
 
-/* Collects the descriptors of one message; descriptors beyond the capacity are closed. Returns the number
- * received, including the closed ones. */
+/* Collects the descriptors of one message; descriptors beyond the capacity are closed. Returns the
+ * number received, including the closed ones. */
 static size_t fd_collect_passed(struct msghdr *msg, int *fds, size_t room)
 {
     size_t seen = 0;
