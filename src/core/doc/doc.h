@@ -36,4 +36,4 @@ int doc_parse(const char *data, size_t len, const struct doc_rules *rules, struc
 void doc_done(struct doc *d);
 
 const struct doc *doc_find(const struct doc *map, const char *key); /* NULL if there is no such key */
-const char *doc_kind_name(const struct doc *d);                     /* "a text", "a list", "a mapping" */
+const char *doc_kind_name(const struct doc *d);                     /* "a single value", "a list", "a mapping" */

@@ -63,7 +63,7 @@ TEST(a_call_that_another_profile_allows_names_it)
 {
     struct denial d = describe(PROFILE_PYTHON, SYS_pkey_alloc, 0, 0, 0);
 
-    assert_string_equal(d.fix, "allowed where the profile is base or node; the profile follows from what is run");
+    assert_string_equal(d.fix, "allowed in profile base or node; the program that is run determines the profile");
 }
 
 TEST(a_grant_that_would_allow_the_call_is_the_fix)
@@ -88,7 +88,7 @@ TEST(what_a_policy_denies_is_told_as_the_policy_s)
     s.deny[SYS_socket / 64] |= 1ull << SYS_socket % 64;
     denial_describe(&s, SYS_socket, (uint64_t[6]){ 2, 1, 0 }, &d);
     assert_string_equal(d.rule, "not allowed (policy): the policy denies this call");
-    assert_string_equal(d.fix, "take socket out of what the policy denies");
+    assert_string_equal(d.fix, "remove socket from the system calls that the policy denies");
     s.deny[SYS_mount / 64] |= 1ull << SYS_mount % 64; /* refused without the policy as well */
     denial_describe(&s, SYS_mount, (uint64_t[6]){ 0 }, &d);
     assert_string_equal(d.fix, "there is no way to allow it");

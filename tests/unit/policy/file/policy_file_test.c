@@ -173,7 +173,7 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         { V "? [a]\n: b\n", 2, 3, ERR_POLICY_SYNTAX, "key is not a plain text" },
         { V "name: \"a\\0b\"\n", 2, 7, ERR_POLICY_SYNTAX, "NUL" },
         { V "name: \xff\n", 1, 1, ERR_POLICY_SYNTAX, "UTF-8" },
-        { "[1, 2]\n", 1, 1, ERR_POLICY_VALUE, "should be a mapping" },
+        { "[1, 2]\n", 1, 1, ERR_POLICY_VALUE, "must be a mapping" },
         /* version, name, extends, profile */
         { "name: x\n", 1, 1, ERR_POLICY_VALUE, "version" },
         { "version: 2\n", 1, 10, ERR_POLICY_VALUE, "reads version 1" },
@@ -181,7 +181,7 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         { V "name: a b\n", 2, 7, ERR_POLICY_VALUE, "name" },
         { V "name:\n", 2, 6, ERR_POLICY_VALUE, "empty" },
         { V "extends: high\n", 2, 10, ERR_LEVEL_UNAVAILABLE, "second kernel" },
-        { V "extends: other\n", 2, 10, ERR_POLICY_VALUE, "standard and debug" },
+        { V "extends: other\n", 2, 10, ERR_POLICY_VALUE, "standard or debug" },
         { V "profile: ruby\n", 2, 10, ERR_POLICY_VALUE, "base, python, node or shell" },
         /* keys */
         { V "limit: {}\n", 2, 1, ERR_POLICY_KEY, "did you mean 'limits'" },
@@ -194,8 +194,8 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         { V "syscalls:\n  dney: []\n", 3, 3, ERR_POLICY_KEY, "did you mean 'deny'" },
         { V "filesystem:\n  workspace: {mod: memory, mode: memory}\n", 3, 15, ERR_POLICY_KEY, "did you mean 'mode'" },
         /* network */
-        { V "network: all\n", 2, 10, ERR_POLICY_FEATURE, "'none' is all there is" },
-        { V "network: {mode: none}\n", 2, 10, ERR_POLICY_FEATURE, "'none' is all there is" },
+        { V "network: all\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
+        { V "network: {mode: none}\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
         { V "network: {allowedDomains: [a]}\n", 2, 10, ERR_POLICY_FEATURE, "sandbox-runtime" },
         /* limits */
         { V "limits: 5\n", 2, 9, ERR_POLICY_VALUE, "mapping" },
@@ -210,11 +210,11 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         { V "limits:\n  memoryBytes: 32M\n  tmpBytes: 64M\n", 4, 1, ERR_POLICY_VALUE, "memory is only 32M" },
         /* system calls */
         { V "syscalls: [a]\n", 2, 11, ERR_POLICY_VALUE, "mapping" },
-        { V "syscalls:\n  deny: ptrace\n", 3, 9, ERR_POLICY_VALUE, "should be a list" },
+        { V "syscalls:\n  deny: ptrace\n", 3, 9, ERR_POLICY_VALUE, "must be a list" },
         { V "syscalls:\n  deny: [ptrce]\n", 3, 10, ERR_POLICY_VALUE, "did you mean 'ptrace'" },
         { V "syscalls:\n  deny: [zzzzzzzzz]\n", 3, 10, ERR_POLICY_VALUE, "no system call" },
         { V "syscalls:\n  deny: [mmap]\n", 3, 10, ERR_POLICY_VALUE, "no program could start" },
-        { V "syscalls:\n  allow: [mount]\n", 3, 3, ERR_POLICY_FEATURE, "one by one" },
+        { V "syscalls:\n  allow: [mount]\n", 3, 3, ERR_POLICY_FEATURE, "single calls cannot be allowed" },
         { V "syscalls:\n  grant: [mount]\n", 3, 11, ERR_POLICY_VALUE, "there are: debug" },
         /* files */
         { V "filesystem:\n  workspace: disk\n", 3, 14, ERR_POLICY_VALUE, "memory, readWrite or copyOnWrite" },
@@ -222,14 +222,14 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         { V "filesystem:\n  workspace: {mode: copyOnWrite}\n", 3, 14, ERR_POLICY_VALUE, "path is missing" },
         { V "filesystem:\n  workspace: {mode: memory, path: /a}\n", 3, 14, ERR_POLICY_VALUE, "memory has no path" },
         { V "filesystem:\n  workspace: {path: ~/a}\n", 3, 21, ERR_POLICY_VALUE, "'~' is not expanded" },
-        { V "filesystem:\n  readOnly: /a\n", 3, 13, ERR_POLICY_VALUE, "should be a list" },
+        { V "filesystem:\n  readOnly: /a\n", 3, 13, ERR_POLICY_VALUE, "must be a list" },
         { V "filesystem:\n  readOnly: [{target: /mnt/a}]\n", 3, 14, ERR_POLICY_VALUE, "source is missing" },
         { V "filesystem:\n  readOnly: [{source: /a, target: mnt}]\n", 3, 35, ERR_POLICY_VALUE, "plain absolute path" },
         { V "filesystem:\n  readOnly: [{source: /a, target: /mnt/../a}]\n", 3, 35, ERR_POLICY_VALUE, "plain absolute" },
         { V "filesystem:\n  readOnly: [/1, /2, /3, /4, /5, /6, /7, /8, /9, /10]\n", 3, 50, ERR_POLICY_VALUE,
           "more than 9" },
-        { V "filesystem:\n  hide: [/proc/cpuinfo]\n", 3, 10, ERR_POLICY_VALUE, "does not lie below" },
-        { V "filesystem:\n  hide: [/usr]\n", 3, 10, ERR_POLICY_VALUE, "does not lie below" },
+        { V "filesystem:\n  hide: [/proc/cpuinfo]\n", 3, 10, ERR_POLICY_VALUE, "is not below" },
+        { V "filesystem:\n  hide: [/usr]\n", 3, 10, ERR_POLICY_VALUE, "is not below" },
         /* environment */
         { V "environment:\n  set: [A]\n", 3, 8, ERR_POLICY_VALUE, "mapping" },
         { V "environment:\n  set: {1A: x}\n", 3, 9, ERR_POLICY_VALUE, "not a variable's name" },
