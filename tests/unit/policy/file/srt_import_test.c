@@ -12,7 +12,7 @@ static int import(const char *text, struct buf *out, struct buf *said)
     return srt_import(text, strlen(text), "s.json", out, said, &pr);
 }
 
-TEST(every_setting_gets_one_line_in_the_order_of_the_file)
+TEST(every_setting_gets_one_remark_in_file_order)
 {
     static const char *const lines[] = {
         "s.json:2: network.allowedDomains 'github.com': no equivalent",
@@ -28,7 +28,7 @@ TEST(every_setting_gets_one_line_in_the_order_of_the_file)
         "s.json:7: filesystem.denyWrite '*.pem': no equivalent",
         "s.json:8: ignoreViolations: no equivalent",
         "s.json:9: enableWeakerNestedSandbox 'true': no equivalent",
-        "s.json:10: somethingNew '1': no equivalent: cove does not know",
+        "s.json:10: somethingNew '1': no equivalent: unknown setting",
     };
     auto_buf out = { 0 }, said = { 0 };
     const char *at;
@@ -50,7 +50,7 @@ TEST(every_setting_gets_one_line_in_the_order_of_the_file)
     assert_string_equal(at, "");
 }
 
-TEST(what_is_imported_is_a_policy)
+TEST(the_imported_text_is_a_valid_policy)
 {
     auto_buf out = { 0 }, said = { 0 };
     struct policy p;
@@ -71,7 +71,7 @@ TEST(what_is_imported_is_a_policy)
     policy_done(&p);
 }
 
-TEST(settings_of_the_wrong_kind_are_said_and_lost)
+TEST(settings_of_the_wrong_kind_are_reported_and_ignored)
 {
     auto_buf out = { 0 }, said = { 0 };
 
@@ -81,7 +81,7 @@ TEST(settings_of_the_wrong_kind_are_said_and_lost)
     assert_non_null(strstr(said.data, "it is not a text"));
 }
 
-TEST(what_is_no_mapping_is_refused)
+TEST(settings_that_are_not_a_mapping_are_refused)
 {
     auto_buf out = { 0 }, said = { 0 };
 
@@ -94,10 +94,10 @@ TEST(what_is_no_mapping_is_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_setting_gets_one_line_in_the_order_of_the_file),
-        RUN(what_is_imported_is_a_policy),
-        RUN(settings_of_the_wrong_kind_are_said_and_lost),
-        RUN(what_is_no_mapping_is_refused),
+        RUN(every_setting_gets_one_remark_in_file_order),
+        RUN(the_imported_text_is_a_valid_policy),
+        RUN(settings_of_the_wrong_kind_are_reported_and_ignored),
+        RUN(settings_that_are_not_a_mapping_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
