@@ -33,7 +33,7 @@ struct chan {
     const struct chan_ops *ops;
     void *arg;
     bool fds_allowed;
-    bool is_sole_holder; /* set by the owner: no other process holds this end, so a final frame shuts the socket down */
+    bool is_sole_holder; /* set by the owner: no other process holds this end; closing shuts the socket down */
     bool dead;
     bool paused;
     bool was_full;                   /* on_drain is to be called */

@@ -20,7 +20,7 @@ struct codec {
     bool too_big;              /* the value of bad_field is too long or has too many elements */
     size_t strings_left;       /* how many more strings the lists may hold */
     const char **string_slots; /* decoding: where the next list begins */
-    char *string_bytes;
+    char *string_bytes;        /* decoding: where the text of the next string goes */
 };
 
 void codec_u8(struct codec *w, uint8_t *v);

@@ -116,7 +116,7 @@ struct jail_stats { /* DONE; JAIL_UNKNOWN where this host has no such counter */
 };
 #define JAIL_UNKNOWN UINT64_MAX
 
-#define JAIL_LIST_MAX 1024 /* payload of J_LIST: empty, or a jail_id */
+#define JAIL_LIST_MAX 1024 /* ids in one reply; the payload of J_LIST is empty or a jail_id */
 struct jail_list {
     uint32_t n;
     char ids[JAIL_LIST_MAX][ID_SIZE];
