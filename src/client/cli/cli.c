@@ -1,5 +1,6 @@
-/* Finds the verb and hands over. A verb that is not in the table may be a program of its own beside cove
- * (libexec/cove/cove-VERB): those link libraries that would cost every `cove run` its start-up time. */
+/* Finds the verb and hands over. A verb that is not in the table may be a program of its own beside
+ * cove (libexec/cove/cove-VERB): those link libraries that would cost every `cove run` its start-up
+ * time. */
 #include "client/cli/cli.h"
 
 #include "client/cli/args.h"
@@ -16,8 +17,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and then be written to as if it were
- * standard output. */
+/* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and then be
+ * written to as if it were standard output. */
 static void cli_fill_standard_fds(void)
 {
     struct pollfd p[3] = { { .fd = 0 }, { .fd = 1 }, { .fd = 2 } };
@@ -107,7 +108,8 @@ static int cli_print_verb_help(const struct cli_verb *v)
     return report_text(&out);
 }
 
-/* Help about a verb that is a program of its own is still ours: cove VERB --help, cove VERB WORD --help. */
+/* Help about a verb that is a program of its own is still ours: cove VERB --help, cove VERB WORD
+ * --help. */
 /* Behind the sandbox of `exec` begins a program, which may have a --help of its own. */
 static bool cli_asks_help(const struct cli_verb *v, int argc, char **argv)
 {

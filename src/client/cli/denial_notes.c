@@ -1,5 +1,5 @@
-/* A program that failed may have failed for this. One that did not has found another way, and the receipt knows; so
- * this is said only after a failure, and briefly. */
+/* A program that failed may have failed for this. One that did not has found another way, and the
+ * receipt knows; so this is said only after a failure, and briefly. */
 #include "client/cli/denial_notes.h"
 
 #include "client/cli/report.h"

@@ -1,4 +1,5 @@
-/* denial_notes.h - a line for each thing that a program was refused, for somebody who sees only that it failed. */
+/* denial_notes.h - a line for each thing that a program was refused, for somebody who sees only
+ * that it failed. */
 #pragma once
 
 #include "sandbox/receipt.h"

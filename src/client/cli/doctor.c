@@ -1,7 +1,7 @@
 /* `cove doctor`: makes real sandboxes, attacks them from inside, and says what held.
  *
- * The sandboxes are made as `cove run` makes its own, with limits small enough to be reached at once. Before that we
- * plant things that a leak would carry along (doctor_bait.c).
+ * The sandboxes are made as `cove run` makes its own, with limits small enough to be reached at
+ * once. Before that we plant things that a leak would carry along (doctor_bait.c).
  *
  *   sandbox 1: walls, limits, memory
  *   sandbox 2: its uid against that of the first; four processes on a twentieth of a processor, until the clock ends it
@@ -10,7 +10,8 @@
  *   sandbox 5: has nothing to do, until that ends it
  *   sandbox 6: writes and reads a file on a disk of the host, where rates of disks can be had
  *
- * What comes out of a sandbox is hostile: doctor_report_read holds it to its form, and the engine to its length. */
+ * What comes out of a sandbox is hostile: doctor_report_read holds it to its form, and the engine
+ * to its length. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/doctor_bait.h"
@@ -201,8 +202,8 @@ static void doctor_on_output(void *arg, int channel, const void *data, size_t le
         buf_add(&d->probe_output, data, len);
 }
 
-/* The clock and the processors, by what the receipt measured. On a busy host little time was used by anybody, so being
- * held back must have been counted too, where it is counted. */
+/* The clock and the processors, by what the receipt measured. On a busy host little time was used
+ * by anybody, so being held back must have been counted too, where it is counted. */
 static void doctor_judge_burn(struct doctor *d, const struct receipt *r, uint64_t throttled_ns)
 {
     uint64_t wall = r->wall_ns.v, cpu = r->cpu_ns.v;
@@ -343,7 +344,8 @@ static void doctor_on_engine_failed(void *arg, const struct err *err)
     doctor_fail(arg, err);
 }
 
-/* An end for its age may come before there is a program to end: on a slow host, or because there is to be none. */
+/* An end for its age may come before there is a program to end: on a slow host, or because there is
+ * to be none. */
 static bool doctor_ended_by_clock(struct doctor *d, const struct err *why)
 {
     enum doctor_step_kind look = doctor_steps[d->step].kind;
@@ -404,8 +406,8 @@ static void doctor_on_sandbox_failed(void *arg, const struct err *err)
     doctor_fail(((struct doctor_sandbox *)arg)->d, err);
 }
 
-/* The end of a sandbox ends its execution too, and that tells more. One that was used before may end when it likes: a
- * clock that ran out on a busy host takes the sandbox along. */
+/* The end of a sandbox ends its execution too, and that tells more. One that was used before may
+ * end when it likes: a clock that ran out on a busy host takes the sandbox along. */
 static void doctor_on_sandbox_ended(void *arg, const struct err *why)
 {
     struct doctor_sandbox *w = arg;

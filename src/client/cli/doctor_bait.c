@@ -1,6 +1,6 @@
-/* Things that a leak would carry into a sandbox: a descriptor without CLOEXEC, a variable, a listening port, an
- * abstract socket, shared memory. They all go away with this process. What cannot be planted is not missed: the attack
- * then looks at the state alone. */
+/* Things that a leak would carry into a sandbox: a descriptor without CLOEXEC, a variable, a
+ * listening port, an abstract socket, shared memory. They all go away with this process. What
+ * cannot be planted is not missed: the attack then looks at the state alone. */
 #include "client/cli/doctor_bait.h"
 
 #include "core/base/fd.h"

@@ -15,6 +15,7 @@ struct doctor_bait {
 
 /* Before the jailer is started, which would carry all of it along. */
 void doctor_bait_create(struct doctor_bait *c);
-/* After the jailer was forked: it would hold the segment too, and live a moment longer than we do. */
+/* After the jailer was forked: it would hold the segment too, and live a moment longer than we
+ * do. */
 void doctor_bait_create_memory(void);
 void doctor_bait_done(struct doctor_bait *c);

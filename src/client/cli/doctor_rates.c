@@ -1,6 +1,7 @@
-/* A rate shows only in time, and time passes for other reasons too. So the same bytes are written and read here first,
- * without a sandbox: where that is slow already, nobody could tell what held it back, and nothing is claimed. The
- * page cache is passed by (O_DIRECT), because what it serves is no disk's work and slowed by nobody. */
+/* A rate shows only in time, and time passes for other reasons too. So the same bytes are written
+ * and read here first, without a sandbox: where that is slow already, nobody could tell what held
+ * it back, and nothing is claimed. The page cache is passed by (O_DIRECT), because what it serves
+ * is no disk's work and slowed by nobody. */
 #include "client/cli/doctor_rates.h"
 
 #include "core/base/clock.h"
@@ -51,9 +52,9 @@ static bool doctor_rates_disk_is_fast(int dir, uid_t uid, gid_t gid, char *why, 
     return false;
 }
 
-/* What a doctor that was killed left: old enough that nobody is just making it, and without the lock that a living one
- * holds. Only what is below the directory that was opened is touched, by its one name, so whatever else somebody puts
- * into a place where all may write is safe. */
+/* What a doctor that was killed left: old enough that nobody is just making it, and without the
+ * lock that a living one holds. Only what is below the directory that was opened is touched, by its
+ * one name, so whatever else somebody puts into a place where all may write is safe. */
 static void doctor_rates_remove_stale_dir(int parent, const char *name)
 {
     auto_fd int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

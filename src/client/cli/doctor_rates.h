@@ -1,4 +1,5 @@
-/* doctor_rates.h - the file on a disk of this host with which `cove doctor` tries --io-read and --io-write. */
+/* doctor_rates.h - the file on a disk of this host with which `cove doctor` tries --io-read and
+ * --io-write. */
 #pragma once
 
 #include "core/base/base.h"
@@ -12,7 +13,7 @@ struct doctor_rates {
     char path[64];
 };
 
-/* Makes it for this owner below `parent`. False when nothing can be tried there, and why: the directory is on no disk,
- * or on one that is as slow by itself as the limit would make it. */
+/* Makes it for this owner below `parent`. False when nothing can be tried there, and why: the
+ * directory is on no disk, or on one that is as slow by itself as the limit would make it. */
 bool doctor_rates_create(struct doctor_rates *r, const char *parent, uid_t uid, gid_t gid, char *why, size_t cap);
 void doctor_rates_done(struct doctor_rates *r); /* removes it */

@@ -1,6 +1,7 @@
-/* Three sources meet here: the attack from inside, the sandbox's own word about its walls (the receipt), and for limits
- * how far the host lets them be enforced. A row is held only when all of them agree; a row without an answer is open,
- * because an attack that was not made proves nothing. */
+/* Three sources meet here: the attack from inside, the sandbox's own word about its walls (the
+ * receipt), and for limits how far the host lets them be enforced. A row is held only when all of
+ * them agree; a row without an answer is open, because an attack that was not made proves
+ * nothing. */
 #include "client/cli/doctor_report.h"
 
 #include "core/base/jsonw.h"

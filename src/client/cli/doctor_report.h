@@ -1,5 +1,5 @@
-/* doctor_report.h - what `cove doctor` found: a row for each wall and each limit. Pure: text and receipts go in, a
- * verdict comes out. */
+/* doctor_report.h - what `cove doctor` found: a row for each wall and each limit. Pure: text and
+ * receipts go in, a verdict comes out. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -37,15 +37,17 @@ struct doctor_report {
 };
 
 void doctor_report_init(struct doctor_report *f);
-/* Reads what a probe wrote: lines of "name TAB held|open TAB what was seen". It comes out of a sandbox, so whatever is
- * not exactly that is refused: other names, names that were answered before, lines without an end. */
+/* Reads what a probe wrote: lines of "name TAB held|open TAB what was seen". It comes out of a
+ * sandbox, so whatever is not exactly that is refused: other names, names that were answered
+ * before, lines without an end. */
 int doctor_report_read(struct doctor_report *f, const char *text, size_t len, struct err *err);
 const struct doctor_finding *doctor_report_find(const struct doctor_report *f,
                                                 const char *name); /* NULL when there is none */
 /* An answer that is known from outside. The first answer stays, unless this one is worse. */
 void doctor_report_set_answer(struct doctor_report *f, const char *name, bool held, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
-/* Holds what an operator demands against what this sandbox had; `limits` are those that it asked for. */
+/* Holds what an operator demands against what this sandbox had; `limits` are those that it asked
+ * for. */
 void doctor_report_check_operator_limits(struct doctor_report *f, const struct operator_limits *floor,
                                          const struct receipt *r, const struct limits *limits);
 /* Disk rates are tried apart, in rows of their own, and told in one line of `f`. */
@@ -55,8 +57,9 @@ void doctor_report_add_rates(struct doctor_report *f, const struct doctor_report
 void doctor_report_apply_receipt(struct doctor_report *f, const struct receipt *r, uint64_t limits);
 
 enum doctor_finding_state doctor_finding_get_state(const struct doctor_report *f, const struct doctor_finding *one);
-/* 0: all of standard holds. 1: a wall is open, or a limit that is said to be enforced was broken. 3: something is there
- * in part only, and said so, or the operator demands more than this host has. */
+/* 0: all of standard holds. 1: a wall is open, or a limit that is said to be enforced was broken.
+ * 3: something is there in part only, and said so, or the operator demands more than this host
+ * has. */
 #define DOCTOR_COMPLETE 0
 #define DOCTOR_BROKEN 1
 #define DOCTOR_PARTIAL 3

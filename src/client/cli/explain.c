@@ -1,7 +1,8 @@
 /* `cove explain`: a receipt in plain words.
  *
- * It reads the JSON and not the struct, because receipts are kept, sent and read elsewhere; and it says only what the
- * receipt says. All text in it may be a stranger's and is tamed before it is printed. */
+ * It reads the JSON and not the struct, because receipts are kept, sent and read elsewhere; and it
+ * says only what the receipt says. All text in it may be a stranger's and is tamed before it is
+ * printed. */
 #include "client/cli/explain.h"
 
 #include "client/cli/report.h"

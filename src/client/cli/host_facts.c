@@ -1,5 +1,5 @@
-/* Only looks: nothing is made, mounted or switched on, so the answer is what the host claims. The walls themselves are
- * proved by every run, which has all of them or is refused. */
+/* Only looks: nothing is made, mounted or switched on, so the answer is what the host claims. The
+ * walls themselves are proved by every run, which has all of them or is refused. */
 #include "client/cli/host_facts.h"
 
 #include "core/base/fd.h"
@@ -95,7 +95,8 @@ static void host_fact_seccomp(struct host_fact *f)
     host_fact_set(f, "seccomp", good, good ? "filters" : "no filters in this kernel");
 }
 
-/* v2 alone mounts it at the root of the tree; v1 and hybrid hosts have one directory for each controller there. */
+/* v2 alone mounts it at the root of the tree; v1 and hybrid hosts have one directory for each
+ * controller there. */
 static void host_fact_cgroups(struct host_fact *f)
 {
     static const char *const wanted[] = { "memory", "pids", "cpu" };

@@ -1,8 +1,9 @@
 /* Kept sandboxes: `cove enter`, `cove ls`, `cove rm`.
  *
- * A kept sandbox is held by the jailer that made it, which outlives the `cove run` that started it. We connect to that
- * jailer, take the sandbox over, do one thing, and leave it frozen again; two at the same time would thaw and freeze it
- * under each other's feet, so the jailer takes one connection. */
+ * A kept sandbox is held by the jailer that made it, which outlives the `cove run` that started it.
+ * We connect to that jailer, take the sandbox over, do one thing, and leave it frozen again; two at
+ * the same time would thaw and freeze it under each other's feet, so the jailer takes one
+ * connection. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/denial_notes.h"

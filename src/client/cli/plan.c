@@ -1,6 +1,7 @@
-/* The walls are those of the level: a sandbox has all of them or is not made, so the plan can name them without asking
- * the host. Limits are different, a host may be unable to enforce one: the receipt of a real run says which were. What
- * the host shows of the means for both is listed at the end. */
+/* The walls are those of the level: a sandbox has all of them or is not made, so the plan can name
+ * them without asking the host. Limits are different, a host may be unable to enforce one: the
+ * receipt of a real run says which were. What the host shows of the means for both is listed at the
+ * end. */
 #include "client/cli/plan.h"
 
 #include "client/cli/host_facts.h"

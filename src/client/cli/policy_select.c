@@ -1,5 +1,5 @@
-/* A built-in policy needs no file and no helper, so an ordinary run pays nothing for there being policies. Only a file,
- * or a floor that the operator has set, makes us run cove-policy. */
+/* A built-in policy needs no file and no helper, so an ordinary run pays nothing for there being
+ * policies. Only a file, or a floor that the operator has set, makes us run cove-policy. */
 #include "client/cli/policy_select.h"
 
 #include "core/base/fd.h"

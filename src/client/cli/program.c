@@ -1,8 +1,9 @@
-/* A word is a script when it was not written after "--" and names a file of the host that a sandbox would not see as a
- * program anyway. Only that one file is shown to the sandbox, below /mnt/script and under its own name, so sys.argv[0]
- * and $0 end as the caller wrote them; if the file lies in the directory given as --workspace it is run from there,
- * because then its neighbours can be seen too. The descriptor is opened once, here, and the first bytes are read
- * through it: what was looked at is what gets bound, whatever happens to the path in between. */
+/* A word is a script when it was not written after "--" and names a file of the host that a sandbox
+ * would not see as a program anyway. Only that one file is shown to the sandbox, below /mnt/script
+ * and under its own name, so sys.argv[0] and $0 end as the caller wrote them; if the file lies in
+ * the directory given as --workspace it is run from there, because then its neighbours can be seen
+ * too. The descriptor is opened once, here, and the first bytes are read through it: what was
+ * looked at is what gets bound, whatever happens to the path in between. */
 #include "client/cli/program.h"
 
 #include "sandbox/languages.h"
@@ -59,7 +60,8 @@ bool program_shebang(char *line, const char **ret_program, const char **ret_arg)
     return true;
 }
 
-/* The place of the script inside the sandbox: in the workspace if it is part of it, else bound for itself. */
+/* The place of the script inside the sandbox: in the workspace if it is part of it, else bound for
+ * itself. */
 static int program_place_script(const struct run_options *r, const char *path, int fd, struct program *p,
                                 struct err *err)
 {

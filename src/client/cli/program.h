@@ -1,5 +1,5 @@
-/* program.h - which program a request starts inside the sandbox: a program as it is, a script of the host with its
- * runtime, a text, or standard input. */
+/* program.h - which program a request starts inside the sandbox: a program as it is, a script of
+ * the host with its runtime, a text, or standard input. */
 #pragma once
 
 #include "client/cli/run_options.h"
@@ -25,6 +25,6 @@ int program_resolve(const struct run_options *r, const struct program_search *pl
                     struct err *err);
 void program_done(struct program *p);
 
-/* What the first line of a script says: the words after "#!", at most two, and the program behind "env". False when it
- * is none. `line` is changed and *ret_arg (or NULL) points into it. */
+/* What the first line of a script says: the words after "#!", at most two, and the program behind
+ * "env". False when it is none. `line` is changed and *ret_arg (or NULL) points into it. */
 bool program_shebang(char *line, const char **ret_program, const char **ret_arg);

@@ -3,13 +3,15 @@
  *   run_options_build -> program_resolve -> open mounts -> start the jailer -> engine -> box -> session -> destroy or
  * keep
  *
- * Everything that can be refused without a sandbox is refused before the jailer is started. The jailer is forked before
- * the loop is made, so that it works while we set up, and before signals are blocked, so that it starts with a clean
- * mask. The monitor is forked when the jailer has answered: until then all processors are busy with what we wait for.
+ * Everything that can be refused without a sandbox is refused before the jailer is started. The
+ * jailer is forked before the loop is made, so that it works while we set up, and before signals
+ * are blocked, so that it starts with a clean mask. The monitor is forked when the jailer has
+ * answered: until then all processors are busy with what we wait for.
  *
- * The result is there when the program has ended, and the jailer needs a millisecond more to remove every trace. We
- * wait for that only where a caller could tell the difference: when a receipt wants its final figures, and when the
- * sandbox holds a directory of the caller, which nothing may touch after we returned. */
+ * The result is there when the program has ended, and the jailer needs a millisecond more to remove
+ * every trace. We wait for that only where a caller could tell the difference: when a receipt wants
+ * its final figures, and when the sandbox holds a directory of the caller, which nothing may touch
+ * after we returned. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/policy_select.h"
@@ -155,8 +157,8 @@ static int cli_run_open_mounts(struct cli_run *r, struct err *err)
     return 0;
 }
 
-/* Opened before the run, so that a place that cannot be written is known before anything happens; emptied only when
- * there is something to put into it. */
+/* Opened before the run, so that a place that cannot be written is known before anything happens;
+ * emptied only when there is something to put into it. */
 static int cli_run_open_receipt(struct cli_run *r, struct err *err)
 {
     if (!r->options.receipt_file)
@@ -324,10 +326,12 @@ static void cli_run_on_sandbox_ended(void *arg, const struct err *why)
 
     if (!r->session.ended)
         cli_run_fail(r, why);
-    /* Else its last output may still wait for a slow reader; when that is written on_end removes what is left. */
+    /* Else its last output may still wait for a slow reader; when that is written on_end removes
+     * what is left. */
 }
 
-/* While the sandbox builds its walls we have nothing to do, and neither has the jailer: a processor is free. */
+/* While the sandbox builds its walls we have nothing to do, and neither has the jailer: a processor
+ * is free. */
 static void cli_run_on_sandbox_created(void *arg)
 {
     struct cli_run *r = arg;
@@ -539,8 +543,8 @@ static void cli_run_done(struct cli_run *r)
     operator_limits_done(&r->operator_limits);
 }
 
-/* A run that began is not taken apart: the caller waits for our exit, which does the same at once. The jailer sees the
- * end of its socket and the monitor that of its own. */
+/* A run that began is not taken apart: the caller waits for our exit, which does the same at once.
+ * The jailer sees the end of its socket and the monitor that of its own. */
 int verb_run(const struct args *a, const struct cli_settings *settings)
 {
     static struct cli_run r = { .receipt_fd = -1, .program.script_fd = -1 };

@@ -220,8 +220,8 @@ static int run_options_read_option(struct run_options *r, const struct arg *a, s
     }
 }
 
-/* Everything a policy says, before the flags. A variable to pass on that is not set here is left out: a policy is
- * written for many callers. */
+/* Everything a policy says, before the flags. A variable to pass on that is not set here is left
+ * out: a policy is written for many callers. */
 static int run_options_apply_policy(struct run_options *r, const struct policy *p, struct err *err)
 {
     if (p->level == LEVEL_HIGH)

@@ -1,7 +1,9 @@
-/* run_options.h - what a person asked `cove run` for: every flag read, checked and completed with defaults.
+/* run_options.h - what a person asked `cove run` for: every flag read, checked and completed with
+ * defaults.
  *
- * Building a request touches neither files nor the system beyond the environment variables that --env names, so
- * everything about it can be tested with a list of words. Strings point into argv or into memory of the request. */
+ * Building a request touches neither files nor the system beyond the environment variables that
+ * --env names, so everything about it can be tested with a list of words. Strings point into argv
+ * or into memory of the request. */
 #pragma once
 
 #include "client/cli/args.h"
@@ -62,8 +64,8 @@ struct run_options {
     const char *state_dir;    /* NULL: the default */
 };
 
-/* Flags over policy over the level's defaults; the floor holds for all of them. policy and floor may be NULL and must
- * outlive the request. */
+/* Flags over policy over the level's defaults; the floor holds for all of them. policy and floor
+ * may be NULL and must outlive the request. */
 int run_options_build(const struct args *a, const struct policy *policy, const struct operator_limits *floor,
                       struct run_options *ret, struct err *err);
 /* "--memory", "policy.yaml:12", "standard", ... Returns buf. */

@@ -1,9 +1,10 @@
-/* Output goes to the sinks as it comes. While one of them has something waiting the program is held: no credit goes
- * back, so it is slowed down to the speed of the reader and nothing piles up here.
+/* Output goes to the sinks as it comes. While one of them has something waiting the program is
+ * held: no credit goes back, so it is slowed down to the speed of the reader and nothing piles up
+ * here.
  *
- * Ctrl-C. The first one goes to the program, which may want to tidy up or may not care. If it is still there a while
- * later we say so, and from then on the next one ends it. SIGTERM and SIGHUP come from someone who will not press
- * twice, so after them the program has a fixed time. */
+ * Ctrl-C. The first one goes to the program, which may want to tidy up or may not care. If it is
+ * still there a while later we say so, and from then on the next one ends it. SIGTERM and SIGHUP
+ * come from someone who will not press twice, so after them the program has a fixed time. */
 #include "client/cli/session.h"
 
 #include "client/cli/report.h"
@@ -46,7 +47,8 @@ static void session_on_sink_change(void *arg)
         exec_handle_hold_credit(s->exec, false);
 }
 
-/* The reader of our standard output is gone: the program would be told by SIGPIPE, and that is how its end is shown. */
+/* The reader of our standard output is gone: the program would be told by SIGPIPE, and that is how
+ * its end is shown. */
 static void session_on_output_broken(struct session *s)
 {
     if (s->output_errno)

@@ -1,4 +1,5 @@
-/* session.h - one program in a sandbox, connected to the streams, the terminal and the signals of this process. */
+/* session.h - one program in a sandbox, connected to the streams, the terminal and the signals of
+ * this process. */
 #pragma once
 
 #include "client/cli/sink.h"
@@ -35,18 +36,18 @@ struct session {
     void *arg;
 };
 
-/* `on_end` is called once: the program has ended and its output is delivered, or it could not be started (failed, why).
- * The spec's exec is borrowed for the call. */
+/* `on_end` is called once: the program has ended and its output is delivered, or it could not be
+ * started (failed, why). The spec's exec is borrowed for the call. */
 int session_start(struct session *s, struct ev *ev, struct sandbox_handle *box, const struct session_spec *spec,
                   void (*on_end)(void *arg), void *arg, struct err *err);
 void session_done(struct session *s);
 
-/* Reads the signals of this process with the loop: SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGTSTP. What the caller
- * of cove ignores (nohup, a background job) stays ignored. */
+/* Reads the signals of this process with the loop: SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH,
+ * SIGTSTP. What the caller of cove ignores (nohup, a background job) stays ignored. */
 int session_catch_signals(struct ev *ev, void (*fn)(void *arg, int signo), void *arg, struct err *err);
 /* What one of them means to a session that was started. */
 void session_on_signal(struct session *s, int signo);
 
-/* Adds what the session has to say as members of an open object: stdout, stderr (or stdoutBase64, stderrBase64 when
- * they are not UTF-8), exitCode, signal, endedBy, truncated. */
+/* Adds what the session has to say as members of an open object: stdout, stderr (or stdoutBase64,
+ * stderrBase64 when they are not UTF-8), exitCode, signal, endedBy, truncated. */
 void session_json(const struct session *s, struct jsonw *w);

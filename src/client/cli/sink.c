@@ -1,8 +1,10 @@
-/* A write to standard output may block for as long as the reader likes, and while it blocks no clock runs out and no
- * Ctrl-C is seen. O_NONBLOCK would help, but it belongs to the open file, which we share with whoever started us: a
- * shell whose terminal became non-blocking breaks. So pipes and terminals are opened once more through /proc, which
- * makes an open file of our own; sockets have a flag per call; where the second open is refused (a terminal that
- * belongs to another user) we ask poll before every write and keep it to the few bytes that a pipe promises to take. */
+/* A write to standard output may block for as long as the reader likes, and while it blocks no
+ * clock runs out and no Ctrl-C is seen. O_NONBLOCK would help, but it belongs to the open file,
+ * which we share with whoever started us: a shell whose terminal became non-blocking breaks. So
+ * pipes and terminals are opened once more through /proc, which makes an open file of our own;
+ * sockets have a flag per call; where the second open is refused (a terminal that belongs to
+ * another user) we ask poll before every write and keep it to the few bytes that a pipe promises to
+ * take. */
 #include "client/cli/sink.h"
 
 #include "core/base/fd.h"
@@ -123,7 +125,8 @@ void sink_write(struct sink *s, const void *data, size_t len)
     if (s->io.on)
         return;
     if (ev_io_add(s->ev, &s->io, s->fd, EPOLLOUT, sink_on_writable, s, NULL) < 0) {
-        /* A file that blocks and cannot be waited for does not exist; if it does, it is written the slow way. */
+        /* A file that blocks and cannot be waited for does not exist; if it does, it is written the
+         * slow way. */
         s->mode = SINK_PLAIN;
         fd_nonblock(s->fd, false);
         sink_write_most(s, s->pending.data, s->pending.len);

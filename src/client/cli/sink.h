@@ -1,7 +1,8 @@
 /* sink.h - a descriptor that output is written to without ever blocking the loop.
  *
- * What cannot be written now waits in the sink, and `on_change` says when it has become empty again; the owner stops
- * feeding it in between, so what waits is never more than what was under way. */
+ * What cannot be written now waits in the sink, and `on_change` says when it has become empty
+ * again; the owner stops feeding it in between, so what waits is never more than what was under
+ * way. */
 #pragma once
 
 #include "core/base/buf.h"

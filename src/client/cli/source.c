@@ -1,5 +1,6 @@
-/* One buffer: it is read full, passed on as far as the program takes it, and not read again until all of it is gone.
- * Files cannot be watched with epoll, so they are read once a turn, which leaves room for everything else. */
+/* One buffer: it is read full, passed on as far as the program takes it, and not read again until
+ * all of it is gone. Files cannot be watched with epoll, so they are read once a turn, which leaves
+ * room for everything else. */
 #include "client/cli/source.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* source.h - standard input on its way into a program, read only as fast as the program takes it. */
+/* source.h - standard input on its way into a program, read only as fast as the program takes
+ * it. */
 #pragma once
 
 #include "core/base/base.h"

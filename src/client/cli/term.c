@@ -1,6 +1,7 @@
-/* There is one terminal, so there is one state, and it is static: the handlers of SIGSEGV and its like have to reach it
- * without help. Signals that people send are read by the loop and end the program the ordinary way. SIGKILL cannot be
- * caught; then `stty sane` is the answer, as it is for every program that uses a terminal. */
+/* There is one terminal, so there is one state, and it is static: the handlers of SIGSEGV and its
+ * like have to reach it without help. Signals that people send are read by the loop and end the
+ * program the ordinary way. SIGKILL cannot be caught; then `stty sane` is the answer, as it is for
+ * every program that uses a terminal. */
 #include "client/cli/term.h"
 
 #include <signal.h>

@@ -19,5 +19,6 @@ int verb_completion(const struct args *a, const struct cli_setting *server);
 int verb_help(const struct args *a, const char *version);
 int verb_version(const char *version);
 
-/* Sources of the manual pages and of docs/, for the build: `cove __man [VERB]`, `cove __docs cli|errors`. */
+/* Sources of the manual pages and of docs/, for the build: `cove __man [VERB]`, `cove __docs
+ * cli|errors`. */
 int verb_gendocs(int argc, char **argv);
