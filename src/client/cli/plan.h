@@ -1,4 +1,4 @@
-/* plan.h - `cove run --dry-run`: what would be started and what would be enforced, without starting
+/* plan.h - `cove run --dry-run`: prints what would be started and enforced, without starting
  * anything. */
 #pragma once
 

@@ -107,7 +107,7 @@ enum opt_group {
     GROUP_COUNT
 };
 
-/* What a shell offers as completion of the argument. */
+/* Values that a shell offers as completion of the argument. */
 enum opt_complete {
     COMPLETE_NONE,
     COMPLETE_FILE,
