@@ -339,7 +339,7 @@ static void doctor_report_summary(const struct doctor_report *f, struct buf *out
     }
     if (f->rates_broken)
         buf_addf(out, "%sdisk rates", comma);
-    buf_adds(out, status == DOCTOR_BROKEN ? " did not hold" : " only partial here; all other walls held");
+    buf_adds(out, status == DOCTOR_BROKEN ? " did not hold" : " cannot be enforced in full here; all other walls held");
 }
 
 void doctor_report_print(const struct doctor_report *f, struct buf *out)

@@ -119,7 +119,7 @@ TEST(what_is_wrong_with_a_line_is_said_with_the_nearest_flag)
         { { "run", "-c" }, "needs a value: -c CODE" },
         { { "run", "--tty=yes" }, "takes no value" },
         { { "run", "-tz" }, "'cove run' has no flag '-z'" },
-        { { "run", "-\x01" }, "has no such flag" },
+        { { "run", "-\x01" }, "unknown flag" },
         { { "run", "--=x" }, "has no flag '--'" },
         { { "ls", "--tty" }, "'cove ls' has no flag '--tty'" },
     };

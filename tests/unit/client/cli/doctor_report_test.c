@@ -74,7 +74,7 @@ TEST(a_floor_that_this_host_cannot_have_is_part_of_the_verdict)
     doctor_report_check_operator_limits(&f, &demands, &r, &l);
     assert_true(f.operator_limits_unmet);
     assert_int_equal(doctor_report_status(&f), DOCTOR_PARTIAL);
-    assert_non_null(strstr(f.operator_limits_text, "every run is refused: pids enforced whole"));
+    assert_non_null(strstr(f.operator_limits_text, "every run is refused: pids fully enforced"));
     assert_null(strstr(f.operator_limits_text, "cpuTimeMs"));
 
     examine(&f, &r, "", NULL);
@@ -112,16 +112,16 @@ TEST(disk_rates_count_only_where_they_are_called_enforced)
     assert_int_equal(rates(&f, both, 2, 2), DOCTOR_COMPLETE);
     assert_string_equal(f.disk_rates, "--io-read held (1 s); --io-write held (2 s)");
     assert_int_equal(rates(&f, both, 2, 1), DOCTOR_COMPLETE); /* what is not of standard cannot make it incomplete */
-    assert_non_null(strstr(f.disk_rates, "--io-write held, for programs that wait for the disk (2 s)"));
+    assert_non_null(strstr(f.disk_rates, "--io-write held for synchronous writes (2 s)"));
     assert_int_equal(rates(&f, "", 2, 2), DOCTOR_COMPLETE);
-    assert_non_null(strstr(f.disk_rates, "--io-read was not tried"));
+    assert_non_null(strstr(f.disk_rates, "--io-read was not tested"));
     assert_int_equal(rates(&f, fast, 0, 1), DOCTOR_COMPLETE);
-    assert_non_null(strstr(f.disk_rates, "--io-read holds nothing here; --io-write did not hold here"));
+    assert_non_null(strstr(f.disk_rates, "--io-read has no effect here; --io-write did not hold here"));
 
     assert_int_equal(rates(&f, fast, 2, 1), DOCTOR_BROKEN); /* but a promise that is not kept is one */
     doctor_report_print(&f, &out);
     assert_non_null(strstr(out.data, "--io-read DID NOT HOLD (1 ms)"));
-    assert_non_null(strstr(out.data, "standard is not complete on this host, because disk rates did not hold"));
+    assert_non_null(strstr(out.data, "standard is not complete on this host: disk rates did not hold"));
 }
 
 TEST(rates_are_answered_apart_from_walls_and_limits)
@@ -252,7 +252,7 @@ TEST(what_is_missing_comes_with_its_fix)
     doctor_report_json(&f, &json);
     assert_non_null(strstr(text.data, "partial  memoryBytes"));
     assert_non_null(strstr(text.data, "fix:  mount the control group controllers"));
-    assert_non_null(strstr(text.data, "standard is not complete on this host, because memoryBytes cannot"));
+    assert_non_null(strstr(text.data, "standard is not complete on this host: memoryBytes cannot"));
     assert_non_null(strstr(json.data, "\"complete\":false,\"exitStatus\":3"));
 }
 

@@ -103,7 +103,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
     } cases[] = {
         { { "run", "--level", "high", "x" }, ERR_LEVEL_UNAVAILABLE, "second kernel" },
         { { "run", "--level", "custom", "x" }, ERR_USAGE, "--policy FILE" },
-        { { "run", "--level", "extreme", "x" }, ERR_INVALID, "standard, high and custom" },
+        { { "run", "--level", "extreme", "x" }, ERR_INVALID, "standard, high or custom" },
         { { "run", "--net", "host", "x" }, ERR_NOT_SUPPORTED_YET, "use --net none" },
         { { "run", "--memory", "lots", "x" }, ERR_INVALID, "--memory lots" },
         { { "run", "--memory", "1", "x" }, ERR_INVALID, "--memory 1" },
@@ -114,7 +114,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
         { { "run", "--env", "1A=x", "x" }, ERR_INVALID, "begins with a letter" },
         { { "run", "--env", "A-B=x", "x" }, ERR_INVALID, "letters, digits" },
         { { "run", "--env", "A\nB=x", "x" }, ERR_INVALID, "letters, digits" },
-        { { "run", "--env", "COVE_TEST_NOT_SET", "x" }, ERR_INVALID, "not set here" },
+        { { "run", "--env", "COVE_TEST_NOT_SET", "x" }, ERR_INVALID, "not set in your environment" },
         { { "run", "--bind-ro", "/usr", "x" }, ERR_INVALID, "SRC:DST" },
         { { "run", "--bind-ro", "/usr:relative", "x" }, ERR_INVALID, "SRC:DST" },
         { { "run", "--bind-ro", "/usr:/mnt/../etc", "x" }, ERR_BIND_TARGET, "plain absolute path" },
@@ -299,7 +299,7 @@ TEST(a_floor_refuses_what_was_chosen_and_lowers_what_was_not)
     under_policy = NULL;
     f.level = LEVEL_HIGH;
     assert_int_equal(BUILD(&r, &err, "--", "true"), -1);
-    assert_non_null(strstr(err.msg, "demands high"));
+    assert_non_null(strstr(err.msg, "requires level high"));
     over_floor = NULL;
 }
 
