@@ -108,8 +108,8 @@ static int cli_print_verb_help(const struct cli_verb *v)
     return report_text(&out);
 }
 
-/* cove itself prints the help of verbs that are separate programs: cove VERB --help, cove VERB WORD
- * --help. */
+/* cove itself prints the help of verbs that are separate programs: cove VERB --help, cove
+ * VERB WORD --help. */
 /* After the sandbox of `exec` a program begins, which may have its own --help. */
 static bool cli_asks_help(const struct cli_verb *v, int argc, char **argv)
 {

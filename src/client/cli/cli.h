@@ -1,9 +1,9 @@
 /* cli.h - the `cove` command: a table of verbs, a table of options, and the implementation of each
  * verb.
  *
- * This component never raises a wall and never forks: the program in src/main passes functions for
- * that, so that the command line can be tested without privileges and does not link privileged
- * code. */
+ * This component never raises a wall and never forks: the program in src/main passes
+ * functions for that, so that the command line can be tested without privileges and does not
+ * link privileged code. */
 #pragma once
 
 #include "core/base/base.h"

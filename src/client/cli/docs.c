@@ -1,5 +1,5 @@
-/* Writes docs/cli.md and docs/errors.md from the tables. A bar in a cell of a Markdown table is
- * escaped. */
+/* Writes docs/cli.md and docs/errors.md from the tables. A bar in a cell of a Markdown
+ * table is escaped. */
 #include "client/cli/help.h"
 
 #include "core/base/err.h"

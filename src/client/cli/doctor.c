@@ -11,8 +11,8 @@
  *   sandbox 5: idle until the idle timeout ends it
  *   sandbox 6: writes and reads a file on a disk of the host, if disk rates can be limited
  *
- * Output of a sandbox is hostile input: doctor_report_read checks its format, and the engine its
- * length. */
+ * Output of a sandbox is hostile input: doctor_report_read checks its format, and the
+ * engine its length. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/doctor_bait.h"
@@ -319,8 +319,8 @@ static void doctor_end_step(struct doctor *d)
         ev_defer(d->ev, &d->next_step, doctor_begin_step, d);
 }
 
-/* The receipt gets this figure only when the sandbox has ended, and this sandbox is still
- * needed. */
+/* The receipt gets this figure only when the sandbox has ended, and this sandbox
+ * is still needed. */
 static void doctor_on_burn_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err UNUSED)
 {
     struct doctor *d = arg;

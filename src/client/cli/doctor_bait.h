@@ -15,7 +15,7 @@ struct doctor_bait {
 
 /* Call before the jailer is started, so that a leak would pass everything to it. */
 void doctor_bait_create(struct doctor_bait *c);
-/* Call after the jailer is forked: it would inherit the segment and live slightly longer than this
- * process. */
+/* Call after the jailer is forked: it would inherit the segment and live slightly longer
+ * than this process. */
 void doctor_bait_create_memory(void);
 void doctor_bait_done(struct doctor_bait *c);

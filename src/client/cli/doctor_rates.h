@@ -1,5 +1,5 @@
-/* doctor_rates.h - a file on a disk of this host with which `cove doctor` tests --io-read and
- * --io-write. */
+/* doctor_rates.h - a file on a disk of this host with which `cove doctor` tests
+ * --io-read and --io-write. */
 #pragma once
 
 #include "core/base/base.h"
@@ -13,8 +13,8 @@ struct doctor_rates {
     char path[64];
 };
 
-/* Creates the file below `parent` for this owner. Returns false, with the reason in `why`, if the
- * test is not possible there: the directory is not on a disk, or the disk is already as slow as the
- * limit. */
+/* Creates the file below `parent` for this owner. Returns false, with the reason in `why`, if
+ * the test is not possible there: the directory is not on a disk, or the disk is already as slow
+ * as the limit. */
 bool doctor_rates_create(struct doctor_rates *r, const char *parent, uid_t uid, gid_t gid, char *why, size_t cap);
 void doctor_rates_done(struct doctor_rates *r); /* removes the file and its directory */

@@ -1,7 +1,7 @@
-/* Combines three sources: the attack from inside, the receipt, which lists the walls of the
- * sandbox, and for limits the degree to which the host enforces them. A row is held only if all of
- * them agree; a row without an answer is open, because an attack that did not run proves
- * nothing. */
+/* Combines three sources: the attack from inside, the receipt, which lists the walls of
+ * the sandbox, and for limits the degree to which the host enforces them. A row is held
+ * only if all of them agree; a row without an answer is open, because an attack that did
+ * not run proves nothing. */
 #include "client/cli/doctor_report.h"
 
 #include "core/base/jsonw.h"

@@ -37,13 +37,13 @@ struct doctor_report {
 };
 
 void doctor_report_init(struct doctor_report *f);
-/* Parses the output of a probe: lines of "name TAB held|open TAB observation". The output comes
- * from a sandbox, so every deviation is refused: unknown names, repeated names, unterminated
- * lines. */
+/* Parses the output of a probe: lines of "name TAB held|open TAB observation". The
+ * output comes from a sandbox, so every deviation is refused: unknown names, repeated
+ * names, unterminated lines. */
 int doctor_report_read(struct doctor_report *f, const char *text, size_t len, struct err *err);
 const struct doctor_finding *doctor_report_find(const struct doctor_report *f, const char *name); /* NULL: not found */
-/* Sets an answer that is known outside the sandbox. The first answer stays, unless the new one is
- * worse. */
+/* Sets an answer that is known outside the sandbox. The first answer stays, unless the new
+ * one is worse. */
 void doctor_report_set_answer(struct doctor_report *f, const char *name, bool held, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 /* Compares the operator limits with the walls and limits that this sandbox had; `limits` are the
@@ -57,9 +57,9 @@ void doctor_report_add_rates(struct doctor_report *f, const struct doctor_report
 void doctor_report_apply_receipt(struct doctor_report *f, const struct receipt *r, uint64_t limits);
 
 enum doctor_finding_state doctor_finding_get_state(const struct doctor_report *f, const struct doctor_finding *one);
-/* 0: level standard is complete. 1: a wall is open, or a limit reported as enforced was exceeded.
- * 3: a wall or limit is only partial, as reported, or this host does not meet the operator
- * limits. */
+/* 0: level standard is complete. 1: a wall is open, or a limit reported as enforced was
+ * exceeded. 3: a wall or limit is only partial, as reported, or this host does not meet
+ * the operator limits. */
 #define DOCTOR_COMPLETE 0
 #define DOCTOR_BROKEN 1
 #define DOCTOR_PARTIAL 3

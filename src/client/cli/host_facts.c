@@ -124,8 +124,8 @@ static void host_fact_cgroups(struct host_fact *f)
         host_fact_set(f, "cgroups", true, "%s: memory, pids, cpu", unified ? "v2" : "v1 or hybrid");
 }
 
-/* The controller is in a v1 hierarchy or in the v2 tree, which a hybrid host mounts next to the v1
- * hierarchies. */
+/* The controller is in a v1 hierarchy or in the v2 tree, which a hybrid host mounts next to
+ * the v1 hierarchies. */
 void host_facts_disk_rates(struct host_fact *f)
 {
     char list[512] = "";

@@ -1,5 +1,5 @@
-/* host_facts.h - which facilities for sandboxes this host offers, as far as visible without
- * privileges. */
+/* host_facts.h - which facilities for sandboxes this host offers, as far as
+ * visible without privileges. */
 #pragma once
 
 #include "core/base/base.h"

@@ -1,9 +1,9 @@
 /* Kept sandboxes: `cove enter`, `cove ls`, `cove rm`.
  *
  * The jailer that made a kept sandbox holds it and outlives the `cove run` that started it. We
- * connect to that jailer, take over the sandbox, do one operation, and leave it frozen again. Two
- * clients would thaw and freeze it against each other, so the jailer accepts one connection at a
- * time. */
+ * connect to that jailer, take over the sandbox, do one operation, and leave it frozen again.
+ * Two clients would thaw and freeze it against each other, so the jailer accepts one connection
+ * at a time. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/denial_notes.h"

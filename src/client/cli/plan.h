@@ -1,5 +1,5 @@
-/* plan.h - `cove run --dry-run`: prints what would be started and enforced, without starting
- * anything. */
+/* plan.h - `cove run --dry-run`: prints what would be started and enforced,
+ * without starting anything. */
 #pragma once
 
 #include "client/cli/program.h"

@@ -1,5 +1,5 @@
-/* policy_select.h - loads the policy of a run, from --policy, and the operator limits of the
- * host. */
+/* policy_select.h - loads the policy of a run, from --policy, and the operator limits
+ * of the host. */
 #pragma once
 
 #include "client/cli/args.h"

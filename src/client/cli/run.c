@@ -8,10 +8,10 @@
  * signals are blocked, so that it starts with an empty signal mask. The monitor is forked only
  * after the jailer has answered, so that it does not compete for processors before that.
  *
- * When the program has ended the result is complete, but the jailer needs about a millisecond more
- * for the teardown. We wait for it only if the caller could notice: if a receipt needs the final
- * figures, and if a directory of the caller is mounted, which must not be accessed after we
- * return. */
+ * When the program has ended the result is complete, but the jailer needs about a millisecond
+ * more for the teardown. We wait for it only if the caller could notice: if a receipt needs
+ * the final figures, and if a directory of the caller is mounted, which must not be accessed
+ * after we return. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/policy_select.h"
@@ -326,8 +326,8 @@ static void cli_run_on_sandbox_ended(void *arg, const struct err *why)
 
     if (!r->session.ended)
         cli_run_fail(r, why);
-    /* Else the last output may still wait for a slow reader; on_end removes the rest when it is
-     * written. */
+    /* Else the last output may still wait for a slow reader; on_end removes the rest when
+     * it is written. */
 }
 
 /* While the sandbox raises its walls, this process and the jailer are idle: a processor is free. */
@@ -420,8 +420,8 @@ static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
         report_note("%s of output beyond the limit were dropped (--max-output)", str_size(rc->dropped_bytes, text));
 }
 
-/* A missing wall refuses the run; a limit that this host cannot enforce is reported here, in one
- * line. */
+/* A missing wall refuses the run; a limit that this host cannot enforce is reported here,
+ * in one line. */
 static void cli_run_note_limits(const struct cli_run *r, const struct receipt *rc)
 {
     auto_buf names = { 0 };

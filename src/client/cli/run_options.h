@@ -1,9 +1,9 @@
 /* run_options.h - the options of `cove run`: every flag parsed, checked and completed with
  * defaults.
  *
- * Building the options accesses no files and no system state except the environment variables of
- * --env, so a list of arguments is enough to test it. Strings point into argv or into memory of the
- * options. */
+ * Building the options accesses no files and no system state except the environment variables
+ * of --env, so a list of arguments is enough to test it. Strings point into argv or into memory
+ * of the options. */
 #pragma once
 
 #include "client/cli/args.h"
@@ -74,8 +74,8 @@ int run_options_build(const struct args *a, const struct policy *policy, const s
 char *run_options_source_text(const struct run_options *r, enum limit l, char buf[RUN_OPTIONS_SOURCE_TEXT]);
 void run_options_done(struct run_options *r);
 
-/* Makes NAME=value from NAME[=VALUE]; a bare name takes the value of this process. The caller frees
- * *ret. */
+/* Makes NAME=value from NAME[=VALUE]; a bare name takes the value of this process. The
+ * caller frees *ret. */
 int run_options_parse_env(const char *text, char **ret, struct err *err);
 /* Makes an absolute path from a path that may be relative to /workspace. The caller frees *ret. */
 int run_options_parse_cwd(const char *text, char **ret, struct err *err);

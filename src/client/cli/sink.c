@@ -124,8 +124,8 @@ void sink_write(struct sink *s, const void *data, size_t len)
     if (s->io.on)
         return;
     if (ev_io_add(s->ev, &s->io, s->fd, EPOLLOUT, sink_on_writable, s, NULL) < 0) {
-        /* No known file type blocks and cannot be polled; if one exists, blocking writes are
-         * used. */
+        /* No known file type blocks and cannot be polled; if one exists, blocking
+         * writes are used. */
         s->mode = SINK_PLAIN;
         fd_nonblock(s->fd, false);
         sink_write_most(s, s->pending.data, s->pending.len);

@@ -1,5 +1,5 @@
-/* verbs.h - the implementation of each verb. All functions return the exit status of the
- * process. */
+/* verbs.h - the implementation of each verb. All functions return the exit status
+ * of the process. */
 #pragma once
 
 #include "client/cli/args.h"

@@ -1,5 +1,5 @@
-/* Moments as people read them in a table: how long ago, or in what time, in one unit. Clocks of two machines differ by
- * a little, so what lies less than a second ahead or behind is now. */
+/* Formats a timestamp for tables as a distance in one unit: how long ago, or in how much time.
+ * Clocks of two machines differ slightly, so a distance below one second is "now". */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -14,7 +14,7 @@ static void ctl_age_write_span(uint64_t s, char *buf, size_t size)
     } units[] = { { 86400, "d" }, { 3600, "h" }, { 60, "m" }, { 1, "s" } };
     size_t i = 0;
 
-    while (units[i].seconds > 1 && s < 2 * units[i].seconds) /* 90m tells more than 1h */
+    while (units[i].seconds > 1 && s < 2 * units[i].seconds) /* 90m is more precise than 1h */
         i++;
     snprintf(buf, size, "%" PRIu64 "%s", s / units[i].seconds, units[i].unit);
 }

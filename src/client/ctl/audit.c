@@ -1,7 +1,7 @@
 /* cove audit: what was done on a server, and whether the record of it is as it was written.
  *
- * verify reads files and needs no server: it is for somebody who does not trust the machine that wrote them. The others
- * ask the server, and see what their key may see. */
+ * verify reads files and needs no server: it is for somebody who does not trust the machine that
+ * wrote them. The others ask the server, and see what their key may see. */
 #include "client/ctl/ctl_internal.h"
 
 #include "server/audit/verify.h"

@@ -1,6 +1,7 @@
-/* cove budget: get, set, clear. The server takes a budget as a whole; here a bound is changed by itself, so `set` asks
- * for what there is and puts it back with the change. Two operators who change the same tenant at the same moment may
- * overwrite each other's figure; the answer shows what holds. */
+/* cove budget: get, set, clear. The server takes a budget as a whole; here a bound is changed by
+ * itself, so `set` asks for what there is and puts it back with the change. Two operators who
+ * change the same tenant at the same moment may overwrite each other's figure; the answer shows
+ * what holds. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"

@@ -1,8 +1,9 @@
 /* cove context: create, ls, exec, interrupt, restart, fork, rm.
  *
- * exec shows what code shows: output as it comes, results and displays as text, an exception with its traceback. When
- * the code asks for a line the stream is left, the line is read here and sent, and the stream is taken up again behind
- * what was shown. Ctrl-C interrupts the code and keeps the context. */
+ * exec shows what code shows: output as it comes, results and displays as text, an exception with
+ * its traceback. When the code asks for a line the stream is left, the line is read here and
+ * sent, and the stream is taken up again behind what was shown. Ctrl-C interrupts the code and
+ * keeps the context. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"

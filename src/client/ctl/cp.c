@@ -1,8 +1,9 @@
-/* cove cp: a file or a directory into a sandbox or out of it; - is our own standard input or output. With --tar the
- * file here is an archive of a directory there, as it comes.
+/* cove cp: a file or a directory into a sandbox or out of it; - is our own standard input or
+ * output. With --tar the file here is an archive of a directory there, as it comes.
  *
- * Paths mean what they mean to cp(1) and scp(1): inside, a relative one starts at /workspace; one that ends with a
- * slash is a directory that the file goes into under its own name, and so is a directory here. */
+ * Paths mean what they mean to cp(1) and scp(1): inside, a relative one starts at /workspace; one
+ * that ends with a slash is a directory that the file goes into under its own name, and so is a
+ * directory here. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -90,7 +91,8 @@ static char *ctl_cp_remote_path(const struct ctl_cp_location *e, bool tar, const
     return ctl_api_path(tar ? "/v1/sandboxes/%s/files/tar?path=%s" : "/v1/sandboxes/%s/files?path=%s", e->id, path);
 }
 
-/* The last name of a path, slashes behind it aside; "" for a path that has none of its own. The caller frees it. */
+/* The last name of a path, slashes behind it aside; "" for a path that has none of its own. The
+ * caller frees it. */
 static char *ctl_cp_base_name(const char *path)
 {
     size_t len = strlen(path);

@@ -1,4 +1,5 @@
-/* cove login --device: the server names its identity provider, and the person logs in there, with a browser. */
+/* cove login --device: the server names its identity provider, and the person logs in there,
+ * with a browser. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/str.h"
@@ -9,8 +10,9 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-/* A server can name any provider, also one that other servers trust, and ask for a token that is good there. Nobody but
- * the person can tell whether it is the right one, so they are told where the token goes and what for. */
+/* A server can name any provider, also one that other servers trust, and ask for a token that is
+ * good there. Nobody but the person can tell whether it is the right one, so they are told where
+ * the token goes and what for. */
 static void ctl_device_show_code(const struct oauth_device *d, const char *audience, const char *url)
 {
     auto_free char *what_for = str_dup(audience);

@@ -1,6 +1,6 @@
-/* cove events: what happened to the sandboxes of a server, and with -f what happens. The number of the last event is
- * all the state there is: a stream that breaks is taken up behind it, so that nothing is missed and nothing told twice.
- */
+/* cove events: what happened to the sandboxes of a server, and with -f what happens. The number of
+ * the last event is all the state there is: a stream that breaks is taken up behind it, so that
+ * nothing is missed and nothing told twice. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/mem.h"

@@ -1,7 +1,8 @@
-/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. Standard input goes to it as it
- * comes (stdin_feed.c), by the rule of `cove run`: unless it is a terminal that nobody asked for. With -b nobody is
- * there to send it, so it is read to its end and goes along, and only when asked: a pipe that nobody closes would be
- * waited for. Ctrl-C ends the execution; a second one ends only us. */
+/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. Standard input
+ * goes to it as it comes (stdin_feed.c), by the rule of `cove run`: unless it is a terminal that
+ * nobody asked for. With -b nobody is there to send it, so it is read to its end and goes along,
+ * and only when asked: a pipe that nobody closes would be waited for. Ctrl-C ends the execution; a
+ * second one ends only us. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"

@@ -1,7 +1,8 @@
 /* cove execute: something in a fresh sandbox of a server, which is gone with its answer.
  *
- * Output and results come as they are told; files that are asked for are written here when it has ended. Standard input
- * goes along with the request, whole, unless it is a terminal. Ctrl-C leaves, and the program there ends with that. */
+ * Output and results come as they are told; files that are asked for are written here when it has
+ * ended. Standard input goes along with the request, whole, unless it is a terminal. Ctrl-C leaves,
+ * and the program there ends with that. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"

@@ -1,5 +1,5 @@
-/* cove key: create, ls, revoke, rotate. A secret is printed once, alone on standard output, so that a script can take
- * it. */
+/* cove key: create, ls, revoke, rotate. A secret is printed once, alone on standard output, so that
+ * a script can take it. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -30,8 +30,8 @@ static bool ctl_key_is_for_user(const struct ctl *c)
     return a && !str_eq(a->value, "none");
 }
 
-/* A user's key is of the user's tenant, which an operator need not say again. Who may not look at users has only one.
- */
+/* A user's key is of the user's tenant, which an operator need not say again. Who may not look at
+ * users has only one. */
 static void ctl_key_set_tenant_of_user(struct ctl *c, const char *user, json_t *body)
 {
     auto_free char *path = ctl_api_path("/v1/users/%s", user);
@@ -171,7 +171,8 @@ static void ctl_key_search_add(void *arg, const json_t *k)
     w->is_id = is_id;
 }
 
-/* Names are not unique: one that several keys have means none of them. A whole id costs no request more. */
+/* Names are not unique: one that several keys have means none of them. A whole id costs
+ * no request more. */
 static int ctl_key_find(struct ctl *c, const char *word, char **ret, struct err *err)
 {
     struct ctl_key_search w = { .word = word };

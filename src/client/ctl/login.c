@@ -1,5 +1,6 @@
-/* cove login, logout and whoami: which server the command line uses, and as whom. A credential is tried before it is
- * kept, and never comes from the command line, which other users of the machine can read. */
+/* cove login, logout and whoami: which server the command line uses, and as whom. A credential is
+ * tried before it is kept, and never comes from the command line, which other users of the machine
+ * can read. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"

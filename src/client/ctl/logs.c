@@ -1,5 +1,5 @@
-/* cove logs and cove ps: what ran, what runs, and what it wrote. Output is kept by the server with its offsets, of
- * ended sandboxes too. */
+/* cove logs and cove ps: what ran, what runs, and what it wrote. Output is kept by the server with
+ * its offsets, of ended sandboxes too. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"

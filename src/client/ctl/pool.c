@@ -1,5 +1,5 @@
-/* cove pool: ls, info, set, rm. `set` changes what it names and makes what is not there, so that a script may say the
- * same thing twice. */
+/* cove pool: ls, info, set, rm. `set` changes what it names and makes what is not there, so that a
+ * script may say the same thing twice. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/str.h"

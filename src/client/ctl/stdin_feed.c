@@ -1,9 +1,10 @@
-/* Standard input for an execution, while its output is followed: read as it comes, and sent in pieces with their
- * offsets. A piece is sent again until the server has it; what it has of a piece already it leaves out, so nothing
- * arrives twice and nothing is lost when a connection breaks or the server is restarted.
+/* Standard input for an execution, while its output is followed: read as it comes, and sent in
+ * pieces with their offsets. A piece is sent again until the server has it; what it has of a piece
+ * already it leaves out, so nothing arrives twice and nothing is lost when a connection breaks or
+ * the server is restarted.
  *
- * Our descriptor is shared with whoever started us and is not made non-blocking: it is read when it is ready. A file is
- * always ready, and epoll says so by not taking it. */
+ * Our descriptor is shared with whoever started us and is not made non-blocking: it is read when it
+ * is ready. A file is always ready, and epoll says so by not taking it. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/mem.h"

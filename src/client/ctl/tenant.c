@@ -1,4 +1,5 @@
-/* cove tenant: create, ls, info, set, rm. For the operator; without admin, `info` without a name tells of one's own. */
+/* cove tenant: create, ls, info, set, rm. For the operator; without admin, `info` without a name
+ * tells of one's own. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"

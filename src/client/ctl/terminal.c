@@ -1,11 +1,12 @@
 /* cove exec -t and cove attach: a terminal in a sandbox, on ours.
  *
- * The terminal is an execution of its own that outlives us; we only look at it and type. Output is known by its offset,
- * so a connection that breaks, or a server that is restarted, is taken up where it was. What is typed goes out once:
- * what was on its way when the connection broke may be lost, and nothing is typed twice.
+ * The terminal is an execution of its own that outlives us; we only look at it and type. Output is
+ * known by its offset, so a connection that breaks, or a server that is restarted, is taken up
+ * where it was. What is typed goes out once: what was on its way when the connection broke may be
+ * lost, and nothing is typed twice.
  *
- * Ours is in raw mode meanwhile, and every way out of here restores it (client/cli/term.c). Keys are the program's, also
- * Ctrl-C; Ctrl-P Ctrl-Q leaves. */
+ * Ours is in raw mode meanwhile, and every way out of here restores it (client/cli/term.c). Keys
+ * are the program's, also Ctrl-C; Ctrl-P Ctrl-Q leaves. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"

@@ -1,5 +1,5 @@
-/* cove token: create, url, ticket, revoke. A secret is printed alone on standard output, so that a script can take it.
- */
+/* cove token: create, url, ticket, revoke. A secret is printed alone on standard output, so that a
+ * script can take it. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/str.h"

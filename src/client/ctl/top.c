@@ -1,6 +1,6 @@
-/* cove top: the living sandboxes of a server, and what they use. A share of the processor is the difference of two
- * looks, so the first table comes after the second look. On a terminal the table is drawn anew with each look;
- * elsewhere, or with --once, it is printed once. */
+/* cove top: the living sandboxes of a server, and what they use. A share of the processor is the
+ * difference of two looks, so the first table comes after the second look. On a terminal the table
+ * is drawn anew with each look; elsewhere, or with --once, it is printed once. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"

@@ -1,11 +1,12 @@
-/* Whole directories, both ways. The interface carries them as tar archives, and tar(1) makes and unpacks them here: it
- * has met more hostile archives than a reader of ours ever would.
+/* Whole directories, both ways. The interface carries them as tar archives, and tar(1) makes and
+ * unpacks them here: it has met more hostile archives than a reader of ours ever would.
  *
  * What comes out of a sandbox is hostile, so:
- * 1. It is unpacked into a directory that did not exist before, and that gets its name when it is whole. In a directory
- *    with a history a link of an earlier copy could lead an entry elsewhere; tar itself holds back the links of this
- * one.
- * 2. Owners, setuid bits and devices are not taken over: tar runs without the capability to make devices. */
+ * 1. It is unpacked into a directory that did not exist before, and that gets its name when it is
+ *    whole. In a directory with a history a link of an earlier copy could lead an entry elsewhere;
+ *    tar itself holds back the links of this one.
+ * 2. Owners, setuid bits and devices are not taken over: tar runs without the capability
+ *    to make devices. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"

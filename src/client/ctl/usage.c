@@ -1,4 +1,5 @@
-/* cove usage: what the server counted, as a table for people, as CSV as the server writes it, or as its JSON. */
+/* cove usage: what the server counted, as a table for people, as CSV as the server writes it, or as
+ * its JSON. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"

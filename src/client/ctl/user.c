@@ -1,5 +1,5 @@
-/* cove user: add, ls, info, set, rm; and cove role: create, ls, show, rm. Those of one's own tenant, or with --tenant
- * of another, which is the operator's right. */
+/* cove user: add, ls, info, set, rm; and cove role: create, ls, show, rm. Those of one's own
+ * tenant, or with --tenant of another, which is the operator's right. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"

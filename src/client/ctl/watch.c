@@ -1,5 +1,6 @@
-/* cove watch: what happens to files in a sandbox, one line for each event. A stream that breaks is not taken up again
- * as that of an execution is: what happened meanwhile is known to nobody, and that is said. */
+/* cove watch: what happens to files in a sandbox, one line for each event. A stream that breaks is
+ * not taken up again as that of an execution is: what happened meanwhile is known to nobody, and
+ * that is said. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/mem.h"
