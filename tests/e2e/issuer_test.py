@@ -172,7 +172,7 @@ class Device(Issued):
         self.assertEqual(self.log_in().code, 0)
 
     def test_AU15_another_issuer_a_door_that_is_not_safe_and_a_page_that_is_none_are_refused(self):
-        for manner, told in (("mixup", "another one"), ("http", "not over https"), ("page", "no page"), ("nobearer", "bearer")):
+        for manner, told in (("mixup", "another name"), ("http", "that is not https"), ("page", "lacks the code or the page"), ("nobearer", "bearer")):
             self.device(manner)
             before = self.asked("/token")
             done = self.log_in(agree=manner == "nobearer")

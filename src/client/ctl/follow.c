@@ -136,7 +136,7 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
         report_note("%s of output were dropped: the output limit was reached",
                     str_bytes(ctl_field_number(x, "droppedBytes"), dropped));
     if (str_eq(by, "wall"))
-        report_note("ended: timeout after %s (--timeout)", timeout ? timeout->value : "the limit of its sandbox");
+        report_note("ended: timeout%s%s (--timeout)", timeout ? " after " : "", timeout ? timeout->value : "");
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (str_eq(by, ends[i].by))
             report_note("ended: %s", ends[i].says);

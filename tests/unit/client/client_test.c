@@ -366,7 +366,7 @@ TEST(a_provider_that_gives_no_page_leaves_nothing_to_free_twice)
     struct oauth_provider place = { .device_url = url };
     assert_int_equal(oauth_device_begin(s.ev, &place, "cli", "cove", &d, &err), -1);
     assert_int_equal(err.id, ERR_PROTOCOL);
-    assert_non_null(strstr(err.msg, "no page"));
+    assert_non_null(strstr(err.msg, "lacks the code or the page"));
     oauth_device_done(&d); /* as its caller does in any case */
     stop(&s);
 }

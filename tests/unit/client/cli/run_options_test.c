@@ -125,7 +125,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
         { { "run", "--cwd", "", "x" }, ERR_INVALID, "empty" },
         { { "run", "--state-dir", "here", "x" }, ERR_INVALID, "absolute" },
         { { "run", "-c", "1" }, ERR_USAGE, "--runtime" },
-        { { "run", "--tty", "--json", "x" }, ERR_USAGE, "do not go together" },
+        { { "run", "--tty", "--json", "x" }, ERR_USAGE, "exclude each other" },
     };
 
     unsetenv("COVE_TEST_NOT_SET");
