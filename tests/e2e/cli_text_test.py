@@ -37,6 +37,10 @@ class Help(Case):
             with self.subTest(words):
                 self.assertIn(f"did you mean {hint}?", run(*words).err)
 
+    def test_a_verb_of_another_tool_gets_ours_and_no_chance_likeness(self):
+        self.assertIn("'cove sandbox rm ID' ends a sandbox", run("stop").err)
+        self.assertNotIn("did you mean", run("mcp").err)
+
     def test_words_of_strangers_cannot_steer_the_terminal(self):
         evil = "\x1b[31m\u009bm\nx"
         for words in [(evil,), ("run", "--runtime", evil, "-"), ("run", "--" + evil), ("errors", evil), ("run", "--", evil),

@@ -40,8 +40,39 @@ static void cli_exec_external(const char *libexec, const char *program, char **a
         execv(path, argv);
 }
 
+/* Verbs of similar tools, and what to type instead. */
+static const struct {
+    const char *theirs, *ours;
+} cli_foreign_verbs[] = {
+    { "stop", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
+    { "kill", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
+    { "delete", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
+    { "create", "'cove sandbox create' creates a sandbox" },
+    { "new", "'cove sandbox create' creates a sandbox" },
+    { "start", "'cove serve' starts the server, 'cove sandbox create' creates a sandbox" },
+    { "list", "'cove sandbox ls' lists sandboxes, 'cove ls' kept ones" },
+    { "shell", "'cove exec -it ID' starts a shell in a sandbox, 'cove run -t -- bash' in a new one" },
+    { "pull", "there are no images: a sandbox uses the programs of the host" },
+    { "build", "there are no images: a sandbox uses the programs of the host" },
+};
+
+static const char *cli_foreign_verb_hint(const char *word)
+{
+    for (size_t i = 0; i < ARRAY_LEN(cli_foreign_verbs); i++)
+        if (str_eq(cli_foreign_verbs[i].theirs, word))
+            return cli_foreign_verbs[i].ours;
+    return NULL;
+}
+
+/* In a short word one edit is much: `cp` is not what a user of `mcp` means. */
+static bool cli_is_plausible(const char *word, const char *suggestion)
+{
+    return strlen(word) > 4 || word[0] == suggestion[0];
+}
+
 static int cli_unknown_verb(const char *word, bool json)
 {
+    const char *hint = cli_foreign_verb_hint(word);
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
     struct suggest s;
@@ -50,7 +81,9 @@ static int cli_unknown_verb(const char *word, bool json)
     suggest_init(&s, word);
     for (size_t i = 0; i < n; i++)
         suggest_offer(&s, v[i].name);
-    if (s.best)
+    if (hint)
+        err_set(&err, ERR_USAGE, "unknown verb '%.60s'; %s", word, hint);
+    else if (s.best && cli_is_plausible(word, s.best))
         err_set(&err, ERR_USAGE, "unknown verb '%.60s'; did you mean '%s'?", word, s.best);
     else
         err_set(&err, ERR_USAGE,
