@@ -201,10 +201,36 @@ static int cli_run_print_plan(const struct cli_run *r)
 
 /* --- while it runs --- */
 
+/* The jailer knows only the target of a mount: replaces a leading "/workspace: " with the flag and
+ * the directory that the user gave. */
+static void cli_run_name_source(const struct run_options *o, struct err *err)
+{
+    struct err inner = *err;
+    const char *text = inner.msg, *src = NULL, *flag = "--bind-ro";
+
+    if (o->workspace && str_eat(&text, "/workspace: ")) {
+        flag = "--workspace";
+        src = o->workspace;
+    }
+    for (size_t i = 0; i < o->nbinds && !src; i++) {
+        text = inner.msg;
+        if (o->binds[i].src && str_eat(&text, o->binds[i].dst) && str_eat(&text, ": "))
+            src = o->binds[i].src;
+        if (src && str_eq(o->binds[i].dst, "/skills"))
+            flag = "--skills";
+    }
+    if (!src)
+        return;
+    err_set(err, inner.id, "%s %.100s: %.120s", flag, src, text);
+    err->sys = inner.sys;
+}
+
 static void cli_run_fail(struct cli_run *r, const struct err *why)
 {
-    if (!r->failed)
+    if (!r->failed) {
         r->why = *why;
+        cli_run_name_source(&r->options, &r->why);
+    }
     r->failed = true;
     ev_stop(r->ev);
 }
