@@ -4,7 +4,7 @@
 
 #define NOW 1790000000000ull /* 2026-09-21T14:13:20Z */
 
-TEST(a_moment_is_told_by_its_distance_in_one_unit)
+TEST(a_timestamp_is_printed_as_a_distance_in_one_unit)
 {
     static const struct {
         const char *moment, *says;
@@ -36,7 +36,7 @@ TEST(a_moment_is_told_by_its_distance_in_one_unit)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_moment_is_told_by_its_distance_in_one_unit),
+        RUN(a_timestamp_is_printed_as_a_distance_in_one_unit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
