@@ -3,6 +3,7 @@
 #include "client/cli/help.h"
 
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/base/text.h"
 
@@ -79,7 +80,12 @@ void help_errors_markdown(struct buf *out)
     for (int i = 1; i < ERR_COUNT; i++) {
         const struct err_info *e = err_info((enum err_id)i);
 
-        buf_addf(out, "\n## %s\n\n%s\n\n**What to do.** %s\n\nExit status %d, HTTP status %d.\n", e->code, e->cause,
-                 e->fix, e->exit, e->http);
+        auto_free char *fix = str_printf("**What to do.** %s", e->fix);
+
+        buf_addf(out, "\n## %s\n\n", e->code);
+        text_wrap(out, e->cause, 0, 0, 100);
+        buf_adds(out, "\n");
+        text_wrap(out, fix, 0, 0, 100);
+        buf_addf(out, "\nExit status %d, HTTP status %d.\n", e->exit, e->http);
     }
 }

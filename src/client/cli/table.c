@@ -269,7 +269,7 @@ static const struct cli_verb cli_verb_table[] = {
       false, "cove-store" },
     { VERB_RESTORE, "restore", "replace a server's database with a backup",
       LIST("restore [FLAGS] FILE"),
-      LIST("The server must be stopped. FILE is checked completely before anything is changed, and the old database is kept under its name with the suffix .before-restore. After the next start, sandboxes that are alive in the backup are reported as lost. Keys have the state of the backup: keys that were revoked since then must be revoked again."),
+      LIST("The server must be stopped. FILE is checked completely before anything is changed, and the old database is kept under its name with the suffix .before-restore. After the next start, sandboxes that are alive in the backup are reported as lost. Keys have the state of the backup: keys revoked since then must be revoked again."),
       EXAMPLES({ "cove restore cove-2027-01-31.db", "restore the server on this machine" }),
       false, "cove-store" },
     { VERB_POLICY, "policy", "check, show, compare and import policies",
