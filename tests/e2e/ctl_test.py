@@ -257,7 +257,7 @@ class Ctl(Served):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         self.cove("exec", sandbox, "--", "sh", "-c", "echo out; exit 3", code=3)
         words = self.cove("logs", "--receipt", sandbox).out
-        self.assertIn("exit code 3", words)
+        self.assertIn("status 3", words)
         raw = self.cove("logs", "--receipt", "--json", sandbox)
         self.assertEqual(raw.json["exitCode"], 3)
         self.assertRegex(self.launched.logged(), f"POST [^ ]*/executions 200 .*{raw.json['requestId']}")
