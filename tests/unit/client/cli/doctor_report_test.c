@@ -70,7 +70,7 @@ TEST(unmet_operator_limits_are_part_of_the_verdict)
 
     examine(&f, &r, "", NULL);
     r.enforced[LIMIT_PIDS] = 1;
-    r.enforced[LIMIT_CPU_TIME] = 1; /* no operator limit for it, so its state does not matter */
+    r.enforced[LIMIT_CPU_TIME] = 1; /* not requested, so its state does not matter */
     doctor_report_check_operator_limits(&f, &demands, &r, &l);
     assert_true(f.operator_limits_unmet);
     assert_int_equal(doctor_report_status(&f), DOCTOR_PARTIAL);
