@@ -144,7 +144,7 @@ TEST(js06_unknown_fields_are_refused_with_the_nearest_known)
     json_t *j = json_pack("{s:i}", "memoryByte", 1);
 
     assert_int_equal(json_input_require_known_fields(j, "resources.", names, &last), -1);
-    assert_string_equal(last.msg, "resources.memoryByte: there is no such field; did you mean memoryBytes?");
+    assert_string_equal(last.msg, "resources.memoryByte: unknown field; did you mean memoryBytes?");
     json_decref(j);
     j = json_pack("{s:i, s:i}", "pids", 1, "owner\033[2J", 1);
     assert_int_equal(json_input_require_known_fields(j, "", names, &last), -1);

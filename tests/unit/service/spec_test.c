@@ -100,14 +100,14 @@ TEST(every_bad_value_is_refused_by_name)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        { "{\"runtime\":\"cobol\"}", "runtime: there is no 'cobol'; there is python, node, bash and sh" },
-        { "{\"runtime\":\"pyton\"}", "runtime: there is no 'pyton'; did you mean python?" },
+        { "{\"runtime\":\"cobol\"}", "runtime: 'cobol' does not exist; available are python, node, bash and sh" },
+        { "{\"runtime\":\"pyton\"}", "runtime: 'pyton' does not exist; did you mean python?" },
         { "{\"runtime\":7}", "runtime" },
         { "{\"runtime\":\"\"}", "runtime" },
         { "{\"level\":\"low\"}", "level" },
         { "{\"level\":\"custom\"}", "level" },
         { "{\"owner\":\"me\"}", "owner" },
-        { "{\"resources\":{\"memory\":1}}", "resources.memory: there is no such field; did you mean memoryBytes?" },
+        { "{\"resources\":{\"memory\":1}}", "resources.memory: unknown field; did you mean memoryBytes?" },
         { "{\"resources\":{\"memoryBytes\":0}}", "resources.memoryBytes" },
         { "{\"resources\":{\"memoryBytes\":-1}}", "resources.memoryBytes" },
         { "{\"resources\":{\"memoryBytes\":\"1G\"}}", "resources.memoryBytes" },
