@@ -169,7 +169,7 @@ static void owner_is_marked(struct world *w)
     assert_int_equal(w->held.enforcement[0], 77);
 }
 
-TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
+TEST(the_group_of_a_leaf_names_its_owner_from_its_creation)
 {
     each_world(owner_is_marked);
 }
@@ -183,12 +183,12 @@ static void not_bare(struct world *w)
     cgroup_close_hierarchies(&again);
 }
 
-TEST(whoever_comes_later_sees_that_a_leaf_is_there)
+TEST(a_later_process_sees_an_existing_leaf)
 {
     each_world(not_bare);
 }
 
-TEST(trees_in_which_nothing_was_left_are_known)
+TEST(empty_trees_are_recognized)
 {
     char parent[32];
     struct cgroup_hierarchies f;
@@ -216,7 +216,7 @@ static void a_missing_leaf_is_refused(struct world *w)
     assert_int_equal(err.id, ERR_NO_CGROUP);
 }
 
-TEST(nobody_enters_when_one_of_the_leaves_is_gone)
+TEST(entering_fails_when_one_of_the_leaves_is_gone)
 {
     each_world(a_missing_leaf_is_refused);
 }
@@ -291,7 +291,7 @@ static void frozen_stands_still_and_still_dies(struct world *w)
     munmap((void *)(uintptr_t)ticks, 4096);
 }
 
-TEST(a_frozen_leaf_stands_still_and_can_be_killed)
+TEST(a_frozen_leaf_does_not_run_and_can_be_killed)
 {
     each_world(frozen_stands_still_and_still_dies);
 }
@@ -324,7 +324,7 @@ static void memory_is_bounded_and_told(struct world *w)
     assert_true(s.memory_peak <= 32 * MIB);
 }
 
-TEST(memory_past_the_limit_kills_and_rings)
+TEST(memory_beyond_the_limit_kills_and_notifies)
 {
     each_world(memory_is_bounded_and_told);
 }
@@ -360,7 +360,7 @@ static void cpu_time_is_counted(struct world *w)
     assert_int_equal(strncmp(text, "usage_usec ", 11) == 0, v2);
 }
 
-TEST(cpu_time_of_the_dead_is_still_counted)
+TEST(cpu_time_of_ended_processes_is_still_counted)
 {
     each_world(cpu_time_is_counted);
 }
@@ -432,7 +432,7 @@ static void the_slowed_die_at_once(struct world *w)
     assert_true(clock_mono_ns() - start < 10 * NS_PER_S);
 }
 
-TEST(who_waits_for_a_slow_disk_can_be_killed)
+TEST(a_process_that_waits_for_a_slow_disk_can_be_killed)
 {
     if (!open_on_disk())
         skip();
@@ -444,16 +444,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(the_leaf_carries_memory_pids_and_cpu),
-        RUN(the_group_of_a_leaf_names_its_owner_from_its_first_moment),
-        RUN(whoever_comes_later_sees_that_a_leaf_is_there),
-        RUN(trees_in_which_nothing_was_left_are_known),
-        RUN(nobody_enters_when_one_of_the_leaves_is_gone),
+        RUN(the_group_of_a_leaf_names_its_owner_from_its_creation),
+        RUN(a_later_process_sees_an_existing_leaf),
+        RUN(empty_trees_are_recognized),
+        RUN(entering_fails_when_one_of_the_leaves_is_gone),
         RUN(the_pids_limit_holds_and_killing_ends_every_process),
-        RUN(a_frozen_leaf_stands_still_and_can_be_killed),
-        RUN(memory_past_the_limit_kills_and_rings),
-        RUN(cpu_time_of_the_dead_is_still_counted),
+        RUN(a_frozen_leaf_does_not_run_and_can_be_killed),
+        RUN(memory_beyond_the_limit_kills_and_notifies),
+        RUN(cpu_time_of_ended_processes_is_still_counted),
         RUN(disks_are_no_faster_than_their_limit),
-        RUN(who_waits_for_a_slow_disk_can_be_killed),
+        RUN(a_process_that_waits_for_a_slow_disk_can_be_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -301,7 +301,7 @@ static void take_our_own(struct scene *s)
     DEMAND(is_empty(s->mine) && lives_in(getpid(), s->point, host) && lives_in(spawner, s->point, host));
 }
 
-TEST(a_marked_cgroup_of_our_own_is_taken_and_cleared)
+TEST(a_delegated_cgroup_of_our_own_is_used_and_cleared)
 {
     play(take_our_own);
 }
@@ -317,7 +317,7 @@ static void take_where_nobody_marks(struct scene *s)
     must_be_forest(&f, s->mine);
 }
 
-TEST(without_systemd_a_cgroup_that_can_be_written_is_enough)
+TEST(without_systemd_a_writable_cgroup_is_enough)
 {
     play(take_where_nobody_marks);
 }
@@ -336,7 +336,7 @@ static void spare_strangers(struct scene *s)
     DEMAND(lives_in(getpid(), s->point, s->mine));
 }
 
-TEST(a_cgroup_that_a_stranger_lives_in_is_left_alone)
+TEST(a_cgroup_with_a_foreign_process_is_not_used)
 {
     play(spare_strangers);
 }
@@ -358,7 +358,7 @@ static void stand_beside(struct scene *s)
     DEMAND(access(leaf, F_OK) == 0);               /* it may be somebody's who is about to use it */
 }
 
-TEST(a_marked_cgroup_above_is_shared_with_others)
+TEST(a_delegated_parent_cgroup_is_shared_with_others)
 {
     play(stand_beside);
 }
@@ -407,7 +407,7 @@ TEST(the_users_systemd_is_asked_for_a_scope)
     play(ask_prompt);
 }
 
-TEST(a_scope_that_comes_after_the_answer_is_waited_for)
+TEST(a_scope_that_appears_after_the_answer_is_awaited)
 {
     play(ask_later);
 }
@@ -441,7 +441,7 @@ TEST(a_systemd_that_refuses_is_quoted)
     play(be_refused);
 }
 
-TEST(a_systemd_that_promises_and_does_nothing_is_not_waited_for_forever)
+TEST(waiting_for_a_systemd_that_does_nothing_times_out)
 {
     play(be_forgotten);
 }
@@ -484,14 +484,14 @@ TEST(a_controller_that_cannot_be_handed_down_is_named)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_marked_cgroup_of_our_own_is_taken_and_cleared),
-        RUN(without_systemd_a_cgroup_that_can_be_written_is_enough),
-        RUN(a_cgroup_that_a_stranger_lives_in_is_left_alone),
-        RUN(a_marked_cgroup_above_is_shared_with_others),
+        RUN(a_delegated_cgroup_of_our_own_is_used_and_cleared),
+        RUN(without_systemd_a_writable_cgroup_is_enough),
+        RUN(a_cgroup_with_a_foreign_process_is_not_used),
+        RUN(a_delegated_parent_cgroup_is_shared_with_others),
         RUN(the_users_systemd_is_asked_for_a_scope),
-        RUN(a_scope_that_comes_after_the_answer_is_waited_for),
+        RUN(a_scope_that_appears_after_the_answer_is_awaited),
         RUN(a_systemd_that_refuses_is_quoted),
-        RUN(a_systemd_that_promises_and_does_nothing_is_not_waited_for_forever),
+        RUN(waiting_for_a_systemd_that_does_nothing_times_out),
         RUN(a_host_without_cgroup_v2_says_so),
         RUN(a_controller_that_cannot_be_handed_down_is_named),
     };

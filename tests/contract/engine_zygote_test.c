@@ -72,7 +72,7 @@ static void leave(struct world *w)
     close_world(w);
 }
 
-TEST(a_member_that_waited_runs_cells_and_has_a_receipt)
+TEST(a_waiting_interpreter_runs_cells_and_has_a_receipt)
 {
     struct world w;
     struct err err = { 0 };
@@ -96,7 +96,7 @@ TEST(a_member_that_waited_runs_cells_and_has_a_receipt)
     leave(&w);
 }
 
-TEST(no_execution_takes_a_member_that_is_not_there)
+TEST(only_one_interpreter_waits_and_only_one_execution_takes_it)
 {
     struct world w;
     struct err err = { 0 };
@@ -171,7 +171,7 @@ static void claim_and_run(struct world *w, const struct zygote_spec *zygote)
 }
 
 /* Each kind of sandboxes has its zygote: what one has loaded the other has not. */
-TEST(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind)
+TEST(a_prepared_sandbox_is_claimed_with_an_interpreter_of_its_kind)
 {
     static const struct zygote_spec with = { "python", "colorsys" }, without = { "python", "" };
     static const char ask_for[] = "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"import sys; 'colorsys' in "
@@ -199,7 +199,7 @@ TEST(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind)
     close_world(&w);
 }
 
-TEST(a_prepared_box_is_refused_to_who_wants_another)
+TEST(a_prepared_sandbox_is_refused_for_a_different_spec)
 {
     static const struct zygote_spec mine = { "python", "" }, other = { "python", "json" };
     struct sandbox_spec wants = joinable(&other);
@@ -222,7 +222,7 @@ TEST(a_prepared_box_is_refused_to_who_wants_another)
     leave(&w);
 }
 
-TEST(a_prepared_box_holds_the_limits_of_its_claim)
+TEST(a_prepared_sandbox_has_the_limits_of_its_claim)
 {
     static const char *const hungry[] = { "/usr/bin/python3", "-c", "print(len(b'x' * (450 << 20)))", NULL };
     struct exec_spec eats = { .argv = hungry, .wall_ms = 60000 };
@@ -260,7 +260,7 @@ TEST(a_prepared_box_holds_the_limits_of_its_claim)
 }
 
 /* The member is on its way when the box is claimed: whoever claimed it is told of it, and not who had prepared it. */
-TEST(a_join_on_its_way_goes_with_the_box)
+TEST(a_pending_join_ends_with_its_sandbox)
 {
     static const struct zygote_spec mine = { "python", "" };
     struct world w, unheard = { 0 };
@@ -301,7 +301,7 @@ static void run_wanted(struct world *w, bool preloaded)
     exec_handle_free(take_ptr(&w->exec));
 }
 
-TEST(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_had)
+TEST(an_interpreter_is_forked_on_request_or_started_without_a_zygote)
 {
     static const struct zygote_spec zygote = { "python", "colorsys" };
     struct sandbox_spec spec = joinable(&zygote);
@@ -318,7 +318,7 @@ TEST(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_h
     leave(&w);
 }
 
-TEST(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it)
+TEST(a_cancelled_execution_gets_no_callback_for_a_pending_interpreter)
 {
     static const struct zygote_spec zygote = { "python", "" };
     struct sandbox_spec spec = joinable(&zygote);
@@ -340,7 +340,7 @@ TEST(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it)
 }
 
 /* Whatever waits in it, a sandbox that ends leaves nothing; a member that nobody took is no execution. */
-TEST(a_box_that_goes_with_its_member_leaves_nothing)
+TEST(a_sandbox_that_ends_with_its_interpreter_leaves_nothing)
 {
     struct world w;
 
@@ -349,7 +349,7 @@ TEST(a_box_that_goes_with_its_member_leaves_nothing)
 }
 
 /* Born of a zygote or of a fork: PID 1 is its parent, so it hears of its end and reads its output. */
-TEST(a_member_can_be_forked_and_the_fork_outlives_it)
+TEST(an_interpreter_can_be_forked_and_the_fork_outlives_it)
 {
     static const char cell[] = "{\"op\":\"execute\",\"id\":\"b\",\"code\":\"print('forked'); x + 1\"}\n";
     struct world w;
@@ -380,23 +380,24 @@ TEST(a_member_can_be_forked_and_the_fork_outlives_it)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_member_that_waited_runs_cells_and_has_a_receipt, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_waiting_interpreter_runs_cells_and_has_a_receipt, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(no_execution_takes_a_member_that_is_not_there, make_state_dir,
+        cmocka_unit_test_setup_teardown(only_one_interpreter_waits_and_only_one_execution_takes_it, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_prepared_sandbox_is_claimed_with_an_interpreter_of_its_kind, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_prepared_box_is_refused_to_who_wants_another, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_prepared_sandbox_is_refused_for_a_different_spec, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_prepared_box_holds_the_limits_of_its_claim, make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_join_on_its_way_goes_with_the_box, make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_had,
+        cmocka_unit_test_setup_teardown(a_prepared_sandbox_has_the_limits_of_its_claim, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_pending_join_ends_with_its_sandbox, make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(an_interpreter_is_forked_on_request_or_started_without_a_zygote, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_cancelled_execution_gets_no_callback_for_a_pending_interpreter,
                                         make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it,
-                                        make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_member_can_be_forked_and_the_fork_outlives_it, make_state_dir,
+        cmocka_unit_test_setup_teardown(an_interpreter_can_be_forked_and_the_fork_outlives_it, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_box_that_goes_with_its_member_leaves_nothing, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_sandbox_that_ends_with_its_interpreter_leaves_nothing, make_state_dir,
                                         remove_state_dir),
     };
 

@@ -110,7 +110,7 @@ static uint32_t write_file(struct host *h, const char *p, uint32_t flags, const 
     return host_got(h, s)->last == FRAME_ERROR ? host_got(h, s)->error.id : 0;
 }
 
-TEST(a_file_is_written_whole_and_read_back_by_range)
+TEST(a_file_is_written_and_read_back_by_range)
 {
     struct host *h = begin();
     struct got *g;
@@ -133,7 +133,7 @@ TEST(a_file_is_written_whole_and_read_back_by_range)
     end(h);
 }
 
-TEST(a_read_of_the_file_that_was_seen_gets_no_other)
+TEST(a_conditional_read_fails_when_the_file_has_changed)
 {
     struct host *h = begin();
     struct got *g;
@@ -150,7 +150,7 @@ TEST(a_read_of_the_file_that_was_seen_gets_no_other)
     end(h);
 }
 
-TEST(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs)
+TEST(eight_mebibytes_are_written_and_read_unchanged_while_a_program_runs)
 {
     struct host *h = begin();
     size_t len = 8 * MIB + 123;
@@ -171,7 +171,7 @@ TEST(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs)
     end(h);
 }
 
-TEST(a_write_replaces_atomically_and_leaves_nothing_when_given_up)
+TEST(a_write_replaces_atomically_and_leaves_nothing_when_aborted)
 {
     struct host *h = begin();
     struct got *g;
@@ -240,7 +240,7 @@ TEST(only_regular_files_are_read_and_nothing_blocks)
     end(h);
 }
 
-TEST(paths_must_be_absolute_and_name_something)
+TEST(paths_must_be_absolute_and_not_empty)
 {
     static const struct {
         uint8_t type;
@@ -296,7 +296,7 @@ TEST(names_of_any_bytes_are_listed_and_removed)
     end(h);
 }
 
-TEST(a_listing_stops_at_its_limit_and_says_so)
+TEST(a_listing_stops_at_its_limit_and_reports_it)
 {
     struct host *h = begin();
     struct rt_path m = { .length = 250 };
@@ -367,7 +367,7 @@ static uint32_t move(struct host *h, const char *from, const char *to, uint32_t 
     return host_got(h, s)->last == FRAME_ERROR ? host_got(h, s)->error.id : 0;
 }
 
-TEST(a_move_replaces_only_when_it_may)
+TEST(a_move_with_the_exclusive_flag_replaces_nothing)
 {
     struct host *h = begin();
 
@@ -383,7 +383,7 @@ TEST(a_move_replaces_only_when_it_may)
     end(h);
 }
 
-TEST(removing_a_tree_follows_no_link_and_opens_what_is_closed)
+TEST(removing_a_tree_follows_no_link_and_enters_closed_directories)
 {
     struct host *h = begin();
     struct got *g;
@@ -461,7 +461,7 @@ static uint32_t unpack_into(struct host *h, const char *dir, const struct buf *b
     return host_got(h, s)->last == FRAME_ERROR ? host_got(h, s)->error.id : 0;
 }
 
-TEST(an_archive_goes_round)
+TEST(an_archive_is_exported_and_imported_unchanged)
 {
     struct host *h = begin();
     struct got *g;
@@ -495,7 +495,7 @@ TEST(an_archive_goes_round)
     end(h);
 }
 
-TEST(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none)
+TEST(a_file_or_link_is_an_archive_of_one_entry_and_a_pipe_is_refused)
 {
     static const char *const names[] = { "one", "soft" };
     struct host *h = begin();
@@ -519,7 +519,7 @@ TEST(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none)
     end(h);
 }
 
-TEST(what_tar_makes_is_understood_and_what_we_make_tar_understands)
+TEST(archives_are_compatible_with_tar_in_both_directions)
 {
     struct host *h = begin();
     char script[1024];
@@ -606,7 +606,7 @@ TEST(hostile_archives_stay_inside)
     end(h);
 }
 
-TEST(an_archive_that_breaks_off_leaves_no_half_file)
+TEST(a_truncated_archive_leaves_no_partial_file)
 {
     struct host *h = begin();
     auto_buf b = { 0 };
@@ -624,7 +624,7 @@ TEST(an_archive_that_breaks_off_leaves_no_half_file)
 
 /* --- changes --- */
 
-TEST(changes_since_a_mark_are_found)
+TEST(changes_since_a_snapshot_are_found)
 {
     struct host *h = begin();
     struct got *g;
@@ -706,7 +706,7 @@ TEST(statistics_count_processes_and_executions)
     end(h);
 }
 
-TEST(a_new_host_in_the_middle_of_a_read_gets_every_byte_once)
+TEST(a_new_client_during_a_read_gets_every_byte_once)
 {
     struct host *h = begin();
     size_t len = 6 * MIB;
@@ -728,7 +728,7 @@ TEST(a_new_host_in_the_middle_of_a_read_gets_every_byte_once)
     end(h);
 }
 
-TEST(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited)
+TEST(a_new_client_after_a_read_gets_uncredited_bytes_again)
 {
     struct host *h = begin();
     auto_free char *data = mem_alloc(200001);
@@ -752,7 +752,7 @@ TEST(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited)
     end(h);
 }
 
-TEST(a_long_upload_is_credited_in_few_words)
+TEST(a_long_upload_is_credited_in_few_frames)
 {
     struct host *h = begin();
     auto_free char *data = mem_alloc(8 * MIB);
@@ -769,31 +769,31 @@ TEST(a_long_upload_is_credited_in_few_words)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_file_is_written_whole_and_read_back_by_range),
-        RUN(a_read_of_the_file_that_was_seen_gets_no_other),
-        RUN(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs),
-        RUN(a_write_replaces_atomically_and_leaves_nothing_when_given_up),
+        RUN(a_file_is_written_and_read_back_by_range),
+        RUN(a_conditional_read_fails_when_the_file_has_changed),
+        RUN(eight_mebibytes_are_written_and_read_unchanged_while_a_program_runs),
+        RUN(a_write_replaces_atomically_and_leaves_nothing_when_aborted),
         RUN(a_link_planted_at_the_target_is_replaced_not_followed),
         RUN(only_regular_files_are_read_and_nothing_blocks),
-        RUN(paths_must_be_absolute_and_name_something),
+        RUN(paths_must_be_absolute_and_not_empty),
         RUN(names_of_any_bytes_are_listed_and_removed),
-        RUN(a_listing_stops_at_its_limit_and_says_so),
+        RUN(a_listing_stops_at_its_limit_and_reports_it),
         RUN(stat_describes_the_name_itself),
         RUN(directories_are_made_with_and_without_parents),
-        RUN(a_move_replaces_only_when_it_may),
-        RUN(removing_a_tree_follows_no_link_and_opens_what_is_closed),
+        RUN(a_move_with_the_exclusive_flag_replaces_nothing),
+        RUN(removing_a_tree_follows_no_link_and_enters_closed_directories),
         RUN(ten_thousand_levels_are_removed_in_little_memory),
-        RUN(an_archive_goes_round),
-        RUN(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none),
-        RUN(what_tar_makes_is_understood_and_what_we_make_tar_understands),
+        RUN(an_archive_is_exported_and_imported_unchanged),
+        RUN(a_file_or_link_is_an_archive_of_one_entry_and_a_pipe_is_refused),
+        RUN(archives_are_compatible_with_tar_in_both_directions),
         RUN(hostile_archives_stay_inside),
-        RUN(an_archive_that_breaks_off_leaves_no_half_file),
-        RUN(changes_since_a_mark_are_found),
+        RUN(a_truncated_archive_leaves_no_partial_file),
+        RUN(changes_since_a_snapshot_are_found),
         RUN(changes_are_counted_beyond_the_listed),
         RUN(statistics_count_processes_and_executions),
-        RUN(a_new_host_in_the_middle_of_a_read_gets_every_byte_once),
-        RUN(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited),
-        RUN(a_long_upload_is_credited_in_few_words),
+        RUN(a_new_client_during_a_read_gets_every_byte_once),
+        RUN(a_new_client_after_a_read_gets_uncredited_bytes_again),
+        RUN(a_long_upload_is_credited_in_few_frames),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static void expect_both(struct host *h, uint8_t types[2], enum err_id ids[2])
     }
 }
 
-TEST(the_list_names_the_living_and_only_them)
+TEST(the_list_names_exactly_the_live_sandboxes)
 {
     struct host h;
     struct reply r, l;
@@ -55,7 +55,7 @@ TEST(the_list_names_the_living_and_only_them)
     host_stop(&h);
 }
 
-TEST(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done)
+TEST(a_second_kill_and_a_kill_of_an_ended_sandbox_succeed)
 {
     struct host h;
     struct reply r;
@@ -82,7 +82,7 @@ TEST(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_destroy_asked_for_twice_is_answered_twice)
+TEST(a_destroy_requested_twice_is_answered_twice)
 {
     struct host h;
     struct reply r;
@@ -102,7 +102,7 @@ TEST(a_destroy_asked_for_twice_is_answered_twice)
 }
 
 /* The timer of a freeze that is under way is the one that a kill needs. */
-TEST(a_kill_in_the_middle_of_a_freeze_answers_both)
+TEST(a_kill_during_a_freeze_answers_both)
 {
     struct host h;
     struct reply r;
@@ -122,7 +122,7 @@ TEST(a_kill_in_the_middle_of_a_freeze_answers_both)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_sandbox_s_name_is_its_own)
+TEST(a_sandbox_id_cannot_be_used_twice)
 {
     struct host h;
     struct reply r;
@@ -139,7 +139,7 @@ TEST(a_sandbox_s_name_is_its_own)
     host_stop(&h);
 }
 
-TEST(what_only_the_monitor_takes_is_no_request_to_the_jailer)
+TEST(the_jailer_refuses_requests_that_belong_to_the_monitor)
 {
     struct host h;
     struct reply r;
@@ -195,7 +195,7 @@ static void create_from(struct host *h, const char *template, uint8_t answer)
     drop_fds(&r);
 }
 
-TEST(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of_none_in_use)
+TEST(the_least_recently_used_template_is_evicted_and_none_in_use)
 {
     struct host h;
     char name[16];
@@ -260,7 +260,7 @@ static uint64_t leaf_number(const char *id, const char *v1_tree, const char *v1_
     return n;
 }
 
-TEST(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down)
+TEST(limits_of_a_live_sandbox_can_be_changed_and_processes_only_lowered)
 {
     struct host h;
     struct reply r;
@@ -295,7 +295,7 @@ TEST(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down)
     host_stop(&h);
 }
 
-TEST(a_kept_sandbox_lives_as_long_as_it_was_last_told)
+TEST(a_kept_sandbox_lives_until_the_last_lifetime_that_was_set)
 {
     struct host h;
     struct reply r;
@@ -355,7 +355,7 @@ TEST(a_kept_sandbox_ends_with_its_lifetime)
     assert_int_equal(leaves(c.id), 0);
 }
 
-TEST(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one)
+TEST(leftovers_of_a_killed_jailer_can_be_removed_without_starting_one)
 {
     struct host h;
     struct reply r;
@@ -377,7 +377,7 @@ TEST(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_state_directory_that_others_may_write_is_refused_on_every_request)
+TEST(a_state_directory_writable_by_others_is_refused_on_every_request)
 {
     char dir[] = "/tmp/cove-test-XXXXXX", kept[sizeof(state_dir)];
     struct host h;
@@ -402,7 +402,7 @@ TEST(a_state_directory_that_others_may_write_is_refused_on_every_request)
     assert_int_equal(rmdir(dir), 0);
 }
 
-TEST(a_door_behind_which_nobody_is_left_is_taken_down)
+TEST(a_stale_socket_of_a_kept_sandbox_is_removed)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     struct err err = { 0 };
@@ -432,20 +432,20 @@ TEST(a_door_behind_which_nobody_is_left_is_taken_down)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(the_list_names_the_living_and_only_them),
-        RUN(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done),
-        RUN(a_destroy_asked_for_twice_is_answered_twice),
-        RUN(a_kill_in_the_middle_of_a_freeze_answers_both),
-        RUN(a_sandbox_s_name_is_its_own),
-        RUN(what_only_the_monitor_takes_is_no_request_to_the_jailer),
+        RUN(the_list_names_exactly_the_live_sandboxes),
+        RUN(a_second_kill_and_a_kill_of_an_ended_sandbox_succeed),
+        RUN(a_destroy_requested_twice_is_answered_twice),
+        RUN(a_kill_during_a_freeze_answers_both),
+        RUN(a_sandbox_id_cannot_be_used_twice),
+        RUN(the_jailer_refuses_requests_that_belong_to_the_monitor),
         RUN(a_sandbox_has_one_workspace),
-        RUN(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of_none_in_use),
-        RUN(a_kept_sandbox_lives_as_long_as_it_was_last_told),
-        RUN(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down),
+        RUN(the_least_recently_used_template_is_evicted_and_none_in_use),
+        RUN(a_kept_sandbox_lives_until_the_last_lifetime_that_was_set),
+        RUN(limits_of_a_live_sandbox_can_be_changed_and_processes_only_lowered),
         RUN(a_kept_sandbox_ends_with_its_lifetime),
-        RUN(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one),
-        RUN(a_state_directory_that_others_may_write_is_refused_on_every_request),
-        RUN(a_door_behind_which_nobody_is_left_is_taken_down),
+        RUN(leftovers_of_a_killed_jailer_can_be_removed_without_starting_one),
+        RUN(a_state_directory_writable_by_others_is_refused_on_every_request),
+        RUN(a_stale_socket_of_a_kept_sandbox_is_removed),
     };
 
     if (geteuid() != 0) {

@@ -176,7 +176,7 @@ static void host_lends_as_itself_only(void)
     HOLDS(error_of(&h) == ERR_NONE);
 }
 
-TEST(a_host_without_privilege_lends_files_as_itself_only)
+TEST(an_unprivileged_client_mounts_files_as_itself_only)
 {
     struct host h;
 
@@ -199,7 +199,7 @@ static void host_lends_what_never_answers(void)
     HOLDS(error_of(&h) == ERR_BIND_SOURCE);
 }
 
-TEST(a_file_system_that_never_answers_does_not_stop_the_jailer)
+TEST(a_hanging_file_system_does_not_block_the_jailer)
 {
     char options[96];
     struct host h;
@@ -236,7 +236,7 @@ static void other_host_sees_nothing_of_root(void)
     HOLDS(l.n == 0);
 }
 
-TEST(hosts_have_each_their_own_sandboxes)
+TEST(each_client_has_its_own_sandboxes)
 {
     struct host a, b;
     struct jail_create ca, cb;
@@ -332,7 +332,7 @@ static void first_host(void)
     kill(getpid(), SIGKILL);
 }
 
-TEST(a_killed_host_s_sandbox_is_adopted_by_the_next_and_its_output_resumed)
+TEST(the_next_client_adopts_a_sandbox_of_a_killed_one_and_resumes_its_output)
 {
     static uint8_t out[FRAME_PAYLOAD_MAX];
     struct rt_hello hello = { .version = WIRE_VERSION, .epoch = 8 };
@@ -375,7 +375,7 @@ TEST(a_killed_host_s_sandbox_is_adopted_by_the_next_and_its_output_resumed)
     service_stop();
 }
 
-TEST(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime)
+TEST(a_kept_sandbox_without_a_client_ends_with_its_extended_lifetime)
 {
     static uint8_t out[FRAME_PAYLOAD_MAX];
     struct host h;
@@ -404,7 +404,7 @@ TEST(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime)
 
 /* --- many at once --- */
 
-TEST(more_orders_than_a_spawner_s_socket_holds_wait_their_turn)
+TEST(requests_beyond_the_spawner_s_socket_buffer_wait_in_order)
 {
     enum { MANY = 160 };
     struct host h;
@@ -433,7 +433,7 @@ TEST(more_orders_than_a_spawner_s_socket_holds_wait_their_turn)
     assert_int_equal(leaves(c.id), 0);
 }
 
-TEST(what_waits_can_be_destroyed_and_goes_with_its_host)
+TEST(a_waiting_request_can_be_destroyed_and_ends_with_its_client)
 {
     enum { MANY = 60 };
     struct host h, other;
@@ -473,7 +473,7 @@ TEST(what_waits_can_be_destroyed_and_goes_with_its_host)
 
 /* --- ends of the jailer --- */
 
-TEST(sigterm_ends_the_kept_too_and_leaves_nothing)
+TEST(sigterm_also_ends_kept_sandboxes_and_leaves_nothing)
 {
     struct host h;
     struct jail_create c;
@@ -491,7 +491,7 @@ TEST(sigterm_ends_the_kept_too_and_leaves_nothing)
     close(h.sock);
 }
 
-TEST(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves)
+TEST(sandboxes_of_a_killed_jailer_end_and_the_next_one_cleans_up)
 {
     struct host h;
     struct jail_create c, again;
@@ -522,7 +522,7 @@ TEST(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves)
 
 /* The next one sweeps while it is asked for sandboxes, some of which go again at once: every old one goes, and of the
  * new ones those that were taken away and no other. */
-TEST(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox)
+TEST(RC09_a_cleanup_concurrent_with_creation_removes_no_live_sandbox)
 {
     enum { OLD = 24, NEW = 48 };
     struct host h;
@@ -580,7 +580,7 @@ TEST(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox)
     service_stop();
 }
 
-TEST(a_second_jailer_at_the_same_door_is_refused)
+TEST(a_second_jailer_on_the_same_socket_is_refused)
 {
     struct host h;
     pid_t first;
@@ -599,7 +599,7 @@ TEST(a_second_jailer_at_the_same_door_is_refused)
     service_stop();
 }
 
-TEST(malformed_frames_and_floods_of_descriptors_cost_only_their_own_connection)
+TEST(malformed_frames_and_descriptor_floods_affect_only_their_own_connection)
 {
     struct host bad, good;
     uint8_t junk[FRAME_MAX] = { 0xff, 0xff, 0xff, 0xff };
@@ -631,22 +631,22 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_foreign_uid_is_refused_by_the_socket_and_by_the_jailer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_host_without_privilege_lends_files_as_itself_only, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_system_that_never_answers_does_not_stop_the_jailer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(hosts_have_each_their_own_sandboxes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_killed_host_s_sandbox_is_adopted_by_the_next_and_its_output_resumed, set_up,
+        cmocka_unit_test_setup_teardown(an_unprivileged_client_mounts_files_as_itself_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_hanging_file_system_does_not_block_the_jailer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_client_has_its_own_sandboxes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_next_client_adopts_a_sandbox_of_a_killed_one_and_resumes_its_output, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime, set_up,
+        cmocka_unit_test_setup_teardown(a_kept_sandbox_without_a_client_ends_with_its_extended_lifetime, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(more_orders_than_a_spawner_s_socket_holds_wait_their_turn, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_waits_can_be_destroyed_and_goes_with_its_host, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sigterm_ends_the_kept_too_and_leaves_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves, set_up,
+        cmocka_unit_test_setup_teardown(requests_beyond_the_spawner_s_socket_buffer_wait_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_waiting_request_can_be_destroyed_and_ends_with_its_client, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sigterm_also_ends_kept_sandboxes_and_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandboxes_of_a_killed_jailer_end_and_the_next_one_cleans_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(RC09_a_cleanup_concurrent_with_creation_removes_no_live_sandbox, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_second_jailer_at_the_same_door_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(malformed_frames_and_floods_of_descriptors_cost_only_their_own_connection,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_second_jailer_on_the_same_socket_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(malformed_frames_and_descriptor_floods_affect_only_their_own_connection, set_up,
+                                        tear_down),
     };
 
     if (geteuid() != 0) {

@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <time.h>
 
-TEST(destroying_answers_with_counters_and_removes_every_leaf)
+TEST(destroying_returns_counters_and_removes_every_leaf)
 {
     struct host h;
     struct reply r, d;
@@ -33,7 +33,7 @@ TEST(destroying_answers_with_counters_and_removes_every_leaf)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_host_that_goes_away_takes_its_sandboxes_along)
+TEST(the_sandboxes_of_a_disconnected_client_end)
 {
     struct host h;
     struct reply r;
@@ -46,7 +46,7 @@ TEST(a_host_that_goes_away_takes_its_sandboxes_along)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps)
+TEST(a_killed_jailer_leaves_no_process_and_the_next_one_cleans_up)
 {
     struct host h;
     struct reply r;
@@ -66,7 +66,7 @@ TEST(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(the_next_jailer_leaves_the_living_alone)
+TEST(the_next_jailer_does_not_touch_live_sandboxes)
 {
     struct host h, other;
     struct reply r;
@@ -83,7 +83,7 @@ TEST(the_next_jailer_leaves_the_living_alone)
     host_stop(&h);
 }
 
-TEST(a_jailer_with_another_state_directory_sees_the_living_too)
+TEST(a_jailer_with_another_state_directory_sees_live_sandboxes_too)
 {
     struct host h, other;
     struct reply r;
@@ -176,7 +176,7 @@ TEST(a_cgroup_parent_outside_the_rule_is_refused)
     set_parent(before);
 }
 
-TEST(fields_are_checked_again)
+TEST(the_jailer_validates_every_field)
 {
     struct host h;
     struct jail_create c;
@@ -221,7 +221,7 @@ TEST(fields_are_checked_again)
     host_stop(&h);
 }
 
-TEST(mounts_are_checked_again)
+TEST(the_jailer_validates_every_mount)
 {
     struct host h;
     struct jail_create c;
@@ -275,7 +275,7 @@ static void ask_mount(struct host *h, uint8_t kind, const char *path)
     close(fd);
 }
 
-TEST(what_the_kernel_tells_is_never_lent_also_not_from_below)
+TEST(kernel_file_systems_and_run_are_never_mounted_not_even_as_submounts)
 {
     char dir[] = "/var/tmp/cove-test-XXXXXX"; /* owners can be mapped on a disk by every kernel, on a tmpfs since 6.3 */
     struct host h;
@@ -334,7 +334,7 @@ TEST(requests_are_legal_only_in_their_states)
     host_stop(&h);
 }
 
-TEST(frames_of_the_runtime_are_no_requests)
+TEST(frames_of_the_runtime_are_refused)
 {
     struct host h;
     uint8_t out[FRAME_PAYLOAD_MAX];
@@ -346,7 +346,7 @@ TEST(frames_of_the_runtime_are_no_requests)
     host_stop(&h);
 }
 
-TEST(the_end_of_a_sandbox_is_told_unasked)
+TEST(the_end_of_a_sandbox_is_reported_without_a_request)
 {
     struct host h;
     struct reply r, e;
@@ -367,7 +367,7 @@ TEST(the_end_of_a_sandbox_is_told_unasked)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_kept_sandbox_outlives_its_host_and_can_be_adopted)
+TEST(a_kept_sandbox_outlives_its_client_and_can_be_adopted)
 {
     struct host h, next = { 0 };
     struct reply r, a;
@@ -402,7 +402,7 @@ TEST(a_kept_sandbox_outlives_its_host_and_can_be_adopted)
     assert_int_equal(err.id, ERR_MISSING);
 }
 
-TEST(a_jailer_holds_no_file_of_its_host)
+TEST(a_jailer_holds_no_open_file_of_its_client)
 {
     struct host h;
     int p[2];
@@ -435,7 +435,7 @@ static void ask_twice(struct host *h, uint8_t type, const char *id)
     }
 }
 
-TEST(a_question_asked_twice_is_answered_twice)
+TEST(a_request_sent_twice_is_answered_twice)
 {
     struct host h;
     struct reply r;
@@ -448,7 +448,7 @@ TEST(a_question_asked_twice_is_answered_twice)
     host_stop(&h);
 }
 
-TEST(destroying_what_is_still_being_made_answers_both)
+TEST(destroying_a_sandbox_in_creation_answers_both_requests)
 {
     struct host h;
     struct reply r;
@@ -473,7 +473,7 @@ TEST(destroying_what_is_still_being_made_answers_both)
     host_stop(&h);
 }
 
-TEST(a_door_that_another_user_put_up_is_not_entered)
+TEST(a_kept_socket_of_another_user_is_refused)
 {
     char dir[] = "/run/cove-test-XXXXXX", id[ID_SIZE];
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -519,7 +519,7 @@ static pid_t child_of(pid_t pid)
     return (pid_t)atoi(text);
 }
 
-TEST(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on)
+TEST(a_lost_spawner_ends_its_frozen_sandboxes_and_the_jailer_continues)
 {
     struct host h;
     struct reply r;
@@ -546,25 +546,25 @@ TEST(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(destroying_answers_with_counters_and_removes_every_leaf),
-        RUN(a_host_that_goes_away_takes_its_sandboxes_along),
-        RUN(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps),
-        RUN(the_next_jailer_leaves_the_living_alone),
-        RUN(a_jailer_with_another_state_directory_sees_the_living_too),
+        RUN(destroying_returns_counters_and_removes_every_leaf),
+        RUN(the_sandboxes_of_a_disconnected_client_end),
+        RUN(a_killed_jailer_leaves_no_process_and_the_next_one_cleans_up),
+        RUN(the_next_jailer_does_not_touch_live_sandboxes),
+        RUN(a_jailer_with_another_state_directory_sees_live_sandboxes_too),
         RUN(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host),
         RUN(a_cgroup_parent_outside_the_rule_is_refused),
-        RUN(fields_are_checked_again),
-        RUN(mounts_are_checked_again),
-        RUN(what_the_kernel_tells_is_never_lent_also_not_from_below),
+        RUN(the_jailer_validates_every_field),
+        RUN(the_jailer_validates_every_mount),
+        RUN(kernel_file_systems_and_run_are_never_mounted_not_even_as_submounts),
         RUN(requests_are_legal_only_in_their_states),
-        RUN(frames_of_the_runtime_are_no_requests),
-        RUN(the_end_of_a_sandbox_is_told_unasked),
-        RUN(a_kept_sandbox_outlives_its_host_and_can_be_adopted),
-        RUN(a_jailer_holds_no_file_of_its_host),
-        RUN(a_question_asked_twice_is_answered_twice),
-        RUN(destroying_what_is_still_being_made_answers_both),
-        RUN(a_door_that_another_user_put_up_is_not_entered),
-        RUN(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on),
+        RUN(frames_of_the_runtime_are_refused),
+        RUN(the_end_of_a_sandbox_is_reported_without_a_request),
+        RUN(a_kept_sandbox_outlives_its_client_and_can_be_adopted),
+        RUN(a_jailer_holds_no_open_file_of_its_client),
+        RUN(a_request_sent_twice_is_answered_twice),
+        RUN(destroying_a_sandbox_in_creation_answers_both_requests),
+        RUN(a_kept_socket_of_another_user_is_refused),
+        RUN(a_lost_spawner_ends_its_frozen_sandboxes_and_the_jailer_continues),
     };
 
     if (geteuid() != 0) {

@@ -199,7 +199,7 @@ static void must_say(const char *text, const char *what)
         fail_msg("no '%s' in:\n%s", what, text);
 }
 
-TEST(a_member_stands_behind_every_wall)
+TEST(a_joined_interpreter_has_every_wall)
 {
     static const char *const spaces[] = { "user", "mnt", "pid", "net", "ipc", "uts", "cgroup" };
     struct scene s;
@@ -228,7 +228,7 @@ TEST(a_member_stands_behind_every_wall)
     scene_end(&s);
 }
 
-TEST(a_stranger_cannot_join)
+TEST(a_foreign_process_cannot_join)
 {
     struct scene s;
 
@@ -238,7 +238,7 @@ TEST(a_stranger_cannot_join)
 }
 
 /* The network of the others belongs to nobody who could be an owner. */
-TEST(sandboxes_that_were_not_made_for_it_cannot_be_joined)
+TEST(sandboxes_not_prepared_for_a_zygote_cannot_be_joined)
 {
     struct scene s;
 
@@ -247,7 +247,7 @@ TEST(sandboxes_that_were_not_made_for_it_cannot_be_joined)
     scene_end(&s);
 }
 
-TEST(a_sandbox_that_has_ended_is_an_error_and_not_the_end_of_the_zygote)
+TEST(joining_an_ended_sandbox_fails_without_ending_the_zygote)
 {
     struct scene s;
 
@@ -258,7 +258,7 @@ TEST(a_sandbox_that_has_ended_is_an_error_and_not_the_end_of_the_zygote)
     scene_end(&s);
 }
 
-TEST(a_frozen_sandbox_does_not_hold_the_zygote)
+TEST(a_frozen_sandbox_does_not_block_the_zygote)
 {
     struct scene s;
     char text[8192];
@@ -276,7 +276,7 @@ TEST(a_frozen_sandbox_does_not_hold_the_zygote)
 }
 
 /* What cannot be raised ends the member, and is told. */
-TEST(a_missing_wall_ends_the_member_before_it_does_anything)
+TEST(a_missing_wall_ends_the_interpreter_before_it_runs)
 {
     struct scene s;
     char text[8192];
@@ -293,13 +293,12 @@ TEST(a_missing_wall_ends_the_member_before_it_does_anything)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_member_stands_behind_every_wall, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_stranger_cannot_join, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sandboxes_that_were_not_made_for_it_cannot_be_joined, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_sandbox_that_has_ended_is_an_error_and_not_the_end_of_the_zygote, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_frozen_sandbox_does_not_hold_the_zygote, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_missing_wall_ends_the_member_before_it_does_anything, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_joined_interpreter_has_every_wall, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_foreign_process_cannot_join, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandboxes_not_prepared_for_a_zygote_cannot_be_joined, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(joining_an_ended_sandbox_fails_without_ending_the_zygote, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_frozen_sandbox_does_not_block_the_zygote, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_missing_wall_ends_the_interpreter_before_it_runs, set_up, tear_down),
     };
 
     if (geteuid() != 0) {

@@ -468,7 +468,7 @@ static void race(struct host *h, const struct verb *v, const char *name, const s
     expect_canary(before, v->name);
 }
 
-TEST(FA03_a_directory_swapped_for_a_link_leads_no_request_out)
+TEST(FA03_a_directory_swapped_for_a_link_cannot_redirect_a_request)
 {
     struct host *h = begin();
     char target[128];
@@ -482,7 +482,7 @@ TEST(FA03_a_directory_swapped_for_a_link_leads_no_request_out)
     end(h);
 }
 
-TEST(FA03_a_walk_follows_no_link_that_is_put_before_it)
+TEST(FA03_a_tree_traversal_follows_no_link_swapped_in_during_it)
 {
     static const struct {
         mode_t mode;
@@ -542,7 +542,7 @@ TEST(FA02_no_request_goes_through_a_link_of_proc_a_loop_or_nowhere)
     end(h);
 }
 
-TEST(FA02_a_link_that_is_named_is_itself_what_is_changed)
+TEST(FA02_a_request_on_a_link_changes_the_link_itself)
 {
     struct host *h = begin();
     auto_free char *before = canary();
@@ -573,7 +573,7 @@ TEST(FA02_a_link_that_is_named_is_itself_what_is_changed)
     end(h);
 }
 
-TEST(FA02_what_is_neither_file_nor_directory_blocks_nobody)
+TEST(FA02_special_files_do_not_block_a_request)
 {
     static const char *const odd[] = { "work/fifo", "work/sock", "work/dev", "work/link", "../../null", "../../fd/0" };
     struct host *h = begin();
@@ -606,10 +606,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(FA02_no_request_goes_through_a_link_of_proc_a_loop_or_nowhere),
-        RUN(FA02_a_link_that_is_named_is_itself_what_is_changed),
-        RUN(FA02_what_is_neither_file_nor_directory_blocks_nobody),
-        RUN(FA03_a_directory_swapped_for_a_link_leads_no_request_out),
-        RUN(FA03_a_walk_follows_no_link_that_is_put_before_it),
+        RUN(FA02_a_request_on_a_link_changes_the_link_itself),
+        RUN(FA02_special_files_do_not_block_a_request),
+        RUN(FA03_a_directory_swapped_for_a_link_cannot_redirect_a_request),
+        RUN(FA03_a_tree_traversal_follows_no_link_swapped_in_during_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

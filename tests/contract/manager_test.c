@@ -328,7 +328,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     close_world(&w);
 }
 
-TEST(another_s_sandbox_does_not_exist)
+TEST(a_sandbox_of_another_owner_does_not_exist)
 {
     struct world w;
 
@@ -345,7 +345,7 @@ TEST(another_s_sandbox_does_not_exist)
     end(&w);
 }
 
-TEST(long_code_goes_by_a_file_of_its_own_and_leaves_none)
+TEST(long_code_uses_a_file_that_is_removed_afterwards)
 {
     struct world w;
     struct buf code = { 0 };
@@ -372,7 +372,7 @@ TEST(a_program_that_cannot_start_is_a_failed_execution)
     end(&w);
 }
 
-TEST(a_watch_kills_and_clocks_end)
+TEST(a_watch_can_kill_and_timeouts_end_an_execution)
 {
     struct world w;
 
@@ -388,7 +388,7 @@ TEST(a_watch_kills_and_clocks_end)
     end(&w);
 }
 
-TEST(output_past_its_cap_is_counted)
+TEST(output_beyond_its_limit_is_counted)
 {
     struct world w;
 
@@ -404,7 +404,7 @@ static void on_box(void *arg, struct sandbox_handle *box UNUSED, const struct er
     note(arg, err);
 }
 
-TEST(pausing_stops_everything_and_resuming_goes_on)
+TEST(pausing_stops_everything_and_resuming_continues)
 {
     struct world w;
 
@@ -431,7 +431,7 @@ TEST(pausing_stops_everything_and_resuming_goes_on)
     end(&w);
 }
 
-TEST(an_idle_sandbox_ends_or_is_paused_and_wakes_up)
+TEST(an_idle_sandbox_ends_or_is_paused_and_resumes_on_use)
 {
     struct world w;
     struct manager_stats st = { 0 };
@@ -459,7 +459,7 @@ TEST(an_idle_sandbox_ends_or_is_paused_and_wakes_up)
     close_world(&w);
 }
 
-TEST(lifetimes_end_sandboxes_and_can_be_set_anew)
+TEST(lifetimes_end_sandboxes_and_can_be_changed)
 {
     struct world w;
     struct manager_stats st = { 0 };
@@ -492,7 +492,7 @@ static void on_usage(void *arg, const struct sandbox_handle_usage *u, const stru
         w->usage = *u;
 }
 
-TEST(usage_is_of_this_moment)
+TEST(usage_is_current)
 {
     struct world w;
 
@@ -524,7 +524,7 @@ TEST(a_spec_that_the_host_cannot_make_fails_with_its_reason)
 
 /* --- the manager after a killed one --- */
 
-TEST(a_second_manager_adopts_what_lives_and_misses_nothing)
+TEST(a_second_manager_adopts_live_sandboxes_without_loss)
 {
     struct world w;
     char sb[ID_SIZE], ex[ID_SIZE];
@@ -578,7 +578,7 @@ static void on_asked(void *arg, const struct err *err, const struct store_execut
         w->watch = manager_watch_execution(w->m, "me", row->sandbox, row->id, ask_when_told, w);
 }
 
-TEST(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask)
+TEST(an_acknowledged_end_is_in_the_store_for_the_next_request)
 {
     struct world w;
 
@@ -594,7 +594,7 @@ TEST(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask)
     end(&w);
 }
 
-TEST(who_waits_for_the_end_alone_is_told_once_and_the_row_follows)
+TEST(a_caller_that_waits_for_the_end_gets_one_answer_and_the_row_follows)
 {
     struct world w;
 
@@ -664,7 +664,7 @@ static void on_events(void *arg, const struct err *err, const struct store_event
         w->rows += str_eq(rows[i].kind, "execution_ended") && strstr(rows[i].body_json, w->ex);
 }
 
-TEST(an_end_that_was_told_survives_a_kill_before_its_commit)
+TEST(an_acknowledged_end_survives_a_kill_before_its_commit)
 {
     struct world w;
     char sb[ID_SIZE], ex[ID_SIZE] = "";
@@ -724,7 +724,7 @@ TEST(a_paused_sandbox_stays_paused_under_the_next_manager)
     end(&w);
 }
 
-TEST(what_ended_while_nobody_was_there_is_told_as_it_was)
+TEST(ends_during_downtime_are_reported_correctly)
 {
     struct world w;
     char sb[ID_SIZE], ex[ID_SIZE];
@@ -747,7 +747,7 @@ TEST(what_ended_while_nobody_was_there_is_told_as_it_was)
     close_world(&w);
 }
 
-TEST(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on)
+TEST(a_killed_jailer_ends_its_sandboxes_and_the_manager_continues)
 {
     struct world w;
     const char *why;
@@ -870,7 +870,7 @@ static void race_to_end(struct world *w, const struct race *r, int few)
     assert_int_equal(r->failed, 0);
 }
 
-TEST(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few)
+TEST(a_tenant_with_many_queued_sandboxes_does_not_delay_one_with_few)
 {
     struct world w;
     struct race r = { 0 };
@@ -912,7 +912,7 @@ static void on_few_run(void *arg, const struct err *err, const struct store_exec
     on_few(arg, err, NULL);
 }
 
-TEST(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few)
+TEST(a_tenant_with_many_queued_executions_does_not_delay_one_with_few)
 {
     const struct execution_spec s = { .argv = SH("true"), .report_only_end = true };
     struct world w;
@@ -940,7 +940,7 @@ TEST(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few)
     close_world(&w);
 }
 
-TEST(a_tenant_that_is_suspended_while_nobody_is_there_is_ended_by_the_next_manager)
+TEST(the_next_manager_ends_sandboxes_of_a_tenant_suspended_during_downtime)
 {
     struct store_tenant t = { .name = "me", .suspended_ms = 1 };
     struct world w;
@@ -969,27 +969,27 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone),
-        RUN(another_s_sandbox_does_not_exist),
-        RUN(long_code_goes_by_a_file_of_its_own_and_leaves_none),
+        RUN(a_sandbox_of_another_owner_does_not_exist),
+        RUN(long_code_uses_a_file_that_is_removed_afterwards),
         RUN(a_program_that_cannot_start_is_a_failed_execution),
-        RUN(a_watch_kills_and_clocks_end),
-        RUN(output_past_its_cap_is_counted),
-        RUN(pausing_stops_everything_and_resuming_goes_on),
-        RUN(an_idle_sandbox_ends_or_is_paused_and_wakes_up),
-        RUN(lifetimes_end_sandboxes_and_can_be_set_anew),
-        RUN(usage_is_of_this_moment),
+        RUN(a_watch_can_kill_and_timeouts_end_an_execution),
+        RUN(output_beyond_its_limit_is_counted),
+        RUN(pausing_stops_everything_and_resuming_continues),
+        RUN(an_idle_sandbox_ends_or_is_paused_and_resumes_on_use),
+        RUN(lifetimes_end_sandboxes_and_can_be_changed),
+        RUN(usage_is_current),
         RUN(a_spec_that_the_host_cannot_make_fails_with_its_reason),
-        RUN(a_second_manager_adopts_what_lives_and_misses_nothing),
-        RUN(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask),
-        RUN(who_waits_for_the_end_alone_is_told_once_and_the_row_follows),
-        RUN(an_end_that_was_told_survives_a_kill_before_its_commit),
+        RUN(a_second_manager_adopts_live_sandboxes_without_loss),
+        RUN(an_acknowledged_end_is_in_the_store_for_the_next_request),
+        RUN(a_caller_that_waits_for_the_end_gets_one_answer_and_the_row_follows),
+        RUN(an_acknowledged_end_survives_a_kill_before_its_commit),
         RUN(a_paused_sandbox_stays_paused_under_the_next_manager),
-        RUN(what_ended_while_nobody_was_there_is_told_as_it_was),
-        RUN(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on),
+        RUN(ends_during_downtime_are_reported_correctly),
+        RUN(a_killed_jailer_ends_its_sandboxes_and_the_manager_continues),
         RUN(retention_removes_output_with_its_row),
-        RUN(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few),
-        RUN(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few),
-        RUN(a_tenant_that_is_suspended_while_nobody_is_there_is_ended_by_the_next_manager),
+        RUN(a_tenant_with_many_queued_sandboxes_does_not_delay_one_with_few),
+        RUN(a_tenant_with_many_queued_executions_does_not_delay_one_with_few),
+        RUN(the_next_manager_ends_sandboxes_of_a_tenant_suspended_during_downtime),
     };
 
     if (geteuid() != 0) {

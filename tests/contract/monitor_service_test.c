@@ -123,7 +123,7 @@ static void await_output(struct world *w, size_t len)
     "    if libc.syscall(*args) != -1: return 0\n" \
     "    return ctypes.get_errno()\n"
 
-TEST(refused_calls_are_counted_through_the_jailer)
+TEST(denied_calls_are_counted_through_the_jailer)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0), call(165, 0, 0, 0, 0, 0))"),
@@ -138,7 +138,7 @@ TEST(refused_calls_are_counted_through_the_jailer)
     close_services(&w);
 }
 
-TEST(the_next_monitor_takes_over_and_a_call_that_waited_is_refused)
+TEST(the_next_monitor_takes_over_and_a_waiting_call_is_denied)
 {
     struct world w;
     struct err err = { 0 };
@@ -176,7 +176,7 @@ TEST(the_next_monitor_takes_over_and_a_call_that_waited_is_refused)
     close_services(&w);
 }
 
-TEST(without_a_next_monitor_refused_calls_answer_enosys_after_a_while)
+TEST(without_a_next_monitor_denied_calls_return_enosys_after_a_while)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True)\n"
@@ -233,7 +233,7 @@ static bool said(const char *log, const char *what)
 }
 
 /* Its log is a file here: no limit of the monitor's may make its first line its last. */
-TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
+TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True)\n"
@@ -262,7 +262,7 @@ TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
     unlink(log);
 }
 
-TEST(a_stranger_cannot_speak_to_the_monitor)
+TEST(a_foreign_process_cannot_connect_to_the_monitor)
 {
     struct world w;
     struct exec_spec spec = { .argv = SH("echo fine"), .wall_ms = 20000 };
@@ -293,14 +293,15 @@ TEST(a_stranger_cannot_speak_to_the_monitor)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(refused_calls_are_counted_through_the_jailer, make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(the_next_monitor_takes_over_and_a_call_that_waited_is_refused, make_state_dir,
+        cmocka_unit_test_setup_teardown(denied_calls_are_counted_through_the_jailer, make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(the_next_monitor_takes_over_and_a_waiting_call_is_denied, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(without_a_next_monitor_refused_calls_answer_enosys_after_a_while,
+        cmocka_unit_test_setup_teardown(without_a_next_monitor_denied_calls_return_enosys_after_a_while, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_client_that_does_not_read_is_disconnected_and_others_are_served,
                                         make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on,
-                                        make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_stranger_cannot_speak_to_the_monitor, make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_foreign_process_cannot_connect_to_the_monitor, make_state_dir,
+                                        remove_state_dir),
     };
 
     if (geteuid() != 0) {

@@ -83,7 +83,7 @@ static const struct receipt_denial *find(const struct receipt *r, const char *ca
     "    if libc.syscall(*args) != -1: return 0\n" \
     "    return ctypes.get_errno()\n"
 
-TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
+TEST(denials_have_the_call_with_its_arguments_the_rule_and_the_fix)
 {
     struct world w;
     struct exec_spec spec = {
@@ -128,7 +128,7 @@ TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
     close_watched(&w);
 }
 
-TEST(a_program_that_is_refused_nothing_has_a_receipt_that_says_so)
+TEST(a_program_without_denials_has_a_receipt_that_says_so)
 {
     struct world w;
     struct exec_spec spec = { .argv = SH("echo fine"), .wall_ms = 20000 };
@@ -141,7 +141,7 @@ TEST(a_program_that_is_refused_nothing_has_a_receipt_that_says_so)
     close_watched(&w);
 }
 
-TEST(without_a_monitor_the_receipt_does_not_claim_to_know)
+TEST(without_a_monitor_the_receipt_says_that_denials_are_unknown)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0))"), .wall_ms = 20000 };
@@ -153,7 +153,7 @@ TEST(without_a_monitor_the_receipt_does_not_claim_to_know)
     close_world(&w);
 }
 
-TEST(a_second_execution_is_told_only_its_own)
+TEST(a_second_execution_reports_only_its_own_denials)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "call(165, 0, 0, 0, 0, 0); call(101, 16, 1, 0, 0)"), .wall_ms = 20000 };
@@ -176,7 +176,7 @@ TEST(a_second_execution_is_told_only_its_own)
 }
 
 /* It is killed in the middle of a refused call, by its clock, and by the jailer when even PID 1 is of no help. */
-TEST(what_was_refused_before_a_kill_is_told)
+TEST(denials_before_a_kill_are_reported)
 {
     struct world w;
     struct exec_spec spec = {
@@ -207,7 +207,7 @@ static uint64_t cpu_of(pid_t pid)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-TEST(a_flood_costs_little_and_another_sandbox_does_not_notice)
+TEST(a_flood_of_denials_is_cheap_and_does_not_slow_another_sandbox)
 {
     struct world w, other;
     struct exec_spec flood = {
@@ -272,7 +272,7 @@ TEST(more_kinds_than_the_list_holds_are_counted)
     close_watched(&w);
 }
 
-TEST(a_signal_to_a_waiting_caller_does_not_make_one_call_two)
+TEST(a_signal_to_a_waiting_caller_does_not_count_its_call_twice)
 {
     struct world w;
     struct exec_spec spec = {
@@ -295,7 +295,7 @@ TEST(a_signal_to_a_waiting_caller_does_not_make_one_call_two)
     close_watched(&w);
 }
 
-TEST(a_killed_monitor_means_enosys_and_a_receipt_that_says_so)
+TEST(a_killed_monitor_causes_enosys_and_the_receipt_says_so)
 {
     struct world w;
     struct exec_spec spec = {
@@ -319,7 +319,7 @@ TEST(a_killed_monitor_means_enosys_and_a_receipt_that_says_so)
     close_watched(&w);
 }
 
-TEST(a_monitor_that_dies_during_a_call_lets_the_caller_go)
+TEST(a_monitor_that_dies_during_a_call_releases_the_caller)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True); print(call(165, 0, 0, 0, 0, 0))"),
@@ -342,7 +342,7 @@ TEST(a_monitor_that_dies_during_a_call_lets_the_caller_go)
     close_watched(&w);
 }
 
-TEST(a_stopped_monitor_holds_the_caller_but_not_the_clock)
+TEST(a_stopped_monitor_blocks_the_caller_but_not_the_timeout)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0))"), .wall_ms = 1000 };
@@ -359,7 +359,7 @@ TEST(a_stopped_monitor_holds_the_caller_but_not_the_clock)
     close_watched(&w);
 }
 
-TEST(a_sandbox_is_not_started_when_nobody_takes_its_listener)
+TEST(a_sandbox_is_not_started_when_its_listener_is_not_accepted)
 {
     struct world w;
 
@@ -485,7 +485,7 @@ TEST(only_the_monitor_holds_a_listener_and_it_holds_no_privilege)
     close_watched(&w);
 }
 
-TEST(a_killed_jailer_leaves_no_monitor_behind)
+TEST(a_killed_jailer_leaves_no_monitor)
 {
     struct world w;
     struct exec_spec spec = { .argv = SH("echo before; sleep 1000") };
@@ -499,21 +499,21 @@ TEST(a_killed_jailer_leaves_no_monitor_behind)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(refused_calls_are_named_with_their_numbers_rule_and_fix),
-        RUN(a_program_that_is_refused_nothing_has_a_receipt_that_says_so),
-        RUN(without_a_monitor_the_receipt_does_not_claim_to_know),
-        RUN(a_second_execution_is_told_only_its_own),
-        RUN(what_was_refused_before_a_kill_is_told),
-        RUN(a_flood_costs_little_and_another_sandbox_does_not_notice),
+        RUN(denials_have_the_call_with_its_arguments_the_rule_and_the_fix),
+        RUN(a_program_without_denials_has_a_receipt_that_says_so),
+        RUN(without_a_monitor_the_receipt_says_that_denials_are_unknown),
+        RUN(a_second_execution_reports_only_its_own_denials),
+        RUN(denials_before_a_kill_are_reported),
+        RUN(a_flood_of_denials_is_cheap_and_does_not_slow_another_sandbox),
         RUN(more_kinds_than_the_list_holds_are_counted),
-        RUN(a_signal_to_a_waiting_caller_does_not_make_one_call_two),
-        RUN(a_killed_monitor_means_enosys_and_a_receipt_that_says_so),
-        RUN(a_monitor_that_dies_during_a_call_lets_the_caller_go),
-        RUN(a_stopped_monitor_holds_the_caller_but_not_the_clock),
-        RUN(a_sandbox_is_not_started_when_nobody_takes_its_listener),
+        RUN(a_signal_to_a_waiting_caller_does_not_count_its_call_twice),
+        RUN(a_killed_monitor_causes_enosys_and_the_receipt_says_so),
+        RUN(a_monitor_that_dies_during_a_call_releases_the_caller),
+        RUN(a_stopped_monitor_blocks_the_caller_but_not_the_timeout),
+        RUN(a_sandbox_is_not_started_when_its_listener_is_not_accepted),
         RUN(a_stopped_monitor_whose_socket_is_full_does_not_hang_the_start),
         RUN(only_the_monitor_holds_a_listener_and_it_holds_no_privilege),
-        RUN(a_killed_jailer_leaves_no_monitor_behind),
+        RUN(a_killed_jailer_leaves_no_monitor),
     };
 
     return cmocka_run_group_tests(tests, make_state_dir, remove_state_dir);

@@ -52,7 +52,7 @@ TEST(a_new_store_has_the_tenant_local_and_tenants_are_listed_by_name)
     assert_null(got.next);
 }
 
-TEST(a_removed_tenant_leaves_no_way_in_and_its_name_is_never_used_again)
+TEST(a_removed_tenant_has_no_login_and_its_name_is_never_reused)
 {
     struct store_user user = a_user("anna", "carla", "admin");
     struct store_key key = a_key("anna", 1), other = a_key("bert", 2);
@@ -81,7 +81,7 @@ TEST(a_removed_tenant_leaves_no_way_in_and_its_name_is_never_used_again)
     FAILS(ERR_DENIED, store_tenant_remove(store, STORE_LOCAL_TENANT, 60, on_done, NULL));
 }
 
-TEST(users_are_named_once_in_a_tenant_and_have_a_role_that_exists_there)
+TEST(user_names_are_unique_in_a_tenant_and_their_roles_exist_there)
 {
     struct store_user a = a_user("anna", "carla", "viewer"), b = a_user("bert", "carla", "ops");
     struct store_role role = a_role("anna", "ops", "files executions");
@@ -106,7 +106,7 @@ TEST(users_are_named_once_in_a_tenant_and_have_a_role_that_exists_there)
     FAILS(ERR_MISSING, store_key_insert(store, &key, false, on_done, NULL));
 }
 
-TEST(a_role_that_somebody_has_stays_and_roles_are_listed_by_name)
+TEST(a_role_in_use_cannot_be_removed_and_roles_are_listed_by_name)
 {
     struct store_role ops = a_role("anna", "ops", "files"), ci = a_role("anna", "ci", "executions"),
                       theirs = a_role("bert", "ops", "keys");
@@ -128,7 +128,7 @@ TEST(a_role_that_somebody_has_stays_and_roles_are_listed_by_name)
     OK(store_role_get(store, "bert", "ops", on_role, NULL));
 }
 
-TEST(AU17_a_tenant_keeps_an_admin_whichever_way_they_go)
+TEST(AU17_the_last_admin_of_a_tenant_cannot_be_lost_in_any_way)
 {
     struct store_user one = a_user("anna", "one", "admin"), two = a_user("anna", "two", "admin"),
                       far = a_user("bert", "far", "admin"), change;
@@ -155,7 +155,7 @@ TEST(AU17_a_tenant_keeps_an_admin_whichever_way_they_go)
     OK(store_user_remove(store, "anna", one.id, 9, false, on_done, NULL)); /* the operator may */
 }
 
-TEST(a_login_brings_key_role_and_tenant_in_one_look)
+TEST(a_login_reads_key_role_and_tenant_in_one_query)
 {
     struct store_role role = a_role("anna", "ops", "files executions");
     struct store_user user = a_user("anna", "carla", "ops");
@@ -192,7 +192,7 @@ TEST(a_login_brings_key_role_and_tenant_in_one_look)
     assert_false(GOT(store_login, 0)->member);
 }
 
-TEST(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them)
+TEST(AU16_a_removed_user_is_not_recreated_until_an_admin_adds_them)
 {
     struct store_user user = a_user("anna", "carla", "viewer"), again = a_user("anna", "carla", "viewer"),
                       far = a_user("bert", "carla", "viewer"), other = a_user("anna", "dora", "viewer");
@@ -241,12 +241,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN_STORE(a_tenant_keeps_its_quotas_and_an_update_sets_only_what_it_names),
         RUN_STORE(a_new_store_has_the_tenant_local_and_tenants_are_listed_by_name),
-        RUN_STORE(a_removed_tenant_leaves_no_way_in_and_its_name_is_never_used_again),
-        RUN_STORE(users_are_named_once_in_a_tenant_and_have_a_role_that_exists_there),
-        RUN_STORE(a_role_that_somebody_has_stays_and_roles_are_listed_by_name),
-        RUN_STORE(AU17_a_tenant_keeps_an_admin_whichever_way_they_go),
-        RUN_STORE(a_login_brings_key_role_and_tenant_in_one_look),
-        RUN_STORE(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them),
+        RUN_STORE(a_removed_tenant_has_no_login_and_its_name_is_never_reused),
+        RUN_STORE(user_names_are_unique_in_a_tenant_and_their_roles_exist_there),
+        RUN_STORE(a_role_in_use_cannot_be_removed_and_roles_are_listed_by_name),
+        RUN_STORE(AU17_the_last_admin_of_a_tenant_cannot_be_lost_in_any_way),
+        RUN_STORE(a_login_reads_key_role_and_tenant_in_one_query),
+        RUN_STORE(AU16_a_removed_user_is_not_recreated_until_an_admin_adds_them),
         RUN_STORE(keys_are_listed_by_their_user),
     };
 

@@ -89,7 +89,7 @@ static void check_row(const struct row_table *t, const void *row, const void *ot
     }
 }
 
-TEST(every_column_of_a_sandbox_comes_back_and_an_update_touches_only_what_it_names)
+TEST(every_column_of_a_sandbox_is_read_back_and_an_update_changes_only_named_columns)
 {
     struct store_sandbox row = a_sandbox("anna", 0), other = a_sandbox("anna", 0), none = a_sandbox("anna", 0);
 
@@ -115,7 +115,7 @@ TEST(every_column_of_a_sandbox_comes_back_and_an_update_touches_only_what_it_nam
     row_done(&row_sandbox, &other);
 }
 
-TEST(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_names)
+TEST(every_column_of_an_execution_is_read_back_and_an_update_changes_only_named_columns)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     struct store_execution row = an_execution(&sb, 0), other = an_execution(&sb, 0), none = an_execution(&sb, 0);
@@ -139,7 +139,7 @@ TEST(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_
     row_done(&row_execution, &other);
 }
 
-TEST(every_column_of_a_key_comes_back_and_an_update_touches_only_what_it_names)
+TEST(every_column_of_a_key_is_read_back_and_an_update_changes_only_named_columns)
 {
     struct store_key row = a_key("anna", 0), other = a_key("anna", 0);
     struct store_user user = a_user("anna", "carla", "viewer");
@@ -164,7 +164,7 @@ TEST(every_column_of_a_key_comes_back_and_an_update_touches_only_what_it_names)
     row_done(&row_key, &other);
 }
 
-TEST(every_column_of_events_and_idempotency_keys_comes_back)
+TEST(every_column_of_events_and_idempotency_keys_is_read_back)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     struct store_event event = { .owner = "anna" };
@@ -186,7 +186,7 @@ TEST(every_column_of_events_and_idempotency_keys_comes_back)
 
 /* --- conditions that only the store can decide --- */
 
-TEST(an_id_that_is_taken_is_refused_and_the_first_row_stays)
+TEST(a_duplicate_id_is_refused_and_the_first_row_stays)
 {
     struct store_sandbox sb = a_sandbox("anna", 1), again;
 
@@ -285,7 +285,7 @@ static size_t list_all(const struct store_list *q, char ids[][ID_SIZE], size_t c
     return n;
 }
 
-TEST(pages_neither_repeat_nor_skip_a_row_while_others_come_and_go)
+TEST(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals)
 {
     static char ids[40][ID_SIZE], seen[60][ID_SIZE];
     struct store_list q = { .owner = "anna", .limit = 7 };
@@ -322,7 +322,7 @@ TEST(pages_neither_repeat_nor_skip_a_row_while_others_come_and_go)
     }
 }
 
-TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round)
+TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed)
 {
     static char ids[10][ID_SIZE];
     struct store_sandbox a = a_sandbox("anna", 1), b = a_sandbox("anna", 2), c = a_sandbox("anna", 3);
@@ -367,7 +367,7 @@ TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round)
     assert_string_equal(GOT(store_execution, 0)->id, y.id);
 }
 
-TEST(a_list_never_gives_more_than_its_bound_and_says_when_there_is_more)
+TEST(a_list_never_exceeds_its_limit_and_says_when_there_is_more)
 {
     struct store_list q = { .owner = "anna", .limit = 3 };
 
@@ -414,7 +414,7 @@ static const char *const hostile[] = {
     "[",
 };
 
-TEST(ST01_hostile_texts_are_only_texts_wherever_they_are_put)
+TEST(ST01_hostile_strings_are_plain_data_in_every_field)
 {
     struct store_sandbox victim = a_sandbox("bert", 1);
     char metadata[] = "{\"k\": \"v\"}";
@@ -453,7 +453,7 @@ TEST(ST01_hostile_texts_are_only_texts_wherever_they_are_put)
     OK(store_check(store, on_done, NULL));
 }
 
-TEST(texts_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
+TEST(strings_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     char latin[] = "caf\xe9", overlong[] = "\xc0\xaf", surrogate[] = "\xed\xa0\x80";
@@ -485,7 +485,7 @@ TEST(texts_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
     FAILS(ERR_MISSING, store_sandbox_get(store, STORE_ANY_OWNER, sb.id, on_sandbox, NULL));
 }
 
-TEST(cursors_that_no_list_gave_are_refused)
+TEST(invalid_cursors_are_refused)
 {
     static const char *const bad[] = {
         "",
@@ -510,7 +510,7 @@ TEST(cursors_that_no_list_gave_are_refused)
 
 /* --- owners --- */
 
-TEST(ST07_every_call_sees_only_its_owners_rows_among_those_of_another)
+TEST(ST07_every_call_sees_only_rows_of_its_owner)
 {
     struct store_sandbox mine = a_sandbox("anna", 5), theirs[20];
     struct store_execution ex = an_execution(&mine, 5), other_ex = { 0 };
@@ -589,7 +589,7 @@ TEST(ST07_every_call_sees_only_its_owners_rows_among_those_of_another)
     assert_string_equal(GOT(store_idem, 0)->body, "theirs");
 }
 
-TEST(AU04_the_cursor_of_another_owner_leads_only_into_the_own_list)
+TEST(AU04_a_cursor_of_another_owner_lists_only_own_rows)
 {
     struct store_list q = { .owner = "bert", .limit = 2 };
     struct store_sandbox mine = a_sandbox("anna", 0);
@@ -623,7 +623,7 @@ static void on_ordered(void *arg, const struct err *err)
     got.answered = n + 2 == sizeof(order);
 }
 
-TEST(calls_are_answered_in_their_order_never_from_inside_and_committed_together)
+TEST(calls_are_answered_in_order_never_reentrantly_and_committed_together)
 {
     struct store_stats before, after;
     struct store_sandbox sb = a_sandbox("anna", 1);
@@ -653,7 +653,7 @@ static void on_never(void *arg UNUSED, const struct err *err UNUSED)
     fail_msg("a call that was forgotten was answered");
 }
 
-TEST(a_forgotten_call_takes_effect_without_an_answer)
+TEST(a_detached_call_takes_effect_without_an_answer)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
 
@@ -674,7 +674,7 @@ static void on_chained(void *arg, const struct err *err)
     }
 }
 
-TEST(closing_finishes_and_answers_what_was_asked_and_refuses_what_comes_meanwhile)
+TEST(closing_answers_pending_calls_and_refuses_new_ones)
 {
     struct err err = { 0 };
     struct store_sandbox sb = a_sandbox("anna", 1), late = a_sandbox("anna", 1);
@@ -694,7 +694,7 @@ TEST(closing_finishes_and_answers_what_was_asked_and_refuses_what_comes_meanwhil
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", late.id, on_sandbox, NULL));
 }
 
-TEST(finishing_answers_what_was_asked_and_writes_what_comes_later)
+TEST(finishing_answers_pending_calls_and_later_ones_are_written_unanswered)
 {
     struct err err = { 0 };
     struct store_sandbox sb = a_sandbox("anna", 1), late = a_sandbox("anna", 1);
@@ -726,7 +726,7 @@ static void on_flood(void *arg UNUSED, const struct err *err)
     got.answered = busy + fine == 24;
 }
 
-TEST(calls_beyond_what_memory_should_hold_are_refused_and_the_others_succeed)
+TEST(calls_beyond_the_memory_limit_are_refused_and_the_others_succeed)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     auto_free char *large = mem_alloc(STORE_TEXT_MAX);
@@ -768,7 +768,7 @@ TEST(a_key_is_found_by_its_hash_only_and_the_first_one_only_once)
     FAILS(ERR_EXISTS, store_key_insert(store, &same, true, on_done, NULL)); /* a revoked key keeps the door shut */
 }
 
-TEST(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards)
+TEST(the_last_use_of_keys_is_recorded_in_bulk_and_never_decreases)
 {
     struct store_key a = a_key("anna", 1), b = a_key("anna", 2);
     struct store_key_use uses[3] = { { .at_ms = 50 }, { .at_ms = 60 }, { .id = "kygone", .at_ms = 70 } };
@@ -788,7 +788,7 @@ TEST(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards)
     assert_int_equal(GOT(store_key, 0)->last_used_ms, 61);
 }
 
-TEST(a_template_is_replaced_only_by_those_who_know_its_generation)
+TEST(a_template_is_replaced_only_with_its_generation)
 {
     char one[] = "{\"n\":1}", two[] = "{\"n\":2}";
     struct store_template t = { .name = "data-science", .spec_json = one, .created_ms = 10, .updated_ms = 10 };
@@ -834,7 +834,7 @@ TEST(templates_are_listed_by_name_page_by_page)
     assert_null(got.next);
 }
 
-TEST(a_key_claims_what_was_made_in_the_end)
+TEST(an_idempotency_key_can_be_moved_to_the_id_finally_created)
 {
     char a[ID_SIZE], b[ID_SIZE], key[] = "k";
     struct store_idem row = { .owner = "anna", .key = key, .at_ms = 1 };
@@ -853,7 +853,7 @@ TEST(a_key_claims_what_was_made_in_the_end)
     assert_string_equal(GOT(store_idem, 0)->resource, b);
 }
 
-TEST(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_used_again)
+TEST(event_numbers_increase_whatever_the_clock_does_and_are_never_reused)
 {
     struct store_event e = { .owner = "anna", .at_ms = 5000, .kind = str_dup("created") };
     uint64_t last = 0;
@@ -895,7 +895,7 @@ static void on_seen(void *arg UNUSED, const struct store_event *row)
     seen[nseen++] = row->seq;
 }
 
-TEST(a_listener_is_told_of_every_event_that_was_committed_and_of_no_other)
+TEST(a_listener_receives_exactly_the_committed_events)
 {
     struct store_event e = { .owner = "anna", .at_ms = 5, .kind = str_dup("created") };
     struct store_event bad = { .owner = "anna", .at_ms = 5, .kind = str_dup("created") };
@@ -937,7 +937,7 @@ TEST(the_range_of_events_outlives_the_events)
     assert_int_equal(range_last, 3);
 }
 
-TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left)
+TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_its_result)
 {
     char key[] = "k-1", body[] = "{\"id\":\"x\"}";
     struct store_idem claim = { .owner = "anna", .key = key, .resource = "exaaaaaaaaaaaaaaaaaaaa", .at_ms = 7 };
@@ -994,7 +994,7 @@ static void add_ended(const struct store_sandbox *sb, uint64_t at, uint64_t byte
     OK(store_execution_insert(store, &ex, on_done, NULL));
 }
 
-TEST(retention_removes_what_is_old_names_the_executions_and_never_touches_what_lives)
+TEST(retention_removes_old_rows_names_the_executions_and_keeps_live_rows)
 {
     struct store_sandbox live = a_sandbox("anna", 1), dead = a_sandbox("anna", 1), later = a_sandbox("anna", 1);
     struct store_execution running = an_execution(&live, 1);
@@ -1031,7 +1031,7 @@ TEST(retention_removes_what_is_old_names_the_executions_and_never_touches_what_l
     assert_int_equal(got.gc.sandboxes, 1);
 }
 
-TEST(retention_bounds_output_by_removing_the_oldest_first)
+TEST(retention_limits_output_by_removing_the_oldest_first)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     char ids[5][ID_SIZE];
@@ -1049,7 +1049,7 @@ TEST(retention_bounds_output_by_removing_the_oldest_first)
     assert_int_equal(got.gc.nexecutions, 0);
 }
 
-TEST(a_rehearsal_counts_all_that_would_go_and_removes_nothing)
+TEST(a_dry_run_counts_what_would_be_removed_and_removes_nothing)
 {
     struct store_sandbox sb = a_sandbox("anna", 1), dead = a_sandbox("anna", 2);
     struct store_retention keep = { .executions_before_ms = 1000, .sandboxes_before_ms = 1000, .dry_run = true };
@@ -1092,7 +1092,7 @@ TEST(retention_works_in_batches_and_says_when_there_is_more)
     assert_int_equal(rounds, 2);
 }
 
-TEST(retention_bounds_the_database_itself)
+TEST(retention_limits_the_size_of_the_database)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     auto_free char *large = mem_alloc(20001);
@@ -1116,7 +1116,7 @@ TEST(retention_bounds_the_database_itself)
     OK(store_check(store, on_done, NULL));
 }
 
-TEST(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_go)
+TEST(retention_by_size_finally_removes_the_oldest_ended_sandboxes)
 {
     auto_free char *large = mem_alloc(20001);
     struct store_retention keep = { .db_bytes_max = MIB };
@@ -1174,7 +1174,7 @@ static void write_until_killed(int fd)
     _exit(4);
 }
 
-TEST(what_was_acknowledged_survives_kill_9_at_any_moment)
+TEST(acknowledged_calls_survive_kill_9_at_any_moment)
 {
     static char acked[200000][ID_SIZE];
     size_t n = 0;
@@ -1226,7 +1226,7 @@ static void on_backup(void *arg UNUSED, const struct err *err)
     backup_ended = 1;
 }
 
-TEST(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored)
+TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
 {
     auto_free char *path = host_path();
     auto_free char *backup = str_printf("%s/backup", host_dir);
@@ -1269,7 +1269,7 @@ TEST(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored)
     OK(store_sandbox_insert(store, &after, 0, on_done, NULL)); /* and it can be written to */
 }
 
-TEST(an_unknown_backend_is_refused_with_the_ones_there_are)
+TEST(an_unknown_backend_is_refused_with_a_list_of_known_ones)
 {
     struct store_settings set = { .backend = "oracle", .path = "/nowhere" };
     struct store *none = NULL;
@@ -1285,46 +1285,46 @@ TEST(an_unknown_backend_is_refused_with_the_ones_there_are)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_STORE(every_column_of_a_sandbox_comes_back_and_an_update_touches_only_what_it_names),
-        RUN_STORE(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_names),
-        RUN_STORE(every_column_of_a_key_comes_back_and_an_update_touches_only_what_it_names),
-        RUN_STORE(every_column_of_events_and_idempotency_keys_comes_back),
-        RUN_STORE(an_id_that_is_taken_is_refused_and_the_first_row_stays),
+        RUN_STORE(every_column_of_a_sandbox_is_read_back_and_an_update_changes_only_named_columns),
+        RUN_STORE(every_column_of_an_execution_is_read_back_and_an_update_changes_only_named_columns),
+        RUN_STORE(every_column_of_a_key_is_read_back_and_an_update_changes_only_named_columns),
+        RUN_STORE(every_column_of_events_and_idempotency_keys_is_read_back),
+        RUN_STORE(a_duplicate_id_is_refused_and_the_first_row_stays),
         RUN_STORE(a_change_of_state_happens_only_from_the_states_it_names),
         RUN_STORE(AU19_of_a_hundred_creations_at_the_limit_minus_one_exactly_one_succeeds),
         RUN_STORE(an_execution_needs_a_sandbox_of_the_same_owner),
-        RUN_STORE(pages_neither_repeat_nor_skip_a_row_while_others_come_and_go),
-        RUN_STORE(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round),
-        RUN_STORE(a_list_never_gives_more_than_its_bound_and_says_when_there_is_more),
-        RUN_STORE(ST01_hostile_texts_are_only_texts_wherever_they_are_put),
-        RUN_STORE(texts_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written),
-        RUN_STORE(cursors_that_no_list_gave_are_refused),
-        RUN_STORE(ST07_every_call_sees_only_its_owners_rows_among_those_of_another),
-        RUN_STORE(AU04_the_cursor_of_another_owner_leads_only_into_the_own_list),
-        RUN_STORE(calls_are_answered_in_their_order_never_from_inside_and_committed_together),
-        RUN_STORE(a_forgotten_call_takes_effect_without_an_answer),
-        RUN_STORE(closing_finishes_and_answers_what_was_asked_and_refuses_what_comes_meanwhile),
-        RUN_STORE(finishing_answers_what_was_asked_and_writes_what_comes_later),
-        RUN_STORE(calls_beyond_what_memory_should_hold_are_refused_and_the_others_succeed),
+        RUN_STORE(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals),
+        RUN_STORE(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed),
+        RUN_STORE(a_list_never_exceeds_its_limit_and_says_when_there_is_more),
+        RUN_STORE(ST01_hostile_strings_are_plain_data_in_every_field),
+        RUN_STORE(strings_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written),
+        RUN_STORE(invalid_cursors_are_refused),
+        RUN_STORE(ST07_every_call_sees_only_rows_of_its_owner),
+        RUN_STORE(AU04_a_cursor_of_another_owner_lists_only_own_rows),
+        RUN_STORE(calls_are_answered_in_order_never_reentrantly_and_committed_together),
+        RUN_STORE(a_detached_call_takes_effect_without_an_answer),
+        RUN_STORE(closing_answers_pending_calls_and_refuses_new_ones),
+        RUN_STORE(finishing_answers_pending_calls_and_later_ones_are_written_unanswered),
+        RUN_STORE(calls_beyond_the_memory_limit_are_refused_and_the_others_succeed),
         RUN_STORE(a_key_is_found_by_its_hash_only_and_the_first_one_only_once),
-        RUN_STORE(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards),
-        RUN_STORE(a_template_is_replaced_only_by_those_who_know_its_generation),
+        RUN_STORE(the_last_use_of_keys_is_recorded_in_bulk_and_never_decreases),
+        RUN_STORE(a_template_is_replaced_only_with_its_generation),
         RUN_STORE(templates_are_listed_by_name_page_by_page),
-        RUN_STORE(a_key_claims_what_was_made_in_the_end),
-        RUN_STORE(a_listener_is_told_of_every_event_that_was_committed_and_of_no_other),
+        RUN_STORE(an_idempotency_key_can_be_moved_to_the_id_finally_created),
+        RUN_STORE(a_listener_receives_exactly_the_committed_events),
         RUN_STORE(the_range_of_events_outlives_the_events),
-        RUN_STORE(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_used_again),
-        RUN_STORE(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left),
+        RUN_STORE(event_numbers_increase_whatever_the_clock_does_and_are_never_reused),
+        RUN_STORE(the_first_request_with_a_key_is_fresh_and_later_ones_see_its_result),
         RUN_STORE(meta_is_set_replaced_and_absent_until_then),
-        RUN_STORE(retention_removes_what_is_old_names_the_executions_and_never_touches_what_lives),
-        RUN_STORE(retention_bounds_output_by_removing_the_oldest_first),
-        RUN_STORE(a_rehearsal_counts_all_that_would_go_and_removes_nothing),
+        RUN_STORE(retention_removes_old_rows_names_the_executions_and_keeps_live_rows),
+        RUN_STORE(retention_limits_output_by_removing_the_oldest_first),
+        RUN_STORE(a_dry_run_counts_what_would_be_removed_and_removes_nothing),
         RUN_STORE(retention_works_in_batches_and_says_when_there_is_more),
-        RUN_STORE(retention_bounds_the_database_itself),
-        RUN_STORE(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_go),
-        RUN_STORE(what_was_acknowledged_survives_kill_9_at_any_moment),
-        RUN_STORE(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored),
-        RUN_STORE(an_unknown_backend_is_refused_with_the_ones_there_are),
+        RUN_STORE(retention_limits_the_size_of_the_database),
+        RUN_STORE(retention_by_size_finally_removes_the_oldest_ended_sandboxes),
+        RUN_STORE(acknowledged_calls_survive_kill_9_at_any_moment),
+        RUN_STORE(a_backup_of_a_busy_store_is_complete_and_can_be_restored),
+        RUN_STORE(an_unknown_backend_is_refused_with_a_list_of_known_ones),
     };
     int failed = 0;
 

@@ -128,7 +128,7 @@ TEST(an_execution_is_counted_once_however_often_its_end_is_written)
     assert_int_equal(rows[1].cpu_us, 100000); /* what the counter grew by */
 }
 
-TEST(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often)
+TEST(cpu_time_is_the_growth_of_the_counter_however_often_it_is_reported)
 {
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON);
     struct store_execution ex = run(&sb, (char *)"kyone", NOON);
@@ -163,7 +163,7 @@ TEST(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often)
     assert_int_equal(((struct store_sandbox *)(void *)got.rows.rows)->cpu_us, 1000);
 }
 
-TEST(sums_of_sandboxes_without_a_row_are_added_all_or_none)
+TEST(usage_of_ephemeral_sandboxes_is_added_all_or_none)
 {
     struct store_usage sums[2] = {
         { .hour_ms = NOON + 5, .executions = 3, .failed = 1, .cpu_us = 70, .sandbox_ms = 9, .memory_peak = 5 },
@@ -190,7 +190,7 @@ TEST(sums_of_sandboxes_without_a_row_are_added_all_or_none)
     assert_int_equal(rows[1].executions, 1);
 }
 
-TEST(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_afterwards)
+TEST(a_sandbox_is_counted_in_every_hour_of_its_life_the_same_before_and_after_its_end)
 {
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON - HOUR / 4);
     struct store_usage living[4];
@@ -217,7 +217,7 @@ TEST(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_
     assert_memory_equal(rows, living, sizeof(living));
 }
 
-TEST(one_that_was_never_made_lived_for_no_time_and_a_broken_calendar_is_bounded)
+TEST(a_failed_creation_has_no_lifetime_and_a_wrong_wall_clock_is_bounded)
 {
     struct store_sandbox unmade = make("anna", NULL, NOON), back = make("anna", NULL, NOON),
                          ahead = make("bert", NULL, 1000);
@@ -263,7 +263,7 @@ TEST(AU03_usage_of_another_tenant_is_never_seen)
     FAILS(ERR_MISSING, store_usage_list(store, &q, on_usage, NULL));
 }
 
-TEST(usage_outlives_its_sandbox_and_is_forgotten_by_its_own_age)
+TEST(usage_outlives_its_sandbox_and_is_removed_by_its_own_age)
 {
     struct store_retention keep = { .executions_before_ms = NOON, .sandboxes_before_ms = NOON };
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON - 5 * HOUR),
@@ -321,12 +321,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN_STORE(an_execution_is_counted_once_however_often_its_end_is_written),
-        RUN_STORE(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often),
-        RUN_STORE(sums_of_sandboxes_without_a_row_are_added_all_or_none),
-        RUN_STORE(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_afterwards),
-        RUN_STORE(one_that_was_never_made_lived_for_no_time_and_a_broken_calendar_is_bounded),
+        RUN_STORE(cpu_time_is_the_growth_of_the_counter_however_often_it_is_reported),
+        RUN_STORE(usage_of_ephemeral_sandboxes_is_added_all_or_none),
+        RUN_STORE(a_sandbox_is_counted_in_every_hour_of_its_life_the_same_before_and_after_its_end),
+        RUN_STORE(a_failed_creation_has_no_lifetime_and_a_wrong_wall_clock_is_bounded),
         RUN_STORE(AU03_usage_of_another_tenant_is_never_seen),
-        RUN_STORE(usage_outlives_its_sandbox_and_is_forgotten_by_its_own_age),
+        RUN_STORE(usage_outlives_its_sandbox_and_is_removed_by_its_own_age),
         RUN_STORE(a_budget_is_kept_replaced_and_removed),
     };
 

@@ -131,7 +131,7 @@ static uint32_t watch(struct host *h, const char *what, uint32_t flags, struct s
     return stream;
 }
 
-TEST(what_moves_in_out_and_within_a_tree_is_told_as_such)
+TEST(moves_into_out_of_and_within_a_tree_are_reported_as_such)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -165,7 +165,7 @@ TEST(what_moves_in_out_and_within_a_tree_is_told_as_such)
     end(h);
 }
 
-TEST(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed)
+TEST(a_file_in_a_new_directory_that_is_moved_immediately_is_not_missed)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -195,7 +195,7 @@ TEST(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed)
     end(h);
 }
 
-TEST(nothing_in_a_directory_that_is_made_is_missed_or_told_twice)
+TEST(nothing_in_a_new_directory_is_missed_or_reported_twice)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -225,7 +225,7 @@ TEST(nothing_in_a_directory_that_is_made_is_missed_or_told_twice)
     end(h);
 }
 
-TEST(links_are_followed_at_the_path_and_nowhere_below)
+TEST(links_are_followed_in_the_watched_path_and_nowhere_below)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -298,7 +298,7 @@ static unsigned long queue_max(void)
                : strtoul(text, NULL, 10);
 }
 
-TEST(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watched)
+TEST(an_overflow_is_reported_and_new_directories_are_watched_afterwards)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -335,7 +335,7 @@ TEST(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watche
     end(h);
 }
 
-TEST(watches_and_the_directories_of_one_have_a_bound)
+TEST(the_number_of_watches_and_of_their_directories_is_limited)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -365,7 +365,7 @@ TEST(watches_and_the_directories_of_one_have_a_bound)
     end(h);
 }
 
-TEST(what_is_not_there_is_refused)
+TEST(a_missing_path_is_refused)
 {
     struct host *h = begin();
     static const struct {
@@ -398,7 +398,7 @@ static unsigned long wakeups(const struct host *h)
     return strtoul(strchr(line, ':') + 1, NULL, 10);
 }
 
-TEST(a_watch_of_a_quiet_tree_wakes_nobody)
+TEST(a_watch_of_a_quiet_tree_causes_no_wakeups)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -416,16 +416,16 @@ TEST(a_watch_of_a_quiet_tree_wakes_nobody)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed),
-        RUN(what_moves_in_out_and_within_a_tree_is_told_as_such),
-        RUN(nothing_in_a_directory_that_is_made_is_missed_or_told_twice),
-        RUN(links_are_followed_at_the_path_and_nowhere_below),
+        RUN(a_file_in_a_new_directory_that_is_moved_immediately_is_not_missed),
+        RUN(moves_into_out_of_and_within_a_tree_are_reported_as_such),
+        RUN(nothing_in_a_new_directory_is_missed_or_reported_twice),
+        RUN(links_are_followed_in_the_watched_path_and_nowhere_below),
         RUN(a_file_is_watched_as_a_name_that_may_be_replaced),
         RUN(a_watch_ends_when_its_directory_is_gone),
-        RUN(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watched),
-        RUN(watches_and_the_directories_of_one_have_a_bound),
-        RUN(what_is_not_there_is_refused),
-        RUN(a_watch_of_a_quiet_tree_wakes_nobody),
+        RUN(an_overflow_is_reported_and_new_directories_are_watched_afterwards),
+        RUN(the_number_of_watches_and_of_their_directories_is_limited),
+        RUN(a_missing_path_is_refused),
+        RUN(a_watch_of_a_quiet_tree_causes_no_wakeups),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,7 @@ static void must_be(struct member *m, const char *code, const char *value)
         fail_msg("%s: %s instead of %s", code, got, value);
 }
 
-TEST(a_member_runs_cells_in_the_directory_and_environment_of_its_context)
+TEST(an_interpreter_runs_cells_in_the_directory_and_environment_of_its_context)
 {
     struct host h;
     struct reply r;
@@ -189,7 +189,7 @@ TEST(a_member_runs_cells_in_the_directory_and_environment_of_its_context)
     host_stop(&h);
 }
 
-TEST(landlock_holds_a_member_as_it_holds_what_PID_1_starts)
+TEST(landlock_restricts_an_interpreter_like_a_program_of_PID_1)
 {
     struct host h;
     struct reply r;
@@ -206,7 +206,7 @@ TEST(landlock_holds_a_member_as_it_holds_what_PID_1_starts)
     host_stop(&h);
 }
 
-TEST(a_member_is_signalled_and_reaped_like_any_other_program)
+TEST(an_interpreter_is_signalled_and_reaped_like_any_other_program)
 {
     struct host h;
     struct reply r;
@@ -260,7 +260,7 @@ static long next_pid(int control)
 
 #define BESIDE 12 /* sandboxes, which take the lower numbers where the zygote lives */
 
-TEST(siblings_do_not_draw_the_same_numbers)
+TEST(interpreters_of_one_zygote_have_different_random_numbers)
 {
     static const char *const draws[] = { "import random; random.getrandbits(60)",
                                          "import ssl; int.from_bytes(ssl.RAND_bytes(8), 'big')",
@@ -332,7 +332,7 @@ static void must_find(struct member *m, const char *first, const char *second, b
 }
 
 /* What it ran for nobody is nowhere to be found: not in its names, its numbers, its output, nor in what it draws. */
-TEST(one_that_rehearsed_is_as_one_that_did_not)
+TEST(an_interpreter_that_rehearsed_behaves_like_one_that_did_not)
 {
     static const char *const asked[] = { "sorted(globals())", "_ if '_' in dir(__builtins__) else 'none'",
                                          "import sys, linecache; sorted(linecache.cache)",
@@ -367,7 +367,7 @@ TEST(one_that_rehearsed_is_as_one_that_did_not)
 }
 
 /* The zygote leaves it out for its own forks. */
-TEST(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it)
+TEST(a_fork_in_user_code_runs_the_fork_hooks_of_python_modules)
 {
     struct host h;
     struct reply r;
@@ -397,7 +397,7 @@ TEST(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it)
     host_stop(&h);
 }
 
-TEST(siblings_see_nothing_of_each_other)
+TEST(interpreters_of_one_zygote_see_nothing_of_each_other)
 {
     struct host h;
     struct reply r[2];
@@ -437,7 +437,7 @@ TEST(siblings_see_nothing_of_each_other)
     host_stop(&h);
 }
 
-TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
+TEST(an_interpreter_has_nothing_of_the_zygote_but_its_memory)
 {
     struct host h;
     struct reply r;
@@ -493,7 +493,7 @@ static void must_refuse(int control, enum err_id id)
     assert_int_equal(e.id, id);
 }
 
-TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
+TEST(the_runtime_holds_one_interpreter_and_reports_its_end)
 {
     static const char *const none[] = { NULL }, *const argv[] = { "python", NULL };
     struct rt_exec x = { .flags = RT_EXEC_KERNEL | RT_EXEC_JOINED, .cwd = "", .argv = argv, .env = none };
@@ -523,7 +523,7 @@ TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
     host_stop(&h);
 }
 
-TEST(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go)
+TEST(an_interpreter_that_waits_for_a_lost_client_is_released)
 {
     struct rt_hello hello = { .version = WIRE_VERSION, .epoch = 99 };
     uint8_t out[256];
@@ -542,7 +542,7 @@ TEST(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go)
     host_stop(&h);
 }
 
-TEST(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on)
+TEST(a_lost_interpreter_is_reported_and_the_runtime_continues)
 {
     static const char *const argv[] = { "python", NULL };
     static const char *const env[] = { NULL };
@@ -641,7 +641,7 @@ TEST(a_module_that_starts_threads_is_named)
 }
 
 /* Functions of modules whose own hooks the zygote leaves out. */
-TEST(hooks_that_a_preload_registers_are_called_in_every_member)
+TEST(hooks_registered_by_a_preload_run_in_every_interpreter)
 {
     struct host h;
     struct reply r[2];
@@ -700,7 +700,7 @@ static void wait_for_processes(const char *word, int n)
     assert_int_equal(processes_with(word), n);
 }
 
-TEST(an_import_that_never_ends_is_ended_with_what_it_has_started)
+TEST(an_endless_import_is_killed_with_the_processes_it_started)
 {
     static const char *const rests[] = { "while True: pass", "import time; time.sleep(1e6)" };
     struct rt_error e;
@@ -736,21 +736,21 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     static const struct CMUnitTest tests[] = {
-        CASE(a_member_runs_cells_in_the_directory_and_environment_of_its_context),
-        CASE(landlock_holds_a_member_as_it_holds_what_PID_1_starts),
-        CASE(a_member_is_signalled_and_reaped_like_any_other_program),
-        CASE(siblings_do_not_draw_the_same_numbers),
-        CASE(one_that_rehearsed_is_as_one_that_did_not),
-        CASE(hooks_that_a_preload_registers_are_called_in_every_member),
-        CASE(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it),
-        CASE(siblings_see_nothing_of_each_other),
-        CASE(a_member_has_nothing_of_the_zygote_but_its_memory),
-        CASE(the_runtime_holds_one_interpreter_and_tells_of_its_end),
-        CASE(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go),
-        CASE(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on),
+        CASE(an_interpreter_runs_cells_in_the_directory_and_environment_of_its_context),
+        CASE(landlock_restricts_an_interpreter_like_a_program_of_PID_1),
+        CASE(an_interpreter_is_signalled_and_reaped_like_any_other_program),
+        CASE(interpreters_of_one_zygote_have_different_random_numbers),
+        CASE(an_interpreter_that_rehearsed_behaves_like_one_that_did_not),
+        CASE(hooks_registered_by_a_preload_run_in_every_interpreter),
+        CASE(a_fork_in_user_code_runs_the_fork_hooks_of_python_modules),
+        CASE(interpreters_of_one_zygote_see_nothing_of_each_other),
+        CASE(an_interpreter_has_nothing_of_the_zygote_but_its_memory),
+        CASE(the_runtime_holds_one_interpreter_and_reports_its_end),
+        CASE(an_interpreter_that_waits_for_a_lost_client_is_released),
+        CASE(a_lost_interpreter_is_reported_and_the_runtime_continues),
         CASE(a_module_that_cannot_be_imported_is_named),
         CASE(a_module_that_starts_threads_is_named),
-        CASE(an_import_that_never_ends_is_ended_with_what_it_has_started),
+        CASE(an_endless_import_is_killed_with_the_processes_it_started),
     };
 
     if (geteuid() != 0) {

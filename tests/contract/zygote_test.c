@@ -35,7 +35,7 @@ static void put(int fd, const char *what)
     assert_int_equal(write(fd, what, strlen(what)), (int)strlen(what));
 }
 
-TEST(a_member_joins_and_answers_over_its_own_descriptors)
+TEST(an_interpreter_joins_and_answers_over_its_own_descriptors)
 {
     struct host h;
     struct reply r, m;
@@ -56,7 +56,7 @@ TEST(a_member_joins_and_answers_over_its_own_descriptors)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(many_members_of_one_zygote_live_in_one_sandbox_and_in_several)
+TEST(many_interpreters_of_one_zygote_live_in_one_sandbox_and_in_several)
 {
     struct host h;
     struct reply r[3], m[6];
@@ -83,7 +83,7 @@ TEST(many_members_of_one_zygote_live_in_one_sandbox_and_in_several)
 /* The kernel counts keyrings, and much else, by user, and 200 is the most of some. */
 #define CROWD 210
 
-TEST(one_zygote_has_more_members_than_one_user_may_have_keyrings)
+TEST(one_zygote_has_more_interpreters_than_one_user_may_have_keyrings)
 {
     static struct reply r[CROWD], m[CROWD];
     static char id[CROWD][ID_SIZE];
@@ -112,7 +112,7 @@ TEST(one_zygote_has_more_members_than_one_user_may_have_keyrings)
     assert_int_equal(leaves(id[CROWD - 1]), 0);
 }
 
-TEST(members_end_with_their_sandbox)
+TEST(interpreters_end_with_their_sandbox)
 {
     struct host h;
     struct reply r, m;
@@ -130,7 +130,7 @@ TEST(members_end_with_their_sandbox)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(what_a_zygote_could_not_load_is_told_in_its_words)
+TEST(a_failed_preload_is_reported_in_the_words_of_the_zygote)
 {
     struct host h;
     struct reply r;
@@ -150,7 +150,7 @@ TEST(what_a_zygote_could_not_load_is_told_in_its_words)
     host_stop(&h);
 }
 
-TEST(requests_that_make_no_sense_are_refused)
+TEST(invalid_requests_are_refused)
 {
     struct host h;
     struct reply r;
@@ -174,7 +174,7 @@ TEST(requests_that_make_no_sense_are_refused)
     host_stop(&h);
 }
 
-TEST(a_zygote_that_lies_is_ended_and_the_next_one_works)
+TEST(a_zygote_that_violates_the_protocol_is_ended_and_the_next_one_works)
 {
     struct host h;
     struct reply r, m;
@@ -194,7 +194,7 @@ TEST(a_zygote_that_lies_is_ended_and_the_next_one_works)
     host_stop(&h);
 }
 
-TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
+TEST(a_new_generation_takes_over_and_old_interpreters_live_on)
 {
     struct host h;
     struct reply r, old, new;
@@ -215,7 +215,7 @@ TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
     host_stop(&h);
 }
 
-TEST(a_zygote_that_is_not_wanted_any_more_ends_and_its_members_live_on)
+TEST(an_unused_zygote_ends_and_its_interpreters_live_on)
 {
     struct host h;
     struct reply r, m;
@@ -255,7 +255,7 @@ static void works(struct host *h)
     drop_fds(&r);
 }
 
-TEST(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote)
+TEST(a_sandbox_full_of_forking_processes_does_not_block_the_zygote)
 {
     struct host h;
     struct reply r, m, a;
@@ -277,7 +277,7 @@ TEST(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later)
+TEST(a_frozen_sandbox_does_not_block_the_zygote_and_its_interpreter_continues_later)
 {
     struct host h;
     struct reply r, m;
@@ -300,7 +300,7 @@ TEST(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later)
     host_stop(&h);
 }
 
-TEST(sandboxes_that_end_while_they_are_joined_leave_nothing_and_the_zygote_works)
+TEST(sandboxes_that_end_during_a_join_leave_nothing_and_the_zygote_works)
 {
     struct host h;
     struct reply r, a;
@@ -341,18 +341,18 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     static const struct CMUnitTest tests[] = {
-        CASE(a_member_joins_and_answers_over_its_own_descriptors),
-        CASE(many_members_of_one_zygote_live_in_one_sandbox_and_in_several),
-        CASE(one_zygote_has_more_members_than_one_user_may_have_keyrings),
-        CASE(members_end_with_their_sandbox),
-        CASE(what_a_zygote_could_not_load_is_told_in_its_words),
-        CASE(requests_that_make_no_sense_are_refused),
-        CASE(a_zygote_that_lies_is_ended_and_the_next_one_works),
-        CASE(a_new_generation_takes_over_and_members_of_the_old_one_live_on),
-        CASE(a_zygote_that_is_not_wanted_any_more_ends_and_its_members_live_on),
-        CASE(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote),
-        CASE(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later),
-        CASE(sandboxes_that_end_while_they_are_joined_leave_nothing_and_the_zygote_works),
+        CASE(an_interpreter_joins_and_answers_over_its_own_descriptors),
+        CASE(many_interpreters_of_one_zygote_live_in_one_sandbox_and_in_several),
+        CASE(one_zygote_has_more_interpreters_than_one_user_may_have_keyrings),
+        CASE(interpreters_end_with_their_sandbox),
+        CASE(a_failed_preload_is_reported_in_the_words_of_the_zygote),
+        CASE(invalid_requests_are_refused),
+        CASE(a_zygote_that_violates_the_protocol_is_ended_and_the_next_one_works),
+        CASE(a_new_generation_takes_over_and_old_interpreters_live_on),
+        CASE(an_unused_zygote_ends_and_its_interpreters_live_on),
+        CASE(a_sandbox_full_of_forking_processes_does_not_block_the_zygote),
+        CASE(a_frozen_sandbox_does_not_block_the_zygote_and_its_interpreter_continues_later),
+        CASE(sandboxes_that_end_during_a_join_leave_nothing_and_the_zygote_works),
     };
 
     if (geteuid() != 0) {

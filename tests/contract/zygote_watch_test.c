@@ -80,7 +80,7 @@ static void make_in(struct host *h, const char *template, char id[ID_SIZE], stru
     greet(r->fds[0]);
 }
 
-TEST(a_member_s_listener_goes_through_the_jailer_to_the_monitor)
+TEST(the_listener_of_an_interpreter_reaches_the_monitor_through_the_jailer)
 {
     struct host h;
     struct reply r, m;
@@ -100,7 +100,7 @@ TEST(a_member_s_listener_goes_through_the_jailer_to_the_monitor)
 }
 
 /* Two templates; the zygote of the second announces something for a sandbox of the first. */
-TEST(a_zygote_that_announces_for_another_template_is_ended_unheard)
+TEST(a_zygote_that_announces_for_another_template_is_ended)
 {
     struct host h;
     struct reply r[2];
@@ -126,7 +126,7 @@ TEST(a_zygote_that_announces_for_another_template_is_ended_unheard)
     stop_watched(&h);
 }
 
-TEST(a_zygote_announces_no_more_listeners_than_it_has_orders)
+TEST(a_zygote_announces_no_more_listeners_than_it_has_join_requests)
 {
     struct host h;
     struct reply r;
@@ -146,7 +146,7 @@ TEST(a_zygote_announces_no_more_listeners_than_it_has_orders)
     stop_watched(&h);
 }
 
-TEST(a_zygote_that_closes_the_way_to_the_monitor_closes_its_own_only)
+TEST(a_zygote_that_closes_its_monitor_socket_affects_only_itself)
 {
     struct host h;
     struct reply r[2], m;
@@ -174,7 +174,7 @@ TEST(a_zygote_that_closes_the_way_to_the_monitor_closes_its_own_only)
 }
 
 /* The next generation takes over while a member of the old one has not announced its listener yet. */
-TEST(a_listener_arrives_although_its_zygote_was_replaced_meanwhile)
+TEST(a_listener_arrives_even_if_its_zygote_was_replaced_meanwhile)
 {
     struct host h;
     struct reply r, m;
@@ -239,7 +239,7 @@ static int accept_jailer(int listening)
     return fd;
 }
 
-TEST(both_listeners_of_a_sandbox_are_handed_to_the_next_monitor)
+TEST(both_listeners_of_a_sandbox_are_passed_to_the_next_monitor)
 {
     struct host h = { .sock = -1 };
     struct reply r, m;
@@ -280,12 +280,12 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     static const struct CMUnitTest tests[] = {
-        CASE(a_member_s_listener_goes_through_the_jailer_to_the_monitor),
-        CASE(a_zygote_that_announces_for_another_template_is_ended_unheard),
-        CASE(a_zygote_announces_no_more_listeners_than_it_has_orders),
-        CASE(a_zygote_that_closes_the_way_to_the_monitor_closes_its_own_only),
-        CASE(a_listener_arrives_although_its_zygote_was_replaced_meanwhile),
-        CASE(both_listeners_of_a_sandbox_are_handed_to_the_next_monitor),
+        CASE(the_listener_of_an_interpreter_reaches_the_monitor_through_the_jailer),
+        CASE(a_zygote_that_announces_for_another_template_is_ended),
+        CASE(a_zygote_announces_no_more_listeners_than_it_has_join_requests),
+        CASE(a_zygote_that_closes_its_monitor_socket_affects_only_itself),
+        CASE(a_listener_arrives_even_if_its_zygote_was_replaced_meanwhile),
+        CASE(both_listeners_of_a_sandbox_are_passed_to_the_next_monitor),
     };
 
     if (geteuid() != 0) {
