@@ -1,5 +1,5 @@
-/* The cgroup room against the real kernel, once with everything the host has and once as if it had no v2: the paths of
- * a plain v1 host are the ones that a hybrid machine would never try by itself. */
+/* Cgroups on the real kernel, once with everything that the host has and once as if it had no v2: a
+ * hybrid machine would never use the code paths of a plain v1 host by itself. */
 #include "tests/unit/test.h"
 
 #include "core/base/clock.h"
@@ -58,8 +58,8 @@ static void slow(struct world *w, const struct limits *lim)
     io_limits_apply(&w->forest, w->id, disks, &reach, lim, &w->held);
 }
 
-/* Both worlds where both exist. A host with neither, or without root, cannot run this at all. With a rate for disks,
- * those that have a controller for it. */
+/* Runs in both modes where both exist. A host with neither, or without root, cannot run this.
+ * With a rate, only modes that have a controller for disk rates. */
 static void each_world_at(void (*fn)(struct world *w), uint64_t rate)
 {
     int ran = 0;
@@ -131,7 +131,7 @@ static void wait_until_inside(struct world *w, uint64_t n)
             return;
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     }
-    fail_msg("only %" PRIu64 " processes came", s.pids);
+    fail_msg("only %" PRIu64 " processes started", s.pids);
 }
 
 static void sleep_on(void)
@@ -193,7 +193,7 @@ TEST(empty_trees_are_recognized)
     char parent[32];
     struct cgroup_hierarchies f;
 
-    snprintf(parent, sizeof(parent), "cove-test-%d", getpid()); /* nobody else's */
+    snprintf(parent, sizeof(parent), "cove-test-%d", getpid()); /* a directory that only this test uses */
     if (geteuid() != 0 || !find_below(&f, parent, false))
         skip();
     assert_true(f.found_empty);
@@ -237,7 +237,7 @@ static void pids_hold_and_kill_ends_all(struct world *w)
 
     wait_until_inside(w, 20);
     uint64_t most = 0;
-    for (int i = 0; i < 1000; i++) { /* the fork that is refused comes a moment after the one that fills it */
+    for (int i = 0; i < 1000; i++) { /* the refused fork comes a moment after the one that reaches the limit */
         cgroup_read_stats(&w->forest, w->id, false, &s);
         most = max_u64(most, s.pids);
         if (s.pids_refused != CGROUP_UNKNOWN && s.pids_refused > 0)
@@ -249,10 +249,10 @@ static void pids_hold_and_kill_ends_all(struct world *w)
         cgroup_kill(&w->forest, w->id);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
         cgroup_read_stats(&w->forest, w->id, false, &s);
-    } while (s.pids > 1 && rounds++ < 500); /* the last one waits for us to reap it */
+    } while (s.pids > 1 && rounds++ < 500); /* the last process waits for us to reap it */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    assert_int_equal(most, 20); /* asked only now, so that a failure leaves nobody asleep behind it */
+    assert_int_equal(most, 20); /* checked only now, so that a failure leaves no sleeping process */
     assert_true(refused != CGROUP_UNKNOWN && refused > 0);
 }
 
@@ -348,10 +348,11 @@ static void cpu_time_is_counted(struct world *w)
 
     assert_int_equal(wait4(pid, NULL, 0, &used), pid);
     cgroup_read_stats(&w->forest, w->id, false, &s);
-    /* As the kernel says elsewhere: a machine that is emulated counts what its own host took from it as well. */
+    /* The limit is the kernel's own measurement: an emulated machine also counts time that its host
+     * took. */
     uint64_t most = ((uint64_t)used.ru_utime.tv_sec + (uint64_t)used.ru_stime.tv_sec + 2) * NS_PER_S;
     if (s.cpu_ns < 50 * NS_PER_MS || s.cpu_ns > most)
-        fail_msg("%" PRIu64 " ns were counted, at most %" PRIu64 " were used", s.cpu_ns, most);
+        fail_msg("%" PRIu64 " ns counted, at most %" PRIu64 " used", s.cpu_ns, most);
     auto_fd int fd = cgroup_usage_fd(&w->forest, w->id, &v2);
     assert_true(fd >= 0);
     ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
@@ -367,7 +368,7 @@ TEST(cpu_time_of_ended_processes_is_still_counted)
 
 static int on_disk = -1;
 
-/* A file of the directory we stand in, past all caches; false when that is on no disk. */
+/* Opens a file of the current directory without caches; false if the directory is not on a disk. */
 static bool open_on_disk(void)
 {
     on_disk = open(".", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
@@ -397,7 +398,7 @@ static void both_ways_take_their_time(struct world *w)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     uint64_t took = clock_mono_ns() - start;
     assert_int_equal(status, 0);
-    assert_true(took >= 1500 * NS_PER_MS); /* a second each way, less the first slice of time */
+    assert_true(took >= 1500 * NS_PER_MS); /* one second each way, less the first time slice */
     assert_int_equal(w->held.enforcement[LIMIT_IO_READ], ENFORCEMENT_FULL);
     if (!w->forest.v2[w->forest.job[CGROUP_IO]])
         assert_int_equal(w->held.reason[LIMIT_IO_WRITE], REASON_LATE_WRITES);
@@ -425,7 +426,8 @@ static void the_slowed_die_at_once(struct world *w)
     pid_t pid = child_in(w, write_for_minutes);
 
     wait_until_inside(w, 1);
-    nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL); /* until it waits for the disk, which nothing shows */
+    /* Until it waits for the disk, which cannot be observed. */
+    nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
     start = clock_mono_ns();
     cgroup_kill(&w->forest, w->id);
     assert_int_equal(waitpid(pid, &status, 0), pid);

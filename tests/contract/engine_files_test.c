@@ -202,7 +202,7 @@ TEST(an_aborted_write_keeps_the_old_file)
     reset(&s);
     assert_int_equal(files_list(w.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
-    assert_int_equal(s.result.files, 1); /* and nothing unfinished beside it */
+    assert_int_equal(s.result.files, 1); /* no partial file remains */
     reset(&s);
     destroy(&w);
     close_world(&w);

@@ -1,9 +1,7 @@
-/* The engine over a real jailer and a real runtime: every promise that a scripted peer cannot keep for us. */
+/* The engine with a real jailer and a real runtime: promises that a scripted peer cannot check. */
 #include "world.h"
 
 #include "sandbox/limit_hits.h"
-
-/* --- */
 
 TEST(a_program_runs_and_its_receipt_is_complete_after_destroy)
 {
@@ -130,7 +128,7 @@ TEST(the_memory_limit_ends_the_execution_whichever_process_was_killed)
 {
     static const char *const scripts[] = {
         "x = bytearray(400 << 20)\n",
-        /* a child is the one that is killed, and its parent hides it behind a code of its own */
+        /* a child is killed, and its parent hides that with its own exit code */
         "import os,sys\n"
         "pid = os.fork()\n"
         "if pid == 0:\n"
@@ -152,13 +150,13 @@ TEST(the_memory_limit_ends_the_execution_whichever_process_was_killed)
         expect_end(&w, ENDED_MEMORY);
         destroy(&w);
         const struct receipt *r = exec_handle_receipt(w.exec);
-        /* whether the kernel's kill or ours came first is open; that the limit was reached is not */
+        /* either the kernel's kill or ours comes first; in both cases the limit was reached */
         assert_true(r->memory_peak.why || r->memory_peak.v >= 48 * MIB);
         close_world(&w);
     }
 }
 
-/* True: it went off within its time, which a busy machine may not let it. */
+/* True: the bomb reached its limit within its time, which a busy machine may prevent. */
 static bool bomb(uint64_t wall_ms)
 {
     struct world w;
@@ -191,7 +189,8 @@ TEST(a_fork_bomb_ends_with_its_timeout_and_leaves_no_process)
     assert_true(off);
 }
 
-/* Each place is filled until it refuses; the counter of processes is the kernel's own, on either kind of cgroup. */
+/* Each file system is filled until it refuses; the process counter is the kernel's own, on both
+ * kinds of cgroup. */
 TEST(the_receipt_names_exactly_the_limits_that_were_hit)
 {
     static const struct {
@@ -219,7 +218,7 @@ TEST(the_receipt_names_exactly_the_limits_that_were_hit)
         const struct receipt *r = exec_handle_receipt(w.exec);
         size_t n = limit_hits_list(r, met);
         if (rows[i].limit == LIMIT_PIDS && r->pids_refused.why) {
-            assert_int_equal(n, 0); /* this host counts none, and the receipt says so */
+            assert_int_equal(n, 0); /* this host does not count, and the receipt says so */
             assert_non_null(limit_hit_unobservable(r, LIMIT_PIDS));
         } else if (n != 1 || met[0].limit != rows[i].limit) {
             fail_msg("row %zu: %zu limits, the first is %s", i, n, n ? limit_info(met[0].limit)->name : "none");
@@ -334,7 +333,7 @@ TEST(one_engine_runs_many_sandboxes_in_sequence_and_concurrently)
     close_world(&w[0]);
 }
 
-static struct exec_resume resume; /* what the second host knows of the first one's execution */
+static struct exec_resume resume; /* the second client's knowledge of the first one's execution */
 
 static void on_adopted(void *arg)
 {
@@ -346,7 +345,8 @@ static void on_adopted(void *arg)
     sandbox_handle_resume_finish(w->box);
 }
 
-/* The first host stores "one" and goes without a word; what the program wrote meanwhile, and its end, are not lost. */
+/* The first client stores "one" and disappears; later output and the end of the program are not
+ * lost. */
 TEST(a_second_client_resumes_an_execution_without_loss)
 {
     static const struct sandbox_handle_ops adopted_ops = { .on_ready = on_adopted,
@@ -371,7 +371,7 @@ TEST(a_second_client_resumes_an_execution_without_loss)
                                    .stored_bytes = { 4, 0 },
                                    .elapsed_ms = 10 };
     assert_int_equal(jailer_connect_kept(state_dir, id, &sock, NULL), 0);
-    engine_free(w.engine); /* as a kill would leave it: every connection just ends */
+    engine_free(w.engine); /* as after a kill: every connection just ends */
     exec_handle_free(w.exec);
     sandbox_handle_free(w.box);
     buf_clear(&w.out);

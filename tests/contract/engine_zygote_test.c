@@ -1,8 +1,8 @@
-/* The engine and zygotes: a member waits in a box until an execution takes it, and a receipt tells of it as of any
- * other. */
+/* The engine and zygotes: an interpreter waits in a sandbox until an execution takes it, and its
+ * receipt is like any other. */
 #include "world.h"
 
-static struct buf said; /* by the kernel */
+static struct buf said; /* sent by the language kernel */
 
 static void on_kernel(void *arg UNUSED, const void *data, size_t len)
 {
@@ -27,7 +27,7 @@ static struct sandbox_spec joinable(const struct zygote_spec *zygote)
     return spec;
 }
 
-/* A box with a member of a Python zygote in it. */
+/* A sandbox with a waiting interpreter of a Python zygote. */
 static void begin_joined(struct world *w, const char *preload)
 {
     struct zygote_spec zygote = { "python", preload };
@@ -170,7 +170,7 @@ static void claim_and_run(struct world *w, const struct zygote_spec *zygote)
     await(w, "\"ready\"");
 }
 
-/* Each kind of sandboxes has its zygote: what one has loaded the other has not. */
+/* Each kind of sandbox has its own zygote: modules loaded by one are not loaded by the other. */
 TEST(a_prepared_sandbox_is_claimed_with_an_interpreter_of_its_kind)
 {
     static const struct zygote_spec with = { "python", "colorsys" }, without = { "python", "" };
@@ -214,7 +214,7 @@ TEST(a_prepared_sandbox_is_refused_for_a_different_spec)
     wants.zygote = &mine;
     wants.limits.v[LIMIT_PIDS]++;
     assert_int_equal(sandbox_handle_claim(w.box, &wants, &box_ops, &w, &err), -1);
-    claim_and_run(&w, &mine); /* it is as it was */
+    claim_and_run(&w, &mine); /* it is unchanged */
     assert_int_equal(sandbox_handle_claim(w.box, bare(&mine), &box_ops, &w, &err), -1);
     assert_int_equal(err.id, ERR_LOST);
     exec_handle_free(w.exec);
@@ -231,7 +231,7 @@ TEST(a_prepared_sandbox_has_the_limits_of_its_claim)
     struct err err = { 0 };
 
     begin_kernels(&w);
-    for (int i = 0; i < 2; i++) { /* less than it was prepared with, and more */
+    for (int i = 0; i < 2; i++) { /* less than it was prepared with, and then more */
         struct sandbox_spec like = plain_spec();
 
         like.limits.v[LIMIT_MEMORY] = (i ? 400 : 600) * MIB;
@@ -259,7 +259,8 @@ TEST(a_prepared_sandbox_has_the_limits_of_its_claim)
     close_world(&w);
 }
 
-/* The member is on its way when the box is claimed: whoever claimed it is told of it, and not who had prepared it. */
+/* The interpreter is still being forked when the sandbox is claimed: the new owner is notified, not
+ * the previous one. */
 TEST(a_pending_join_ends_with_its_sandbox)
 {
     static const struct zygote_spec mine = { "python", "" };
@@ -281,7 +282,7 @@ TEST(a_pending_join_ends_with_its_sandbox)
     leave(&w);
 }
 
-/* argv is only for a kernel that has to be started. */
+/* argv is only used if the language kernel has to be started. */
 static const struct exec_spec wanted = { .argv = (const char *const[]){ "/usr/bin/python3", "-I",
                                                                         "/.cove/kernels/python/kernel.py", NULL },
                                          .is_language_kernel = true,
@@ -314,7 +315,7 @@ TEST(an_interpreter_is_forked_on_request_or_started_without_a_zygote)
     run_wanted(&w, false); /* there is no zygote */
     zygote_of(&w, &zygote);
     run_wanted(&w, true);
-    run_wanted(&w, true); /* the next one, of the same sandbox */
+    run_wanted(&w, true); /* the next one, in the same sandbox */
     leave(&w);
 }
 
@@ -332,14 +333,16 @@ TEST(a_cancelled_execution_gets_no_callback_for_a_pending_interpreter)
     assert_int_equal(sandbox_handle_exec(w.box, &wanted, &kernel_ops, &w, &w.exec, &err), 0);
     exec_handle_free(take_ptr(&w.exec));
     w.done = 0;
-    for (int i = 0; i < 600 && !sandbox_handle_has_interpreter(w.box); i++) /* it comes, and waits for another */
+    /* It arrives, and waits for another execution. */
+    for (int i = 0; i < 600 && !sandbox_handle_has_interpreter(w.box); i++)
         ev_turn(w.ev, 100);
     assert_true(sandbox_handle_has_interpreter(w.box));
     assert_int_equal(w.exited + w.exec_failed, 0);
     leave(&w);
 }
 
-/* Whatever waits in it, a sandbox that ends leaves nothing; a member that nobody took is no execution. */
+/* A sandbox that ends leaves nothing, whatever waits in it; an interpreter that was not taken is
+ * not an execution. */
 TEST(a_sandbox_that_ends_with_its_interpreter_leaves_nothing)
 {
     struct world w;
@@ -348,7 +351,8 @@ TEST(a_sandbox_that_ends_with_its_interpreter_leaves_nothing)
     leave(&w);
 }
 
-/* Born of a zygote or of a fork: PID 1 is its parent, so it hears of its end and reads its output. */
+/* Whether forked from a zygote or from an interpreter: PID 1 is its parent, so it sees its end and
+ * reads its output. */
 TEST(an_interpreter_can_be_forked_and_the_fork_outlives_it)
 {
     static const char cell[] = "{\"op\":\"execute\",\"id\":\"b\",\"code\":\"print('forked'); x + 1\"}\n";

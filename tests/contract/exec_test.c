@@ -20,7 +20,7 @@ static const char *text(struct got *g, int channel)
     return g->data[channel].data ? g->data[channel].data : "";
 }
 
-/* Runs a script to its end and returns what was heard; the stream stays open. */
+/* Runs a script to its end and returns what was received; the stream stays open. */
 static struct got *run(struct host *h, const char *script)
 {
     uint32_t s = host_sh(h, script);
@@ -43,7 +43,7 @@ static int open_fds(pid_t pid)
     return n;
 }
 
-/* True when a process with this argument still lives. */
+/* Whether a process with this argument is still alive. */
 static bool lives(struct host *h, const char *mark)
 {
     char script[256];
@@ -113,15 +113,15 @@ TEST(walls_are_reported_as_they_are)
     struct host *h = host_ready();
 
     assert_true(h->claimed.walls & RT_WALL_NO_NEW_PRIVS);
-    assert_false(h->claimed.walls & RT_WALL_SECCOMP); /* nobody raised them here */
+    assert_false(h->claimed.walls & RT_WALL_SECCOMP); /* they are not installed here */
     assert_false(h->claimed.walls & RT_WALL_ROOT_RO);
     assert_int_equal(!!(h->claimed.walls & RT_WALL_PID_NS), h->isolated);
     assert_int_equal(!!(h->claimed.walls & RT_WALL_LANDLOCK), h->claimed.landlock_abi > 0);
     host_stop(h);
 }
 
-/* Whether a file can be made in a sandbox that expected rules with `expected` for all files and was claimed with
- * `claimed`; -1 without Landlock. */
+/* Whether a file can be created in a sandbox that expected rules with `expected` for all files and
+ * was claimed with `claimed`; -1 without Landlock. */
 static int can_write(uint8_t expected, uint8_t claimed)
 {
     struct host *h = host_start();
@@ -303,7 +303,7 @@ TEST(only_a_language_kernel_has_a_descriptor_besides_the_usual_three)
     host_stop(h);
 }
 
-/* The kernel says how many bytes it has written; so many must have arrived. */
+/* The language kernel sends how many bytes it has written; that many must have arrived. */
 static void count_before(struct got *g, unsigned channel)
 {
     if (channel != RT_KERNEL)
@@ -318,7 +318,7 @@ static void count_before(struct got *g, unsigned channel)
         uint64_t here = g->data[RT_STDOUT].len + g->data[RT_STDERR].len;
 
         if (here < written)
-            fail_msg("an event says %" PRIu64 " bytes were written, and only %" PRIu64 " have come", written, here);
+            fail_msg("an event reports %" PRIu64 " bytes written, but only %" PRIu64 " have arrived", written, here);
     }
     free(said);
 }
@@ -426,7 +426,7 @@ static uint64_t rss_of(pid_t pid)
     return kb * KIB;
 }
 
-/* A sanitizer's own memory would drown what is measured. */
+/* The memory of a sanitizer would hide the measured value. */
 static bool stays_below(pid_t pid, uint64_t max)
 {
     const char *sanitized = getenv("COVE_TEST_SANITIZED");
@@ -465,7 +465,7 @@ TEST(one_byte_writes_to_both_channels_neither_stall_nor_grow_the_runtime)
     uint32_t s = host_sh(h, "i=0; while [ $i -lt 20000 ]; do printf x; printf y >&2; i=$((i+1)); done");
     struct got *g = host_got(h, s);
 
-    g->hold = true; /* never a credit: all of it is less than the window */
+    g->hold = true; /* no credit at all: everything fits into the window */
     host_wait(h, s);
     assert_true(stays_below(h->pid, 4 * MIB));
     assert_int_equal(g->data[1].len, 20000);
@@ -485,7 +485,7 @@ TEST(a_new_client_during_a_flood_gets_every_byte_exactly_once)
     for (int round = 2; round < 8; round++) {
         for (int i = 0; i < 40 && !g->last; i++)
             host_turn(h, 5000);
-        if (round % 2) { /* what was stored but never credited is told again, and dropped */
+        if (round % 2) { /* data that was stored but not credited is sent again, and dropped */
             g->hold = true;
             for (int i = 0; i < 5 && !g->last; i++)
                 host_turn(h, 100);
@@ -522,7 +522,7 @@ TEST(a_new_client_receives_the_end_again_until_it_confirms)
     h->was_claimed = false;
     host_hello(h, 3);
     assert_true(host_turn(h, 5000));
-    assert_true(h->was_claimed); /* the walls, for the new host to check; and nothing else */
+    assert_true(h->was_claimed); /* the walls, for the new client to check, and nothing else */
     assert_false(host_turn(h, 200));
     host_stop(h);
 }
@@ -717,7 +717,7 @@ TEST(a_process_that_stops_every_new_process_does_not_stop_pid_one)
     for (size_t i = 0; i < ARRAY_LEN(victims); i++)
         victims[i] = host_sh(h, "sleep 1000");
     uint32_t s = host_path(h, FRAME_STAT, "/", 0);
-    host_wait(h, s); /* PID 1 is not waiting for any of them */
+    host_wait(h, s); /* PID 1 does not wait for any of them */
     assert_int_equal(host_got(h, s)->last, FRAME_DONE);
     for (size_t i = 0; i < ARRAY_LEN(victims); i++)
         host_signal(h, victims[i], SIGKILL, RT_SCOPE_TREE);
@@ -746,9 +746,10 @@ TEST(an_execution_ends_with_its_main_process_even_if_children_hold_the_pipes)
 {
     struct host *h = host_ready();
     struct got *g;
-    bool late = slow_factor() > 1; /* where a program takes longer to start than the grace lasts */
+    bool late = slow_factor() > 1; /* a program takes longer to start than the grace period */
 
-    for (int i = 0; i < 100 && (i == 0 || !late); i++) { /* on a busy machine not every child is within the grace */
+    /* On a busy machine not every child runs within the grace period. */
+    for (int i = 0; i < 100 && (i == 0 || !late); i++) {
         g = run(h, "sleep 7775 & (sleep 0.02; echo late) & echo now; exit 2");
         assert_int_equal(g->exit.code, 2);
         assert_true(str_starts(text(g, 1), "now\n"));
@@ -756,7 +757,7 @@ TEST(an_execution_ends_with_its_main_process_even_if_children_hold_the_pipes)
     }
     assert_true(late);
     g = run(h, "(while :; do echo flood; done) & sleep 0.05");
-    assert_int_equal(g->last, FRAME_EXIT); /* a flood of children cannot hold the end off for ever */
+    assert_int_equal(g->last, FRAME_EXIT); /* a flood of children cannot delay the end forever */
     host_stop(h);
 }
 
@@ -766,7 +767,7 @@ TEST(a_program_that_closes_its_output_and_continues_is_awaited)
     uint32_t s = host_sh(h, "echo x; exec >&- 2>&-; sleep 1; exit 12");
     struct got *g = host_got(h, s);
 
-    while (g->ended != (1u << 1 | 1u << 2)) /* the host hears of it before the program ends */
+    while (g->ended != (1u << 1 | 1u << 2)) /* the client is notified before the program ends */
         assert_true(host_turn(h, 60000));
     assert_int_equal(g->last, 0);
     host_wait(h, s);
@@ -827,13 +828,14 @@ TEST(two_hundred_programs_leave_no_descriptor_and_no_zombie)
     if (h->isolated)
         assert_string_equal(text(host_got(h, s), 1), "0\n");
     host_close(h, s);
-    assert_string_equal(text(run(h, "echo"), 1), "\n"); /* the close was heard */
+    assert_string_equal(text(run(h, "echo"), 1), "\n"); /* the close was processed */
     host_turn(h, 50);
     assert_true(open_fds(h->pid) <= before);
     host_stop(h);
 }
 
-/* rt_host holds every stream to it; a program that is over before its start was told is the hard case. */
+/* rt_host checks this for every stream; the hard case is a program that ends before its start is
+ * reported. */
 TEST(the_start_is_reported_before_the_end_of_output_of_a_very_short_program)
 {
     struct host *h = host_ready();

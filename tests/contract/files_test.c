@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-static char top[64];   /* a directory of this test, and what the sandbox is asked about */
+static char top[64];   /* a directory of this test, which all requests name */
 static char path[512]; /* in(name) */
 
 static const char *in(const char *name)
@@ -33,7 +33,8 @@ static int zap(const char *name, const struct stat *st UNUSED, int type UNUSED, 
 
 static struct host *begin(void)
 {
-    /* in memory where possible: ten thousand directories take a busy disk longer than the runtime */
+    /* in memory if possible: ten thousand directories would take a busy disk longer than the
+     * runtime */
     snprintf(top, sizeof(top), "%s/cove-files-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(top));
     return host_ready();
@@ -68,7 +69,7 @@ static bool there(const char *name)
     return lstat(in(name), &st) == 0;
 }
 
-/* Sends a path request and waits; the error id, or 0 on DONE. */
+/* Sends a path request and waits. Returns the error id, or 0 on DONE. */
 static uint32_t ask(struct host *h, uint8_t type, const char *p, uint32_t flags, struct got **ret)
 {
     uint32_t s = host_path(h, type, p, flags);
@@ -183,7 +184,7 @@ TEST(a_write_replaces_atomically_and_leaves_nothing_when_aborted)
     assert_string_equal(get("x"), "old");
     host_close(h, s);
     assert_int_equal(ask(h, FRAME_LIST, top, 0, &g), 0);
-    assert_int_equal(done_of(g).files, 1); /* no leftover beside it */
+    assert_int_equal(done_of(g).files, 1); /* no temporary file remains */
     assert_string_equal(get("x"), "old");
 
     assert_int_equal(write_file(h, in("x"), RT_PATH_EXCL, "new", NULL), ERR_EXISTS);
@@ -397,7 +398,8 @@ TEST(removing_a_tree_follows_no_link_and_enters_closed_directories)
     chmod(in("t/closed"), 0);
     mkdir(in("t/empty"), 0);
     assert_int_equal(symlink("../outside", in("t/link")), 0);
-    assert_int_equal(ask(h, FRAME_REMOVE, in("t"), 0, NULL), ERR_EXISTS); /* not empty, and not asked to recurse */
+    /* Not empty, and without the recursive flag. */
+    assert_int_equal(ask(h, FRAME_REMOVE, in("t"), 0, NULL), ERR_EXISTS);
     assert_int_equal(ask(h, FRAME_REMOVE, in("t"), RT_PATH_RECURSIVE, &g), 0);
     assert_int_equal(done_of(g).files, 5);
     assert_false(there("t"));
@@ -547,7 +549,8 @@ TEST(archives_are_compatible_with_tar_in_both_directions)
         snprintf(script, sizeof(script), "cd %s; diff -r --no-dereference s %s", top, formats[i]);
         s = host_sh(h, script);
         host_wait(h, s);
-        assert_int_equal(host_got(h, s)->exit.code, i == 0 ? host_got(h, s)->exit.code : 0); /* ustar lost a name */
+        /* Ustar cannot store one of the names. */
+        assert_int_equal(host_got(h, s)->exit.code, i == 0 ? host_got(h, s)->exit.code : 0);
     }
     assert_int_equal(ask(h, FRAME_TAR_OUT, in("s"), 0, &g), 0);
     assert_int_equal(unlink(in("gnu.tar")), 0);
@@ -574,7 +577,7 @@ TEST(hostile_archives_stay_inside)
         { 'f', "../escape", NULL, 0, NULL, NULL, ERR_INVALID },
         { 'f', "/escape", NULL, 0, NULL, NULL, ERR_INVALID },
         { 'f', "a/../../escape", NULL, 0, NULL, NULL, ERR_INVALID },
-        { 'l', "l", "..", 'f', "l/escape", NULL, ERR_WRONG_KIND }, /* through a link of its own */
+        { 'l', "l", "..", 'f', "l/escape", NULL, ERR_WRONG_KIND }, /* through its own link */
         { 'l', "l", "/tmp", 'd', "l/escape", NULL, ERR_WRONG_KIND },
         { 'h', "h", "../secret", 0, NULL, NULL, ERR_INVALID },
         { 'h', "h", "/etc/passwd", 0, NULL, NULL, ERR_INVALID },
@@ -632,7 +635,7 @@ TEST(changes_since_a_snapshot_are_found)
     auto_buf seen = { 0 };
     auto_free struct rt_change *c = mem_new(struct rt_change);
 
-    assert_int_equal(ask(h, FRAME_CHANGES, top, 0, NULL), ERR_INVALID); /* no mark yet */
+    assert_int_equal(ask(h, FRAME_CHANGES, top, 0, NULL), ERR_INVALID); /* there is no snapshot yet */
     put("same", "same");
     put("written", "one");
     put("gone", "x");

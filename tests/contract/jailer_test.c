@@ -1,5 +1,5 @@
-/* The jailer as a host sees it: real requests over its socket, real sandboxes behind it. What it must never do is trust
- * a field, answer twice, or leave something behind. */
+/* The jailer as its client sees it: real requests over its socket, real sandboxes. It must never
+ * trust a field, answer twice, or leave anything. */
 #include "jail_host.h"
 
 #include "core/base/mem.h"
@@ -25,7 +25,7 @@ TEST(destroying_returns_counters_and_removes_every_leaf)
     assert_int_equal(d.f.type, FRAME_DONE);
     assert_int_equal(jail_stats_decode(&d.f, &s, NULL), 0);
     assert_true(s.cpu_ns > 0 && s.cpu_ns != JAIL_UNKNOWN && s.pids == 0);
-    assert_true(readable_within(r.fds[1], 0)); /* the pidfd: dead before the answer */
+    assert_true(readable_within(r.fds[1], 0)); /* the pidfd: the sandbox is dead before the answer */
     drop_fds(&r);
     ask(&h, FRAME_J_STATS, id);
     expect_error(&h, ERR_MISSING);
@@ -105,7 +105,7 @@ TEST(a_jailer_with_another_state_directory_sees_live_sandboxes_too)
     host_stop(&h);
 }
 
-/* Sets the variable for the jailers that are started from now on; NULL removes it. */
+/* Sets the variable for jailers that are started from now on; NULL removes it. */
 static void set_parent(const char *name)
 {
     assert_int_equal(name ? setenv("COVE_CGROUP_PARENT", name, 1) : unsetenv("COVE_CGROUP_PARENT"), 0);
@@ -188,7 +188,7 @@ TEST(the_jailer_validates_every_field)
     expect_error(&h, ERR_EXISTS);
     ask_template(&h, "../t");
     expect_error(&h, ERR_INVALID);
-    ask_filter(&h, "t", 1, 0); /* EXISTS would let a host go on under another filter than it asked for */
+    ask_filter(&h, "t", 1, 0); /* EXISTS would let a client continue with a different filter than it requested */
     expect_error(&h, ERR_INVALID);
     ask_filter(&h, "t", 0, 1ull << 63);
     expect_error(&h, ERR_INVALID);
@@ -234,7 +234,7 @@ TEST(the_jailer_validates_every_mount)
     c = a_request();
     c.nmounts = 1;
     c.mounts[0] = (struct jail_mount){ .kind = JAIL_BIND_RO, .fd = 3, .dst = "/mnt/x" };
-    ask_create(&h, &c, &dir, 1); /* names a descriptor that did not come */
+    ask_create(&h, &c, &dir, 1); /* names a descriptor that was not sent */
     expect_error(&h, ERR_INVALID);
     c = a_request();
     c.nmounts = 1;
@@ -244,7 +244,7 @@ TEST(the_jailer_validates_every_mount)
     c = a_request();
     c.nmounts = 1;
     c.mounts[0] = (struct jail_mount){ .kind = JAIL_WORKSPACE, .fd = 0 };
-    ask_create(&h, &c, &file, 1); /* a file is no workspace */
+    ask_create(&h, &c, &file, 1); /* a file is not a workspace */
     expect_error(&h, ERR_WORKSPACE_REFUSED);
     c = a_request();
     c.nmounts = 1;
@@ -277,7 +277,8 @@ static void ask_mount(struct host *h, uint8_t kind, const char *path)
 
 TEST(kernel_file_systems_and_run_are_never_mounted_not_even_as_submounts)
 {
-    char dir[] = "/var/tmp/cove-test-XXXXXX"; /* owners can be mapped on a disk by every kernel, on a tmpfs since 6.3 */
+    /* Every kernel can map owners on a disk, but on a tmpfs only since 6.3. */
+    char dir[] = "/var/tmp/cove-test-XXXXXX";
     struct host h;
 
     host_start(&h);
@@ -287,7 +288,7 @@ TEST(kernel_file_systems_and_run_are_never_mounted_not_even_as_submounts)
     expect_error(&h, ERR_BIND_REFUSED);
     ask_mount(&h, JAIL_WORKSPACE, "/sys");
     expect_error(&h, ERR_BIND_REFUSED);
-    ask_mount(&h, JAIL_BIND_RO, "/run"); /* nor where the services of the host listen */
+    ask_mount(&h, JAIL_BIND_RO, "/run"); /* nor the sockets of host services */
     expect_error(&h, ERR_BIND_REFUSED);
 
     assert_non_null(mkdtemp(dir));
@@ -313,7 +314,7 @@ TEST(requests_are_legal_only_in_their_states)
     char id[ID_SIZE];
 
     one_sandbox(&h, id, &r);
-    ask(&h, FRAME_J_THAW, id); /* nothing to do; a host that took over cannot know that */
+    ask(&h, FRAME_J_THAW, id); /* no effect; a client that took over cannot know the state */
     expect(&h, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, id);
     expect(&h, FRAME_J_OK);
@@ -395,7 +396,7 @@ TEST(a_kept_sandbox_outlives_its_client_and_can_be_adopted)
     expect(&next, FRAME_DONE);
     drop_fds(&a);
     close(next.sock);
-    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer); /* the last one gone, the jailer ends */
+    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer); /* the jailer ends with its last client */
     assert_int_equal(status, 0);
     assert_int_equal(leaves(id), 0);
     assert_int_equal(jailer_connect_kept(state_dir, id, &next.sock, &err), -1);
@@ -412,12 +413,13 @@ TEST(a_jailer_holds_no_open_file_of_its_client)
     close(p[1]);
     ask_template(&h, "t");
     expect(&h, FRAME_J_OK);
-    assert_true(readable_within(p[0], 5000)); /* the end of file, while jailer and spawner live */
+    assert_true(readable_within(p[0], 5000)); /* end of file, while jailer and spawner live */
     close(p[0]);
     host_stop(&h);
 }
 
-/* Two questions sent before the answer to the first: each stream hears something, the later one a refusal. */
+/* Two requests sent before the answer to the first: each stream gets an answer, the later one an
+ * error. */
 static void ask_twice(struct host *h, uint8_t type, const char *id)
 {
     struct reply r;
@@ -535,7 +537,7 @@ TEST(a_lost_spawner_ends_its_frozen_sandboxes_and_the_jailer_continues)
     ask(&h, FRAME_J_DESTROY, id);
     expect(&h, FRAME_DONE);
     assert_int_equal(leaves(id), 0);
-    ask_template(&h, "t"); /* the name is free again */
+    ask_template(&h, "t"); /* the name can be used again */
     expect(&h, FRAME_J_OK);
     c = a_request();
     ask_create(&h, &c, NULL, 0);
@@ -568,7 +570,7 @@ int main(void)
     };
 
     if (geteuid() != 0) {
-        printf("1..0 # SKIP the native driver is started by root\n");
+        printf("1..0 # SKIP the native driver requires root\n");
         return 0;
     }
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,5 +1,5 @@
-/* An unprivileged process brings a fork of itself into a sandbox: by ownership, behind every wall, and never at the
- * mercy of the sandbox it enters. */
+/* An unprivileged process brings a fork of itself into a sandbox: because it owns the user
+ * namespace, with every wall, and without depending on the sandbox it enters. */
 #include "jail_host.h"
 
 #include "host/zygote/join.h"
@@ -15,7 +15,7 @@ struct scene {
     struct host h;
     struct reply r;
     char id[ID_SIZE];
-    pid_t pid1;  /* as we see it */
+    pid_t pid1;  /* in our pid namespace */
     uid_t owner; /* of its user namespace */
     struct native_template t;
     struct native_spec spec;
@@ -123,14 +123,14 @@ static void scene_end(struct scene *s)
     assert_int_equal(leaves(s->id), 0);
 }
 
-/* What the member finds, as lines of "name value". */
+/* Writes what the interpreter sees, as lines of "name value". */
 static NORETURN void look_around(void)
 {
     static const char *const spaces[] = { "user", "mnt", "pid", "net", "ipc", "uts", "cgroup" };
     char line[256], path[64];
     FILE *f = fopen("/proc/self/status", "re");
 
-    while (getppid() != 1) /* whoever brought it in may not have left yet */
+    while (getppid() != 1) /* the process that brought it in may not have ended yet */
         usleep(1000);
     dprintf(3, "uid %d %d\nppid %d\n", (int)getuid(), (int)getgid(), (int)getppid());
     while (f && fgets(line, sizeof(line), f))
@@ -155,7 +155,7 @@ static NORETURN void look_around(void)
     _exit(0);
 }
 
-/* The zygote of this test: without privilege, it joins and tells how that went. */
+/* The zygote of this test: it joins without privilege and reports the result. */
 static int join_as(struct scene *s, uid_t uid)
 {
     int status;
@@ -237,7 +237,7 @@ TEST(a_foreign_process_cannot_join)
     scene_end(&s);
 }
 
-/* The network of the others belongs to nobody who could be an owner. */
+/* The network namespace of the others has no owner in this user namespace. */
 TEST(sandboxes_not_prepared_for_a_zygote_cannot_be_joined)
 {
     struct scene s;
@@ -275,7 +275,7 @@ TEST(a_frozen_sandbox_does_not_block_the_zygote)
     scene_end(&s);
 }
 
-/* What cannot be raised ends the member, and is told. */
+/* A wall that cannot be raised ends the interpreter and is reported. */
 TEST(a_missing_wall_ends_the_interpreter_before_it_runs)
 {
     struct scene s;

@@ -1,5 +1,5 @@
-/* The manager over a real jailer service and a real store: what was told stays true, also for the manager that comes
- * after a killed one. Needs root. */
+/* The manager with a real jailer service and a real store: what it reported stays true, also for
+ * the next manager after a kill. Needs root. */
 #include "tests/unit/test.h"
 
 #include "core/base/clock.h"
@@ -83,7 +83,7 @@ static void turn_for(struct world *w, const int *what)
     while (!*what && clock_mono_ns() < end)
         ev_turn(w->ev, 100);
     if (!*what)
-        fail_msg("waited in vain; last error: %s", w->err.msg);
+        fail_msg("timed out; last error: %s", w->err.msg);
 }
 
 static void wait_ready(struct world *w)
@@ -97,7 +97,7 @@ static void wait_ready(struct world *w)
         fail_msg("not ready: %s", why);
 }
 
-static uint32_t creating_max, starting_max; /* of the next world; 0: as it comes */
+static uint32_t creating_max, starting_max; /* for the next world; 0: the default */
 
 static void open_world(struct world *w)
 {
@@ -146,7 +146,7 @@ static void on_row(void *arg, const struct err *err, const struct store_sandbox 
     w->state = row->state;
     w->expires_ms = row->expires_ms;
     w->ended_ms = row->ended_ms;
-    if (row->ended_by) /* one that lives must not wipe out the end of an execution */
+    if (row->ended_by) /* a live row must not overwrite the recorded end of an execution */
         str_copy(w->ended_by, sizeof(w->ended_by), row->ended_by);
     snprintf(w->why, sizeof(w->why), "%s", row->why_json ? row->why_json : "");
 }
@@ -210,7 +210,7 @@ static void bad(struct world *w, enum err_id id)
         fail_msg("%s", w->err.msg);
 }
 
-/* --- scenes --- */
+/* --- steps --- */
 
 static void create_for(struct world *w, const char *owner, const char *json, store_sandbox_fn *done, void *arg)
 {
@@ -290,7 +290,7 @@ static void get_execution(struct world *w)
     good(w);
 }
 
-/* --- life --- */
+/* --- sandboxes and executions --- */
 
 TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
 {
@@ -306,7 +306,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     assert_int_equal(w.bytes[0], 4);
     char first[ID_SIZE];
     str_copy(first, sizeof(first), w.ex);
-    assert_false(w.final); /* if it stays alone, the sandbox's sums are its own */
+    assert_false(w.final); /* if it stays the only one, the sandbox's sums are its own */
     const char *const env[] = { "X=1", NULL };
     run(&w, &(struct execution_spec){
                 .argv = SH("echo $X; pwd; cat; exit 3"), .env = env, .cwd = "/tmp", .input = "in", .input_len = 2 });
@@ -320,7 +320,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     str_copy(w.ex, sizeof(w.ex), first);
     get_execution(&w);
     assert_true(w.final);
-    manager_delete(w.m, "me", w.sb, on_row, &w); /* once more: the same answer */
+    manager_delete(w.m, "me", w.sb, on_row, &w); /* again: the same answer */
     good(&w);
     manager_execute(w.m, "me", w.sb, NULL, &(struct execution_spec){ .argv = SH("true") }, on_accepted, &w);
     bad(&w, ERR_SANDBOX_ENDED);
@@ -422,7 +422,7 @@ TEST(pausing_stops_everything_and_resuming_continues)
         ev_turn(w.ev, 100); /* longer than its timeout */
     assert_int_equal(w.ended, 0);
     manager_resume(w.m, "me", w.sb, on_row, &w);
-    while (w.state != STORE_SANDBOX_RUNNING) /* the end of the program may be told first */
+    while (w.state != STORE_SANDBOX_RUNNING) /* the end of the program may be reported first */
         good(&w);
     turn_for(&w, &w.ended);
     w.answers = 0;
@@ -437,7 +437,7 @@ TEST(an_idle_sandbox_ends_or_is_paused_and_resumes_on_use)
     struct manager_stats st = { 0 };
 
     begin(&w, "{\"runtime\":\"sh\",\"idleTimeoutMs\":150,\"idleAction\":\"pause\"}");
-    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.4; echo busy") }); /* not idle while something runs */
+    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.4; echo busy") }); /* not idle while a program runs */
     assert_string_equal(w.ended_by, "exit");
     for (int i = 0; i < 100 && st.paused == 0; i++) {
         ev_turn(w.ev, 50);
@@ -522,7 +522,7 @@ TEST(a_spec_that_the_host_cannot_make_fails_with_its_reason)
         close_world(&w);
 }
 
-/* --- the manager after a killed one --- */
+/* --- the next manager after a kill --- */
 
 TEST(a_second_manager_adopts_live_sandboxes_without_loss)
 {
@@ -602,7 +602,7 @@ TEST(a_caller_that_waits_for_the_end_gets_one_answer_and_the_row_follows)
     for (int i = 0; i < 20; i++) {
         execute(&w, &(struct execution_spec){ .argv = SH("echo x; exit 7"), .report_only_end = true });
         good(&w);
-        if (w.watch) /* it was not over in a moment, on a slow machine */
+        if (w.watch) /* on a slow machine the program may still run */
             turn_for(&w, &w.ended);
         w.answers = 0;
         assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
@@ -615,12 +615,12 @@ TEST(a_caller_that_waits_for_the_end_gets_one_answer_and_the_row_follows)
     assert_int_equal(w.exit_code, 7);
     assert_string_equal(read_output(&w, 1), "x\n");
     run(&w, &(struct execution_spec){ .argv = SH("sleep 0.3; exit 8"),
-                                      .report_only_end = true }); /* told of while it runs */
+                                      .report_only_end = true }); /* reported while it runs */
     assert_int_equal(w.exit_code, 8);
     end(&w);
 }
 
-static int told[2]; /* a pipe out of the manager that is killed */
+static int told[2]; /* a pipe from the manager that is killed */
 
 static void die_at_end(void *arg UNUSED, const struct store_execution *ended)
 {
@@ -642,7 +642,7 @@ static void on_told(void *arg, const struct err *err, const struct store_executi
     w->watch = manager_watch_execution(w->m, "me", row->sandbox, row->id, die_at_end, w);
 }
 
-/* Whichever way the end is told, that comes before the store hears of it. */
+/* In both cases the end is acknowledged before the store knows it. */
 static void be_killed_when_told(const char *sandbox)
 {
     struct world w;
@@ -681,7 +681,7 @@ TEST(an_acknowledged_end_survives_a_kill_before_its_commit)
     assert_int_equal(read(told[0], ex, sizeof(ex)), ID_SIZE);
     close(told[0]);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    for (int i = 0; i < 2; i++) { /* and it is applied once */
+    for (int i = 0; i < 2; i++) { /* applied only once */
         open_world(&w);
         str_copy(w.ex, sizeof(w.ex), ex);
         get_execution(&w);
@@ -735,7 +735,7 @@ TEST(ends_during_downtime_are_reported_correctly)
     str_copy(sb, sizeof(sb), w.sb);
     str_copy(ex, sizeof(ex), w.ex);
     close_world(&w);
-    poll(NULL, 0, 900); /* the jailer's clock, with nobody else there */
+    poll(NULL, 0, 900); /* only the jailer measures the lifetime now */
     open_world(&w);
     str_copy(w.ex, sizeof(w.ex), ex);
     manager_delete(w.m, "me", sb, on_row, &w);
@@ -801,7 +801,7 @@ TEST(retention_removes_output_with_its_row)
     end(&w);
 }
 
-/* --- the frame --- */
+/* --- setup and teardown --- */
 
 static int set_up(void **state UNUSED)
 {
@@ -826,13 +826,13 @@ static int tear_down(void **state UNUSED)
     return system(command);
 }
 
-/* --- sharing --- */
+/* --- fairness --- */
 
 #define CROWD 30
 
-struct race {            /* of one tenant with many and one with few */
+struct race {            /* one tenant with many requests against one with few */
     int crowd, few;      /* answered so far */
-    int before_last_few; /* of the crowd, when the last of the few was answered */
+    int before_last_few; /* answers of the crowd when the last of the few was answered */
     int failed;
     char sb[2][ID_SIZE];
 };
@@ -883,10 +883,11 @@ TEST(a_tenant_with_many_queued_sandboxes_does_not_delay_one_with_few)
     for (int i = 0; i < 2; i++)
         create_for(&w, "few", "{\"runtime\": \"sh\"}", on_few, &r);
     race_to_end(&w, &r, 2);
-    /* By turns: two were under way, and of the next four places two are the few's. The rest is room for those that
-     * overtake each other. First come, first served would be all of the crowd. */
+    /* Round-robin: two were in progress, and of the next four slots two belong to the few. The rest
+     * is a margin for requests that overtake each other. First come, first served would serve the
+     * whole crowd first. */
     if (r.before_last_few > CROWD / 2)
-        fail_msg("%d of %d came before", r.before_last_few, CROWD);
+        fail_msg("%d of %d were served before", r.before_last_few, CROWD);
     w.answers = 0;
     manager_end_all(w.m, &(struct err){ .id = ERR_SANDBOX_ENDED, .msg = "over" }, on_emptied, &w);
     turn_for(&w, &w.answers);
@@ -933,7 +934,7 @@ TEST(a_tenant_with_many_queued_executions_does_not_delay_one_with_few)
     manager_execute(w.m, "few", r.sb[1], NULL, &s, on_few_run, &r);
     race_to_end(&w, &r, 1);
     if (r.before_last_few > CROWD / 2)
-        fail_msg("%d of %d came before", r.before_last_few, CROWD);
+        fail_msg("%d of %d were served before", r.before_last_few, CROWD);
     w.answers = 0;
     manager_end_all(w.m, &(struct err){ .id = ERR_SANDBOX_ENDED, .msg = "over" }, on_emptied, &w);
     turn_for(&w, &w.answers);
@@ -993,7 +994,7 @@ int main(void)
     };
 
     if (geteuid() != 0) {
-        printf("1..0 # SKIP the native driver is started by root\n");
+        printf("1..0 # SKIP the native driver requires root\n");
         return 0;
     }
     return cmocka_run_group_tests(tests, set_up, tear_down);

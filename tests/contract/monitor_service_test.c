@@ -1,5 +1,5 @@
-/* Jailer and monitor as two services: refused calls are counted also after the monitor was restarted, and never
- * allowed. */
+/* Jailer and monitor as two services: denied calls are counted even after a restart of the monitor,
+ * and never allowed. */
 #include "world.h"
 
 #include "host/monitor/monitor.h"
@@ -18,7 +18,7 @@
 
 static pid_t monitor, jailer;
 static char jailer_door[96], monitor_door[96];
-static const char *monitor_log; /* a file for what it says; NULL: where the test's own words go */
+static const char *monitor_log; /* a file for its log; NULL: the test's own stderr */
 
 static pid_t start(int (*serve)(void))
 {
@@ -95,7 +95,7 @@ static void close_services(struct world *w)
     end_process(&jailer, SIGTERM);
     if (monitor)
         end_process(&monitor, SIGTERM);
-    unlink(monitor_door); /* it has no right left to do that itself */
+    unlink(monitor_door); /* it has no permission left to do that itself */
     buf_done(&w->out);
     buf_done(&w->errout);
 }
@@ -156,12 +156,14 @@ TEST(the_next_monitor_takes_over_and_a_waiting_call_is_denied)
     exec_handle_write_end(w.exec);
     for (int i = 0; i < 5; i++)
         ev_turn(w.ev, 50);
-    assert_int_equal(w.out.len, 3); /* nobody is there to refuse it, and it is not allowed */
+    assert_int_equal(w.out.len, 3); /* no monitor answers it, and it is not allowed */
     monitor = start(serve_monitor);
     turn_until(&w, &w.exited, 30);
     assert_string_equal(w.out.data, "up\n1\n");
-    assert_non_null(exec_handle_receipt(w.exec)->denials_why); /* what the first one knew is gone, and it says so */
-    /* The engine finds the next monitor by itself, and how soon is not promised: one that ran before says so. */
+    /* The counts of the first monitor are lost, and the receipt says so. */
+    assert_non_null(exec_handle_receipt(w.exec)->denials_why);
+    /* The engine reconnects to the next monitor by itself, without a promise of how soon: an
+     * earlier execution says so. */
     for (int tries = 0; tries < 50 && exec_handle_receipt(w.exec)->denials_why; tries++) {
         exec_handle_free(w.exec);
         w.exited = 0;
@@ -197,7 +199,7 @@ TEST(without_a_next_monitor_denied_calls_return_enosys_after_a_while)
     close_services(&w);
 }
 
-/* A host that asks and never reads the answers. */
+/* A client that sends requests and never reads the answers. */
 static int stalled_host(const char *id)
 {
     uint8_t packet[FRAME_MAX];
@@ -232,7 +234,7 @@ static bool said(const char *log, const char *what)
     return strstr(text, what) != NULL;
 }
 
-/* Its log is a file here: no limit of the monitor's may make its first line its last. */
+/* The log is a file here, to check that no resource limit of the monitor truncates it. */
 TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
 {
     struct world w;
@@ -253,7 +255,7 @@ TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
     turn_until(&w, &w.exited, 60);
     assert_string_equal(w.out.data, "up\n1\n");
     assert_null(exec_handle_receipt(w.exec)->denials_why);
-    while (recv(stalled, &c, 1, 0) > 0) /* what it was told before, and then the end */
+    while (recv(stalled, &c, 1, 0) > 0) /* earlier answers, and then the end */
         ;
     close(stalled);
     assert_true(said(log, "is sent away"));

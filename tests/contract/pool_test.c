@@ -1,11 +1,12 @@
-/* Pools over a real jailer and real Python zygotes: what is taken is used at once, and what dies is replaced. */
+/* Pools with a real jailer and real Python zygotes: a taken member is used immediately, and a dead
+ * one is replaced. */
 #include "world.h"
 
 #include "sandbox/pool/pools.h"
 
 #include <dirent.h>
 
-static struct buf said; /* by the kernel */
+static struct buf said; /* sent by the language kernel */
 
 static void on_kernel(void *arg UNUSED, const void *data, size_t len)
 {
@@ -185,7 +186,8 @@ static bool below(pid_t pid, pid_t ancestor)
     return false;
 }
 
-/* Of this test's jailer: a Python that is the child of a spawner, or one that was forked from it into a sandbox. */
+/* A Python of this test's jailer: the child of a spawner, or one that was forked from it into a
+ * sandbox. */
 static pid_t find_python(pid_t jailer, bool zygote)
 {
     DIR *d = opendir("/proc");
@@ -293,7 +295,7 @@ static size_t descriptors(pid_t pid)
     return n;
 }
 
-/* 20,000 is a usual limit; the jailer keeps two more of each where a monitor may be restarted. */
+/* 20,000 is a usual limit; the jailer keeps two more per sandbox if a monitor may be restarted. */
 TEST(four_thousand_members_can_wait_with_twenty_thousand_descriptors)
 {
     static const struct pool_settings more = { .min = 10, .max = 10 };

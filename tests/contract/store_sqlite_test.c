@@ -1,4 +1,5 @@
-/* What can happen to a database that is a file: another process, a full disk, a damaged page, a killed migration. */
+/* Faults of a database file: another process, a full disk, a damaged page, a killed
+ * migration. */
 #include "store_host.h"
 
 #include "core/base/fd.h"
@@ -30,7 +31,7 @@ static void expect_open_fails(enum err_id id)
         fail_msg("expected %s, got %s: %s", err_info(id)->code, err_info(err.id)->code, err.msg);
 }
 
-/* Runs SQL on the file as a stranger would, while the store is closed. */
+/* Runs SQL on the file as another program would, while the store is closed. */
 static void run_sql(const char *path, const char *sql)
 {
     sqlite3 *db;
@@ -62,7 +63,7 @@ TEST(ST02_a_second_process_is_refused_and_the_first_continues)
             _exit(2);
         _exit(store_open(ev, &set, &second, &err) < 0 && err.id == ERR_STORE_IN_USE ? 0 : 1);
     }
-    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* while the other one tries */
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* while the other process tries */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
@@ -76,7 +77,7 @@ TEST(ST02_a_lost_wal_loses_only_its_own_contents)
     int status;
 
     OK(store_sandbox_insert(store, &kept, 0, on_done, NULL));
-    close_store(); /* folds the WAL into the file */
+    close_store(); /* merges the WAL into the file */
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -91,14 +92,14 @@ TEST(ST02_a_lost_wal_loses_only_its_own_contents)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    assert_int_equal(unlink(wal), 0); /* it was there, and held the last commit */
+    assert_int_equal(unlink(wal), 0); /* it existed and held the last commit */
     struct err err = { 0 };
     assert_int_equal(host_open(&err), 0);
     OK(store_sandbox_get(store, "anna", kept.id, on_sandbox, NULL));
     OK(store_check(store, on_done, NULL));
 }
 
-/* A small file system of its own for the store. */
+/* A small file system for the store alone. */
 static void mount_small(const char *size)
 {
     close_store();
@@ -144,10 +145,10 @@ TEST(ST02_RC04_a_full_disk_refuses_writes_loses_nothing_and_needs_no_restart)
     } while (!got.failed && stored < 1000);
     assert_int_equal(got.err.id, ERR_STORE_FULL);
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL)); /* not even a part of it */
-    OK(store_sandbox_get(store, "anna", first.id, on_sandbox, NULL));              /* reading goes on */
+    OK(store_sandbox_get(store, "anna", first.id, on_sandbox, NULL));              /* reading still works */
     OK(store_check(store, on_done, NULL));
 
-    /* Ending a sandbox and forgetting others still work: that is how room is made. */
+    /* Ending a sandbox and retention still work: that is how space is freed. */
     first.state = STORE_SANDBOX_ENDED;
     first.ended_ms = 1;
     OK(store_sandbox_update(store, "anna", &first, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED, NULL, on_sandbox,
@@ -266,7 +267,7 @@ TEST(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything)
     assert_true(told);
     if (store_restore(&set, backup, &err) < 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(access(old, F_OK), 0); /* the damaged one is still there to look at */
+    assert_int_equal(access(old, F_OK), 0); /* the damaged file is kept for inspection */
     assert_int_equal(host_open(&err), 0);
     OK(store_check(store, on_done, NULL));
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
@@ -341,7 +342,7 @@ TEST(a_damaged_newer_or_foreign_backup_is_not_restored)
     damage(backup);
     assert_int_equal(store_restore(&set, backup, &err), -1);
     assert_int_equal(err.id, ERR_STORE_CORRUPT);
-    assert_int_equal(host_open(&err), 0); /* what was there is still there */
+    assert_int_equal(host_open(&err), 0); /* the data is still there */
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
@@ -420,7 +421,7 @@ TEST(owners_from_before_tenants_become_tenants_and_keep_their_rows)
     OK(store_sandbox_get(store, "older", "sbaaaaaaaaaaaaaaaaaaaa", on_sandbox, NULL));
 }
 
-/* Two steps of which the second moves many rows. */
+/* Two steps; the second one moves many rows. */
 static const char *const long_steps[] = {
     "CREATE TABLE a (n INTEGER NOT NULL) STRICT;"
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20000) INSERT INTO a SELECT n FROM c;",
@@ -488,8 +489,8 @@ TEST(ST06_a_migration_killed_at_any_moment_leaves_the_old_or_the_new_schema)
         if (version == 1) {
             killed_inside++;
             assert_int_equal(query(db, "SELECT count(*) FROM a"), 20000);
-            assert_int_equal(query(db, "SELECT count(*) FROM b"), -1); /* not there */
-            assert_int_equal(schema_migrate(db, &after, &err), 0);     /* and the next start goes on */
+            assert_int_equal(query(db, "SELECT count(*) FROM b"), -1); /* the table does not exist */
+            assert_int_equal(schema_migrate(db, &after, &err), 0);     /* the next start continues */
         }
         assert_int_equal(query(db, "PRAGMA user_version"), 2);
         assert_int_equal(query(db, "SELECT count(*) FROM b"), 40000);
@@ -551,7 +552,7 @@ TEST(ST08_files_are_private_whatever_the_umask_and_their_previous_mode)
             OK(store_backup(store, backup, on_done, NULL));
         expect_mode(backup, 0600);
         close_store();
-        assert_int_equal(chmod(dir, 0777), 0); /* somebody opens it up; the next start closes it */
+        assert_int_equal(chmod(dir, 0777), 0); /* another user opens it up; the next start closes it */
         assert_int_equal(chmod(path, 0666), 0);
     }
     assert_int_equal(store_restore(&set, backup, &err), 0);

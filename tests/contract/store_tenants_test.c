@@ -1,4 +1,4 @@
-/* Tenants, users, roles and logging in, on every store. */
+/* Tenants, users, roles and logins, on every store. */
 #include "store_host.h"
 
 #include "core/base/str.h"
@@ -90,7 +90,7 @@ TEST(user_names_are_unique_in_a_tenant_and_their_roles_exist_there)
     a = a_user("anna", "carla", "viewer");
     FAILS(ERR_EXISTS, store_user_insert(store, &a, on_done, NULL));
     OK(store_role_insert(store, &role, on_done, NULL));
-    FAILS(ERR_MISSING, store_user_insert(store, &b, on_done, NULL)); /* another tenant's role */
+    FAILS(ERR_MISSING, store_user_insert(store, &b, on_done, NULL)); /* a role of another tenant */
     strcpy(b.role, "developer");
     OK(store_user_insert(store, &b, on_done, NULL)); /* the name is free there */
     strcpy(b.role, "ops");
@@ -140,7 +140,7 @@ TEST(AU17_the_last_admin_of_a_tenant_cannot_be_lost_in_any_way)
     change.disabled = true;
     OK(store_user_update(store, "anna", &change, STORE_USER_SET_DISABLED, true, on_user, NULL));
     change = one;
-    strcpy(change.role, "viewer"); /* the other one is disabled, and that of another tenant does not count */
+    strcpy(change.role, "viewer"); /* the other admin is disabled, and the one of another tenant does not count */
     FAILS(ERR_LAST_ADMIN, store_user_update(store, "anna", &change, STORE_USER_SET_ROLE, true, on_user, NULL));
     change = one;
     change.disabled = true;
@@ -151,7 +151,7 @@ TEST(AU17_the_last_admin_of_a_tenant_cannot_be_lost_in_any_way)
     assert_false(GOT(store_user, 0)->disabled);
     strcpy(change.name, "first");
     OK(store_user_update(store, "anna", &change, STORE_USER_SET_NAME, true, on_user, NULL));
-    OK(store_user_remove(store, "anna", two.id, 9, true, on_done, NULL));  /* was none that counts */
+    OK(store_user_remove(store, "anna", two.id, 9, true, on_done, NULL));  /* it was not an admin that counts */
     OK(store_user_remove(store, "anna", one.id, 9, false, on_done, NULL)); /* the operator may */
 }
 
@@ -202,10 +202,10 @@ TEST(AU16_a_removed_user_is_not_recreated_until_an_admin_adds_them)
     OK(store_user_remove(store, "anna", user.id, 70, false, on_done, NULL));
     FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &again, on_done, NULL));
     FAILS(ERR_USER_REMOVED,
-          store_user_insert_from_provider(store, &again, on_done, NULL)); /* and the question changes nothing */
-    OK(store_user_insert_from_provider(store, &far, on_done, NULL));      /* the name is another's elsewhere */
+          store_user_insert_from_provider(store, &again, on_done, NULL)); /* asking again changes nothing */
+    OK(store_user_insert_from_provider(store, &far, on_done, NULL));      /* in another tenant the name is free */
     OK(store_user_insert_from_provider(store, &other, on_done, NULL));
-    OK(store_user_insert(store, &again, on_done, NULL)); /* an admin */
+    OK(store_user_insert(store, &again, on_done, NULL)); /* added by an admin */
     OK(store_user_remove(store, "anna", again.id, 80, false, on_done, NULL));
     FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL));
     FAILS(ERR_MISSING,
@@ -213,7 +213,7 @@ TEST(AU16_a_removed_user_is_not_recreated_until_an_admin_adds_them)
                             &(struct store_user){
                                 .id = "usaaaaaaaaaaaaaaaaaaaa", .owner = "anna", .name = "carla", .role = "nothing" },
                             on_done, NULL));
-    FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL)); /* which added nobody */
+    FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL)); /* nothing was added */
 }
 
 TEST(keys_are_listed_by_their_user)

@@ -1,5 +1,5 @@
-/* What every store promises, whatever database is behind it. The program runs all of it once for each backend in
- * `backends`; a new one is added there and nowhere else. */
+/* The contract of every store, whatever its database. The program runs all tests once for each
+ * backend in `backends`; a new backend is added only there. */
 #include "store_host.h"
 
 #include "core/base/clock.h"
@@ -12,9 +12,9 @@
 
 static const char *const backends[] = { "sqlite" };
 
-/* --- rows come back as they were written --- */
+/* --- rows are read back as they were written --- */
 
-/* Gives every column a value of its own; texts are heap. */
+/* Gives every column a value of its own; strings are on the heap. */
 static void fill_row(const struct row_table *t, char *row, unsigned seed)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -77,7 +77,7 @@ static bool same_column(const struct row_column *c, const char *a, const char *b
     return false;
 }
 
-/* `set`: those columns come from `other`, the rest from row. */
+/* `set`: these columns come from `other`, the rest from row. */
 static void check_row(const struct row_table *t, const void *row, const void *other, uint32_t set)
 {
     assert_int_equal(got.rows.n, 1);
@@ -85,7 +85,7 @@ static void check_row(const struct row_table *t, const void *row, const void *ot
         const struct row_column *c = &t->columns[i];
 
         if (!c->is_generated && !same_column(c, got.rows.rows, c->set & set ? other : row))
-            fail_msg("%s: column %s did not come back as it was written (set %x)", t->name, c->name, set);
+            fail_msg("%s: column %s was not read back as written (set %x)", t->name, c->name, set);
     }
 }
 
@@ -103,12 +103,12 @@ TEST(every_column_of_a_sandbox_is_read_back_and_an_update_changes_only_named_col
         check_row(&row_sandbox, &row, NULL, 0);
         assert_int_equal(GOT(store_sandbox, 0)->generation, 1);
         OK(store_sandbox_update(store, "anna", &other, set, NULL, on_sandbox, NULL));
-        check_row(&row_sandbox, &row, &other, set); /* as the update brings it back */
+        check_row(&row_sandbox, &row, &other, set); /* as the update returns it */
         OK(store_sandbox_get(store, "anna", row.id, on_sandbox, NULL));
-        check_row(&row_sandbox, &row, &other, set); /* and as it is read */
+        check_row(&row_sandbox, &row, &other, set); /* as it is read */
         assert_int_equal(GOT(store_sandbox, 0)->generation, 2);
     }
-    OK(store_sandbox_insert(store, &none, 0, on_done, NULL)); /* NULL comes back as NULL */
+    OK(store_sandbox_insert(store, &none, 0, on_done, NULL)); /* NULL is read back as NULL */
     OK(store_sandbox_get(store, "anna", none.id, on_sandbox, NULL));
     check_row(&row_sandbox, &none, NULL, 0);
     row_done(&row_sandbox, &row);
@@ -184,7 +184,7 @@ TEST(every_column_of_events_and_idempotency_keys_is_read_back)
     row_done(&row_idem, &idem);
 }
 
-/* --- conditions that only the store can decide --- */
+/* --- conditions that only the store can check --- */
 
 TEST(a_duplicate_id_is_refused_and_the_first_row_stays)
 {
@@ -207,9 +207,9 @@ TEST(a_change_of_state_happens_only_from_the_states_it_names)
     sb.state = STORE_SANDBOX_PAUSED;
     OK(store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &running, on_sandbox, NULL));
     FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &running, on_sandbox, NULL));
-    assert_non_null(strstr(got.err.msg, "paused")); /* the message says what it is instead */
+    assert_non_null(strstr(got.err.msg, "paused")); /* the message names the current state */
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
-    assert_int_equal(GOT(store_sandbox, 0)->generation, 2); /* the refused one did not count */
+    assert_int_equal(GOT(store_sandbox, 0)->generation, 2); /* the refused one was not counted */
 
     struct store_condition first = { .generation = 1 }, second = { .generation = 2 };
     FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &first, on_sandbox, NULL));
@@ -310,7 +310,7 @@ TEST(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals)
         n += got.rows.n;
         free(cursor);
         cursor = got.next ? str_dup(got.next) : NULL;
-        struct store_sandbox newer = a_sandbox("anna", 5000); /* comes while we read, ahead of all pages */
+        struct store_sandbox newer = a_sandbox("anna", 5000); /* inserted while we read, ahead of all pages */
         OK(store_sandbox_insert(store, &newer, 0, on_done, NULL));
     } while (cursor);
     assert_int_equal(n, 40);
@@ -378,14 +378,14 @@ TEST(a_list_never_exceeds_its_limit_and_says_when_there_is_more)
     }
     OK(store_sandbox_list(store, &q, on_sandboxes, NULL));
     assert_int_equal(got.rows.n, 3);
-    assert_null(got.next); /* exactly full is the end */
+    assert_null(got.next); /* an exactly full page is the last one */
     q.limit = 2;
     OK(store_sandbox_list(store, &q, on_sandboxes, NULL));
     assert_int_equal(got.rows.n, 2);
     assert_non_null(got.next);
 }
 
-/* --- hostile texts --- */
+/* --- hostile strings --- */
 
 static const char *const hostile[] = {
     "' OR '1'='1",
@@ -467,7 +467,7 @@ TEST(strings_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
     }
     sb.name = large;
     FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL));
-    large[STORE_TEXT_MAX] = '\0'; /* at the bound it goes in */
+    large[STORE_TEXT_MAX] = '\0'; /* the maximum length is accepted */
     OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
     id_new("sb", sb.id);
     char broken[] = "{not json", number[] = "{\"a\": 1}", array[] = "[]";
@@ -479,7 +479,7 @@ TEST(strings_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
     }
     sb.metadata_json = NULL;
     strcpy(sb.owner, "*");
-    FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* nobody owns everything */
+    FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* a row needs a real owner */
     sb.owner[0] = '\0';
     FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL));
     FAILS(ERR_MISSING, store_sandbox_get(store, STORE_ANY_OWNER, sb.id, on_sandbox, NULL));
@@ -578,7 +578,7 @@ TEST(ST07_every_call_sees_only_rows_of_its_owner)
 
     struct store_idem idem = { .owner = "bert", .key = idem_key, .status = 201, .body = answer };
     OK(store_idem_claim(store, &idem, on_idem, NULL));
-    strcpy(idem.owner, "anna"); /* the same words of another are another key */
+    strcpy(idem.owner, "anna"); /* the same key of another owner is a different key */
     idem.body = NULL;
     OK(store_idem_claim(store, &idem, on_idem, NULL));
     assert_true(got.fresh);
@@ -633,7 +633,7 @@ TEST(calls_are_answered_in_order_never_reentrantly_and_committed_together)
     store_stats(store, &before);
     inside = true;
     for (size_t i = 0; i + 1 < sizeof(order); i++) {
-        if (i % 10 != 7) /* every tenth is refused: its id is taken */
+        if (i % 10 != 7) /* every tenth is refused: its id exists */
             id_new("sb", sb.id);
         store_sandbox_insert(store, &sb, 0, on_ordered, (void *)(uintptr_t)('a' + i % 10));
     }
@@ -645,12 +645,12 @@ TEST(calls_are_answered_in_order_never_reentrantly_and_committed_together)
     assert_int_equal(after.calls - before.calls, sizeof(order) - 1);
     assert_int_equal(after.waiting, 0);
     if (after.commits - before.commits > 3)
-        fail_msg("%" PRIu64 " commits for calls that were made at once", after.commits - before.commits);
+        fail_msg("%" PRIu64 " commits for calls made in one turn", after.commits - before.commits);
 }
 
 static void on_never(void *arg UNUSED, const struct err *err UNUSED)
 {
-    fail_msg("a call that was forgotten was answered");
+    fail_msg("a detached call was answered");
 }
 
 TEST(a_detached_call_takes_effect_without_an_answer)
@@ -668,7 +668,7 @@ static void on_chained(void *arg, const struct err *err)
     if (sb) {
         assert_null(err);
         host_begin();
-        store_sandbox_insert(store, sb, 0, on_chained, NULL); /* while it closes */
+        store_sandbox_insert(store, sb, 0, on_chained, NULL); /* during the close */
     } else {
         on_done(NULL, err);
     }
@@ -681,7 +681,7 @@ TEST(closing_answers_pending_calls_and_refuses_new_ones)
     auto_free char *backup = str_printf("%s/backup", host_dir);
 
     host_begin();
-    store_backup(store, backup, on_chained, NULL); /* is given up */
+    store_backup(store, backup, on_chained, NULL); /* is abandoned */
     store_sandbox_insert(store, &sb, 0, on_chained, &late);
     struct store *closing = store;
     store_close(closing);
@@ -735,7 +735,7 @@ TEST(calls_beyond_the_memory_limit_are_refused_and_the_others_succeed)
     sb.spec_json = large;
     host_begin();
     busy = fine = 0;
-    for (int i = 0; i < 24; i++) { /* 96 MiB at once */
+    for (int i = 0; i < 24; i++) { /* 96 MiB in one turn */
         id_new("sb", sb.id);
         store_sandbox_insert(store, &sb, 0, on_flood, NULL);
     }
@@ -743,7 +743,7 @@ TEST(calls_beyond_the_memory_limit_are_refused_and_the_others_succeed)
     assert_true(busy > 4);
     assert_true(fine > 4);
     id_new("sb", sb.id);
-    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* and afterwards there is room again */
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* afterwards there is space again */
 }
 
 /* --- keys, templates, events, idempotency, meta --- */
@@ -754,7 +754,7 @@ TEST(a_key_is_found_by_its_hash_only_and_the_first_one_only_once)
 
     OK(store_key_insert(store, &first, true, on_done, NULL));
     FAILS(ERR_EXISTS, store_key_insert(store, &second, true, on_done, NULL));
-    FAILS(ERR_EXISTS, store_key_insert(store, &same, false, on_done, NULL)); /* a hash is one key's */
+    FAILS(ERR_EXISTS, store_key_insert(store, &same, false, on_done, NULL)); /* a hash belongs to one key */
     OK(store_key_insert(store, &second, false, on_done, NULL));
     OK(store_login_by_hash(store, second.hash, on_login, NULL));
     assert_string_equal(GOT(store_login, 0)->key.id, second.id);
@@ -765,7 +765,8 @@ TEST(a_key_is_found_by_its_hash_only_and_the_first_one_only_once)
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
     assert_int_equal(got.counts.keys, 1);
     same.hash[0] = 9;
-    FAILS(ERR_EXISTS, store_key_insert(store, &same, true, on_done, NULL)); /* a revoked key keeps the door shut */
+    /* A revoked key still prevents a first key. */
+    FAILS(ERR_EXISTS, store_key_insert(store, &same, true, on_done, NULL));
 }
 
 TEST(the_last_use_of_keys_is_recorded_in_bulk_and_never_decreases)
@@ -846,7 +847,8 @@ TEST(an_idempotency_key_can_be_moved_to_the_id_finally_created)
     OK(store_idem_rename(store, "bert", "k", a, b, on_done, NULL));
     OK(store_idem_rename(store, "anna", "k", b, a, on_done, NULL));
     OK(store_idem_claim(store, &row, on_idem, NULL));
-    assert_string_equal(GOT(store_idem, 0)->resource, a); /* another's, and what it does not claim */
+    /* Another owner's key, and an id that the key does not have. */
+    assert_string_equal(GOT(store_idem, 0)->resource, a);
     OK(store_idem_rename(store, "anna", "k", a, b, on_done, NULL));
     OK(store_idem_claim(store, &row, on_idem, NULL));
     assert_false(got.fresh);
@@ -901,7 +903,7 @@ TEST(a_listener_receives_exactly_the_committed_events)
     struct store_event bad = { .owner = "anna", .at_ms = 5, .kind = str_dup("created") };
 
     nseen = 0;
-    strcpy(bad.sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* of which there is none */
+    strcpy(bad.sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* which does not exist */
     store_on_event(store, on_seen, NULL);
     for (int i = 0; i < 3; i++)
         store_event_append(store, i == 1 ? &bad : &e, NULL, NULL);
@@ -949,14 +951,14 @@ TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_its_result)
     strcpy(claim.resource, "exbbbbbbbbbbbbbbbbbbbb");
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_false(got.fresh);
-    assert_int_equal(GOT(store_idem, 0)->status, 0); /* still at it */
+    assert_int_equal(GOT(store_idem, 0)->status, 0); /* still in progress */
     assert_int_equal(GOT(store_idem, 0)->request_hash[0], 1);
     assert_string_equal(GOT(store_idem, 0)->resource, "exaaaaaaaaaaaaaaaaaaaa");
     OK(store_idem_finish(store, "anna", key, 201, body, on_done, NULL));
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_int_equal(GOT(store_idem, 0)->status, 201);
     assert_string_equal(GOT(store_idem, 0)->body, body);
-    OK(store_idem_drop(store, "anna", key, claim.resource, on_done, NULL)); /* not what the key claims */
+    OK(store_idem_drop(store, "anna", key, claim.resource, on_done, NULL)); /* not the id that the key has */
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_false(got.fresh);
     OK(store_idem_drop(store, "anna", key, "exaaaaaaaaaaaaaaaaaaaa", on_done, NULL));
@@ -987,7 +989,7 @@ static void add_ended(const struct store_sandbox *sb, uint64_t at, uint64_t byte
     ex.ended_ms = at;
     ex.out_bytes[0] = bytes - bytes / 2 + 10;
     ex.dropped[0] = 10;
-    ex.out_bytes[2] = bytes / 2 + 7; /* events take room as output does */
+    ex.out_bytes[2] = bytes / 2 + 7; /* events count like output */
     ex.dropped[2] = 7;
     if (ret_id)
         strcpy(ret_id, ex.id);
@@ -1021,7 +1023,7 @@ TEST(retention_removes_old_rows_names_the_executions_and_keeps_live_rows)
     assert_false(got.gc.more);
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", dead.id, on_sandbox, NULL));
     OK(store_event_list(store, "anna", NULL, 0, 0, on_events, NULL));
-    assert_int_equal(got.rows.n, 0); /* the events of a forgotten sandbox go with it */
+    assert_int_equal(got.rows.n, 0); /* the events of a removed sandbox are removed with it */
     OK(store_sandbox_get(store, "anna", later.id, on_sandbox, NULL));
     OK(store_sandbox_get(store, "anna", live.id, on_sandbox, NULL));
     OK(store_execution_get(store, "anna", running.id, on_execution, NULL));
@@ -1112,7 +1114,7 @@ TEST(retention_limits_the_size_of_the_database)
     while (got.gc.more);
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
     assert_true(got.counts.db_bytes <= MIB);
-    assert_true(got.counts.executions[STORE_EXECUTION_ENDED] > 20); /* and no more than needed */
+    assert_true(got.counts.executions[STORE_EXECUTION_ENDED] > 20); /* and no more than necessary */
     OK(store_check(store, on_done, NULL));
 }
 
@@ -1143,7 +1145,7 @@ TEST(retention_by_size_finally_removes_the_oldest_ended_sandboxes)
 
 /* --- durability --- */
 
-/* Inserts until it is killed; tells each id on the pipe once the store acknowledged it. */
+/* Inserts until it is killed; writes each id to the pipe after the store acknowledged it. */
 static int tell_fd;
 
 static void on_told(void *arg, const struct err *err)
@@ -1199,7 +1201,7 @@ TEST(acknowledged_calls_survive_kill_9_at_any_moment)
             n++;
         kill(pid, SIGKILL);
         while (n < ARRAY_LEN(acked) && fd_read_full(p[0], acked[n], ID_SIZE) == ID_SIZE)
-            n++; /* told before it died */
+            n++; /* reported before it died */
         close(p[0]);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFSIGNALED(status));
@@ -1236,14 +1238,14 @@ TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
     struct store_sandbox before[60], after = a_sandbox("anna", 9);
 
     memset(large, 'x', 50000);
-    for (size_t i = 0; i < 60; i++) { /* 3 MB, so that it takes several steps */
+    for (size_t i = 0; i < 60; i++) { /* 3 MB, so that the backup takes several steps */
         before[i] = a_sandbox("anna", i);
         before[i].spec_json = large;
         OK(store_sandbox_insert(store, &before[i], 0, on_done, NULL));
     }
     backup_ended = 0;
     store_backup(store, backup, on_backup, NULL);
-    for (size_t i = 0; i < 2000 && !backup_ended; i++) { /* goes on working meanwhile */
+    for (size_t i = 0; i < 2000 && !backup_ended; i++) { /* the store keeps working meanwhile */
         struct store_sandbox sb = a_sandbox("bert", i);
 
         OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
@@ -1251,7 +1253,7 @@ TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
     assert_int_equal(backup_ended, 1);
     FAILS(ERR_EXISTS, store_backup(store, backup, on_done, NULL));
     OK(store_sandbox_insert(store, &after, 0, on_done, NULL));
-    assert_int_equal(store_restore(&set, backup, &err), -1); /* not under a living server */
+    assert_int_equal(store_restore(&set, backup, &err), -1); /* not while a server uses it */
     assert_int_equal(err.id, ERR_STORE_IN_USE);
     store_close(store);
     store = NULL;
@@ -1266,7 +1268,7 @@ TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
         OK(store_sandbox_get(store, "anna", before[i].id, on_sandbox, NULL));
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", after.id, on_sandbox, NULL));
     OK(store_check(store, on_done, NULL));
-    OK(store_sandbox_insert(store, &after, 0, on_done, NULL)); /* and it can be written to */
+    OK(store_sandbox_insert(store, &after, 0, on_done, NULL)); /* it can be written to */
 }
 
 TEST(an_unknown_backend_is_refused_with_a_list_of_known_ones)

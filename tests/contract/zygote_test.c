@@ -1,5 +1,5 @@
-/* The jailer and zygotes: a member for a sandbox by two requests, and nothing that a zygote does hurts anybody but the
- * hosts of its own template. */
+/* The jailer and zygotes: two requests put an interpreter into a sandbox, and a misbehaving zygote
+ * affects only the clients of its own template. */
 #include "zygote_host.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ TEST(many_interpreters_of_one_zygote_live_in_one_sandbox_and_in_several)
     host_stop(&h);
 }
 
-/* The kernel counts keyrings, and much else, by user, and 200 is the most of some. */
+/* The kernel counts keyrings, and more, per user, and the limit of some is 200. */
 #define CROWD 210
 
 TEST(one_zygote_has_more_interpreters_than_one_user_may_have_keyrings)
@@ -95,7 +95,7 @@ TEST(one_zygote_has_more_interpreters_than_one_user_may_have_keyrings)
             sandbox(&h, id[i], &r[i]);
         join(&h, id[i], &m[i]);
         assert_true(str_starts(line(m[i].fds[0]), "ready "));
-        for (size_t n = 1; n < r[i].nfds; n++) /* what keeps them alive is enough */
+        for (size_t n = 1; n < r[i].nfds; n++) /* the descriptors that keep them alive are enough */
             fd_close(&r[i].fds[n]);
         fd_close(&m[i].fds[1]);
         fd_close(&m[i].fds[2]);
@@ -231,7 +231,7 @@ TEST(an_unused_zygote_ends_and_its_interpreters_live_on)
     put(m.fds[0], "u");
     assert_string_equal(line(m.fds[0]), "uid 1000\n");
     drop_fds(&m);
-    ask_zygote(&h, "t", "test", "plain"); /* and comes again when it is */
+    ask_zygote(&h, "t", "test", "plain"); /* a new zygote starts on request */
     expect(&h, FRAME_J_OK);
     join(&h, id, &m);
     assert_true(str_starts(line(m.fds[0]), "ready "));
@@ -266,7 +266,7 @@ TEST(a_sandbox_full_of_forking_processes_does_not_block_the_zygote)
     assert_true(str_starts(line(m.fds[0]), "ready "));
     put(m.fds[0], "f");
     assert_string_equal(line(m.fds[0]), "full\n");
-    ask(&h, FRAME_J_JOIN, id); /* however it ends, it ends */
+    ask(&h, FRAME_J_JOIN, id); /* the answer may be a success or an error, but must arrive */
     answer_of(&h, &a);
     assert_true(a.f.type == FRAME_J_OK || a.f.type == FRAME_J_ERROR);
     drop_fds(&a);
@@ -289,7 +289,7 @@ TEST(a_frozen_sandbox_does_not_block_the_zygote_and_its_interpreter_continues_la
     assert_int_equal(m.f.type, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, id);
     expect(&h, FRAME_J_OK);
-    ask(&h, FRAME_J_JOIN, id); /* it does not live in the present sense */
+    ask(&h, FRAME_J_JOIN, id); /* it does not run now */
     expect_error(&h, ERR_EXISTS);
     works(&h);
     ask(&h, FRAME_J_THAW, id);
