@@ -77,7 +77,7 @@ TEST(a_removed_tenant_has_no_login_and_its_name_is_never_reused)
     user = a_user("anna", "dora", "admin");
     FAILS(ERR_MISSING, store_user_insert(store, &user, on_done, NULL));
     FAILS(ERR_MISSING, store_tenant_remove(store, "anna", 60, on_done, NULL));
-    FAILS(ERR_MISSING, store_tenant_remove(store, "nobody", 60, on_done, NULL));
+    FAILS(ERR_MISSING, store_tenant_remove(store, "missing", 60, on_done, NULL));
     FAILS(ERR_DENIED, store_tenant_remove(store, STORE_LOCAL_TENANT, 60, on_done, NULL));
 }
 

@@ -159,7 +159,7 @@ TEST(invalid_requests_are_refused)
     start_with_kernels(&h, "COVE_TEST_KERNELS");
     ask_joinable(&h, "t", true);
     ask_joinable(&h, "other", false);
-    ask_zygote(&h, "nobody", "test", "plain");
+    ask_zygote(&h, "missing", "test", "plain");
     expect_error(&h, ERR_MISSING);
     ask_zygote(&h, "other", "test", "plain");
     expect_error(&h, ERR_INVALID);
