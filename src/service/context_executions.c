@@ -180,7 +180,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
     r->nchanges = r->ndenials = 0;
     memcpy(r->execution, ex->id, sizeof(r->execution));
     memcpy(r->request, ex->request_id, sizeof(r->request));
-    r->final = true; /* it has no sums of its own that would come later */
+    r->final = true; /* no sums of this execution follow later */
     r->ended_by = by;
     r->exit_code = code;
     r->signal = signo;
@@ -313,7 +313,7 @@ static void context_execution_on_finished(struct context *cx, const struct kerne
 
     cx->outcome = e->status == KERNEL_STATUS_INTERRUPTED ? "interrupted" : "finished";
     if (stopped && cause != ENDED_SIGNAL)
-        context_execution_over(cx, cause, -1, SIGINT); /* it obeyed a timeout or a cancel request */
+        context_execution_over(cx, cause, -1, SIGINT); /* the code obeyed a timeout or a cancel request */
     else if (e->status == KERNEL_STATUS_INTERRUPTED)
         context_execution_over(cx, ENDED_SIGNAL, -1, SIGINT);
     else

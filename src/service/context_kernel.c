@@ -402,7 +402,7 @@ static void context_set_death_error(const struct context *cx, const struct recei
 static void context_end_running_execution(struct context *cx, const struct receipt *r, const struct err *why)
 {
     if (!r || r->ended_by == ENDED_LOST)
-        cx->state = CONTEXT_IDLE; /* it fails with the others */
+        cx->state = CONTEXT_IDLE; /* the execution fails with the queued ones */
     else if (cx->kill_sent || cx->restart_requested || cx->delete_requested)
         context_execution_over(cx, cx->interrupt_sent && cx->interrupt_cause == ENDED_WALL ? ENDED_WALL : ENDED_KILLED,
                                -1, 0);

@@ -281,7 +281,7 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
     for (size_t i = 0; i < FILTER_DENY_WORDS; i++)
         s->deny[i] |= f->deny[i];
     uint64_t lowered = operator_limits_lower(f, &s->limits, s->explicit_limits);
-    s->explicit_limits |= lowered; /* so that nothing raises it again */
+    s->explicit_limits |= lowered; /* so that spec_finish does not raise a lowered limit */
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (custom_policy_check_operator_limit(f, (enum limit)i, spec_limit_name((enum limit)i), s->limits.v[i], err) <
             0)

@@ -83,7 +83,7 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
 {
     struct execution *ex = execution_alloc(id);
 
-    ex->row_submitted = true; /* it comes from its row */
+    ex->row_submitted = true; /* the row exists already */
     execution_link(ex, sb);
     return ex;
 }

@@ -39,7 +39,7 @@ struct kernel_event {
     uint64_t count;
     const char *version; /* READY */
     const char *note;    /* READY: why the start was slower than possible, for the log; "": none */
-    json_t *root;        /* the other pointers borrow from it */
+    json_t *root;        /* the strings above point into it */
 };
 
 /* Parses one line without its newline. */

@@ -251,7 +251,7 @@ struct manager_gc {
 };
 typedef void manager_gc_fn(void *arg, const struct err *err, const struct manager_gc *removed);
 /* Applies the retention to rows and output. With `strays`, also removes output files that belong to
- * no execution, which looks up every file. With keep->rehearse nothing is removed, only counted.
+ * no execution, which looks up every file. With keep->dry_run nothing is removed, only counted.
  * One run at a time: ERR_BUSY. */
 void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg);
 

@@ -8,8 +8,8 @@
 
 A requirements file pins every package with its version, so that a test stays the same. The
 environment is made once, and again when the file or the interpreter changes; two concurrent runs
-make it once. If PyPI cannot be reached, Unavailable is raised and the test is skipped with that reason;
-packages that are installed already need no network.
+make it once. If PyPI cannot be reached, Unavailable is raised and the test is skipped with that
+reason; packages that are installed already need no network.
 """
 import contextlib
 import fcntl

@@ -39,8 +39,8 @@ def processes(run_dir):
 
 class Launched:
     def __init__(self, cove, where, *flags, place=None, **options):
-        """Returns when the server is ready; AssertionError with its log if it ended instead. `place`
-        is the default state directory of the server, which is then not passed as a flag."""
+        """Returns when the server is ready; AssertionError with its log if it ended instead.
+        `place` is the default state directory of the server, which is then not passed as a flag."""
         os.chmod(where, 0o755)
         self.place = place or os.path.join(where, "place")
         self.run_dir = os.path.join(self.place, "run")

@@ -11,8 +11,8 @@
  *         CODE in a member of a pool of N sandboxes with a waiting Python
  *
  * A run is a whole life: create, execute, exit, destroy. Each run prints its microseconds on a
- * line; with --python, the time until the interpreter has answered. The last line is "per second: R".
- * Workers are processes, each with its own jailer; depth is the number of concurrent runs of a
+ * line; with --python, the time until the interpreter has answered. The last line is "per second:
+ * R". Workers are processes, each with its own jailer; depth is the number of concurrent runs of a
  * worker. A run that does not exit with 0 ends everything, because a failed start would look like a
  * good figure. */
 #include "core/base/clock.h"

@@ -239,7 +239,7 @@ static void run_on_kernel_event(void *arg, const struct kernel_event *e)
     if (r->has_receipt || r->state < RUN_STARTING || r->state > RUN_RUNNING)
         return;
     if (!e) {
-        r->events_dropped++; /* it may have been a result */
+        r->events_dropped++; /* the rejected line may have been a result */
         return;
     }
     if (e->kind == KERNEL_EVENT_READY && r->state == RUN_STARTING)
