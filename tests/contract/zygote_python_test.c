@@ -638,7 +638,7 @@ TEST(a_module_that_starts_threads_is_named)
     answer_of(&h, &r);
     assert_int_equal(r.f.type, FRAME_J_ERROR);
     assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
-    assert_string_equal(e.msg, "preload covekernel.ticks starts threads, which a fork cannot carry over");
+    assert_string_equal(e.msg, "preload covekernel.ticks starts threads, which a fork cannot keep");
     ask_zygote(&h, "t", "python", "json"); /* a zygote without the module works */
     expect(&h, FRAME_J_OK);
     end_with_module(&h);
