@@ -221,10 +221,10 @@ static bool oauth_is_page_url(const char *url)
 
 static int oauth_refused(const json_t *doc, int status, const char *what, struct err *err)
 {
-    auto_free char *code = oauth_text(doc, "error"), *told = oauth_text(doc, "error_description");
+    auto_free char *code = oauth_text(doc, "error"), *description = oauth_text(doc, "error_description");
 
     err_set(err, ERR_UNAUTHORIZED, "the provider refuses %s: %.60s %.100s (status %d)", what, code ? code : "",
-            told ? told : "", status);
+            description ? description : "", status);
     str_strip_control_chars(err->msg);
     return -1;
 }

@@ -488,19 +488,19 @@ static bool receipt_limit_is_weak(const struct receipt *r, int i)
 /* Limits that are not fully enforced, one line for each combination of state and reason. */
 static void receipt_print_weak_limits(const struct receipt *r, struct buf *out)
 {
-    uint64_t told = 0;
+    uint64_t printed = 0;
 
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const char *why = limit_reason_text(r->enforced_why[i]);
 
-        if (!receipt_limit_is_weak(r, i) || told >> i & 1)
+        if (!receipt_limit_is_weak(r, i) || printed >> i & 1)
             continue;
         buf_addf(out, "limits   %s: %s", receipt_enforced_name(r->enforced[i]), limit_info((enum limit)i)->name);
         for (int k = i + 1; k < LIMIT_COUNT; k++)
             if (receipt_limit_is_weak(r, k) && r->enforced[k] == r->enforced[i] &&
                 r->enforced_why[k] == r->enforced_why[i]) {
                 buf_addf(out, ", %s", limit_info((enum limit)k)->name);
-                told |= 1ull << k;
+                printed |= 1ull << k;
             }
         buf_addf(out, why ? " (%s)\n" : "\n", why);
     }

@@ -48,13 +48,13 @@ const struct wall *walls_inside(size_t *count)
     return walls_inside_table;
 }
 
-static int walls_check(const struct wall *walls, size_t n, bool rootless, uint32_t found, const char *who, enum level l,
-                       struct err *err)
+static int walls_check(const struct wall *walls, size_t n, bool rootless, uint32_t found, const char *finding,
+                       enum level l, struct err *err)
 {
     for (size_t i = 0; i < n; i++)
         if (!(found & walls[i].bit) && !(rootless && walls[i].needs_root))
             return err_set(err, ERR_WALL_MISSING, "level %s needs the wall %s (%s), and %s%s", level_name(l),
-                           walls[i].name, walls[i].description, who, walls[i].needs_root ? "; it takes root" : "");
+                           walls[i].name, walls[i].description, finding, walls[i].needs_root ? "; it takes root" : "");
     return 0;
 }
 

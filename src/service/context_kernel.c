@@ -171,7 +171,7 @@ void context_add_waiter(struct context *cx, int what, context_fn *done, void *ar
 
 void context_notify_waiters(struct context *cx, int what, const struct err *err)
 {
-    struct context_waiter *told = NULL, **p = &cx->waiters;
+    struct context_waiter *ready = NULL, **p = &cx->waiters;
     struct context_info info;
 
     context_fill_info(cx, &info);
@@ -183,13 +183,13 @@ void context_notify_waiters(struct context *cx, int what, const struct err *err)
             continue;
         }
         *p = w->next;
-        w->next = told;
-        told = w;
+        w->next = ready;
+        ready = w;
     }
-    while (told) {
-        struct context_waiter *w = told;
+    while (ready) {
+        struct context_waiter *w = ready;
 
-        told = w->next;
+        ready = w->next;
         w->done(w->arg, err, err ? NULL : &info);
         free(w);
     }
@@ -264,12 +264,12 @@ void context_set_timer(struct context *cx, uint64_t ns)
 /* Logged once: the note holds for every language kernel of this kind on the host. */
 static void context_log_kernel_note(const struct context *cx, const char *note)
 {
-    static bool told;
+    static bool logged;
     char text[200];
 
-    if (told || !*note)
+    if (logged || !*note)
         return;
-    told = true;
+    logged = true;
     snprintf(text, sizeof(text), "%s", note);
     str_strip_control_chars(text);
     log_write_with_ids(LOG_WARN, &(struct log_ids){ .sandbox = cx->sandbox->id },
@@ -292,15 +292,15 @@ static void context_on_kernel_ready(struct context *cx, const struct kernel_even
 
 static bool context_answer_query(struct context *cx, const struct kernel_event *e)
 {
-    auto_buf told = { 0 };
+    auto_buf json = { 0 };
     struct err err;
 
     for (struct context_query *a = cx->queries; a; a = a->next) {
         if (!str_eq(a->id, e->id))
             continue;
         if (e->kind == (a->inspect ? KERNEL_EVENT_INSPECTION : KERNEL_EVENT_COMPLETIONS)) {
-            kernel_event_json(e, &told);
-            context_query_finish(a, NULL, told.data);
+            kernel_event_json(e, &json);
+            context_query_finish(a, NULL, json.data);
             return true;
         }
         if (e->kind != KERNEL_EVENT_REFUSED)
@@ -420,10 +420,10 @@ static void context_restart_kernel(struct context *cx)
  * of them. */
 static void context_count_kernel_denials(const struct context *cx, const struct receipt *r)
 {
-    struct receipt told = *r;
+    struct receipt reported = *r;
 
-    told.execution[0] = '\0'; /* the interpreter's own id, which clients do not know */
-    manager_count_denials(cx->sandbox->manager, cx->sandbox->owner, &told);
+    reported.execution[0] = '\0'; /* the interpreter's own id, which clients do not know */
+    manager_count_denials(cx->sandbox->manager, cx->sandbox->owner, &reported);
 }
 
 static void context_on_kernel_gone(struct context *cx, const struct receipt *r, const struct err *failed)

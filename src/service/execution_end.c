@@ -154,11 +154,11 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
     struct buf out = { 0 };
     struct jsonw w;
 
-    struct receipt told = *r;
+    struct receipt receipt = *r;
 
-    if (ex->over_budget && told.ended_by == ENDED_KILLED)
-        told.ended_by = ENDED_BUDGET;
-    r = &told;
+    if (ex->over_budget && receipt.ended_by == ENDED_KILLED)
+        receipt.ended_by = ENDED_BUDGET;
+    r = &receipt;
     jsonw_init(&w, &out, 0);
     receipt_json(r, &w);
     ex->receipt_json = out.data;

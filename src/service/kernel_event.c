@@ -19,7 +19,7 @@ struct kernel_event_field {
 };
 
 static const struct {
-    const char *event, *told;
+    const char *event, *type_name;
     struct kernel_event_field fields[FIELDS_MAX];
 } kernel_event_kinds[] = {
     [KERNEL_EVENT_READY] = { "ready",
@@ -186,7 +186,7 @@ static int kernel_event_append_json(const char *data, size_t len, void *out)
 
 void kernel_event_json(const struct kernel_event *e, struct buf *out)
 {
-    buf_addf(out, "{\"type\":\"%s\"", kernel_event_kinds[e->kind].told);
+    buf_addf(out, "{\"type\":\"%s\"", kernel_event_kinds[e->kind].type_name);
     for (const struct kernel_event_field *f = kernel_event_kinds[e->kind].fields;
          f < kernel_event_kinds[e->kind].fields + FIELDS_MAX && f->name; f++) {
         const json_t *v = json_object_get(e->root, f->name);

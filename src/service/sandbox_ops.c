@@ -223,10 +223,10 @@ static void sandbox_op_on_usage(void *arg, const struct sandbox_handle_usage *u,
 
     if (!op)
         return;
-    struct sandbox_op told = *op;
+    struct sandbox_op finished = *op;
     uint64_t idle_at = sb->idle_timer.slot ? sb->idle_timer.at : 0;
     sandbox_op_pop(sb);
-    told.on_usage(told.arg, u, err);
+    finished.on_usage(finished.arg, u, err);
     sandbox_op_run_queue(sb);
     if (idle_at && sb->idle_timer.slot) /* reading usage is not use: the idle timer continues */
         ev_timer_set(sb->manager->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);

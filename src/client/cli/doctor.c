@@ -129,10 +129,10 @@ static void PRINTF_LIKE(3, 4) doctor_add_probe_arg(struct doctor *d, size_t *n, 
 
 static void doctor_set_probe_args(struct doctor *d, const struct doctor_step *s)
 {
-    static const enum limit told[] = { LIMIT_MEMORY, LIMIT_PIDS,       LIMIT_NOFILE,
-                                       LIMIT_FSIZE,  LIMIT_WORKSPACE,  LIMIT_WORKSPACE_INODES,
-                                       LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM,
-                                       LIMIT_OUTPUT };
+    static const enum limit tested_limits[] = { LIMIT_MEMORY, LIMIT_PIDS,       LIMIT_NOFILE,
+                                                LIMIT_FSIZE,  LIMIT_WORKSPACE,  LIMIT_WORKSPACE_INODES,
+                                                LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM,
+                                                LIMIT_OUTPUT };
     char names[WORD_MAX - 16] = "";
     size_t n = 0;
 
@@ -151,8 +151,9 @@ static void doctor_set_probe_args(struct doctor *d, const struct doctor_step *s)
     doctor_add_probe_arg(d, &n, "socket=%s", d->bait.socket);
     doctor_add_probe_arg(d, &n, "rateBytes=%u", (unsigned)DOCTOR_RATES_BYTES);
     doctor_add_probe_arg(d, &n, "rateMs=%u", (unsigned)(DOCTOR_RATES_BYTES * 1000 / DOCTOR_RATES_PER_SECOND / 2));
-    for (size_t i = 0; i < ARRAY_LEN(told); i++)
-        doctor_add_probe_arg(d, &n, "%s=%" PRIu64, limit_info(told[i])->name, d->limits[s->sandbox].v[told[i]]);
+    for (size_t i = 0; i < ARRAY_LEN(tested_limits); i++)
+        doctor_add_probe_arg(d, &n, "%s=%" PRIu64, limit_info(tested_limits[i])->name,
+                             d->limits[s->sandbox].v[tested_limits[i]]);
 }
 
 static void doctor_choose_limits(struct doctor *d)

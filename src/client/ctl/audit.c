@@ -295,9 +295,9 @@ static int ctl_audit_export(struct ctl *c, struct err *err)
 static int ctl_audit_print_record(const struct ctl *c, const json_t *r, struct err *err)
 {
     const json_t *actor = json_object_get(r, "actor"), *target = json_object_get(r, "target");
-    const char *who = *ctl_field_text(actor, "user")  ? ctl_field_text(actor, "user")
-                      : *ctl_field_text(actor, "key") ? ctl_field_text(actor, "key")
-                                                      : ctl_field_text(actor, "kind");
+    const char *actor_name = *ctl_field_text(actor, "user")  ? ctl_field_text(actor, "user")
+                             : *ctl_field_text(actor, "key") ? ctl_field_text(actor, "key")
+                                                             : ctl_field_text(actor, "kind");
     auto_free char *what = json_dumps(target, JSON_COMPACT),
                    *details = json_dumps(json_object_get(r, "details"), JSON_COMPACT);
     auto_free char *text = NULL;
@@ -306,7 +306,7 @@ static int ctl_audit_print_record(const struct ctl *c, const json_t *r, struct e
         text = ctl_json_text(r);
     else
         text = str_printf("%s  %-18s %-8s  %-10s %-22s %s%s%s%s", ctl_field_text(r, "at"), ctl_field_text(r, "action"),
-                          ctl_field_text(r, "outcome"), ctl_field_text(r, "tenant"), who, what ? what : "",
+                          ctl_field_text(r, "outcome"), ctl_field_text(r, "tenant"), actor_name, what ? what : "",
                           *ctl_field_text(r, "error") ? " " : "", ctl_field_text(r, "error"), details ? details : "");
     if (!c->json)
         str_strip_control_chars(text);

@@ -248,11 +248,11 @@ static int ctl_context_resume_stream(struct ctl_context_run *s, const char *sand
 static int ctl_context_interrupt(struct ctl_context_run *s, const char *sandbox, const char *context, struct err *err)
 {
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/contexts/%s/interrupt", sandbox, context);
-    AUTO_JSON *told = NULL;
+    AUTO_JSON *answer = NULL;
 
-    if (client_json(s->c->client, "POST", path, NULL, &told, err) < 0)
+    if (client_json(s->c->client, "POST", path, NULL, &answer, err) < 0)
         return -1;
-    if (str_eq(ctl_field_text(told, "outcome"), "killed") && !s->c->quiet)
+    if (str_eq(ctl_field_text(answer, "outcome"), "killed") && !s->c->quiet)
         report_note("the interpreter had to be killed: its variables are lost");
     return ctl_context_resume_stream(s, sandbox, err);
 }
@@ -331,18 +331,18 @@ static int ctl_context_execute_unstreamed(struct ctl *c, const char *sandbox, co
                                           struct err *err)
 {
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/contexts/%s/execute", sandbox, context);
-    AUTO_JSON *told = NULL;
+    AUTO_JSON *answer = NULL;
 
     if (args_find(&c->args, OPT_BACKGROUND))
         json_object_set_new(body, "background", json_true());
     auto_free char *text = json_dumps(body, JSON_COMPACT);
-    if (client_json(c->client, "POST", path, text, &told, err) < 0)
+    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
         return -1;
-    if (c->json && ctl_print_json(told) < 0)
+    if (c->json && ctl_print_json(answer) < 0)
         return -1;
     if (!c->json)
-        printf("%s\n", ctl_field_text(told, "id"));
-    return args_find(&c->args, OPT_BACKGROUND) ? 0 : ctl_exit_status(told);
+        printf("%s\n", ctl_field_text(answer, "id"));
+    return args_find(&c->args, OPT_BACKGROUND) ? 0 : ctl_exit_status(answer);
 }
 
 static int ctl_context_execute(struct ctl *c, struct err *err)

@@ -68,37 +68,37 @@ static int ctl_login_request_whoami(struct ctl *c, json_t **ret, struct err *err
     return client_json(c->client, "GET", "/v1/whoami", NULL, ret, err);
 }
 
-static void ctl_login_print_whoami(const struct ctl *c, const json_t *who)
+static void ctl_login_print_whoami(const struct ctl *c, const json_t *identity)
 {
     auto_buf scopes = { 0 };
     const json_t *scope;
     size_t i;
 
-    json_array_foreach(json_object_get(who, "scopes"), i, scope)
+    json_array_foreach(json_object_get(identity, "scopes"), i, scope)
         buf_addf(&scopes, "%s%s", i ? " " : "", json_is_string(scope) ? json_string_value(scope) : "");
     ctl_printf("server   %s", client_endpoint(c->client));
-    ctl_printf("tenant   %s", ctl_field_text(who, "tenant"));
-    ctl_printf("kind     %s", ctl_field_text(who, "kind"));
-    if (*ctl_field_text(who, "userId"))
-        ctl_printf("user     %s", ctl_field_text(who, "userId"));
-    if (*ctl_field_text(who, "keyId"))
-        ctl_printf("key      %s", ctl_field_text(who, "keyId"));
-    if (*ctl_field_text(who, "sandboxId"))
-        ctl_printf("sandbox  %s", ctl_field_text(who, "sandboxId"));
+    ctl_printf("tenant   %s", ctl_field_text(identity, "tenant"));
+    ctl_printf("kind     %s", ctl_field_text(identity, "kind"));
+    if (*ctl_field_text(identity, "userId"))
+        ctl_printf("user     %s", ctl_field_text(identity, "userId"));
+    if (*ctl_field_text(identity, "keyId"))
+        ctl_printf("key      %s", ctl_field_text(identity, "keyId"));
+    if (*ctl_field_text(identity, "sandboxId"))
+        ctl_printf("sandbox  %s", ctl_field_text(identity, "sandboxId"));
     ctl_printf("scopes   %s", scopes.len ? scopes.data : "none");
-    if (*ctl_field_text(who, "expiresAt"))
-        ctl_printf("expires  %s", ctl_field_text(who, "expiresAt"));
+    if (*ctl_field_text(identity, "expiresAt"))
+        ctl_printf("expires  %s", ctl_field_text(identity, "expiresAt"));
 }
 
 int ctl_whoami(struct ctl *c, struct err *err)
 {
-    AUTO_JSON *who = NULL;
+    AUTO_JSON *identity = NULL;
 
-    if (ctl_require_args(c, 0, 0, "whoami", err) < 0 || ctl_login_request_whoami(c, &who, err) < 0)
+    if (ctl_require_args(c, 0, 0, "whoami", err) < 0 || ctl_login_request_whoami(c, &identity, err) < 0)
         return -1;
     if (c->json)
-        return ctl_print_json(who);
-    ctl_login_print_whoami(c, who);
+        return ctl_print_json(identity);
+    ctl_login_print_whoami(c, identity);
     return 0;
 }
 
@@ -107,16 +107,16 @@ int ctl_whoami(struct ctl *c, struct err *err)
 static int ctl_login_store(struct ctl *c, const struct login *l, struct err *err)
 {
     struct client_settings set = { .url = l->url, .key = l->key, .cacert = l->cacert };
-    AUTO_JSON *who = NULL;
+    AUTO_JSON *identity = NULL;
 
-    if (client_new(c->ev, &set, &c->client, err) < 0 || ctl_login_request_whoami(c, &who, err) < 0 ||
+    if (client_new(c->ev, &set, &c->client, err) < 0 || ctl_login_request_whoami(c, &identity, err) < 0 ||
         login_write(l, err) < 0)
         return -1;
     auto_free char *path = login_path();
     if (c->json)
-        return ctl_print_json(who);
+        return ctl_print_json(identity);
     if (!c->quiet)
-        report_note("logged in at %s, tenant %s; stored in %s", l->url, ctl_field_text(who, "tenant"),
+        report_note("logged in at %s, tenant %s; stored in %s", l->url, ctl_field_text(identity, "tenant"),
                     path ? path : "");
     return 0;
 }

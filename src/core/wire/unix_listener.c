@@ -26,11 +26,11 @@ static void unix_listener_on_readable(void *arg, uint32_t events UNUSED)
 {
     struct unix_listener *d = arg;
     auto_fd int sock = accept4(d->io.fd, NULL, NULL, SOCK_CLOEXEC);
-    struct ucred who;
-    socklen_t len = sizeof(who);
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
-    if (sock >= 0 && getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0)
-        d->on_connection(d->arg, take_fd(&sock), &who);
+    if (sock >= 0 && getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
+        d->on_connection(d->arg, take_fd(&sock), &peer);
 }
 
 /* True if the path is free, or was a stale socket and is free now. */
@@ -49,7 +49,7 @@ static bool unix_listener_remove_stale(const char *path, struct err *err)
 }
 
 int unix_listener_open(struct unix_listener *d, struct ev *ev, const char *path, uid_t owner,
-                       void (*on_guest)(void *arg, int sock, const struct ucred *who), void *arg, struct err *err)
+                       void (*on_connection)(void *arg, int sock, const struct ucred *peer), void *arg, struct err *err)
 {
     struct sockaddr_un addr;
     struct err why = { 0 };
@@ -74,7 +74,7 @@ int unix_listener_open(struct unix_listener *d, struct ev *ev, const char *path,
         (void)unlink(path);
         return -1;
     }
-    *d = (struct unix_listener){ .ev = ev, .on_connection = on_guest, .arg = arg };
+    *d = (struct unix_listener){ .ev = ev, .on_connection = on_connection, .arg = arg };
     if (ev_io_add(ev, &d->io, fd, EPOLLIN, unix_listener_on_readable, d, err) < 0) {
         (void)unlink(path);
         return -1;
@@ -94,11 +94,11 @@ void unix_listener_close(struct unix_listener *d)
     close(d->io.fd);
 }
 
-int unix_connect(const char *path, int *ret_sock, struct ucred *ret_who, struct err *err)
+int unix_connect(const char *path, int *ret_sock, struct ucred *ret_peer, struct err *err)
 {
     struct sockaddr_un addr;
-    struct ucred who;
-    socklen_t len = sizeof(who);
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
     if (unix_listener_address(path, &addr, err) < 0)
         return -1;
@@ -110,10 +110,10 @@ int unix_connect(const char *path, int *ret_sock, struct ucred *ret_who, struct 
             return err_set(err, ERR_MISSING, "%.160s: no process listens on this socket", path);
         return err_sys(err, errno == EACCES ? ERR_DENIED : errno == EAGAIN ? ERR_BUSY : ERR_SYS, "%.160s", path);
     }
-    if (fd_nonblock(fd, false) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+    if (fd_nonblock(fd, false) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
         return err_sys(err, ERR_SYS, "%.160s", path);
-    if (ret_who)
-        *ret_who = who;
+    if (ret_peer)
+        *ret_peer = peer;
     *ret_sock = take_fd(&fd);
     return 0;
 }

@@ -16,7 +16,7 @@ struct unix_listener {
     struct ev *ev;
     struct ev_io io; /* io.fd is the listening socket */
     char *path;
-    void (*on_connection)(void *arg, int sock, const struct ucred *who);
+    void (*on_connection)(void *arg, int sock, const struct ucred *peer);
     void *arg;
 };
 
@@ -24,9 +24,10 @@ struct unix_listener {
  * `path` without a listener is replaced; with a listener, the error is EXISTS. The callback owns
  * the socket that it receives. */
 int unix_listener_open(struct unix_listener *d, struct ev *ev, const char *path, uid_t owner,
-                       void (*on_guest)(void *arg, int sock, const struct ucred *who), void *arg, struct err *err);
+                       void (*on_connection)(void *arg, int sock, const struct ucred *peer), void *arg,
+                       struct err *err);
 void unix_listener_close(struct unix_listener *d); /* removes the socket; a zeroed or closed listener is accepted */
 
-/* The client side: connects, and returns the credentials of the listening process (ret_who may be
+/* The client side: connects, and returns the credentials of the listening process (ret_peer may be
  * NULL). Never blocks: MISSING if no process listens, BUSY if the backlog is full. */
-int unix_connect(const char *path, int *ret_sock, struct ucred *ret_who, struct err *err);
+int unix_connect(const char *path, int *ret_sock, struct ucred *ret_peer, struct err *err);
