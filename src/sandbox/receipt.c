@@ -79,26 +79,25 @@ static void receipt_figures(const struct receipt *r, struct receipt_named_figure
     memcpy(out, all, sizeof(all));
 }
 
-static void receipt_json_walls(const char *key, const struct wall *walls, size_t n, uint32_t found, struct jsonw *w)
+static void receipt_json_walls(const char *key, bool inside, uint32_t found, struct jsonw *w)
 {
+    size_t n;
+    const struct wall *walls = walls_all(&n);
+
     jsonw_key(w, key);
     jsonw_array(w);
     for (size_t i = 0; i < n; i++)
-        if (found & walls[i].bit)
+        if (found & (inside ? walls[i].inside : walls[i].outside))
             jsonw_str(w, walls[i].name);
     jsonw_end_array(w);
 }
 
 static void receipt_json_all_walls(const struct receipt *r, struct jsonw *w)
 {
-    size_t n;
-    const struct wall *walls = walls_outside(&n);
-
     jsonw_key(w, "walls");
     jsonw_object(w);
-    receipt_json_walls("outside", walls, n, r->host_walls, w);
-    walls = walls_inside(&n);
-    receipt_json_walls("inside", walls, n, r->inside_walls, w);
+    receipt_json_walls("outside", false, r->host_walls, w);
+    receipt_json_walls("inside", true, r->inside_walls, w);
     jsonw_ku64(w, "landlockAbi", r->landlock_abi);
     jsonw_kbool(w, "rootless", receipt_rootless(r));
     jsonw_end_object(w);

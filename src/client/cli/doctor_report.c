@@ -8,40 +8,14 @@
 #include "core/base/str.h"
 #include "sandbox/walls.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 /* clang-format off */
 static const struct doctor_report_row {
     const char *name, *tried;
-} doctor_wall_rows[] = {
-    { "user_namespace",    "become root, make a user namespace, find more users in uid_map" },
-    { "plain_user",        "setresuid and setresgid to 0" },
-    { "unique_uid",        "have the uid of the caller or of another sandbox" },
-    { "no_groups",         "keep or gain groups" },
-    { "mount_namespace",   "see directories of the host, mount, unmount" },
-    { "read_only_root",    "write to /, /etc and /usr" },
-    { "masked_proc",       "read kcore, keys, kmsg and others of /proc, open its control files for writing" },
-    { "devices",           "find a device of the host, make one" },
-    { "landlock",          "open a file that only Landlock protects" },
-    { "pid_namespace",     "see and signal processes of the host" },
-    { "hidden_init",       "see PID 1, its memory, environment and descriptors" },
-    { "ipc_namespace",     "see shared memory of the host" },
-    { "uts_namespace",     "see and change the host's name" },
-    { "cgroup_namespace",  "see the host's control groups" },
-    { "network_namespace", "connect to a port and to an abstract socket of the host" },
-    { "no_interfaces",     "find an interface" },
-    { "no_routes",         "connect to the Internet, a cloud metadata service and a private network" },
-    { "no_capabilities",   "find a capability, chroot" },
-    { "secure_bits",       "unlock the securebits" },
-    { "no_new_privileges", "clear no_new_privs, find a mount where set-id bits work" },
-    { "seccomp",           "unshare, io_uring_setup, perf_event_open" },
-    { "own_keyring",       "add_key, keyctl" },
-    { "descriptors",       "find a descriptor that cove left open" },
-    { "environment",       "find a variable of the caller" },
-};
-
-static const struct doctor_report_row doctor_limit_rows[] = {
+} doctor_limit_rows[] = {
     { "memoryBytes",     "use twice the memory" },
     { "cpuMillis",       "compute with four processes on 0.05 processors" },
     { "pids",            "start four times the processes" },
@@ -65,31 +39,17 @@ static const struct doctor_report_row doctor_rate_rows[] = {
 };
 /* clang-format on */
 
-static bool doctor_wall_needs_root(const char *name)
-{
-    size_t n;
-    const struct wall *w = walls_outside(&n);
-
-    for (size_t i = 0; i < n; i++)
-        if (w[i].needs_root && str_eq(w[i].name, name))
-            return true;
-    w = walls_inside(&n);
-    for (size_t i = 0; i < n; i++)
-        if (w[i].needs_root && str_eq(w[i].name, name))
-            return true;
-    return false;
-}
-
 void doctor_report_init(struct doctor_report *f)
 {
-    _Static_assert(ARRAY_LEN(doctor_wall_rows) + ARRAY_LEN(doctor_limit_rows) <= DOCTOR_FINDINGS_MAX,
-                   "the array has space for every row");
+    size_t n;
+    const struct wall *w = walls_all(&n);
 
     *f = (struct doctor_report){ 0 };
-    for (size_t i = 0; i < ARRAY_LEN(doctor_wall_rows); i++)
-        f->v[f->n++] = (struct doctor_finding){ .name = doctor_wall_rows[i].name,
-                                                .attack = doctor_wall_rows[i].tried,
-                                                .needs_root = doctor_wall_needs_root(doctor_wall_rows[i].name) };
+    assert(n + ARRAY_LEN(doctor_limit_rows) <= DOCTOR_FINDINGS_MAX);
+    for (size_t i = 0; i < n; i++)
+        f->v[f->n++] = (struct doctor_finding){ .name = w[i].name,
+                                                .attack = w[i].attack,
+                                                .needs_root = w[i].needs_root };
     for (size_t i = 0; i < ARRAY_LEN(doctor_limit_rows); i++)
         f->v[f->n++] = (struct doctor_finding){ .name = doctor_limit_rows[i].name,
                                                 .attack = doctor_limit_rows[i].tried,
@@ -169,24 +129,22 @@ void doctor_report_set_answer(struct doctor_report *f, const char *name, bool he
     va_end(ap);
 }
 
-static void doctor_report_apply_walls(struct doctor_report *f, const struct wall *w, size_t n, uint32_t found)
+static void doctor_report_apply_walls(struct doctor_report *f, const struct receipt *r)
 {
+    size_t n;
+    const struct wall *w = walls_all(&n);
+
     for (size_t i = 0; i < n; i++) {
         struct doctor_finding *one = doctor_report_find_row(f, w[i].name, strlen(w[i].name));
 
-        if (one && !(found & w[i].bit))
+        if (one && ((w[i].outside & ~r->host_walls) || (w[i].inside & ~r->inside_walls)))
             one->missing = true;
     }
 }
 
 void doctor_report_apply_receipt(struct doctor_report *f, const struct receipt *r, uint64_t limits)
 {
-    size_t n;
-    const struct wall *w = walls_outside(&n);
-
-    doctor_report_apply_walls(f, w, n, r->host_walls);
-    w = walls_inside(&n);
-    doctor_report_apply_walls(f, w, n, r->inside_walls);
+    doctor_report_apply_walls(f, r);
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const char *name = limit_info((enum limit)i)->name;
         struct doctor_finding *one = limits >> i & 1 ? doctor_report_find_row(f, name, strlen(name)) : NULL;

@@ -11,25 +11,9 @@
 #include "core/base/str.h"
 #include "policy/level.h"
 #include "policy/syscalls.h"
+#include "sandbox/walls.h"
 
 #include <stdio.h>
-
-static const struct {
-    const char *name, *says;
-} plan_walls[] = {
-    { "user namespace", "the user of the program has no rights on the host" },
-    { "mount namespace", "its own root directory; the system is read-only" },
-    { "pid namespace", "only its own processes are visible" },
-    { "network namespace", "only loopback; all other routes are prohibited" },
-    { "ipc namespace", "no shared memory or message queues of the host" },
-    { "uts namespace", "the name of the host is hidden" },
-    { "cgroup namespace", "control groups whose limits it cannot change" },
-    { "capabilities", "none, and no way to gain one (no_new_privs)" },
-    { "seccomp", "an allow-list of system calls" },
-    { "landlock", "file rules by path, in addition to the read-only root" },
-    { "proc", "a new one, with information about the host masked" },
-    { "keyring", "its own session keyring" },
-};
 
 static const char *plan_access_name(uint8_t access)
 {
@@ -272,14 +256,16 @@ static void plan_json_host(struct jsonw *w)
 void plan_print(const struct run_options *r, const struct program *p, struct buf *out)
 {
     const char *const *env = level_environment(r->level);
+    size_t nwalls;
+    const struct wall *walls = walls_all(&nwalls);
 
     buf_adds(out, "Dry run: nothing was started.\n\n");
     plan_print_program(r, p, out);
     plan_print_calls(r, out);
     buf_addf(out, "Walls (level %s, policy %s; a wall that cannot be raised is an error)\n", level_name(r->level),
              plan_policy_title(r));
-    for (size_t i = 0; i < ARRAY_LEN(plan_walls); i++)
-        buf_addf(out, "  %-18s %s\n", plan_walls[i].name, plan_walls[i].says);
+    for (size_t i = 0; i < nwalls; i++)
+        buf_addf(out, "  %-18s %s\n", walls[i].name, walls[i].effect);
     plan_print_limits(r, out);
     plan_print_mounts(r, p, out);
     buf_adds(out, "Environment\n");
@@ -308,11 +294,13 @@ static void plan_json_mount(struct jsonw *w, const char *dst, const char *kind, 
 static void plan_json_lists(const struct run_options *r, const struct program *p, struct jsonw *w)
 {
     const char *const *env = level_environment(r->level);
+    size_t nwalls;
+    const struct wall *walls = walls_all(&nwalls);
 
     jsonw_key(w, "walls");
     jsonw_array(w);
-    for (size_t i = 0; i < ARRAY_LEN(plan_walls); i++)
-        jsonw_str(w, plan_walls[i].name);
+    for (size_t i = 0; i < nwalls; i++)
+        jsonw_str(w, walls[i].name);
     jsonw_end_array(w);
     jsonw_key(w, "mounts");
     jsonw_array(w);

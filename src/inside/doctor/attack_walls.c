@@ -64,7 +64,7 @@ static bool uid_map(unsigned *users, unsigned *outside)
     return true;
 }
 
-static void user_namespace(struct attack *a)
+static void attack_wall_user_namespace(struct attack *a)
 {
     unsigned users, outside;
 
@@ -76,7 +76,7 @@ static void user_namespace(struct attack *a)
     attack_expect_failure(a, "a new user namespace", unshare(CLONE_NEWUSER));
 }
 
-static void plain_user(struct attack *a)
+static void attack_wall_plain_user(struct attack *a)
 {
     if (getuid() == 0 || geteuid() == 0 || getgid() == 0)
         attack_open(a, "it runs as uid %u, gid %u", (unsigned)getuid(), (unsigned)getgid());
@@ -84,7 +84,7 @@ static void plain_user(struct attack *a)
     attack_expect_failure(a, "setresgid(0, 0, 0)", setresgid(0, 0, 0));
 }
 
-static void unique_uid(struct attack *a)
+static void attack_wall_unique_uid(struct attack *a)
 {
     unsigned users, outside;
 
@@ -96,7 +96,7 @@ static void unique_uid(struct attack *a)
         attack_held(a, "on the host it is uid %u", outside);
 }
 
-static void no_groups(struct attack *a)
+static void attack_wall_no_groups(struct attack *a)
 {
     gid_t groups[64];
     int n = getgroups(ARRAY_LEN(groups), groups);
@@ -125,7 +125,7 @@ static bool attack_directory_is_empty(const char *path)
     return empty;
 }
 
-static void mount_namespace(struct attack *a)
+static void attack_wall_mount_namespace(struct attack *a)
 {
     static const char *const of_host[] = { "/root", "/home", "/boot", "/sys", "/var/lib", "/run", "/srv", "/opt" };
 
@@ -136,7 +136,7 @@ static void mount_namespace(struct attack *a)
     attack_expect_failure(a, "unmounting /proc", umount2("/proc", MNT_DETACH));
 }
 
-static void read_only_root(struct attack *a)
+static void attack_wall_read_only_root(struct attack *a)
 {
     static const char *const places[] = { "/", "/usr", "/etc" };
     struct statvfs fs;
@@ -149,7 +149,7 @@ static void read_only_root(struct attack *a)
     attack_expect_failure(a, "a directory in /usr/bin", mkdir("/usr/bin/cove-probe", 0700));
 }
 
-static void masked_proc(struct attack *a)
+static void attack_wall_masked_proc(struct attack *a)
 {
     static const char *const hidden[] = {
         "kcore",   "keys",     "key-users",  "kmsg",    "sysrq-trigger", "timer_list", "kallsyms",
@@ -172,7 +172,7 @@ static void masked_proc(struct attack *a)
     }
 }
 
-static void attack_landlock(struct attack *a)
+static void attack_wall_landlock(struct attack *a)
 {
     attack_expect_error(a, "opening /.cove/runtime", open("/.cove/runtime", O_RDONLY | O_CLOEXEC), EACCES, 0);
 }
@@ -189,7 +189,7 @@ static bool attack_device_is_ordinary(dev_t dev)
     return major(dev) == 136; /* terminals of this sandbox */
 }
 
-static void attack_devices(struct attack *a)
+static void attack_wall_devices(struct attack *a)
 {
     DIR *dir = opendir("/dev");
     struct dirent *e;
@@ -206,7 +206,7 @@ static void attack_devices(struct attack *a)
 
 /* Processes. */
 
-static void pid_namespace(struct attack *a)
+static void attack_wall_pid_namespace(struct attack *a)
 {
     pid_t host = (pid_t)attack_arg_u64("pid");
     DIR *dir = opendir("/proc");
@@ -225,7 +225,7 @@ static void pid_namespace(struct attack *a)
         attack_expect_error(a, "a signal to cove", kill(host, 0), ESRCH, 0);
 }
 
-static void hidden_init(struct attack *a)
+static void attack_wall_hidden_init(struct attack *a)
 {
     static const char *const files[] = { "environ", "maps", "mem", "exe", "root", "fd" };
     char path[32];
@@ -237,7 +237,7 @@ static void hidden_init(struct attack *a)
     }
 }
 
-static void cgroup_namespace(struct attack *a)
+static void attack_wall_cgroup_namespace(struct attack *a)
 {
     char text[PROC_TEXT];
     ssize_t n = attack_read_file("/proc/self/cgroup", text, sizeof(text));
@@ -254,7 +254,7 @@ static void cgroup_namespace(struct attack *a)
     attack_held(a, "/proc/self/cgroup shows only /");
 }
 
-static void ipc_namespace(struct attack *a)
+static void attack_wall_ipc_namespace(struct attack *a)
 {
     char text[PROC_TEXT];
     const char *end = attack_read_file("/proc/sysvipc/shm", text, sizeof(text)) < 0 ? NULL : strchr(text, '\n');
@@ -265,7 +265,7 @@ static void ipc_namespace(struct attack *a)
         attack_held(a, "no shared memory of the host is visible");
 }
 
-static void uts_namespace(struct attack *a)
+static void attack_wall_uts_namespace(struct attack *a)
 {
     struct utsname u;
 
@@ -289,7 +289,7 @@ static bool attack_read_status_line(const char *key, char value[64])
     return true;
 }
 
-static void no_capabilities(struct attack *a)
+static void attack_wall_no_capabilities(struct attack *a)
 {
     static const char *const sets[] = { "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb" };
     char value[64];
@@ -300,7 +300,7 @@ static void no_capabilities(struct attack *a)
     attack_expect_failure(a, "chroot", chroot("/tmp"));
 }
 
-static void secure_bits(struct attack *a)
+static void attack_wall_secure_bits(struct attack *a)
 {
     unsigned all = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED;
     long bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
@@ -312,7 +312,7 @@ static void secure_bits(struct attack *a)
     attack_expect_failure(a, "PR_SET_SECUREBITS", prctl(PR_SET_SECUREBITS, 0, 0, 0, 0));
 }
 
-static void no_new_privileges(struct attack *a)
+static void attack_wall_no_new_privileges(struct attack *a)
 {
     static const char *const places[] = { "/", "/usr", "/tmp", "/workspace", "/dev/shm" };
     char value[64];
@@ -329,7 +329,7 @@ static void no_new_privileges(struct attack *a)
 
 /* Without a filter, unshare of nothing succeeds, and the other calls fail because of their
  * arguments. */
-static void attack_seccomp(struct attack *a)
+static void attack_wall_seccomp(struct attack *a)
 {
     char value[64];
 
@@ -340,7 +340,7 @@ static void attack_seccomp(struct attack *a)
     attack_expect_error(a, "perf_event_open", syscall(SYS_perf_event_open, NULL, 0, -1, -1, 0), EPERM, ENOSYS);
 }
 
-static void own_keyring(struct attack *a)
+static void attack_wall_own_keyring(struct attack *a)
 {
     attack_expect_error(a, "add_key", syscall(SYS_add_key, "user", "cove-probe", "x", 1, -3), EPERM, ENOSYS);
     attack_expect_error(a, "keyctl", syscall(SYS_keyctl, 0, -3, 0, 0, 0), EPERM, ENOSYS);
@@ -348,7 +348,7 @@ static void own_keyring(struct attack *a)
 
 /* Inherited state. */
 
-static void attack_descriptors(struct attack *a)
+static void attack_wall_descriptors(struct attack *a)
 {
     for (int fd = 3; fd < ATTACK_FDS_CHECKED; fd++)
         if (fcntl(fd, F_GETFD) >= 0)
@@ -358,7 +358,7 @@ static void attack_descriptors(struct attack *a)
 
 /* The doctor passes the names of the allowed variables in one argument, each followed by a comma.
  */
-static void attack_environment(struct attack *a)
+static void attack_wall_environment(struct attack *a)
 {
     const char *allowed = attack_arg("environment");
     char name[64];
@@ -399,7 +399,7 @@ static int attack_try_inet(const char *ip, uint64_t port)
     return try_connect((struct sockaddr *)&to, sizeof(to));
 }
 
-static void network_namespace(struct attack *a)
+static void attack_wall_network_namespace(struct attack *a)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     const char *name = attack_arg("socket");
@@ -419,7 +419,7 @@ static void network_namespace(struct attack *a)
 }
 
 /* After two header lines, one line per interface: "    lo: 0 0 ...". */
-static void no_interfaces(struct attack *a)
+static void attack_wall_no_interfaces(struct attack *a)
 {
     char text[PROC_TEXT];
     const char *line = attack_read_file("/proc/self/net/dev", text, sizeof(text)) < 0 ? NULL : strchr(text, '\n');
@@ -436,7 +436,7 @@ static void no_interfaces(struct attack *a)
     attack_held(a, "no interface except lo");
 }
 
-static void no_routes(struct attack *a)
+static void attack_wall_no_routes(struct attack *a)
 {
     static const char *const far[] = { "192.0.2.1", "169.254.169.254", "10.0.0.1" };
 
@@ -450,32 +450,11 @@ static void no_routes(struct attack *a)
     }
 }
 
+#define WALL(name, outside, inside, needs_root, description, effect, attack) { #name, attack_wall_##name },
 static struct attack attack_wall_table[] = {
-    { "user_namespace", user_namespace },
-    { "mount_namespace", mount_namespace },
-    { "pid_namespace", pid_namespace },
-    { "network_namespace", network_namespace },
-    { "ipc_namespace", ipc_namespace },
-    { "uts_namespace", uts_namespace },
-    { "cgroup_namespace", cgroup_namespace },
-    { "read_only_root", read_only_root },
-    { "masked_proc", masked_proc },
-    { "hidden_init", hidden_init },
-    { "devices", attack_devices },
-    { "no_capabilities", no_capabilities },
-    { "secure_bits", secure_bits },
-    { "no_new_privileges", no_new_privileges },
-    { "seccomp", attack_seccomp },
-    { "landlock", attack_landlock },
-    { "own_keyring", own_keyring },
-    { "plain_user", plain_user },
-    { "no_groups", no_groups },
-    { "unique_uid", unique_uid },
-    { "no_interfaces", no_interfaces },
-    { "no_routes", no_routes },
-    { "descriptors", attack_descriptors },
-    { "environment", attack_environment },
+#include "policy/walls.def"
 };
+#undef WALL
 
 struct attack *attack_walls(size_t *count)
 {
