@@ -137,8 +137,7 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
 
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    if (budget_check(m, g->quota->tenant, true, err) < 0 ||
-        quota_reserve_execution(g->quota, quota_now_ms(m), &m->quota_refusal, err) < 0)
+    if (budget_check(m, g->quota->tenant, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m), err) < 0)
         return -1;
     g->next = m->ephemeral_sandboxes;
     g->link = &m->ephemeral_sandboxes;
@@ -222,7 +221,7 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     quota_amounts_for_spec(spec, g->quota_amounts);
-    if (quota_reserve(g->quota, g->quota_amounts, &m->quota_refusal, err) < 0)
+    if (quota_reserve(g->quota, g->quota_amounts, err) < 0)
         return -1;
     g->quota_reserved = true;
     g->created_ms = manager_wall_clock_ms();

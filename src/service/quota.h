@@ -22,22 +22,14 @@ struct tenant_quota {
     uint32_t ephemeral_waiting; /* in the last of them */
 };
 
-/* Why something was refused. */
-struct quota_refusal {
-    enum store_quota quota;
-    uint64_t used, requested, limit;
-    uint64_t retry_ms; /* until there is room again by itself; 0: not by itself */
-};
-
 extern const char *const quota_names[STORE_QUOTA_COUNT]; /* as in JSON */
 
-/* Takes what is asked for, all of it or nothing: ERR_QUOTA, or ERR_TENANT_SUSPENDED. */
-int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct quota_refusal *ret,
-                  struct err *err);
+/* Takes what is asked for, all of it or nothing: ERR_QUOTA with err->limit, or ERR_TENANT_SUSPENDED. */
+int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct err *err);
 void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]); /* what is there already */
 void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]);
 /* One execution more within the hour that ends now. Times are of any clock that only goes forwards and is past its
  * first hour. */
-int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct quota_refusal *ret, struct err *err);
+int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err *err);
 void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t age_minutes, uint64_t n);
 uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms);

@@ -214,7 +214,6 @@ struct manager {
     size_t nsandboxes;
     struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
     struct fair_queue create_queue, start_queue;
-    struct quota_refusal quota_refusal;
     bool loaded;      /* the store's living rows are all here */
     size_t nadopting; /* still to be adopted */
     char not_ready_reason[160];

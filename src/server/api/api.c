@@ -183,9 +183,9 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
 
 /* --- answers --- */
 
-void api_answer_err(struct http_req *req, struct api *api, const struct err *err)
+void api_answer_err(struct http_req *req, const struct err *err)
 {
-    const struct quota_refusal *r = manager_quota_refusal(api->settings.manager);
+    const struct err_limit *l = &err->limit;
     char details[200], seconds[24];
 
     if (err->id != ERR_QUOTA) {
@@ -193,10 +193,10 @@ void api_answer_err(struct http_req *req, struct api *api, const struct err *err
         return;
     }
     snprintf(details, sizeof(details),
-             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}",
-             quota_names[r->quota], r->used, r->requested, r->limit);
-    snprintf(seconds, sizeof(seconds), "%" PRIu64, (r->retry_ms + 999) / 1000);
-    if (r->retry_ms)
+             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}", l->name, l->used,
+             l->requested, l->limit);
+    snprintf(seconds, sizeof(seconds), "%" PRIu64, (l->retry_ms + 999) / 1000);
+    if (l->retry_ms)
         http_set_header(req, "Retry-After", seconds);
     http_answer_err_with(req, err, details);
 }

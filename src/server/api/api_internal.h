@@ -163,8 +163,8 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
 
 /* --- answers --- */
 
-/* An error of the manager; with ERR_QUOTA also which, how much and until when. In its `done` only. */
-void api_answer_err(struct http_req *req, struct api *api, const struct err *err);
+/* An error of the manager; of ERR_QUOTA, err->limit gives the details and Retry-After. */
+void api_answer_err(struct http_req *req, const struct err *err);
 
 /* The names of states, in the order of the store's; NULL ends each. */
 extern const char *const api_sandbox_states[], *const api_execution_states[];
