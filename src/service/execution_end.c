@@ -28,6 +28,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
     if (ex->has_receipt && ex->exec && !ex->resume_stream && !sb->first_execution_id[0]) {
         memcpy(sb->first_execution_id, ex->id, sizeof(sb->first_execution_id));
         sb->first_exec = take_ptr(&ex->exec);
+        sb->first_exec_ended_by = ex->ended_by;
     }
     execution_free(ex);
 }
@@ -147,6 +148,14 @@ static bool execution_ack_before_commit(struct execution *ex)
     return true;
 }
 
+/* It was killed for the budget of its tenant, or went with its sandbox, which was. */
+static bool execution_was_over_budget(const struct execution *ex)
+{
+    const struct sandbox *sb = ex->sandbox;
+
+    return ex->over_budget || (sb->state == SANDBOX_STATE_ENDING && sb->ended_by == ENDED_BUDGET);
+}
+
 static void execution_set_receipt(struct execution *ex, const struct receipt *r)
 {
     struct buf out = { 0 };
@@ -154,7 +163,7 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
 
     struct receipt told = *r;
 
-    if (ex->over_budget && told.ended_by == ENDED_KILLED)
+    if (told.ended_by == ENDED_KILLED && execution_was_over_budget(ex))
         told.ended_by = ENDED_BUDGET;
     r = &told;
     jsonw_init(&w, &out, 0);

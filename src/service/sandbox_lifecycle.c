@@ -105,7 +105,9 @@ static void sandbox_commit_first_receipt(struct sandbox *sb)
     if (!sb->first_exec || !exec_handle_receipt(sb->first_exec)->final)
         return;
     jsonw_init(&w, &out, 0);
-    receipt_json(exec_handle_receipt(sb->first_exec), &w);
+    struct receipt final = *exec_handle_receipt(sb->first_exec);
+    final.ended_by = sb->first_exec_ended_by;
+    receipt_json(&final, &w);
     memcpy(row.id, sb->first_execution_id, sizeof(row.id));
     row.receipt_json = out.data;
     store_execution_update(sb->manager->store, sb->owner, &row, STORE_EXECUTION_SET_RECEIPT, NULL,

@@ -70,6 +70,7 @@ struct sandbox {
     unsigned use_count;             /* manager_acquire_sandbox without its manager_release_sandbox */
     struct exec_handle *first_exec; /* the first execution's, kept for its final sums */
     char first_execution_id[ID_SIZE];
+    enum ended_by first_exec_ended_by; /* as its row says: the engine does not know of budgets */
     struct sandbox_op *ops;
     struct sandbox_end_waiter *end_waiters;
     struct sandbox_subscription *subscriptions;

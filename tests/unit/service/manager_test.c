@@ -248,6 +248,130 @@ TEST(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again)
     scene_close(&s);
 }
 
+/* --- executions and budgets --- */
+
+/* The next frame to the runtime of this type. */
+static void expect_runtime(struct scene *s, uint8_t type)
+{
+    uint64_t end = now_ms() + 5000;
+
+    while (now_ms() < end) {
+        ev_turn(s->k.ev, 5);
+        while (take_any(s->k.runtime))
+            if (got.f.type == type)
+                return;
+    }
+    fail_msg("%s was never sent", frame_name(type));
+}
+
+struct execution_row {
+    int answers;
+    enum store_execution_state state;
+    char id[ID_SIZE], ended_by[16];
+    char receipt_ended_by[48]; /* the member of the receipt */
+    bool receipt_final;
+};
+
+static void on_execution(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct execution_row *r = arg;
+    const char *at;
+
+    if (err)
+        fail_msg("%s", err->msg);
+    r->answers++;
+    r->state = row->state;
+    memcpy(r->id, row->id, sizeof(r->id));
+    str_copy(r->ended_by, sizeof(r->ended_by), row->ended_by ? row->ended_by : "");
+    if (row->receipt_json && (at = strstr(row->receipt_json, "\"endedBy\""))) {
+        snprintf(r->receipt_ended_by, sizeof(r->receipt_ended_by), "%.*s", (int)strcspn(at, ","), at);
+        r->receipt_final = strstr(row->receipt_json, "\"final\":true") != NULL;
+    }
+}
+
+/* A running sandbox of a tenant with this budget, and a running execution in it. */
+static void run_with_budget(struct scene *s, enum store_budget_resource resource, uint64_t max,
+                            struct execution_row *row)
+{
+    static const char *const argv[] = { "true", NULL };
+    struct store_budget budget = { .owner = "me" };
+    struct manager_budget used;
+
+    create_ready(s);
+    jailer_ok(&s->k);
+    answered(s);
+    budget.max[STORE_PERIOD_MONTH][resource] = max;
+    manager_set_budget(s->m, &budget);
+    for (uint64_t end = now_ms() + 5000; !manager_get_budget(s->m, "me", &used);) {
+        assert_true(now_ms() < end);
+        ev_turn(s->k.ev, 5);
+    }
+    *row = (struct execution_row){ 0 };
+    manager_execute(s->m, "me", name, NULL, &(struct execution_spec){ .argv = argv }, on_execution, row);
+    expect_runtime(s, FRAME_EXEC);
+    s->k.stream = got.f.stream;
+    runtime_started(&s->k);
+    turn_until(&s->k, &row->answers);
+}
+
+static void get_execution(struct scene *s, struct execution_row *row)
+{
+    row->answers = 0;
+    store_execution_get(s->store, "me", row->id, on_execution, row);
+    turn_until(&s->k, &row->answers);
+}
+
+static void wait_until_ended(struct scene *s, struct execution_row *row)
+{
+    uint64_t end = now_ms() + 5000;
+
+    do
+        get_execution(s, row);
+    while (row->state != STORE_EXECUTION_ENDED && row->state != STORE_EXECUTION_FAILED && now_ms() < end);
+}
+
+TEST(an_execution_killed_for_the_budget_says_budget_in_its_final_receipt_too)
+{
+    struct scene s;
+    struct execution_row row;
+
+    scene_open(&s, 0);
+    run_with_budget(&s, STORE_BUDGET_CPU_SECONDS, 1, &row);
+    set_cpu(&s.k, "5000000000\n");
+    expect_runtime(&s, FRAME_SIGNAL);
+    runtime_exit(&s.k, -1, 9);
+    wait_until_ended(&s, &row);
+    assert_string_equal(row.ended_by, "budget");
+    assert_string_equal(row.receipt_ended_by, "\"endedBy\":\"budget\"");
+    assert_false(row.receipt_final);
+    manager_delete(s.m, "me", name, on_row, &s);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    get_execution(&s, &row);
+    assert_true(row.receipt_final);
+    assert_string_equal(row.ended_by, "budget");
+    assert_string_equal(row.receipt_ended_by, "\"endedBy\":\"budget\"");
+    scene_close(&s);
+}
+
+TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
+{
+    struct scene s;
+    struct execution_row row;
+
+    scene_open(&s, 0);
+    run_with_budget(&s, STORE_BUDGET_SANDBOX_SECONDS, 1, &row);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    wait_until_ended(&s, &row);
+    assert_string_equal(row.ended_by, "budget");
+    assert_string_equal(row.receipt_ended_by, "\"endedBy\":\"budget\"");
+    get(&s);
+    assert_string_equal(s.ended_by, "budget");
+    scene_close(&s);
+}
+
 static int set_up(void **state UNUSED)
 {
     str_copy(dir, sizeof(dir), "/tmp/cove-unit-XXXXXX");
@@ -273,6 +397,8 @@ int main(void)
         RUN(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows),
         RUN(one_too_many_is_refused_and_what_was_begun_for_it_goes),
         RUN(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again),
+        RUN(an_execution_killed_for_the_budget_says_budget_in_its_final_receipt_too),
+        RUN(an_execution_whose_sandbox_the_budget_ends_says_budget),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
