@@ -140,13 +140,41 @@ TEST(a_read_of_the_file_that_was_seen_gets_no_other)
 
     put("f", "first");
     assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
-    uint32_t seen = rt_file_version(entry_of(g)->size, entry_of(g)->mtime_ns);
+    uint32_t seen = rt_file_version_check(entry_of(g)->version);
     assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), 0);
     assert_string_equal(g->data[0].data, "first");
     put("f", "second and longer");
     assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), ERR_BUSY);
     assert_int_equal(g->data[0].len, 0);
     assert_int_equal(ask(h, FRAME_READ, in("f"), 0, NULL), 0);
+    end(h);
+}
+
+/* In place and of one size, as often as a tick of the clock allows: what a look took for settled has another version
+ * after the next write. */
+TEST(a_version_that_is_settled_changes_with_every_write)
+{
+    struct host *h = begin();
+    struct got *g;
+    uint64_t before = 0;
+    bool was_settled = false, any_settled = false;
+    auto_fd int fd = -1;
+
+    put("f", "0");
+    fd = open(in("f"), O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (int i = 0; i < 500; i++) {
+        assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
+        if (was_settled)
+            assert_int_not_equal(entry_of(g)->version, before);
+        before = entry_of(g)->version;
+        was_settled = entry_of(g)->settled;
+        any_settled |= was_settled;
+        assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+        if (i % 20 == 0)
+            usleep(12000); /* longer than a tick of any kernel */
+    }
+    assert_true(any_settled);
     end(h);
 }
 
@@ -771,6 +799,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(a_file_is_written_whole_and_read_back_by_range),
         RUN(a_read_of_the_file_that_was_seen_gets_no_other),
+        RUN(a_version_that_is_settled_changes_with_every_write),
         RUN(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs),
         RUN(a_write_replaces_atomically_and_leaves_nothing_when_given_up),
         RUN(a_link_planted_at_the_target_is_replaced_not_followed),

@@ -170,6 +170,8 @@ struct rt_entry {
     uint32_t mode; /* permission bits */
     uint64_t size;
     uint64_t mtime_ns;
+    uint64_t version;         /* rt_file_version(); 0 in LIST */
+    uint8_t settled;          /* 1: every later write changes `version`; 0 in LIST */
     char name[RT_PATH_MAX];   /* LIST: name in the directory; STAT, READ: the path asked for */
     char target[RT_PATH_MAX]; /* of a link, else "" */
 };
@@ -237,9 +239,11 @@ struct rt_reset {       /* payload of DONE for RESET: what was found, and is gon
     uint8_t full;       /* 1: a place had no room left */
 };
 
-/* Of a file of that size, last written then; never 0. It tells two files of one name apart, nothing more. */
-uint32_t rt_file_version(uint64_t size, uint64_t mtime_ns);
-uint32_t rt_initial_window(uint8_t request); /* starting credit of a stream opened by this frame type */
+/* Names one content of a file: a hash of its inode, its size and its times. Two writes within one tick of the kernel's
+ * clock may leave it as it is, see rt_entry.settled. */
+uint64_t rt_file_version(uint64_t inode, uint64_t size, uint64_t mtime_ns, uint64_t ctime_ns);
+uint32_t rt_file_version_check(uint64_t version); /* rt_path.flags of a READ of that version alone; never 0 */
+uint32_t rt_initial_window(uint8_t request);      /* starting credit of a stream opened by this frame type */
 
 int rt_hello_encode(const struct rt_hello *m, uint8_t *out, struct err *err);
 int rt_hello_decode(const struct frame *f, struct rt_hello *ret, struct err *err);

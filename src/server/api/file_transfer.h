@@ -20,6 +20,8 @@ struct file_transfer {
     struct files_entry entry;
     bool answer_begun; /* the answer */
     int stat_attempts; /* at a file that changed before it was read */
+    int settle_waits;  /* for the clock to pass the time of its last write */
+    struct ev_timer settle_timer;
     int status;
     uint64_t from, len, sent;
     bool is_sse; /* file_watch.c */

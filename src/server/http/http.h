@@ -166,7 +166,7 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
 /* The same for a file that stays as it is while it is sent; the descriptor is taken. */
 void http_answer_file(struct http_req *req, const char *type, int fd, uint64_t size, const char *etag);
 /* An entity tag for a file of the host: size and time of change. buf needs 64 bytes and is returned. */
-char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64]);
+char *http_etag(uint64_t size, uint64_t version, char buf[64]);
 
 /* Streams of messages. NDJSON: one JSON text a line (application/x-ndjson). SSE: events (text/event-stream), with a
  * comment every 15 s in which nothing else was sent, so that both sides notice when the other is gone. Both are written
