@@ -40,12 +40,6 @@ void context_execution_unlink(struct execution *ex)
         context_unlink_execution(ex->running_context, ex);
 }
 
-void context_execution_set_context(struct execution *ex, const char *context)
-{
-    snprintf(ex->context_id, sizeof(ex->context_id), "%s", context);
-    snprintf(ex->public_request_json, sizeof(ex->public_request_json), "{\"context\":\"%s\"}", ex->context_id);
-}
-
 struct execution *context_execution_new(const char *id, const struct context_execution_spec *call,
                                         store_execution_fn *done, void *arg)
 {
@@ -90,7 +84,7 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
         return -1;
     }
     execution_link(ex, sb);
-    context_execution_set_context(ex, cx->id);
+    memcpy(ex->context_id, cx->id, sizeof(ex->context_id));
     if (!ex->spec.wall_ms)
         ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
     if (!ex->spec.output_max)

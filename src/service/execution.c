@@ -235,8 +235,6 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->exec) {
         jsonw_ku64(&w, "stream", exec_handle_stream_id(ex->exec));
         jsonw_ku64(&w, "cpuBaseNs", exec_handle_cpu_base(ex->exec));
-    } else {
-        jsonw_kstr(&w, "context", ex->context_id);
     }
     if (ex->request_id[0])
         jsonw_kstr(&w, "requestId", ex->request_id);
@@ -251,20 +249,12 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->input_open)
         jsonw_kbool(&w, "stdinOpen", true);
     if (ex->spec.tty) {
-        jsonw_kbool(&w, "tty", true);
         jsonw_ku64(&w, "rows", ex->spec.rows);
         jsonw_ku64(&w, "cols", ex->spec.cols);
         jsonw_ku64(&w, "ring", ex->ring_bytes);
     }
     jsonw_end_object(&w);
     return out.data;
-}
-
-char *execution_public_request_json(const struct execution *ex)
-{
-    static char terminal[] = "{\"tty\":true}";
-
-    return ex->spec.tty ? terminal : ex->public_request_json[0] ? (char *)ex->public_request_json : NULL;
 }
 
 void execution_kill(struct execution *ex)
@@ -279,9 +269,9 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
 {
     struct execution *ex = arg;
     store_execution_fn *done = ex->done;
-    struct store_execution row = { .created_ms = ex->created_ms,
-                                   .started_ms = ex->started_ms,
-                                   .background = ex->background };
+    struct store_execution row = {
+        .created_ms = ex->created_ms, .started_ms = ex->started_ms, .background = ex->background, .tty = ex->spec.tty
+    };
 
     ex->insert_request = NULL;
     ex->done = NULL;
@@ -301,7 +291,7 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
     row.state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
-    row.request_json = execution_public_request_json(ex);
+    memcpy(row.context, ex->context_id, sizeof(row.context));
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     if (done)
         done(ex->done_arg, NULL, &row);
@@ -312,7 +302,8 @@ void execution_insert_row(struct execution *ex)
     struct store_execution row = { .state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
                                    .created_ms = ex->created_ms,
                                    .started_ms = ex->started_ms,
-                                   .background = ex->background };
+                                   .background = ex->background,
+                                   .tty = ex->spec.tty };
     auto_free char *request = execution_request_json(ex);
 
     ex->row_submitted = true;
@@ -320,6 +311,7 @@ void execution_insert_row(struct execution *ex)
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
+    memcpy(row.context, ex->context_id, sizeof(row.context));
     row.request_json = request;
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     ex->insert_request = store_execution_insert(ex->sandbox->manager->store, &row, execution_on_row_inserted, ex);

@@ -37,6 +37,7 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
 {
     *row = (struct store_execution){ .state = ex->end_state,
                                      .background = ex->background,
+                                     .tty = ex->spec.tty,
                                      .created_ms = ex->created_ms,
                                      .started_ms = ex->started_ms,
                                      .ended_ms = ex->ended_ms,
@@ -53,7 +54,7 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;
-    row->request_json = execution_public_request_json(ex);
+    memcpy(row->context, ex->context_id, sizeof(row->context));
     row->created_by = ex->created_by[0] ? (char *)ex->created_by : NULL;
     row->usage_cpu_us = ex->end_cpu_us;
 }

@@ -130,7 +130,6 @@ struct execution {
     struct context *running_context;   /* its kernel runs it; NULL when that is over */
     struct execution *next_in_context; /* behind it */
     char context_id[ID_SIZE];          /* of one; or "" */
-    char public_request_json[48];      /* of its request, see execution_public_request_json() */
     bool awaits_input, is_only_execution;
     struct fair_queue_slot start_slot; /* to be started */
     struct files_job *files_job;       /* while its code is written to a file, or that is removed */
@@ -299,8 +298,6 @@ void execution_kill(struct execution *ex);
 char **execution_copy_list(const char *const *list); /* NULL-terminated; spec_env_free() */
 void execution_free(struct execution *ex);
 void execution_insert_row(struct execution *ex); /* its row */
-char *execution_public_request_json(
-    const struct execution *ex); /* of its request, what a row that is told has of it: whether it is a terminal */
 int execution_resume(struct execution *ex, struct err *err);
 
 /* execution_input.c */

@@ -515,6 +515,44 @@ TEST(ST06_a_step_that_fails_changes_nothing_and_says_which)
     sqlite3_close(db);
 }
 
+TEST(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions)
+{
+    static const char *const requests[] = {
+        "'{\"stream\":1,\"tty\":true,\"rows\":24}'",
+        "'{\"context\":\"cxaaaaaaaaaaaaaaaaaaaa\",\"timeoutMs\":1}'",
+        "'{\"stream\":1,\"stdin\":\"\\\"tty\\\":true \\\"context\\\":\\\"cxaaaaaaaaaaaaaaaaaaaa\\\"\"}'",
+        "'{\"tty\":\"true\",\"context\":\"cx\"}'",
+        "'nonsense'",
+        "NULL",
+    };
+    const struct schema before = { schema_current.steps, 6 };
+    auto_free char *path = str_printf("%s/columns.db", host_dir);
+    struct err err = { 0 };
+    sqlite3 *db = open_raw(path);
+
+    assert_int_equal(schema_migrate(db, &before, &err), 0);
+    assert_int_equal(sqlite3_exec(db,
+                                  "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+                                  " VALUES ('sb', 'anna', 'ended', 1, 1, 1)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        auto_free char *sql = str_printf("INSERT INTO executions (id, sandbox, owner, state, request_json, background,"
+                                         " created_ms, started_ms, ended_ms, out_bytes1, out_bytes2, dropped1,"
+                                         " dropped2, signal) VALUES ('ex%zu', 'sb', 'anna', 'ended', %s, 0, 1, 1, 1, 0,"
+                                         " 0, 0, 0, 0)",
+                                         i, requests[i]);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    }
+    if (schema_migrate(db, &schema_current, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE tty = 1"), 1);
+    assert_int_equal(query(db, "SELECT tty FROM executions WHERE id = 'ex0'"), 1);
+    assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE context IS NOT NULL"), 1);
+    assert_int_equal(query(db, "SELECT context = 'cxaaaaaaaaaaaaaaaaaaaa' FROM executions WHERE id = 'ex1'"), 1);
+    sqlite3_close(db);
+}
+
 /* --- ST08 --- */
 
 static void expect_mode(const char *path, mode_t mode)
@@ -594,6 +632,7 @@ int main(void)
         RUN_STORE(owners_of_before_there_were_tenants_become_tenants_and_keep_what_is_theirs),
         RUN_STORE(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one),
         RUN_STORE(ST06_a_step_that_fails_changes_nothing_and_says_which),
+        RUN_STORE(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions),
         RUN_STORE(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_before),
         RUN_STORE(ST08_a_directory_that_is_shared_with_others_or_a_link_in_the_place_of_the_file_is_refused),
     };

@@ -176,8 +176,6 @@ void api_write_time(struct jsonw *w, const char *key, uint64_t ms); /* nothing w
 void api_write_raw_json(struct jsonw *w, const char *key,
                         const char *json); /* a value that is JSON already; NULL: nothing */
 void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w);
-bool api_is_terminal(const struct store_execution *row);
-bool api_is_context_execution(const struct store_execution *row, char ret_id[ID_SIZE]);
 void api_write_execution(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
 void api_write_runtimes(struct jsonw *w);                                     /* "runtimes": [...] */
 

@@ -372,6 +372,72 @@ TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
     scene_close(&s);
 }
 
+/* --- ends that were acknowledged before a kill --- */
+
+/* Writes the journal of a server that was killed before it committed any row of these executions. */
+static void write_journal(const char *line)
+{
+    auto_free char *path = str_printf("%s/ends", dir);
+    FILE *f = fopen(path, "we");
+
+    assert_non_null(f);
+    fprintf(f, "%s\n", line);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void on_restored_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct store_execution *to = arg;
+
+    if (err)
+        fail_msg("%s", err->msg);
+    *to = *row;
+    to->receipt_json = row->receipt_json ? str_dup(row->receipt_json) : NULL;
+}
+
+/* The caller frees receipt_json; the other texts of *ret are gone. */
+static void restore_row(const char *members, const char *receipt, struct store_execution *ret)
+{
+    static const char id[] = "exaaaaaaaaaaaaaaaaaaaa";
+    struct scene s;
+    struct store_sandbox sandbox = { .owner = "me", .state = STORE_SANDBOX_ENDED, .created_ms = 1, .ended_ms = 2 };
+    auto_free char *line = str_printf("{\"id\":\"%s\",\"sandbox\":\"%s\",\"owner\":\"me\",\"createdMs\":1,"
+                                      "\"startedMs\":1,\"endedMs\":2,\"signal\":0%s}\t%s",
+                                      id, name, members, receipt);
+
+    scene_open(&s, 0);
+    memcpy(sandbox.id, name, sizeof(sandbox.id));
+    store_sandbox_insert(s.store, &sandbox, 0, NULL, NULL);
+    manager_free(s.m);
+    store_close(s.store);
+    ev_turn(s.k.ev, 0);
+    ev_free(s.k.ev);
+    fd_close(&s.k.jailer);
+    write_journal(line);
+    scene_open(&s, 0);
+    *ret = (struct store_execution){ 0 };
+    store_execution_get(s.store, "me", id, on_restored_row, ret);
+    for (uint64_t end = now_ms() + 5000; !ret->id[0] && now_ms() < end;)
+        ev_turn(s.k.ev, 5);
+    assert_string_equal(ret->id, id);
+    scene_close(&s);
+    write_journal("");
+}
+
+TEST(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal)
+{
+    struct store_execution row;
+
+    restore_row(",\"context\":\"cxaaaaaaaaaaaaaaaaaaaa\"", "", &row);
+    assert_string_equal(row.context, "cxaaaaaaaaaaaaaaaaaaaa");
+    assert_false(row.tty);
+    restore_row(",\"tty\":true", "{\"final\":false}", &row);
+    assert_string_equal(row.context, "");
+    assert_true(row.tty);
+    assert_string_equal(row.receipt_json, "{\"final\":false}");
+    free(row.receipt_json);
+}
+
 static int set_up(void **state UNUSED)
 {
     str_copy(dir, sizeof(dir), "/tmp/cove-unit-XXXXXX");
@@ -399,6 +465,7 @@ int main(void)
         RUN(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again),
         RUN(an_execution_killed_for_the_budget_says_budget_in_its_final_receipt_too),
         RUN(an_execution_whose_sandbox_the_budget_ends_says_budget),
+        RUN(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
