@@ -87,6 +87,7 @@ struct executor {
     struct teardown_queue teardown;
     struct result_cache *cache;
     struct run *runs;
+    uint32_t nwaiting; /* runs with counted_waiting */
     bool is_stopping;
     uint64_t mean_run_ns;       /* of a run, lately */
     uint64_t shared_held_bytes; /* of held_bytes, what runs hold beyond what is each one's own */

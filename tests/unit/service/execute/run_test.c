@@ -1,7 +1,7 @@
 /* Runs of an executor over a real manager and store, and a jailer that answers nothing. */
 #include "tests/unit/sandbox/fake.h"
 
-#include "service/execute/executor.h"
+#include "service/execute/executor_internal.h"
 
 #include <sys/stat.h>
 
@@ -147,6 +147,73 @@ TEST(the_wait_that_a_tenant_is_asked_for_is_not_passed_to_another)
     scene_close(&s);
 }
 
+/* --- the queue --- */
+
+#define WAITING_MAX 4u
+
+/* The counter that admission compares with its bound, held against the runs themselves. */
+static void check_waiting(const struct scene *s, uint32_t expected)
+{
+    struct executor_stats stats;
+    uint32_t waiting = 0;
+
+    for (const struct run *r = s->executor->runs; r; r = r->next)
+        waiting += r->state == RUN_WAITING && r->counted_waiting;
+    assert_int_equal(s->executor->nwaiting, waiting);
+    executor_stats(s->executor, &stats);
+    assert_int_equal(stats.waiting, waiting);
+    assert_int_equal(waiting, expected);
+}
+
+TEST(as_many_runs_wait_as_the_queue_has_places_and_the_next_is_refused)
+{
+    struct scene s;
+    struct client running, waiting[WAITING_MAX], late;
+    char tenant[16];
+
+    scene_open(&s, 1, WAITING_MAX);
+    check_waiting(&s, 0);
+    assert_int_equal(submit(&s, &running, "first"), 0);
+    check_waiting(&s, 0);
+    for (unsigned i = 0; i < WAITING_MAX; i++) {
+        snprintf(tenant, sizeof(tenant), "tenant%u", i);
+        assert_int_equal(submit(&s, &waiting[i], tenant), 0);
+        check_waiting(&s, i + 1);
+    }
+    assert_int_equal(submit(&s, &late, "late"), -1);
+    assert_int_equal(late.err.id, ERR_EXECUTOR_FULL);
+    check_waiting(&s, WAITING_MAX);
+    run_cancel(waiting[1].run); /* its place is free at once */
+    check_waiting(&s, WAITING_MAX - 1);
+    assert_int_equal(submit(&s, &late, "late"), 0);
+    check_waiting(&s, WAITING_MAX);
+    run_cancel(running.run);
+    for (int i = 0; i < 20; i++) {
+        ev_turn(s.ev, 1);
+        check_waiting(&s, s.executor->nwaiting);
+    }
+    scene_close(&s);
+}
+
+TEST(a_stopped_tenant_leaves_the_queue)
+{
+    struct scene s;
+    struct client running, waiting[2];
+    struct store_tenant row = { .name = "red", .suspended_ms = 1 };
+
+    scene_open(&s, 1, WAITING_MAX);
+    assert_int_equal(submit(&s, &running, "blue"), 0);
+    assert_int_equal(submit(&s, &waiting[0], "red"), 0);
+    assert_int_equal(submit(&s, &waiting[1], "blue"), 0);
+    check_waiting(&s, 2);
+    manager_set_tenant(s.manager, &row);
+    check_waiting(&s, 1);
+    ev_turn(s.ev, 0);
+    check_waiting(&s, 1);
+    assert_int_equal(waiting[0].ends, 1);
+    scene_close(&s);
+}
+
 static int set_up(void **state UNUSED)
 {
     str_copy(dir, sizeof(dir), "/tmp/cove-unit-XXXXXX");
@@ -169,6 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(tenants_refused_in_one_turn_get_the_figures_of_their_own_quota),
         RUN(the_wait_that_a_tenant_is_asked_for_is_not_passed_to_another),
+        RUN(as_many_runs_wait_as_the_queue_has_places_and_the_next_is_refused),
+        RUN(a_stopped_tenant_leaves_the_queue),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
