@@ -69,7 +69,7 @@ static int context_may_add_execution(const struct context *cx, const struct exec
     if (sb->nexecutions >= sb->manager->settings.executions_max)
         return err_set(err, ERR_LIMIT, "sandbox %s runs %zu executions already, and no more at one time", sb->id,
                        sb->nexecutions);
-    if (budget_check(sb->manager, sb->owner, true, err) < 0)
+    if (budget_check(sb->manager, sb->quota, true, err) < 0)
         return -1;
     return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), err);
 }

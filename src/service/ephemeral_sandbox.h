@@ -7,6 +7,7 @@
 #pragma once
 
 #include "sandbox/pool/pools.h"
+#include "service/budget_period.h"
 #include "service/manager.h"
 
 struct ephemeral_sandbox { /* embedded in its owner; zeroed is none. It must not move while it is there */
@@ -19,6 +20,7 @@ struct ephemeral_sandbox { /* embedded in its owner; zeroed is none. It must not
     bool execution_counted; /* its execution is counted as one that has ended */
     bool quota_released;    /* it holds them no more: it was of use, and has to go */
     uint64_t created_ms, released_ms, cpu_us;
+    struct budget_span span;       /* its time, from its creation until its quota is released */
     struct sandbox_handle *handle; /* the owner's; NULL while there is none */
     bool from_pool;                /* it is of a pool, and there was: */
     struct pool_loan loan;

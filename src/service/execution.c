@@ -71,6 +71,7 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     ex->next = sb->executions;
     sb->executions = ex;
     sb->nexecutions++;
+    budget_execution_begin(sb->quota);
     sb->manager->sample_schedule.running_executions++;
     sandbox_restart_idle_timer(sb);
 }
@@ -93,6 +94,8 @@ static void execution_unlink(struct execution *ex)
         p = &(*p)->next;
     *p = ex->next;
     sb->nexecutions--;
+    if (!ex->ended)
+        budget_execution_cancel(sb->quota);
     sb->manager->sample_schedule.running_executions--;
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
     ev_timer_clear(sb->manager->ev, &ex->insert_timer);
@@ -436,7 +439,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box 
         execution_abort_start(ex, err);
         return;
     }
-    if (budget_check(sb->manager, sb->owner, true, &why) < 0) {
+    if (budget_check(sb->manager, sb->quota, true, &why) < 0) {
         manager_release_sandbox(sb->manager, sb->id);
         execution_abort_start(ex, &why);
         return;

@@ -220,7 +220,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     ex->end_state = state;
     ex->ended_ms = manager_wall_clock_ms();
     ex->end_cpu_us = usage_meter_read_cpu_us(ex->sandbox);
-    budget_add_sandbox_execution(ex->sandbox);
+    budget_execution_end(m, ex->sandbox->quota);
     output_close(ex);
     if (r) {
         execution_set_receipt(ex, r);

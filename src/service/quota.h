@@ -10,8 +10,11 @@
 
 #define QUOTA_MINUTES 60u
 
+struct tenant_budget;
+
 struct tenant_quota {
     struct tenant_quota *next;
+    struct tenant_budget *budget; /* budget.c; NULL: the tenant has none */
     char tenant[STORE_OWNER_MAX + 1];
     uint64_t limit[STORE_QUOTA_COUNT];            /* 0: no bound */
     uint64_t used[STORE_QUOTA_COUNT];             /* but executions */

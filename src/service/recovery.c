@@ -30,6 +30,7 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     sb->state = row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED;
     sb->row_inserted = true;
     sb->created_ms = row->created_ms;
+    budget_span_begin(sb->quota, &sb->span, sb->created_ms);
     sb->expires_ms = row->expires_ms;
     sb->cpu_us = sb->committed_cpu_us = row->cpu_us;
     if (sandbox_read_stored_json(sb, row->spec_json, &err) < 0) {

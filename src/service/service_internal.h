@@ -6,6 +6,7 @@
 #pragma once
 
 #include "service/sample_schedule.h"
+#include "service/budget_period.h"
 #include "service/manager.h"
 
 #include "core/base/buf.h"
@@ -77,6 +78,7 @@ struct sandbox {
     struct ev_timer idle_timer;
     struct ev_timer retry_timer;
     uint64_t pinned_cpus;              /* processors that were chosen for it */
+    struct budget_span span;           /* its time, from its creation to its end */
     uint64_t over_budget_cpu_us;       /* when its tenant's time was found used up, and one more; 0: it is not */
     uint64_t budget_stop_cpu_us;       /* the same when its last execution was stopped for that */
     uint64_t cpu_us, committed_cpu_us; /* its counter as last seen, and as the store knows it (usage_meter.c) */
@@ -93,7 +95,6 @@ struct sandbox {
     void *on_created_arg;
     /* ENDING */
     enum ended_by ended_by;
-    bool lifetime_counted; /* its time is among the sums of what has ended */
     bool creation_failed;  /* its creation failed, and nothing ended it */
     bool delete_requested; /* somebody asked for it */
     struct err end_error;
@@ -277,6 +278,7 @@ void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
+uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms); /* of its life, in this process */
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
 /* A box that nobody made ahead; its mounts are made here, as the spec says. */
 int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *box,
@@ -316,20 +318,36 @@ void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused, or runs a
 void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
 /* budget.c */
+struct tenant_budget {
+    struct tenant_budget *next;
+    struct manager *manager;
+    struct tenant_quota *quota;  /* of the same tenant */
+    struct budget_period period; /* used: by what has ended, and processor time that was read */
+    size_t nloading;             /* answers of the store that are awaited */
+    bool load_failed;            /* one of them was an error; asked again, and refused until then */
+    bool is_over;                /* a bound was reached at the last tick: sandboxes may have over_budget_cpu_us */
+    struct store_request *requests[STORE_PERIOD_COUNT];
+    /* What lives, so that an admission costs the same however much that is. */
+    uint64_t nspans;                            /* spans that run */
+    uint64_t spans_from_ms[STORE_PERIOD_COUNT]; /* sum of their beginnings, or of the period's where that is later */
+    uint64_t nexecutions;                       /* begun, and not in period.used yet */
+};
 void budget_load_all(struct manager *m);
 void budget_free_all(struct manager *m);
-/* Whether a sandbox, or an execution, may begin: ERR_BUDGET. */
-int budget_check(struct manager *m, const char *owner, bool execution, struct err *err);
-void budget_add_sandbox_cpu(const struct sandbox *sb, uint64_t us); /* its counter grew */
-void budget_add_sandbox_execution(const struct sandbox *sb);        /* one of its has ended */
-void budget_add_ended_sandbox(struct sandbox *sb);                  /* it has ended */
-/* The same of guests. */
-void budget_add_cpu(struct manager *m, const char *owner, uint64_t us);
-void budget_add_execution(struct manager *m, const char *owner);
-void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms);
+/* Whether a sandbox, or an execution, may begin: ERR_BUDGET. Processor time is that of the last tick, a second ago at
+ * most. */
+int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err);
+void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us); /* a counter grew */
+void budget_execution_begin(const struct tenant_quota *q);
+void budget_execution_end(struct manager *m, const struct tenant_quota *q);
+void budget_execution_cancel(const struct tenant_quota *q); /* it was begun, and is not counted */
+void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms);
+void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms); /* unless it is over */
+void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s);              /* likewise; not counted */
 
 /* ephemeral_sandbox.c */
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its processor counter in us; 0: unknown */
+uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms);
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
 void ephemeral_usage_flush(struct manager *m); /* what is gathered goes to the store */
 void ephemeral_sandboxes_free(struct manager *m);

@@ -1,7 +1,8 @@
 /* The manager between a jailer that says what a test tells it to and a real store: what is told, and when. */
 #include "tests/unit/sandbox/fake.h"
 
-#include "service/manager.h"
+#include "service/service_internal.h"
+#include "service/ephemeral_sandbox.h"
 
 #include <sys/stat.h>
 
@@ -372,6 +373,130 @@ TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
     scene_close(&s);
 }
 
+/* The counters of all budgets, held against what lives. */
+static void check_budgets(const struct scene *s, uint64_t spans, uint64_t executions)
+{
+    uint64_t all_spans = 0, all_executions = 0;
+
+    for (const struct tenant_budget *b = s->m->budgets; b; b = b->next) {
+        uint64_t nspans = 0, nexecutions = 0, from[STORE_PERIOD_COUNT] = { 0 };
+
+        assert_ptr_equal(b->quota->budget, b);
+        for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+            for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
+                if (!str_eq(sb->owner, b->period.owner))
+                    continue;
+                for (const struct execution *ex = sb->executions; ex; ex = ex->next)
+                    nexecutions += !ex->ended;
+                if (sb->state == SANDBOX_STATE_ENDING)
+                    continue;
+                nspans++;
+                for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+                    from[p] += max_u64(sb->created_ms, b->period.begin_ms[p]);
+            }
+        for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
+            if (!str_eq(g->quota->tenant, b->period.owner))
+                continue;
+            nexecutions += !g->execution_counted;
+            if (!g->quota_reserved || g->quota_released)
+                continue;
+            nspans++;
+            for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+                from[p] += max_u64(g->created_ms, b->period.begin_ms[p]);
+        }
+        assert_int_equal(b->nspans, nspans);
+        assert_int_equal(b->nexecutions, nexecutions);
+        for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+            assert_int_equal(b->spans_from_ms[p], from[p]);
+        all_spans += nspans;
+        all_executions += nexecutions;
+    }
+    assert_int_equal(all_spans, spans);
+    assert_int_equal(all_executions, executions);
+}
+
+TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
+{
+    static const char *const argv[] = { "true", NULL };
+    struct scene s;
+    struct execution_row row, refused = { 0 };
+    struct store_budget none = { .owner = "me" };
+    struct manager_budget budget;
+
+    scene_open(&s, 0);
+    run_with_budget(&s, STORE_BUDGET_EXECUTIONS, 2, &row);
+    check_budgets(&s, 1, 1);
+    manager_execute(s.m, "me", name, NULL, &(struct execution_spec){ .argv = argv }, on_execution, &refused);
+    check_budgets(&s, 1, 2);
+    runtime_exit(&s.k, 0, 0);
+    check_budgets(&s, 1, 1);
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_int_equal(budget.used[STORE_PERIOD_MONTH][STORE_BUDGET_EXECUTIONS], 2);
+    s.m->budgets->period.begin_ms[STORE_PERIOD_MONTH]--; /* as if the month were another one by now */
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    check_budgets(&s, 1, 1);
+    manager_delete(s.m, "me", name, on_row, &s);
+    check_budgets(&s, 0, 1);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    check_budgets(&s, 0, 0);
+    manager_set_budget(s.m, &none);
+    assert_null(s.m->budgets);
+    create(&s, NULL);
+    none.max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 1;
+    manager_set_budget(s.m, &none); /* counts what is there already */
+    check_budgets(&s, 1, 0);
+    for (struct store_stats st = { .waiting = 1 }; st.waiting > 0; store_stats(s.store, &st))
+        ev_turn(s.k.ev, 5); /* its row has to be answered while it is there */
+    scene_close(&s);
+}
+
+TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
+{
+    struct store_budget bound = { .owner = "me", .max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 9 };
+    struct ephemeral_sandbox one, two, three;
+    struct sandbox_handle_ops ops = { 0 };
+    struct manager_budget budget;
+    struct scene s;
+    struct spec spec;
+    struct err err;
+
+    scene_open(&s, 0);
+    spec_init(&spec);
+    str_copy(spec.runtime, sizeof(spec.runtime), "sh");
+    assert_int_equal(spec_finish(&spec, NULL), 0);
+    ephemeral_sandbox_init(&one, s.m, "me", NULL);
+    assert_int_equal(ephemeral_sandbox_admit(&one, &err), 0);
+    manager_set_budget(s.m, &bound);
+    check_budgets(&s, 0, 1); /* it was there before the budget */
+    while (!manager_get_budget(s.m, "me", &budget))
+        ev_turn(s.k.ev, 5);
+    ephemeral_sandbox_init(&two, s.m, "me", NULL);
+    ephemeral_sandbox_init(&three, s.m, "other", NULL);
+    assert_int_equal(ephemeral_sandbox_admit(&two, &err), 0);
+    assert_int_equal(ephemeral_sandbox_admit(&three, &err), 0);
+    check_budgets(&s, 0, 2);
+    assert_int_equal(ephemeral_sandbox_create(&two, &spec, &ops, NULL, &err), 0);
+    check_budgets(&s, 1, 2);
+    ephemeral_sandbox_count_execution(&two, &(struct ephemeral_run_usage){ .wall_ms = 1 });
+    check_budgets(&s, 1, 1);
+    ephemeral_sandbox_release_quota(&two);
+    check_budgets(&s, 0, 1);
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 2);
+    ephemeral_sandbox_end(&two);
+    check_budgets(&s, 0, 1);
+    ephemeral_sandbox_end(&one); /* never run */
+    ephemeral_sandbox_end(&three);
+    check_budgets(&s, 0, 0);
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 1);
+    sandbox_handle_free(two.handle);
+    spec_done(&spec);
+    scene_close(&s);
+}
+
 /* --- ends that were acknowledged before a kill --- */
 
 /* Writes the journal of a server that was killed before it committed any row of these executions. */
@@ -381,7 +506,7 @@ static void write_journal(const char *line)
     FILE *f = fopen(path, "we");
 
     assert_non_null(f);
-    fprintf(f, "%s\n", line);
+    fputs(line, f);
     assert_int_equal(fclose(f), 0);
 }
 
@@ -402,7 +527,7 @@ static void restore_row(const char *members, const char *receipt, struct store_e
     struct scene s;
     struct store_sandbox sandbox = { .owner = "me", .state = STORE_SANDBOX_ENDED, .created_ms = 1, .ended_ms = 2 };
     auto_free char *line = str_printf("{\"id\":\"%s\",\"sandbox\":\"%s\",\"owner\":\"me\",\"createdMs\":1,"
-                                      "\"startedMs\":1,\"endedMs\":2,\"signal\":0%s}\t%s",
+                                      "\"startedMs\":1,\"endedMs\":2,\"signal\":0%s}\t%s\n",
                                       id, name, members, receipt);
 
     scene_open(&s, 0);
@@ -465,6 +590,8 @@ int main(void)
         RUN(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again),
         RUN(an_execution_killed_for_the_budget_says_budget_in_its_final_receipt_too),
         RUN(an_execution_whose_sandbox_the_budget_ends_says_budget),
+        RUN(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends),
+        RUN(counters_of_a_budget_follow_ephemeral_sandboxes),
         RUN(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal),
     };
 
