@@ -205,7 +205,7 @@ static struct end_journal_entry *end_journal_entry_new(struct manager *m, const 
 static int end_journal_read_row(const json_t *o, struct store_execution *row, struct err *err)
 {
     const char *id = "", *sandbox = "", *owner = "", *context = "";
-    const char *ended_by = NULL, *receipt = NULL, *error = NULL, *by = NULL;
+    const char *ended_by = NULL, *error = NULL, *by = NULL;
     uint64_t code = 0, signo = 0;
     bool failed = false;
 
@@ -230,7 +230,6 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
         json_input_text(o, "", "createdBy", 1, ID_LEN, &by, err) < 0 ||
         json_input_u64(o, "", "cpuUs", 0, INT64_MAX, &row->usage_cpu_us, NULL, err) < 0 ||
         json_input_text(o, "", "endedBy", 1, 32, &ended_by, err) < 0 ||
-        json_input_text(o, "", "receipt", 2, JSON_INPUT_SIZE_MAX, &receipt, err) < 0 ||
         json_input_text(o, "", "error", 2, JSON_INPUT_SIZE_MAX, &error, err) < 0)
         return -1;
     if (!id_valid(id, "ex") || !id_valid(sandbox, "sb"))
@@ -243,7 +242,6 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
     row->exit_code = (int32_t)code;
     row->signal = (int32_t)signo;
     row->ended_by = (char *)ended_by;
-    row->receipt_json = (char *)receipt;
     row->error_json = (char *)error;
     row->created_by = (char *)by;
     return 0;

@@ -563,6 +563,14 @@ TEST(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_termin
     free(row.receipt_json);
 }
 
+TEST(the_receipt_of_a_journal_line_follows_its_tab_and_is_no_member)
+{
+    struct store_execution row;
+
+    restore_row(",\"receipt\":\"{}\"", "", &row);
+    assert_null(row.receipt_json);
+}
+
 static int set_up(void **state UNUSED)
 {
     str_copy(dir, sizeof(dir), "/tmp/cove-unit-XXXXXX");
@@ -593,6 +601,7 @@ int main(void)
         RUN(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends),
         RUN(counters_of_a_budget_follow_ephemeral_sandboxes),
         RUN(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal),
+        RUN(the_receipt_of_a_journal_line_follows_its_tab_and_is_no_member),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
