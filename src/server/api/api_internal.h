@@ -152,12 +152,12 @@ int api_read_scopes(const json_t *body, const char *name, uint32_t *ret, struct 
 bool api_is_valid_slug(const char *name); /* of a tenant or a role */
 /* limit and cursor, and no query name but those and `names` (NULL-terminated, at most 8). */
 int api_read_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
-/* The id in the path. MISSING when it is none: nothing else is said of it. */
 /* ?state=NAME as a set of one, left alone when it is not asked for. */
 int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err);
 /* For routes without query parameters: any is refused. */
 int api_require_no_query(const struct http_req *req, struct err *err);
 
+/* The id in the path. MISSING when it is none: nothing else is said of it. */
 int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err);
 int api_read_execution_id(const struct http_req *req, const char **ret, struct err *err);
 
