@@ -246,7 +246,7 @@ USUAL = 0.2
 
 
 def part(files, index, count):
-    """The pages of part `index` of `count`: the slowest page goes to the part with the least load."""
+    """The pages of part `index` of `count`. The slowest page goes to the part with least load."""
     load, chosen = [0.0] * count, set()
     names = {path: os.path.relpath(path, ROOT) for path in files}
     for path in sorted(files, key=lambda p: (-SLOW.get(names[p], USUAL), names[p])):
