@@ -464,7 +464,7 @@ static int context_request_run(struct context_request *o, struct sandbox *sb, st
     return 0;
 }
 
-static void context_request_on_sandbox(void *arg, struct sandbox_handle *box UNUSED, const struct err *err)
+static void context_request_on_sandbox(void *arg, struct sandbox_handle *sandbox UNUSED, const struct err *err)
 {
     struct context_request *o = arg;
     struct err why = { 0 };

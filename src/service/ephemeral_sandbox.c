@@ -178,19 +178,19 @@ static void ephemeral_sandbox_fill_spec(const struct ephemeral_sandbox *g, const
 static int ephemeral_sandbox_new_handle(struct ephemeral_sandbox *g, const struct spec *spec,
                                         const struct sandbox_handle_ops *ops, void *arg, struct err *err)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
 
-    ephemeral_sandbox_fill_spec(g, spec, &box);
+    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
     if (spec->nhidden_paths == 0) {
-        g->handle = pools_lend(g->manager->pools, &box, g->quota->tenant, &g->loan);
+        g->handle = pools_lend(g->manager->pools, &sandbox, g->quota->tenant, &g->loan);
         g->cpu_base_ns = g->loan.uses ? sandbox_handle_cpu_ns(g->handle) : 0;
         g->claim_pending = true;
         g->claim_began_ns = ev_now(g->manager->ev);
     }
     g->from_pool = g->handle != NULL;
     if (!g->handle)
-        return manager_new_sandbox_handle(g->manager, spec, &box, ops, arg, &g->handle, err);
-    if (sandbox_handle_claim(g->handle, &box, ops, arg, err) == 0)
+        return manager_new_sandbox_handle(g->manager, spec, &sandbox, ops, arg, &g->handle, err);
+    if (sandbox_handle_claim(g->handle, &sandbox, ops, arg, err) == 0)
         return 0;
     if (err->id == ERR_LOST)
         return ephemeral_sandbox_replace(g, spec, ops, arg, err);
@@ -201,7 +201,7 @@ static int ephemeral_sandbox_new_handle(struct ephemeral_sandbox *g, const struc
 int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, const struct spec *spec,
                               const struct sandbox_handle_ops *ops, void *arg, struct err *err)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     const char *why;
 
     ephemeral_sandbox_claim_finished(g, spec, false);
@@ -211,8 +211,8 @@ int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, const struct spec *sp
     g->cpu_base_ns = 0;
     if (!manager_ready(g->manager, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    ephemeral_sandbox_fill_spec(g, spec, &box);
-    return manager_new_sandbox_handle(g->manager, spec, &box, ops, arg, &g->handle, err);
+    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
+    return manager_new_sandbox_handle(g->manager, spec, &sandbox, ops, arg, &g->handle, err);
 }
 
 int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spec, const struct sandbox_handle_ops *ops,
@@ -234,13 +234,13 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
 
 void ephemeral_sandbox_claim_finished(struct ephemeral_sandbox *g, const struct spec *spec, bool well)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
 
     if (!g->claim_pending)
         return;
     g->claim_pending = false;
-    ephemeral_sandbox_fill_spec(g, spec, &box);
-    pools_claim_finished(g->manager->pools, &box, well ? ev_now(g->manager->ev) - g->claim_began_ns + 1 : 0);
+    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
+    pools_claim_finished(g->manager->pools, &sandbox, well ? ev_now(g->manager->ev) - g->claim_began_ns + 1 : 0);
 }
 
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)

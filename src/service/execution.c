@@ -429,7 +429,7 @@ static void execution_on_start_slot(void *arg, const struct err *err)
         execution_start(ex);
 }
 
-static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box UNUSED, const struct err *err)
+static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sandbox UNUSED, const struct err *err)
 {
     struct execution *ex = arg;
     struct sandbox *sb = ex->sandbox; /* found before the request; linked only now */

@@ -89,7 +89,7 @@ void manager_sandbox_usage(struct manager *m, const char *owner, const char *id,
 /* Returns the handle of a running sandbox, for requests of sandbox/files.h that begin before `done`
  * returns. A sandbox that was paused because it was idle is resumed; a sandbox that was paused by a
  * request answers ERR_SANDBOX_PAUSED. The sandbox is not idle until manager_release_sandbox. */
-typedef void manager_acquire_fn(void *arg, struct sandbox_handle *box, const struct err *err);
+typedef void manager_acquire_fn(void *arg, struct sandbox_handle *sandbox, const struct err *err);
 void manager_acquire_sandbox(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
 void manager_release_sandbox(struct manager *m, const char *id); /* once per success; the sandbox may be gone */
 /* Whether the sandbox lives. True for an unknown id while the store is still being read. */

@@ -222,13 +222,13 @@ static void recovery_adopt_sandbox(struct sandbox *sb)
     uint64_t now = sb->expires_mono_ms ? manager_mono_ms(m) : clock_real_ms();
     uint64_t until = sb->expires_mono_ms ? sb->expires_mono_ms : sb->expires_ms;
     uint64_t left = until > now ? until - now : 1;
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     struct err err = { 0 };
 
-    spec_fill_sandbox_spec(&sb->spec, &box);
-    box.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
-    box.limits.v[LIMIT_WALL] = min_u64(box.limits.v[LIMIT_WALL], box.limits.v[LIMIT_LIFETIME]);
-    if (sandbox_handle_adopt(m->engine, sb->id, &box, &sandbox_engine_ops, sb, &sb->handle, &err) < 0) {
+    spec_fill_sandbox_spec(&sb->spec, &sandbox);
+    sandbox.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
+    sandbox.limits.v[LIMIT_WALL] = min_u64(sandbox.limits.v[LIMIT_WALL], sandbox.limits.v[LIMIT_LIFETIME]);
+    if (sandbox_handle_adopt(m->engine, sb->id, &sandbox, &sandbox_engine_ops, sb, &sb->handle, &err) < 0) {
         sandbox_end(sb, ENDED_LOST, &err);
         recovery_sandbox_resolved(m);
         return;

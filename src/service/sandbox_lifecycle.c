@@ -452,13 +452,13 @@ static void sandbox_fill_handle_spec(const struct sandbox *sb, struct sandbox_sp
 /* A pool member already has an id, so it cannot serve a request that chose its own. */
 static void sandbox_take_pool_member(struct sandbox *sb)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     enum pool_result found;
 
-    sandbox_fill_handle_spec(sb, &box);
+    sandbox_fill_handle_spec(sb, &sandbox);
     if (sb->id_chosen_by_caller || sb->spec.nhidden_paths)
         return;
-    sb->handle = pools_take(sb->manager->pools, &box, &found);
+    sb->handle = pools_take(sb->manager->pools, &sandbox, &found);
     sb->from_warm_pool = found == POOL_HIT;
     sb->claim_pending = true;
     sb->claim_began_ns = ev_now(sb->manager->ev);
@@ -469,16 +469,16 @@ static void sandbox_take_pool_member(struct sandbox *sb)
 
 static void sandbox_claim_finished(struct sandbox *sb, bool well)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
 
     if (!sb->claim_pending)
         return;
     sb->claim_pending = false;
-    sandbox_fill_handle_spec(sb, &box);
-    pools_claim_finished(sb->manager->pools, &box, well ? ev_now(sb->manager->ev) - sb->claim_began_ns + 1 : 0);
+    sandbox_fill_handle_spec(sb, &sandbox);
+    pools_claim_finished(sb->manager->pools, &sandbox, well ? ev_now(sb->manager->ev) - sb->claim_began_ns + 1 : 0);
 }
 
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *box,
+int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
                                const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
                                struct err *err)
 {
@@ -486,11 +486,11 @@ int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struc
     int rc = sandbox_open_hidden_mounts(m, spec, &h, err);
 
     if (rc == 0) {
-        box->mounts = h.mounts;
-        box->nmounts = h.n;
-        box->owner_uid = h.n ? geteuid() : 0;
-        box->owner_gid = h.n ? getegid() : 0;
-        rc = sandbox_handle_new(m->engine, box, ops, arg, ret, err);
+        sandbox->mounts = h.mounts;
+        sandbox->nmounts = h.n;
+        sandbox->owner_uid = h.n ? geteuid() : 0;
+        sandbox->owner_gid = h.n ? getegid() : 0;
+        rc = sandbox_handle_new(m->engine, sandbox, ops, arg, ret, err);
     }
     sandbox_close_hidden_mounts(&h);
     return rc;
@@ -498,13 +498,13 @@ int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struc
 
 static int sandbox_new_or_claim_handle(struct sandbox *sb, struct err *err)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     int rc;
 
-    sandbox_fill_handle_spec(sb, &box);
+    sandbox_fill_handle_spec(sb, &sandbox);
     if (sb->handle)
-        return sandbox_handle_claim(sb->handle, &box, &sandbox_engine_ops, sb, err);
-    rc = manager_new_sandbox_handle(sb->manager, &sb->spec, &box, &sandbox_engine_ops, sb, &sb->handle, err);
+        return sandbox_handle_claim(sb->handle, &sandbox, &sandbox_engine_ops, sb, err);
+    rc = manager_new_sandbox_handle(sb->manager, &sb->spec, &sandbox, &sandbox_engine_ops, sb, &sb->handle, err);
     if (rc == 0)
         sandbox_free_env(sb);
     return rc;

@@ -286,7 +286,7 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
 uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms); /* of its life, in this process */
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
 /* Creates a handle without a pool. Opens and closes the mounts that the spec requires. */
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *box,
+int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
                                const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
                                struct err *err);
 

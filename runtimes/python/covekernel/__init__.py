@@ -16,10 +16,10 @@ def prepare():
 
 def member(fd):
     """The session of interpreters that will be forked, warmed up as far as possible. Each fork
-    calls born(), then settle() if its environment differs, then serve()."""
+    calls forked(), then settle() if its environment differs, then serve()."""
     from covekernel.session import Session
     made = Session(fd)
-    made.unborn = True
+    made.before_fork = True
     made.set_up_process()
     made.settle()
     for _ in range(REHEARSALS):

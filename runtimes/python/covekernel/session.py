@@ -6,7 +6,7 @@ complete. Between executions it is ignored. Code that neither returns to the int
 must be killed by the server.
 
 A zygote makes, settles and rehearses the session before it forks, so that all forks share its
-pages. Until born() the session does nothing on a fork.
+pages. Until forked() the session does nothing on a fork.
 
 Forks. A child process of user code inherits all of this but must not act as the kernel: it loses
 the socket when it is forked, and exits when it returns from the cell.
@@ -153,7 +153,7 @@ class Session:
         self.figures_shown = []
         self.user_site = self.bare_path = None
         self.settled = False
-        self.unborn = False  # it belongs to a zygote, for later forks
+        self.before_fork = False  # it belongs to a zygote, for later forks
         self.streams = (sys.stdout, sys.stderr)
         self.twin = None  # descriptors of the copy, while the context is being forked
         current = self
@@ -211,9 +211,9 @@ class Session:
         cell.forget()
         self.fresh_namespace()
 
-    def born(self):
+    def forked(self):
         """Called in the forked process, to which the fork brings neither pid nor signals."""
-        self.unborn, self.pid = False, os.getpid()
+        self.before_fork, self.pid = False, os.getpid()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as in an interpreter that was just started
         signal.signal(signal.SIGINT, self.shield.on_signal)
 
@@ -224,7 +224,7 @@ class Session:
         builtins.__dict__.pop("_", None)
 
     def become_child(self):
-        if self.unborn:
+        if self.before_fork:
             return
         self.channel.forget()
         if self.twin:

@@ -127,18 +127,18 @@ static void session_on_failed(void *arg, const struct err *err)
     session_finish(s);
 }
 
-int session_start(struct session *s, struct ev *ev, struct sandbox_handle *box, const struct session_spec *spec,
+int session_start(struct session *s, struct ev *ev, struct sandbox_handle *sandbox, const struct session_spec *spec,
                   void (*on_end)(void *arg), void *arg, struct err *err)
 {
     static const struct exec_handle_ops ops = { session_on_started, session_on_output, session_on_writable,
                                                 session_on_exit, session_on_failed };
 
-    *s = (struct session){ .ev = ev, .sandbox = box, .spec = *spec, .on_end = on_end, .arg = arg };
+    *s = (struct session){ .ev = ev, .sandbox = sandbox, .spec = *spec, .on_end = on_end, .arg = arg };
     sink_init(&s->out, ev, STDOUT_FILENO, session_on_sink_change, s);
     sink_init(&s->err, ev, STDERR_FILENO, session_on_sink_change, s);
     if (spec->raw && term_raw(STDIN_FILENO, err) < 0)
         return -1;
-    if (sandbox_handle_exec(box, spec->exec, &ops, s, &s->exec, err) < 0) {
+    if (sandbox_handle_exec(sandbox, spec->exec, &ops, s, &s->exec, err) < 0) {
         term_restore();
         return -1;
     }

@@ -38,7 +38,7 @@ struct session {
 
 /* `on_end` is called once: when the program has ended and its output is delivered, or when it could
  * not be started (s->failed, s->failure). The spec's exec is borrowed for the call. */
-int session_start(struct session *s, struct ev *ev, struct sandbox_handle *box, const struct session_spec *spec,
+int session_start(struct session *s, struct ev *ev, struct sandbox_handle *sandbox, const struct session_spec *spec,
                   void (*on_end)(void *arg), void *arg, struct err *err);
 void session_done(struct session *s);
 
