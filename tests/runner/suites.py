@@ -302,7 +302,7 @@ def tidy_tasks():
 
 
 def suite_static(wanted):
-    """clang-format, clang-tidy, cppcheck, shellcheck, python syntax"""
+    """clang-format, clang-tidy, cppcheck, shellcheck, python syntax, plain prose"""
     c_files, everything = tracked("*.c"), tracked()
     components = sorted({os.path.dirname(p) for p in c_files if p.startswith("src/")} | {"runtimes"})
     components = [c for c in components if not any(c.startswith(other + "/") for other in components)]
@@ -312,6 +312,8 @@ def suite_static(wanted):
         Task("static", "shellcheck", ["shellcheck", *filter(is_shell, everything)], nice=NICE),
         Task("static", "python compiles", [sys.executable, "-c", syntax, *filter(is_python, everything)], nice=NICE),
         Task("static", "tables of docs/ are those of the source", ["tools/doctables", "--check"], nice=NICE),
+        Task("static", "prose", ["tests/prose/check.py"], parse=parse_tap, nice=NICE),
+        Task("static", "prose/self", ["tests/prose/check.py", "--self-test"], parse=parse_tap, nice=NICE),
     ] + [cppcheck(component) for component in components]  # clang-tidy is added when its build is set up
 
 
