@@ -62,8 +62,9 @@ static int client_check_url_and_key(const char *url, const char *key, struct err
     return 0;
 }
 
-/* A directory below /tmp could be another user's, who would be sent the key: sockets of root and of this user only.
- * That of the system is coved's, in a directory of root. */
+/* Whether a socket is safe: the client sends its key to it, and another user can create a directory
+ * below /tmp. So the socket must belong to this user or to root. The system's socket belongs to
+ * coved's user, but its directory belongs to root. */
 static bool client_may_use_socket(const char *path)
 {
     struct stat st;
@@ -73,7 +74,8 @@ static bool client_may_use_socket(const char *path)
     return str_eq(path, CLIENT_SOCKET_DEFAULT) || st.st_uid == geteuid() || st.st_uid == 0;
 }
 
-/* The caller frees it; NULL: none. */
+/* The socket path that `cove serve` uses: for root the system's, for other users their own before
+ * the system's. The caller frees the result; NULL: none exists. */
 static char *client_find_socket(void)
 {
     const struct server_dirs_env env = { .euid = geteuid(),

@@ -1,15 +1,16 @@
 /* Enforces the budgets of tenants per day and per month.
  *
- * Only tenants with a bound are known here. What has ended comes from the store, once, and is added to as things end;
- * what lives is counted as it begins and ends, so an admission costs the same however many sandboxes there are. Work
- * that would begin is refused when a bound is reached. Once a second the processor counters are read and those that
- * have living sandboxes are looked at: executions that use up processor time are killed, and sandboxes end when their
- * time is used up.
+ * Only tenants with a budget are known here. The usage of everything that has ended is read once
+ * from the store and updated when something ends. Live sandboxes and executions are counted when
+ * they begin and end, so a check takes constant time, however many sandboxes there are. New work is
+ * refused when a limit is reached. Once per second the CPU counters are read and the tenants with
+ * live sandboxes are checked: executions that exceed the CPU budget are killed, and sandboxes end
+ * when their time is used up.
  *
- * Invariants, of each budget:
- * 1. nspans and spans_from_ms are what budget_count_spans() would find, and nexecutions what budget_count_executions()
- *    would.
- * 2. A span, or an execution, is either in these counters or in period.used, never in both.
+ * Invariants of each budget:
+ * 1. nspans and spans_from_ms equal the results of budget_count_spans(), and nexecutions equals the
+ *    result of budget_count_executions().
+ * 2. A span or an execution is either in these counters or in period.used, never in both.
  *
  * Totals over all tenants since the start of this process are kept as well, for metrics. */
 #include "service/service_internal.h"
@@ -36,7 +37,8 @@ static struct tenant_budget *budget_find(const struct manager *m, const char *ow
     return b;
 }
 
-/* The processor counters of what lives; reading one adds what it grew by. */
+/* Reads the CPU counters of live sandboxes, which adds their growth to the sums. `only` selects
+ * one budget; NULL: all. */
 static void budget_read_cpu(struct manager *m, const struct tenant_budget *only)
 {
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
@@ -81,7 +83,8 @@ static void budget_count_executions(struct tenant_budget *b)
         b->nexecutions += g->quota == b->quota && !g->execution_counted;
 }
 
-/* Before anything is added or summed up. With another period the beginnings of spans are others; that is once a day. */
+/* Call it before anything is added or summed up. A new period changes the beginnings of the running
+ * spans, so they are counted again; that happens once a day. */
 static void budget_roll(struct tenant_budget *b, uint64_t now)
 {
     uint64_t before[STORE_PERIOD_COUNT];
@@ -113,7 +116,7 @@ int budget_check(struct manager *m, const struct tenant_quota *q, bool execution
     enum store_period p;
 
     if (!m->budgets_loaded || (b && (b->nloading || b->load_failed)))
-        return err_set(err, ERR_BUSY, "the server has just begun to read what %s used", q->tenant);
+        return err_set(err, ERR_BUSY, "the server is still reading the usage of %s; try again", q->tenant);
     if (!b)
         return 0;
     budget_sum_usage(b, now, sums);
@@ -126,7 +129,7 @@ int budget_check(struct manager *m, const struct tenant_quota *q, bool execution
     return 0;
 }
 
-/* --- what begins and ends, and what is seen of counters --- */
+/* --- work that begins and ends, and CPU counters --- */
 
 void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us)
 {
@@ -220,7 +223,7 @@ static void budget_stop_executions(struct sandbox *sb, const struct err *why)
         }
 }
 
-/* There is room again: what was left running then is none of this. */
+/* The budget is not used up any more: programs left running before are not counted again. */
 static void budget_clear_over_budget(struct tenant_budget *b)
 {
     if (!b->is_over)
@@ -312,7 +315,8 @@ static void budget_on_month_usage(void *arg, const struct err *err, const struct
     budget_on_usage_loaded(arg, STORE_PERIOD_MONTH, err, rows, n);
 }
 
-/* The store does not know these spans yet: they are over, and are written down with an end that is still to come. */
+/* Adds the spans that have ended but are not in the store yet: a span is stored together with the
+ * end of its sandbox, which is still to be committed. */
 static void budget_add_uncommitted_spans(struct tenant_budget *b, uint64_t now)
 {
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
@@ -444,7 +448,7 @@ bool manager_get_budget(struct manager *m, const char *owner, struct manager_bud
     return true;
 }
 
-/* A sandbox that is being made may turn out never to have been, and a counter never goes back. */
+/* A sandbox in creation may still fail, and a metric must never decrease. */
 static bool budget_sandbox_is_counted(const struct sandbox *sb)
 {
     return sb->span.running && sb->state != SANDBOX_STATE_CREATING;
@@ -458,7 +462,7 @@ void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (budget_sandbox_is_counted(sb)) {
-                (void)usage_meter_read_cpu_us(sb); /* which adds it */
+                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
                 alive += sandbox_observed_ms(sb, now);
             }
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {

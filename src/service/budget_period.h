@@ -16,15 +16,16 @@ struct budget_period {
     uint64_t used[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES]; /* in units of budget_resource_units */
 };
 
-/* The time of one sandbox, which counts as sandboxSeconds; zeroed has not begun. */
+/* The lifetime of one sandbox, which counts as sandboxSeconds; all zero: not begun. */
 struct budget_span {
     bool running;
-    uint64_t from_ms; /* while it runs */
+    uint64_t from_ms; /* beginning, by the wall clock; undefined before it begins */
 };
 
-extern const char *const budget_resource_names[STORE_BUDGET_RESOURCES]; /* as in JSON */
-extern const char *const budget_period_names[STORE_PERIOD_COUNT];       /* likewise */
-extern const uint64_t budget_resource_units[STORE_BUDGET_RESOURCES];    /* of `used` in one of `max`: us, ms, one */
+extern const char *const budget_resource_names[STORE_BUDGET_RESOURCES]; /* field names in JSON */
+extern const char *const budget_period_names[STORE_PERIOD_COUNT];       /* field names in JSON */
+/* Units of `used` per one of `max`: us, ms, count. */
+extern const uint64_t budget_resource_units[STORE_BUDGET_RESOURCES];
 
 /* The beginning of the period that contains now_ms, and of the next period. */
 uint64_t budget_period_begin_ms(enum store_period p, uint64_t now_ms);

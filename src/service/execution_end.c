@@ -151,7 +151,7 @@ static bool execution_ack_before_commit(struct execution *ex)
     return true;
 }
 
-/* It was killed for the budget of its tenant, or went with its sandbox, which was. */
+/* Whether the budget of its tenant ended the execution or its sandbox. */
 static bool execution_was_over_budget(const struct execution *ex)
 {
     const struct sandbox *sb = ex->sandbox;

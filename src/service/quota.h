@@ -27,12 +27,13 @@ struct tenant_quota {
 
 extern const char *const quota_names[STORE_QUOTA_COUNT]; /* as in JSON */
 
-/* Takes what is asked for, all of it or nothing: ERR_QUOTA with err->limit, or ERR_TENANT_SUSPENDED. */
+/* Reserves all amounts or none: ERR_QUOTA with err->limit, or ERR_TENANT_SUSPENDED. */
 int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct err *err);
-void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]); /* what is there already */
+/* Adds amounts that are in use already, without a check. */
+void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]);
 void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]);
-/* One execution more within the hour that ends now. Times are of any clock that only goes forwards and is past its
- * first hour. */
+/* Counts one more execution in the past hour. now_ms comes from any monotonic clock that is past
+ * its first hour. */
 int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err *err);
 void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t age_minutes, uint64_t n);
 uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms);

@@ -183,7 +183,7 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
         budget_span_cancel(sb->quota, &sb->span);
     else
         sandbox_count_lifetime(sb);
-    (void)usage_meter_read_cpu_us(sb); /* where the end tells no figure, this one is the last */
+    (void)usage_meter_read_cpu_us(sb); /* used if the counter cannot be read at the end */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
     if (made)
@@ -560,7 +560,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
 
     quota_amounts_for_spec(spec, amounts);
     if (id && sandbox_find(m, STORE_ANY_OWNER, id))
-        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being made already", id);
+        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
     if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
         budget_check(m, tenant_quota_get(m, owner), false, &err) < 0 ||
         quota_reserve(tenant_quota_get(m, owner), amounts, &err) < 0) {

@@ -121,7 +121,7 @@ static const char *const schema_steps[] = {
     ("ALTER TABLE executions ADD COLUMN out_bytes3 INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE executions ADD COLUMN dropped3 INTEGER NOT NULL DEFAULT 0;"),
 
-    /* Both were members of request_json. */
+    /* Terminal flag and context of an execution; both were members of request_json before. */
     ("ALTER TABLE executions ADD COLUMN tty INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE executions ADD COLUMN context TEXT;"
      "UPDATE executions SET tty = json_type(request_json, '$.tty') IS 'true',"

@@ -151,8 +151,8 @@ TEST(a_conditional_read_fails_when_the_file_has_changed)
     end(h);
 }
 
-/* In place and of one size, as often as a tick of the clock allows: what a look took for settled has another version
- * after the next write. */
+/* Writes in place, without a change of size, several times within each tick of the clock. A version
+ * that a stat reports as settled must change with the next write. */
 TEST(a_version_that_is_settled_changes_with_every_write)
 {
     struct host *h = begin();

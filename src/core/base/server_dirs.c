@@ -1,5 +1,5 @@
-/* The XDG base directory rules, with a directory in /tmp for a user without a home. A relative path in a variable is
- * ignored, as those rules ask for. */
+/* Follows the XDG base directory specification, with a directory in /tmp for a user without a home.
+ * A relative path in a variable is ignored, as the specification requires. */
 #include "core/base/server_dirs.h"
 
 #include "core/base/mem.h"

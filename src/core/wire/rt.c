@@ -13,7 +13,7 @@ uint64_t rt_file_version(uint64_t inode, uint64_t size, uint64_t mtime_ns, uint6
     const uint64_t parts[] = { inode, size, mtime_ns, ctime_ns };
     uint64_t x = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) { /* the steps of splitmix64: each of them can be undone */
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) { /* splitmix64: every step is reversible */
         x = (x ^ parts[i]) + 0x9e3779b97f4a7c15u;
         x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
         x = (x ^ x >> 27) * 0x94d049bb133111ebu;

@@ -100,7 +100,7 @@ int file_read_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     s->obj = r;
     s->ops = &file_read_ops;
     if (m.flags && m.flags != rt_file_version_check(r->entry.version))
-        return err_set(err, ERR_BUSY, "%.160s has changed since it was looked at", m.path);
+        return err_set(err, ERR_BUSY, "%.160s has changed since its version was read; read it again", m.path);
     runtime_stream_wake(s);
     return 0;
 }

@@ -27,10 +27,11 @@ uint64_t file_clock_ns(void)
     return file_timespec_ns(&now);
 }
 
-/* Every write sets ctime, and no program can set it to a value of its own. The kernel takes it from a clock that
- * advances by ticks: two writes within one tick leave it equal (on all file systems before Linux 6.13). Once that clock
- * has passed ctime, the next write changes it. A file system that stores whole seconds needs two seconds more. Stores
- * to a shared mapping do not update the times on tmpfs, so they do not change the version either. */
+/* Every write sets ctime, and no program can set it to a chosen value. The kernel takes it from a
+ * clock that advances by ticks, so two writes within one tick leave it equal (on all file systems
+ * before Linux 6.13). Once that clock has passed ctime, the next write changes it. A file system
+ * that stores whole seconds needs two more seconds. On tmpfs, stores to a shared mapping do not
+ * update the times, so they do not change the version either. */
 void file_entry_set_version(struct rt_entry *e, const struct stat *st, uint64_t looked_ns)
 {
     uint64_t changed_ns = file_timespec_ns(&st->st_ctim);

@@ -57,7 +57,7 @@ int server_paths_resolve(const struct server_paths_settings *w, struct server_pa
         return -1;
     if (!server_paths_is_set(w->state_dir))
         p.state_dir = server_dirs_state(&env);
-    else /* neither may lie in the other: coved owns one and root the other */
+    else /* neither may contain the other: coved owns the state directory and root the run directory */
         p.state_dir = server_paths_is_set(w->run_dir) ? str_dup(w->state_dir) : str_printf("%s/state", w->state_dir);
     if (server_paths_is_set(w->run_dir))
         p.run_dir = str_dup(w->run_dir);

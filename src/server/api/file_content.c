@@ -36,9 +36,9 @@ static void file_content_register_stream(struct file_transfer *t)
 
 #define STAT_ATTEMPTS_MAX 8
 
-/* A version names one content only when the kernel's clock has passed the file's last change (files_entry.settled).
- * That is a tick, at most 10 ms, so a file that was written just now is looked at again; one that is written all the
- * time is sent without an entity tag. */
+/* A version identifies one content only after the kernel's clock has passed the file's last change
+ * (files_entry.settled). That takes one tick, at most 10 ms, so the stat of a file that was just
+ * written is repeated; a file that is written continuously is sent without an entity tag. */
 #define SETTLE_WAIT_NS (1 * NS_PER_MS)
 #define SETTLE_WAITS_MAX 12
 

@@ -18,9 +18,9 @@ struct file_transfer {
     struct directory_page page;
     uint32_t mode, flags;
     struct files_entry entry;
-    bool answer_begun; /* the answer */
-    int stat_attempts; /* at a file that changed before it was read */
-    int settle_waits;  /* for the clock to pass the time of its last write */
+    bool answer_begun; /* the response has begun */
+    int stat_attempts; /* retries after the file changed before it was read */
+    int settle_waits;  /* waits for the kernel's clock to pass the file's last change */
     struct ev_timer settle_timer;
     int status;
     uint64_t from, len, sent;

@@ -335,7 +335,7 @@ static int socket_execution_join(struct socket_execution *a, const struct store_
         a->watch = manager_watch_execution(so->api->settings.manager, so->owner, so->sandbox, row->id,
                                            socket_execution_on_progress, a);
     if (socket_execution_row_is_live(row) && !a->watch)
-        return err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
+        return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
     a->tty = row->tty;
     a->has_events = row->context[0] != '\0';
     if (socket_execution_find_output_ends(a, err) < 0)

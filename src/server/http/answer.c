@@ -217,7 +217,7 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
     const char *range = http_header(req, "Range"), *only_if = http_header(req, "If-Range");
     char text[80];
 
-    http_drop_header(req, "Content-Range"); /* of a part that was thought of before */
+    http_drop_header(req, "Content-Range"); /* of a range that the handler had considered */
     http_drop_header(req, "ETag");
     if (etag)
         http_set_header(req, "ETag", etag);

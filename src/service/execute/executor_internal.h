@@ -35,7 +35,7 @@ struct run {
     const struct run_ops *ops; /* NULL: completed or cancelled */
     void *arg;
     enum run_state state;
-    bool counted_waiting; /* included in the number of waiting runs of its tenant */
+    bool counted_waiting; /* included in the numbers of waiting runs, of the executor and of its tenant */
     bool in_submit_call;  /* executor_run has not returned: no callback may run */
     struct ephemeral_sandbox sandbox;
     struct fair_queue_slot slot;
@@ -90,7 +90,7 @@ struct executor {
     struct teardown_queue teardown;
     struct result_cache *cache;
     struct run *runs;
-    uint32_t nwaiting; /* runs with counted_waiting */
+    uint32_t nwaiting; /* number of runs with counted_waiting */
     bool is_stopping;
     uint64_t mean_run_ns;       /* moving average of run times */
     uint64_t shared_held_bytes; /* part of stats.held_bytes beyond the guaranteed share of each run */

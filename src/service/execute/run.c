@@ -436,13 +436,13 @@ static int run_admit(struct run *r, struct err *err)
     struct executor *e = r->executor;
 
     if (e->is_stopping)
-        return err_set(err, ERR_BUSY, "the server is being stopped");
+        return err_set(err, ERR_BUSY, "the server is stopping");
     if (!fair_queue_has_room(&e->queue) &&
         (e->nwaiting >= e->settings.waiting_max ||
          ephemeral_sandbox_waiting(&r->sandbox) >= (e->settings.waiting_max + 1) / 2)) {
         e->stats.refused++;
         return err_set(err, ERR_EXECUTOR_FULL,
-                       "%" PRIu32 " executions wait already, %" PRIu32 " of them of this tenant", e->nwaiting,
+                       "%" PRIu32 " executions are queued already, %" PRIu32 " of them of this tenant", e->nwaiting,
                        ephemeral_sandbox_waiting(&r->sandbox));
     }
     return ephemeral_sandbox_admit(&r->sandbox, err);

@@ -258,7 +258,7 @@ TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
 
 /* --- executions and budgets --- */
 
-/* The next frame to the runtime of this type. */
+/* Waits for the next frame of this type to the runtime. */
 static void expect_runtime(struct scene *s, uint8_t type)
 {
     uint64_t end = now_ms() + 5000;
@@ -276,7 +276,7 @@ struct execution_row {
     int answers;
     enum store_execution_state state;
     char id[ID_SIZE], ended_by[16];
-    char receipt_ended_by[48]; /* the member of the receipt */
+    char receipt_ended_by[48]; /* the member endedBy of the receipt, with its name */
     bool receipt_final;
 };
 
@@ -297,7 +297,7 @@ static void on_execution(void *arg, const struct err *err, const struct store_ex
     }
 }
 
-/* A running sandbox of a tenant with this budget, and a running execution in it. */
+/* Creates a sandbox of a tenant with this budget, and starts an execution in it. */
 static void run_with_budget(struct scene *s, enum store_budget_resource resource, uint64_t max,
                             struct execution_row *row)
 {
@@ -380,7 +380,7 @@ TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
     scene_close(&s);
 }
 
-/* The counters of all budgets, held against what lives. */
+/* Compares the counters of all budgets with the live sandboxes and executions. */
 static void check_budgets(const struct scene *s, uint64_t spans, uint64_t executions)
 {
     uint64_t all_spans = 0, all_executions = 0;
@@ -439,7 +439,7 @@ TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
     check_budgets(&s, 1, 1);
     assert_true(manager_get_budget(s.m, "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_MONTH][STORE_BUDGET_EXECUTIONS], 2);
-    s.m->budgets->period.begin_ms[STORE_PERIOD_MONTH]--; /* as if the month were another one by now */
+    s.m->budgets->period.begin_ms[STORE_PERIOD_MONTH]--; /* as if another month had begun */
     assert_true(manager_get_budget(s.m, "me", &budget));
     check_budgets(&s, 1, 1);
     manager_delete(s.m, "me", name, on_row, &s);
@@ -452,10 +452,10 @@ TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
     assert_null(s.m->budgets);
     create(&s, NULL);
     none.max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 1;
-    manager_set_budget(s.m, &none); /* counts what is there already */
+    manager_set_budget(s.m, &none); /* counts the sandbox that exists already */
     check_budgets(&s, 1, 0);
     for (struct store_stats st = { .waiting = 1 }; st.waiting > 0; store_stats(s.store, &st))
-        ev_turn(s.k.ev, 5); /* its row has to be answered while it is there */
+        ev_turn(s.k.ev, 5); /* the insertion of its row must be answered before it is freed */
     scene_close(&s);
 }
 
@@ -476,7 +476,7 @@ TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
     ephemeral_sandbox_init(&one, s.m, "me", NULL);
     assert_int_equal(ephemeral_sandbox_admit(&one, &err), 0);
     manager_set_budget(s.m, &bound);
-    check_budgets(&s, 0, 1); /* it was there before the budget */
+    check_budgets(&s, 0, 1); /* it was admitted before the budget was set */
     while (!manager_get_budget(s.m, "me", &budget))
         ev_turn(s.k.ev, 5);
     ephemeral_sandbox_init(&two, s.m, "me", NULL);
@@ -494,7 +494,7 @@ TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
     assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 2);
     ephemeral_sandbox_end(&two);
     check_budgets(&s, 0, 1);
-    ephemeral_sandbox_end(&one); /* never run */
+    ephemeral_sandbox_end(&one); /* its execution never ran */
     ephemeral_sandbox_end(&three);
     check_budgets(&s, 0, 0);
     assert_true(manager_get_budget(s.m, "me", &budget));
@@ -504,9 +504,9 @@ TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
     scene_close(&s);
 }
 
-/* --- ends that were acknowledged before a kill --- */
+/* --- ends that were acknowledged before the server was killed --- */
 
-/* Writes the journal of a server that was killed before it committed any row of these executions. */
+/* Writes the journal of a server that was killed before it committed the rows of its executions. */
 static void write_journal(const char *line)
 {
     auto_free char *path = str_printf("%s/ends", dir);
@@ -527,7 +527,8 @@ static void on_restored_row(void *arg, const struct err *err, const struct store
     to->receipt_json = row->receipt_json ? str_dup(row->receipt_json) : NULL;
 }
 
-/* The caller frees receipt_json; the other texts of *ret are gone. */
+/* Starts a manager with this journal entry and reads the row that it restores. The caller frees
+ * receipt_json; the other strings of *ret are not valid. */
 static void restore_row(const char *members, const char *receipt, struct store_execution *ret)
 {
     static const char id[] = "exaaaaaaaaaaaaaaaaaaaa";

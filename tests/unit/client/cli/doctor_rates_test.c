@@ -77,7 +77,7 @@ TEST(stale_directory_of_a_killed_doctor_is_removed_and_a_locked_one_kept)
     auto_free char *killed = leave(parent, "cove-doctor-killed", 3600);
     auto_free char *living = leave(parent, "cove-doctor-living", 3600);
     auto_free char *begun = leave(parent, "cove-doctor-begun", 5);
-    auto_free char *other = leave(parent, "somebody-else", 3600);
+    auto_free char *other = leave(parent, "other-program", 3600);
     auto_free char *lure = str_printf("%s/cove-doctor-lure", parent);
     auto_fd int lock = open(living, O_RDONLY | O_DIRECTORY);
     assert_int_equal(flock(lock, LOCK_EX), 0);

@@ -1,4 +1,5 @@
-/* Where a server is: a client that follows another rule does not find it, or finds somebody else's. */
+/* The directories of a server. A client that follows another rule does not find its server, or
+ * finds the server of another user. */
 #include "tests/unit/test.h"
 
 #include "core/base/server_dirs.h"
@@ -56,7 +57,7 @@ TEST(a_client_looks_for_servers_of_its_user_and_then_for_that_of_the_system)
                   (const char *const[]){ "/tmp/cove-7/state/run/api.sock", "/run/cove/api.sock", NULL });
 }
 
-/* Whatever the server had of the client's variables, the client finds it. */
+/* The client finds the server for every subset of its variables that the server had. */
 TEST(a_client_finds_a_server_that_was_started_with_fewer_variables)
 {
     const struct server_dirs_env client = { .euid = 7, .home = "/h", .xdg_state = "/s", .xdg_runtime = "/r" };

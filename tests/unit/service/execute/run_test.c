@@ -1,4 +1,4 @@
-/* Runs of an executor over a real manager and store, and a jailer that answers nothing. */
+/* Runs of an executor with a real manager and store, and a jailer that never answers. */
 #include "tests/unit/sandbox/fake.h"
 
 #include "service/execute/executor_internal.h"
@@ -143,7 +143,7 @@ TEST(the_wait_that_a_tenant_is_asked_for_is_not_passed_to_another)
     assert_true(red.err.limit.retry_ms > 0);
     assert_int_equal(blue.ends, 1);
     assert_string_equal(blue.err.limit.name, "memoryBytes");
-    assert_int_equal(blue.err.limit.retry_ms, 0); /* memory is not free again after a wait */
+    assert_int_equal(blue.err.limit.retry_ms, 0); /* waiting does not free memory */
     scene_close(&s);
 }
 
@@ -151,7 +151,7 @@ TEST(the_wait_that_a_tenant_is_asked_for_is_not_passed_to_another)
 
 #define WAITING_MAX 4u
 
-/* The counter that admission compares with its bound, held against the runs themselves. */
+/* Compares the counter that admission uses with the runs themselves. */
 static void check_waiting(const struct scene *s, uint32_t expected)
 {
     struct executor_stats stats;
@@ -183,7 +183,7 @@ TEST(as_many_runs_wait_as_the_queue_has_places_and_the_next_is_refused)
     assert_int_equal(submit(&s, &late, "late"), -1);
     assert_int_equal(late.err.id, ERR_EXECUTOR_FULL);
     check_waiting(&s, WAITING_MAX);
-    run_cancel(waiting[1].run); /* its place is free at once */
+    run_cancel(waiting[1].run); /* its place in the queue is free at once */
     check_waiting(&s, WAITING_MAX - 1);
     assert_int_equal(submit(&s, &late, "late"), 0);
     check_waiting(&s, WAITING_MAX);

@@ -78,7 +78,7 @@ class AsyncFiles:
                     await chunks.aclose()
                 return
             except CoveError as error:
-                if begun and etag is None:  # nothing says whether the rest would be of the same content
+                if begun and etag is None:  # the rest could be of another content
                     raise
                 await self._http.again(attempts, error, f"GET {path}")
 

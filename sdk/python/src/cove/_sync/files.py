@@ -79,7 +79,7 @@ class Files:
                     chunks.close()
                 return
             except CoveError as error:
-                if begun and etag is None:  # nothing says whether the rest would be of the same content
+                if begun and etag is None:  # the rest could be of another content
                     raise
                 self._http.again(attempts, error, f"GET {path}")
 
