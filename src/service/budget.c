@@ -1,11 +1,12 @@
-/* What tenants may use in a day and in a month, held against what they use.
+/* Enforces the budgets of tenants per day and per month.
  *
- * Only tenants with a bound are known here. What has ended comes from the store, once, and is added to as things end;
- * what lives is added up when somebody asks: the time of sandboxes from their beginnings, processor time from their
- * counters. Work that would begin is refused when a bound is reached. Once a second those that have living sandboxes
- * are looked at: executions that use up processor time are killed, and sandboxes end when their time is used up.
+ * Only tenants with a budget are known here. The usage of everything that has ended is read once
+ * from the store and updated when something ends. The usage of live sandboxes is computed on
+ * demand: their time from their creation, CPU time from their counters. New work is refused when a
+ * limit is reached. Once per second the tenants with live sandboxes are checked: executions that
+ * exceed the CPU budget are killed, and sandboxes end when their time is used up.
  *
- * What all tenants used since this process began is counted beside it, for those who draw curves. */
+ * Totals over all tenants since the start of this process are kept as well, for metrics. */
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
@@ -16,15 +17,15 @@
 #include "service/ephemeral_sandbox.h"
 
 #define TICK_NS (1 * NS_PER_S)
-#define LEFTOVER_TICK_US (100 * 1000u)  /* in a tick, without an execution: something was left running */
-#define LEFTOVER_TOTAL_US (500 * 1000u) /* and in all ticks together: something that works slowly */
+#define LEFTOVER_TICK_US (100 * 1000u)  /* in one tick, without an execution: a program was left running */
+#define LEFTOVER_TOTAL_US (500 * 1000u) /* in all ticks together: a program that works slowly */
 
 struct tenant_budget {
     struct tenant_budget *next;
     struct manager *manager;
-    struct budget_period period; /* used: by what has ended, and processor time that was seen */
-    size_t nloading;             /* answers of the store that are awaited */
-    bool load_failed;            /* one of them was an error; asked again, and refused until then */
+    struct budget_period period; /* used: everything that has ended, and all CPU time read so far */
+    size_t nloading;             /* pending answers of the store */
+    bool load_failed;            /* an answer was an error; requests are refused until a retry succeeds */
     struct store_request *requests[STORE_PERIOD_COUNT];
 };
 
@@ -39,7 +40,7 @@ static struct tenant_budget *budget_find(const struct manager *m, const char *ow
     return b;
 }
 
-/* Until when it is to be counted, of those that are not in the sums yet. */
+/* Until when the lifetime of a sandbox counts that is not included in the sums yet. */
 static uint64_t budget_alive_until_ms(const struct sandbox *sb, uint64_t now)
 {
     return sb->state == SANDBOX_STATE_ENDING ? sb->ended_ms : now;
@@ -50,7 +51,7 @@ static bool budget_covers_sandbox(const struct tenant_budget *b, const struct sa
     return !sb->lifetime_counted && !sb->creation_failed && str_eq(sb->owner, b->period.owner);
 }
 
-/* All that is used by now, with what lives. */
+/* All usage until now, including live sandboxes. */
 static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
                              uint64_t ret[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES])
 {
@@ -60,7 +61,7 @@ static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
             if (budget_covers_sandbox(b, sb))
-                (void)usage_meter_read_cpu_us(sb); /* which adds it */
+                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
     for (struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
         if (str_eq(g->quota->tenant, b->period.owner))
             (void)ephemeral_sandbox_read_cpu_us(g);
@@ -92,7 +93,7 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
     enum store_period p;
 
     if (!m->budgets_loaded || (b && (b->nloading || b->load_failed)))
-        return err_set(err, ERR_BUSY, "the server has just begun to read what %s used", owner);
+        return err_set(err, ERR_BUSY, "the server is still reading the usage of %s; try again", owner);
     if (!b)
         return 0;
     budget_sum_usage(b, now, sums);
@@ -105,7 +106,7 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
     return 0;
 }
 
-/* --- what ends, and what is seen of counters --- */
+/* --- ended work and CPU counters --- */
 
 void budget_add_cpu(struct manager *m, const char *owner, uint64_t us)
 {
@@ -144,7 +145,7 @@ void budget_add_sandbox_execution(const struct sandbox *sb)
     budget_add_execution(sb->manager, sb->owner);
 }
 
-/* Of its life, what this process has seen. */
+/* The part of its lifetime that this process has seen. */
 static uint64_t budget_observed_ms(const struct sandbox *sb, uint64_t until)
 {
     uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
@@ -162,7 +163,7 @@ void budget_add_ended_sandbox(struct sandbox *sb)
         budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, clock_real_ms());
 }
 
-/* --- the boundary --- */
+/* --- enforcement --- */
 
 static void budget_stop_executions(struct sandbox *sb, const struct err *why)
 {
@@ -183,7 +184,7 @@ static void budget_stop_executions(struct sandbox *sb, const struct err *why)
         }
 }
 
-/* There is room again: what was left running then is none of this. */
+/* The budget is not used up any more: programs left running before are not counted again. */
 static void budget_clear_over_budget(const struct tenant_budget *b)
 {
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
@@ -219,7 +220,7 @@ static void budget_enforce(struct tenant_budget *b)
             if (str_eq(sb->owner, b->period.owner) &&
                 (sb->state == SANDBOX_STATE_RUNNING || sb->state == SANDBOX_STATE_PAUSED))
                 all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
+    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
         if (over)
             sandbox_end(all[i], ENDED_BUDGET, &why);
         else
@@ -247,7 +248,7 @@ static void budget_on_usage_loaded(struct tenant_budget *b, int p, const struct 
     b->requests[p] = NULL;
     b->nloading--;
     if (err) {
-        log_error("what %s used cannot be read yet: %s", b->period.owner, err->msg);
+        log_error("cannot read the usage of %s, will retry: %s", b->period.owner, err->msg);
         b->load_failed = true;
         return;
     }
@@ -276,7 +277,7 @@ static void budget_load_usage(struct tenant_budget *b)
     uint64_t now = clock_real_ms();
 
     b->load_failed = false;
-    manager_commit_cpu_usage(m, b->period.owner); /* so that the sums and the counters here meet without a gap */
+    manager_commit_cpu_usage(m, b->period.owner); /* so that the stored sums and the counters leave no gap */
     budget_period_roll(&b->period, now);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         struct store_usage_query q = { .owner = b->period.owner,
@@ -338,7 +339,7 @@ static void budget_on_list(void *arg, const struct err *err, const struct store_
 
     m->budgets_request = NULL;
     if (err) {
-        log_error("budgets cannot be read, and nothing is begun: %s", err->msg);
+        log_error("cannot read the budgets; no work is accepted: %s", err->msg);
         return;
     }
     m->budgets_loaded = true;
@@ -382,7 +383,7 @@ bool manager_get_budget(struct manager *m, const char *owner, struct manager_bud
     return true;
 }
 
-/* One that is being made may turn out to be none, and a counter never goes back. */
+/* A sandbox in creation may still fail, and a metric must never decrease. */
 static bool budget_sandbox_is_counted(const struct sandbox *sb)
 {
     return !sb->lifetime_counted && !sb->creation_failed && sb->state != SANDBOX_STATE_CREATING;
@@ -396,7 +397,7 @@ void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (budget_sandbox_is_counted(sb)) {
-                (void)usage_meter_read_cpu_us(sb); /* which adds it */
+                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
                 alive += budget_observed_ms(sb, budget_alive_until_ms(sb, now));
             }
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {

@@ -1,10 +1,13 @@
-/* What guests used is gathered by tenant, user and hour, and written when the first of it is a second old. A store that
- * refuses loses nothing: the sums stay and are offered again with what came since.
+/* Usage of ephemeral sandboxes is summed by tenant, user and hour, and committed one second after
+ * the first amount. If the store refuses, nothing is lost: the sums stay and are submitted again
+ * with later ones.
  *
  * Invariants:
- * 1. From ephemeral_sandbox_admit to ephemeral_sandbox_end a guest is in the manager's list; its time and its processor
- * time are in the sums of what lives until ephemeral_sandbox_end moves them to the sums of what has ended.
- * 2. `flushing` is what the store was asked to add; nothing is added to it, and only its answer empties it. */
+ * 1. From ephemeral_sandbox_admit to ephemeral_sandbox_end an ephemeral sandbox is in the manager's
+ *    list. Its lifetime and CPU time count as live until ephemeral_sandbox_end moves them to the
+ *    sums of ended ones.
+ * 2. `flushing` holds the rows of the pending store call; it is not changed until the call is
+ *    answered. */
 #include "service/ephemeral_sandbox.h"
 
 #include "core/base/clock.h"
@@ -16,9 +19,10 @@
 #include "service/service_internal.h"
 
 #define FLUSH_NS (1 * NS_PER_S)
-#define SUMS_MAX 4096u /* tenants and users of one second; of more, the sums of a user become nobody's */
+/* Tenants and users per second; beyond it, amounts of a user are recorded without the user. */
+#define SUMS_MAX 4096u
 
-/* --- sums on their way to the store --- */
+/* --- sums for the store --- */
 
 static struct store_usage *ephemeral_usage_row(struct manager *m, const char *owner, const char *by, uint64_t at_ms)
 {
@@ -68,7 +72,7 @@ static void ephemeral_usage_on_flushed(void *arg, const struct err *err)
 
     s->request = NULL;
     if (err) {
-        log_warn("usage was not written down yet: %s", err->msg);
+        log_warn("cannot store usage, will retry: %s", err->msg);
         for (size_t i = 0; i < s->nflushing; i++)
             ephemeral_usage_put_back(m, &s->flushing[i]);
     }
@@ -98,7 +102,7 @@ static void ephemeral_usage_on_timer(void *arg)
 static void ephemeral_usage_on_last_flush(void *arg UNUSED, const struct err *err)
 {
     if (err)
-        log_warn("usage of the last second was not written down: %s", err->msg);
+        log_warn("cannot store the usage of the last second: %s", err->msg);
 }
 
 void manager_flush_ephemeral_usage(struct manager *m)
@@ -124,7 +128,7 @@ void ephemeral_sandboxes_free(struct manager *m)
         g->link = NULL;
 }
 
-/* --- one of them --- */
+/* --- one ephemeral sandbox --- */
 
 void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by)
 {
@@ -277,14 +281,14 @@ void ephemeral_sandbox_count_denials(const struct ephemeral_sandbox *g, const st
     manager_count_denials(g->manager, g->quota->tenant, r);
 }
 
-/* The hours that it lived in; nearly always one. */
+/* Splits the lifetime by hour; nearly always one hour. */
 static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64_t ended_ms)
 {
     uint64_t peak = g->handle        ? sandbox_handle_memory_peak(g->handle)
                     : g->memory_peak ? g->memory_peak
                                      : SANDBOX_USAGE_UNKNOWN;
 
-    if (g->loan.uses) /* it may be that of a run before */
+    if (g->loan.uses) /* of a recycled sandbox the peak may belong to an earlier run */
         peak = SANDBOX_USAGE_UNKNOWN;
 
     for (uint64_t from = g->created_ms, to; from < ended_ms; from = to) {
@@ -352,7 +356,7 @@ bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, const struct 
     return true;
 }
 
-/* --- those of a tenant --- */
+/* --- all of a tenant --- */
 
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why)
 {
@@ -361,6 +365,6 @@ void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_b
         if (g->stop_requested || !g->on_stop || !str_eq(g->quota->tenant, owner))
             continue;
         g->stop_requested = true;
-        g->on_stop(g->arg, by, why); /* which takes none out of the list before it returns */
+        g->on_stop(g->arg, by, why); /* does not remove an entry from the list before it returns */
     }
 }

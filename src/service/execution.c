@@ -1,15 +1,18 @@
-/* One execution from its request to its row's last word.
+/* One execution from its request to its end.
  *
- * The program is started and its row inserted side by side; `done` waits for the row. Where nobody is told of it before
- * its end (at_end), the row waits too: most programs that are waited for are over in a moment, and then beginning and
- * end are one commit. Output goes to files as it comes (output.c) and watches are told once a turn. The end is one
- * update with everything in it (execution_end.c).
+ * The program is started and its row is inserted at the same time; `done` waits for the row. With
+ * report_only_end the insertion is delayed: most programs that a client waits for end within a few
+ * milliseconds, and then start and end are one commit. Output goes to files as it arrives
+ * (output.c), and watches are notified once per turn of the loop. The end is one update
+ * (execution_end.c).
  *
  * Invariants:
- * 1. An execution that was told to anybody has a row, and the row gets an end: its own, or that it was lost.
- * 2. Whatever a watch was told of is in a file or the row already.
- * 3. The first execution of a sandbox stays with it to its end: if it remains the only one, the sandbox's final sums
- * are its own, and its receipt is completed with them. */
+ * 1. An execution that was reported to a client has a row, and the row gets an end: its own, or
+ *    that it was lost.
+ * 2. Everything that a watch reports is already in a file or in the row.
+ * 3. The first execution of a sandbox stays with it until the end of the sandbox: if it remains the
+ *    only one, the final sums of the sandbox are its own, and its receipt is completed with
+ *    them. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -21,11 +24,12 @@
 #include <limits.h>
 #include <stdio.h>
 
-#define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
+/* Longer code goes through a file: all arguments together must fit into one frame. */
+#define CODE_ARG_MAX (16 * KIB)
 #define WORDS_MAX (56 * KIB)
-#define INPUT_STORED_MAX (512 * KIB) /* to go on with after a restart; a longer input just ends there */
+#define INPUT_STORED_MAX (512 * KIB) /* kept for a resume after a restart; a longer input ends there */
 #define TERMINAL_RING_MIN (64 * KIB)
-#define ROW_INSERT_DELAY_NS (5 * NS_PER_MS) /* a program that runs for longer gets its row before its end */
+#define ROW_INSERT_DELAY_NS (5 * NS_PER_MS) /* a program that runs longer gets its row before its end */
 
 /* --- the object --- */
 
@@ -80,7 +84,7 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
 {
     struct execution *ex = execution_alloc(id);
 
-    ex->row_submitted = true; /* it comes from its row */
+    ex->row_submitted = true; /* the row exists already */
     execution_link(ex, sb);
     return ex;
 }
@@ -126,7 +130,7 @@ void execution_free(struct execution *ex)
     free(ex);
 }
 
-/* --- what the engine tells --- */
+/* --- callbacks of the engine --- */
 
 static void execution_send_input(void *arg)
 {
@@ -145,7 +149,7 @@ static void execution_on_start_committed(void *arg UNUSED, const struct err *err
                                          const struct store_execution *row UNUSED)
 {
     if (err && err->id != ERR_EXISTS && err->id != ERR_MISSING)
-        log_warn("the start of an execution was not written down: %s", err->msg);
+        log_warn("cannot store the start of an execution: %s", err->msg);
 }
 
 static void execution_on_started(void *arg)
@@ -205,7 +209,7 @@ static void execution_on_exit(void *arg, const struct receipt *r)
         execution_end(ex, STORE_EXECUTION_ENDED, r, NULL);
         return;
     }
-    err_set(&lost, ERR_LOST, "the sandbox was lost while it ran");
+    err_set(&lost, ERR_LOST, "the sandbox was lost while the program ran");
     execution_end(ex, STORE_EXECUTION_FAILED, r, &lost);
 }
 
@@ -220,7 +224,7 @@ const struct exec_handle_ops execution_engine_ops = { .on_started = execution_on
                                                       .on_exit = execution_on_exit,
                                                       .on_failed = execution_on_failed };
 
-/* --- starting --- */
+/* --- start --- */
 
 static char *execution_request_json(const struct execution *ex)
 {
@@ -283,7 +287,7 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     ex->insert_request = NULL;
     ex->done = NULL;
     if (err && ex->end_journaled) {
-        ex->row_submitted = false; /* tried again with its end */
+        ex->row_submitted = false; /* retried with its end */
         return;
     }
     output_set_final_names(ex, !err);
@@ -391,7 +395,7 @@ static void execution_write_code_file(struct execution *ex)
         execution_send_code(ex);
 }
 
-/* The loader of a runtime names one file; executions side by side need one each. */
+/* The loader of a language names one file; concurrent executions need one each. */
 static char *execution_code_loader(const struct language *rt, const struct execution *ex)
 {
     const char *at = strstr(rt->code_loader, LANGUAGE_CODE_FILE);
@@ -433,7 +437,7 @@ static void execution_on_start_slot(void *arg, const struct err *err)
 static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box UNUSED, const struct err *err)
 {
     struct execution *ex = arg;
-    struct sandbox *sb = ex->sandbox; /* found before it was asked for; linked only now */
+    struct sandbox *sb = ex->sandbox; /* found before the request; linked only now */
     struct err why = { 0 };
 
     ex->sandbox = NULL;
@@ -455,8 +459,8 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box 
         return;
     }
     if (sb->nexecutions > sb->manager->settings.executions_max) {
-        err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, and no more at one time", sb->id,
-                sb->nexecutions - 1);
+        err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, which is the maximum; wait for one to end",
+                sb->id, sb->nexecutions - 1);
         execution_abort_start(ex, &why);
         return;
     }
@@ -485,8 +489,9 @@ static int execution_check_argv_size(const struct execution_spec *s, struct err 
     for (size_t i = 0; s->argv && s->argv[i]; i++)
         sum += strlen(s->argv[i]) + 4;
     if (sum > WORDS_MAX)
-        return err_set(err, ERR_INVALID, "command: its words have %zu bytes, and at most %llu fit; use a file or stdin",
-                       sum, WORDS_MAX);
+        return err_set(err, ERR_INVALID,
+                       "command: the arguments have %zu bytes, the maximum is %llu; use a file or stdin", sum,
+                       WORDS_MAX);
     return 0;
 }
 
@@ -527,7 +532,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     manager_acquire_sandbox(m, owner, sandbox, execution_on_sandbox_acquired, ex);
 }
 
-/* --- after a restart --- */
+/* --- resume after a restart --- */
 
 static uint64_t execution_elapsed_ms(const struct execution *ex)
 {
@@ -544,7 +549,7 @@ int execution_resume(struct execution *ex, struct err *err)
     struct exec_resume resume = { .stream_id = ex->resume_stream, .elapsed_ms = execution_elapsed_ms(ex) };
 
     if (output_open_existing(ex) < 0)
-        return err_sys(err, ERR_SYS, "the output of %s", ex->id);
+        return err_sys(err, ERR_SYS, "output of %s", ex->id);
     resume.stored_bytes[0] = ex->output_bytes[0];
     resume.stored_bytes[1] = ex->output_bytes[1];
     resume.started_real_ns = ex->started_ms * NS_PER_MS;

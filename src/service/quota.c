@@ -1,6 +1,7 @@
-/* Executions are counted by the minute, in a ring of an hour: what is older than its place in the ring falls out with
- * the minute that takes the place over. So "an hour" is between 59 and 60 minutes, and counting costs the same at any
- * rate. Time is that of the machine: the calendar may be set, and a quota with it. */
+/* Executions are counted per minute in a ring of 60 minutes: a new minute replaces the count of the
+ * minute one hour before. So "an hour" is between 59 and 60 minutes, and counting costs the same at
+ * any rate. Times come from a monotonic clock, because a change of the wall clock must not change a
+ * quota. */
 #include "service/quota.h"
 
 #include "core/base/str.h"
@@ -52,7 +53,7 @@ void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_CO
         s->used[q] -= amounts[q];
 }
 
-/* Empties the places of the minutes that passed since the last count. */
+/* Clears the counts of the minutes since the last call. */
 static void quota_advance_minute(struct tenant_quota *s, uint64_t now_ms)
 {
     uint64_t minute = now_ms / MINUTE_MS;
@@ -72,11 +73,11 @@ uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms)
     return sum;
 }
 
-/* When the oldest minute that has any falls out. */
+/* When the oldest minute with a count is replaced. */
 static uint64_t quota_retry_ms(const struct tenant_quota *s, uint64_t now_ms)
 {
     for (unsigned i = 1; i <= QUOTA_MINUTES; i++) {
-        uint64_t at = s->newest_minute + i; /* takes over the place of the minute an hour before */
+        uint64_t at = s->newest_minute + i; /* replaces the minute one hour before */
 
         if (s->executions_by_minute[at % QUOTA_MINUTES])
             return at * MINUTE_MS - now_ms;

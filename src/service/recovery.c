@@ -1,12 +1,13 @@
-/* What a new manager finds: rows that say "alive", and a jailer that knows what is.
+/* Recovery: a new manager reconciles the live rows of the store with the sandboxes of the jailer.
  *
- * First the tenants are read, then the living rows, sandboxes and then executions; then, as soon as there is a jailer,
- * each sandbox is adopted under its own id. One that the jailer does not know has ended meanwhile, and its row says so
- * from now on. What the jailer knows and no row does was being made or removed when the last manager died, and is
- * destroyed.
+ * It reads the tenants, then the live rows of sandboxes, then those of executions. As soon as the
+ * jailer is connected, each sandbox is adopted under its own id. A sandbox that the jailer does not
+ * know has ended meanwhile, and its end is committed. A sandbox of the jailer without a row was
+ * being created or removed when the previous server died, and is destroyed.
  *
- * A frozen sandbox cannot answer, so each is thawed for the moment of its adoption: also one that is not paused, since
- * the last manager may have died after it had it frozen and before it could write that down. */
+ * A frozen sandbox cannot answer, so each sandbox is thawed for its adoption, even if its row does
+ * not say "paused": the previous server may have crashed between freezing the sandbox and
+ * committing the state. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -34,7 +35,7 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     sb->expires_ms = row->expires_ms;
     sb->cpu_us = sb->committed_cpu_us = row->cpu_us;
     if (sandbox_read_stored_json(sb, row->spec_json, &err) < 0) {
-        log_error("sandbox %s: its row cannot be read: %s", sb->id, err.msg);
+        log_error("sandbox %s: cannot read its row: %s", sb->id, err.msg);
         spec_done(&sb->spec);
         spec_init(&sb->spec);
     }
@@ -51,8 +52,8 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
 
 static void recovery_load_failed(struct manager *m, const struct err *err)
 {
-    log_error("what the store knows cannot be read: %s", err->msg);
-    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "the store cannot be read: %.100s", err->msg);
+    log_error("cannot read the store: %s", err->msg);
+    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "cannot read the store: %.100s", err->msg);
 }
 
 static void recovery_on_sandboxes(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
@@ -90,7 +91,7 @@ static int recovery_read_request(struct execution *ex, const char *text, struct 
     uint64_t stream = 0, rows = 0, cols = 0;
 
     if (!text)
-        return err_set(err, ERR_STORE_CORRUPT, "it has no request");
+        return err_set(err, ERR_STORE_CORRUPT, "the row has no request");
     if (json_input_parse(text, strlen(text), &root, err) < 0 ||
         json_input_u64(root, "", "stream", 1, UINT32_MAX, &stream, NULL, err) < 0 ||
         json_input_u64(root, "", "timeoutMs", 0, UINT64_MAX, &ex->spec.wall_ms, NULL, err) < 0 ||
@@ -126,16 +127,17 @@ static void recovery_on_orphan_committed(void *arg UNUSED, const struct err *err
                                          const struct store_execution *row UNUSED)
 {
     if (err)
-        log_warn("the end of a lost execution was not written down: %s", err->msg);
+        log_warn("cannot store the end of a lost execution: %s", err->msg);
 }
 
-/* Of a sandbox that has ended: the end was committed, this one's was not. */
+/* Ends an execution whose sandbox has ended: the end of the sandbox was committed, that of the
+ * execution was not. */
 static void recovery_end_orphan(struct manager *m, const struct store_execution *row)
 {
     struct store_execution end = { .state = STORE_EXECUTION_FAILED, .ended_ms = clock_real_ms() };
     struct err lost;
 
-    err_set(&lost, ERR_LOST, "its sandbox ended while the server was away");
+    err_set(&lost, ERR_LOST, "its sandbox ended while the server was down");
     auto_free char *why = manager_error_json(&lost);
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
@@ -162,7 +164,7 @@ static void recovery_load_execution(struct manager *m, const struct store_execut
     (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
     ex->row_inserted = true;
     if (recovery_read_request(ex, row->request_json, &err) < 0)
-        log_error("execution %s: its row cannot be read: %s", ex->id, err.msg);
+        log_error("execution %s: cannot read its row: %s", ex->id, err.msg);
     if (output_open_existing(ex) < 0) /* tried again when it is resumed */
         log_warn("output of %s: %s", ex->id, strerror(errno));
 }
@@ -209,7 +211,7 @@ void recovery_start(struct manager *m)
     tenant_quotas_load(m, recovery_on_quotas_loaded, recovery_load_failed);
 }
 
-/* --- adopting --- */
+/* --- adoption --- */
 
 static void recovery_on_thawed(void *arg UNUSED, const struct err *err UNUSED)
 {
@@ -242,7 +244,7 @@ static void recovery_on_refrozen(void *arg, const struct err *err)
     if (sb->state != SANDBOX_STATE_LOADED)
         return;
     if (err)
-        log_warn("sandbox %s could not be paused again: %s", sb->id, err->msg);
+        log_warn("sandbox %s: cannot pause it again: %s", sb->id, err->msg);
     sb->state = err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED;
     sandbox_restart_idle_timer(sb);
     recovery_sandbox_resolved(sb->manager);
@@ -284,22 +286,22 @@ static void recovery_on_jailer_list(void *arg, const char (*ids)[ID_SIZE], size_
     struct manager *m = arg;
 
     if (err) {
-        log_warn("the jailer's list: %s", err->msg);
+        log_warn("cannot list the sandboxes of the jailer: %s", err->msg);
         pools_set_engine(m->pools, m->engine);
         return;
     }
     for (size_t i = 0; i < n; i++)
         if (!sandbox_find(m, STORE_ANY_OWNER, ids[i])) {
-            log_info("sandbox %s belongs to nobody and is removed", ids[i]);
+            log_info("sandbox %s has no row and is destroyed", ids[i]);
             engine_destroy_sandbox(m->engine, ids[i]);
         }
     if (n == ENGINE_LIST_MAX)
         engine_list_sandboxes(m->engine, ids[n - 1], recovery_on_jailer_list, m);
     else
-        pools_set_engine(m->pools, m->engine); /* not before: what is made ahead belongs to nobody, too */
+        pools_set_engine(m->pools, m->engine); /* only now: sandboxes of pools have no rows either */
 }
 
-/* The last of them, and what is left over belongs to nobody. */
+/* After the last adoption, destroys the sandboxes of the jailer that have no row. */
 void recovery_sandbox_resolved(struct manager *m)
 {
     if (m->nadopting > 0 && --m->nadopting == 0 && m->engine)
@@ -310,7 +312,7 @@ static void recovery_end_unfinished(struct sandbox *sb)
 {
     struct err why;
 
-    err_set(&why, ERR_LOST, "the server was restarted before it was ready");
+    err_set(&why, ERR_LOST, "the server restarted before the sandbox was ready");
     engine_destroy_sandbox(sb->manager->engine, sb->id);
     sandbox_end(sb, ENDED_LOST, &why);
 }
@@ -320,7 +322,7 @@ void recovery_adopt_all(struct manager *m)
     size_t n = 0;
     struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
 
-    m->nadopting = 1; /* our own, so that none of them is the last before all were begun */
+    m->nadopting = 1; /* one extra, so that the count reaches 0 only after all adoptions have started */
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (!sb->handle && !sb->create_slot.is_waiting &&

@@ -1,5 +1,5 @@
-/* What is built in is not written to the store: a new version of the program brings its own, and whoever stores one
- * under such a name has his. */
+/* Built-in templates are not in the store: a new version of the program brings its own, and a
+ * stored template with the same name overrides the built-in one. */
 #include "service/templates.h"
 
 #include "core/base/jsonw.h"
@@ -46,10 +46,9 @@ int template_not_found_error(struct err *err, const char *name)
                  : i + 1 == ARRAY_LEN(template_builtins) ? " and "
                                                          : ", ",
                  template_builtins[i].name);
-    return err_set(
-        err, ERR_MISSING,
-        "template: there is no template '%.63s'; %s are built in, others are made with PUT /v1/templates/{name}", name,
-        built.data);
+    return err_set(err, ERR_MISSING,
+                   "template: '%.63s' does not exist; %s are built in, create others with PUT /v1/templates/{name}",
+                   name, built.data);
 }
 
 static void template_put_preload_json(struct jsonw *w, const char *names)

@@ -531,7 +531,7 @@ def a_context_with_variables_keeps_them_but_cannot_begin_anew_after_a_restart_of
     assert run(s, sb, cx, "import os; os.environ['TOKEN']")["results"][0]["data"]["text/plain"] == "'red'"
     run(s, sb, cx, "import os; os._exit(3)")
     again = s.call("POST", where(sb, cx, "restart"))
-    assert again.status == 409 and again.code == "context_dead" and "not written down" in again.json["error"]["message"], again.body
+    assert again.status == 409 and again.code == "context_dead" and "not stored" in again.json["error"]["message"], again.body
     assert s.call("DELETE", where(sb, cx)).status == 200
     s.delete(sb)
 

@@ -327,7 +327,10 @@ class Files(Case):
                             (("--bind-ro", f"{self.dir}:/etc/nowhere"), "bind_target_refused"),
                             (("--skills", file), "workspace_refused")]:
             with self.subTest(flags):
-                self.assertErrorCode(run("run", *flags, "--", "true"), 125, code)
+                done = run("run", *flags, "--", "true")
+                self.assertErrorCode(done, 125, code)
+                if code == "bind_source_refused":
+                    self.assertIn(" ".join(flags).partition(":")[0] + ": ", done.err)  # what the user typed, not the target
 
 
 class Json(Case):

@@ -104,12 +104,12 @@ class Files(Case):
         for path in (os.path.join(self.dir, "missing.yaml"), "missing.yaml", plain + "/below.yaml"):
             done = run("run", "--policy", path, "--", "true")
             self.assertErrorCode(done, 125, "policy_not_found")
-            self.assertTrue(done.err.startswith(f"{path}: there is no such file, and no built-in policy of that name"), done.err)
+            self.assertTrue(done.err.startswith(f"{path}: no file and no built-in policy has this name"), done.err)
             report = run("run", "--json", "--policy", path, "--", "true")
             self.assertEqual((report.code, report.json["error"]["code"], report.json["error"]["file"]), (125, "policy_not_found", path))
         done = run("run", "--policy", self.dir, "--", "true")
         self.assertErrorCode(done, 2, "policy_syntax")
-        self.assertIn("it cannot be read: Is a directory", done.err)
+        self.assertIn("cannot read the file: Is a directory", done.err)
 
     def test_a_policy_by_its_relative_name_is_found_and_so_are_its_paths(self):
         self.policy("filesystem: {readOnly: [data]}\n", "sub/p.yaml")

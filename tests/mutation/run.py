@@ -138,8 +138,8 @@ def holds(wall, what, born=False):
 def doctor(wall):
     """What cove doctor makes of it: complete, or the verdict that says what is missing. None when it could not tell."""
     done = run([COVE, "doctor"], wall, timeout=60)
-    if wall == "io" and "not tried" in done.stdout:
-        return None, next(line for line in done.stdout.splitlines() if "not tried" in line)
+    if wall == "io" and "not tested" in done.stdout:
+        return None, next(line for line in done.stdout.splitlines() if "not tested" in line)
     lines = done.stdout.splitlines() or [f"status {done.returncode}"]
     return done.returncode == 0, lines[-1 if lines[-1].startswith("standard") else 0][:150]
 

@@ -1,10 +1,12 @@
-"""choice.py - which cases of a test program run: those that the command line names, and of these the ones of its shard.
+"""choice.py - selects the cases of a test program: those that the command line names, and of these
+the ones of its shard.
 
     api_test.py TESTD RUNTIME                        all
     api_test.py TESTD RUNTIME --shard 2/3            every third one, beginning with the second
-    api_test.py TESTD RUNTIME 'FA09*' lists          those whose name matches a pattern or contains a word
+    api_test.py TESTD RUNTIME 'FA09*' lists          by a pattern, or a word in the name
 
-All shards of N together run every case once. Checks of a whole suite belong to the first shard: `chosen.first`.
+All shards of N together run every case once. Checks of a whole suite belong to the first shard:
+`chosen.first`.
 """
 import fnmatch
 import re
@@ -12,7 +14,7 @@ import re
 
 class Choice:
     def __init__(self, words):
-        """words: of the command line, after those that the program reads itself"""
+        """words: the arguments after those that the program reads itself"""
         self.index, self.count, self.patterns = 1, 1, []
         words = list(words)
         while words:
@@ -28,17 +30,17 @@ class Choice:
 
     @property
     def first(self):
-        """Whether this run makes the checks that concern a whole suite."""
+        """Whether this run makes the checks of a whole suite."""
         return self.index == 1
 
     @property
     def whole(self):
-        """Whether no case was named: the suite, or a shard of it."""
+        """Whether no case was named: the whole suite, or a shard of it."""
         return not self.patterns
 
     def named(self, name):
         return self.whole or any(p in name or fnmatch.fnmatchcase(name, p) for p in self.patterns)
 
     def of(self, cases, name=lambda case: case):
-        """The cases that run here, in their order; name() is how the command line calls one."""
+        """The cases that run here, in order; name() returns the command line name of a case."""
         return [case for case in cases if self.named(name(case))][self.index - 1::self.count]

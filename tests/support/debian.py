@@ -1,7 +1,8 @@
-"""debian.py - a minimal Debian in a directory, made with debootstrap from this machine's own package sources.
+"""debian.py - a minimal Debian in a directory, made with debootstrap from this machine's own
+package sources.
 
-The first time costs a minute or two; what came out is kept as a tar file for the next time. Nothing of the machine's
-sources is written into the repository.
+The first time takes a minute or two; the result is kept as a tar file for the next time. The
+package sources of the machine are not written into the repository.
 """
 import os
 import shutil
@@ -11,7 +12,7 @@ SUITE = "bookworm"
 
 
 class Missing(Exception):
-    """This machine cannot make one; the text says what to do."""
+    """This machine cannot make one; the message says what to do."""
 
 
 def need(*tools):
@@ -35,7 +36,7 @@ def mirror():
 
 
 def make_tree(tree, cache, include=(), say=print):
-    """Fills a directory, from the cache when it is there."""
+    """Fills a directory, from the cache if it exists."""
     if os.path.exists(cache):
         subprocess.check_call(["tar", "-xpf", cache, "-C", tree])
         return

@@ -1,4 +1,4 @@
-/* The verbs that only tell something. */
+/* The verbs that only print information. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/completion.h"
@@ -18,7 +18,7 @@ static int info_refuse_extra_args(const struct args *a, int max, const char *ver
 
     if (a->nrest <= max)
         return 0;
-    err_set(&err, ERR_USAGE, "'cove %s' does not know what to do with '%.60s'", verb, a->rest[max]);
+    err_set(&err, ERR_USAGE, "'cove %s': unexpected argument '%.60s'", verb, a->rest[max]);
     return report_error(&err, args_find(a, OPT_JSON) != NULL);
 }
 
@@ -103,9 +103,9 @@ static int info_unknown_error_code(const char *code, bool json)
     for (int i = 1; i < ERR_COUNT; i++)
         suggest_offer(&s, err_info((enum err_id)i)->code);
     if (s.best)
-        err_set(&err, ERR_MISSING, "there is no error code '%.60s'; did you mean '%s'?", code, s.best);
+        err_set(&err, ERR_MISSING, "unknown error code '%.60s'; did you mean '%s'?", code, s.best);
     else
-        err_set(&err, ERR_MISSING, "there is no error code '%.60s'; 'cove errors' lists them", code);
+        err_set(&err, ERR_MISSING, "unknown error code '%.60s'; 'cove errors' lists the codes", code);
     return report_error(&err, json);
 }
 
@@ -157,7 +157,7 @@ int verb_completion(const struct args *a, const struct cli_setting *server)
         return rc;
     if (a->nrest == 1 && completion_script(a->rest[0], server, &out))
         return report_text(&out);
-    err_set(&err, ERR_USAGE, "which shell? write 'cove completion bash', 'zsh' or 'fish'");
+    err_set(&err, ERR_USAGE, "usage: cove completion bash|zsh|fish");
     return report_error(&err, false);
 }
 
@@ -171,7 +171,7 @@ int verb_help(const struct args *a, const char *version)
     if (rc)
         return rc;
     if (a->nrest > 0 && !v) {
-        err_set(&err, ERR_USAGE, "there is no verb '%.60s'; 'cove help' lists them", a->rest[0]);
+        err_set(&err, ERR_USAGE, "unknown verb '%.60s'; 'cove help' lists the verbs", a->rest[0]);
         return report_error(&err, false);
     }
     if (v)
@@ -202,7 +202,7 @@ int verb_gendocs(int argc, char **argv)
     else if (str_eq(argv[0], "__docs") && argc > 1 && str_eq(argv[1], "errors"))
         help_errors_markdown(&out);
     else {
-        err_set(&err, ERR_USAGE, "write 'cove __man [VERB]' or 'cove __docs cli' or 'cove __docs errors'");
+        err_set(&err, ERR_USAGE, "usage: cove __man [VERB], or cove __docs cli|errors");
         return report_error(&err, false);
     }
     return report_text(&out);

@@ -293,10 +293,11 @@ static void create_limit_disks(const struct jailer *j, const struct jailed_sandb
     io_limits_apply(&j->cgroups, cell->id, disks, &reach, &cell->limits, held);
 }
 
-#define ALL_WALLS                                                                                                    \
-    (JAIL_WALL_USER_NS | JAIL_WALL_MOUNT_NS | JAIL_WALL_PID_NS | JAIL_WALL_NET_NS | JAIL_WALL_IPC_NS |               \
-     JAIL_WALL_UTS_NS | JAIL_WALL_CGROUP_NS | JAIL_WALL_ROOT | JAIL_WALL_PROC | JAIL_WALL_CAPS | JAIL_WALL_SECCOMP | \
-     JAIL_WALL_KEYRING | JAIL_WALL_ROUTES | JAIL_WALL_UNIQUE_UID)
+#define WALL(name, outside, inside, needs_root, description, effect, attack) | (outside)
+static const uint32_t create_all_walls = 0
+#include "policy/walls.def"
+    ;
+#undef WALL
 
 /* Turns the checked request into an order for the spawner. After a failure the caller removes the
  * sandbox with jailed_sandbox_remove. */
@@ -336,7 +337,7 @@ static int create_start(struct jailer *j, struct jailed_sandbox *cell, const str
     create_limits_held_by_mounts(m, &held);
     if (!j->cgroups.ntrees)
         create_limits_held_by_rlimits(&held);
-    cell->created = (struct jail_created){ .host_uid = cell->uid, .walls = ALL_WALLS, .nlimits = LIMIT_COUNT };
+    cell->created = (struct jail_created){ .host_uid = cell->uid, .walls = create_all_walls, .nlimits = LIMIT_COUNT };
     if (j->rootless)
         cell->created.walls = (cell->created.walls & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS;
     _Static_assert((int)JAIL_ENFORCED == (int)ENFORCEMENT_FULL && (int)JAIL_PARTIAL == (int)ENFORCEMENT_PARTIAL,

@@ -295,13 +295,13 @@ static void jailer_on_client_end(void *arg, const struct err *why UNUSED)
 
 static const struct chan_ops jailer_client_ops = { .on_frame = jailer_on_frame, .on_end = jailer_on_client_end };
 
-static int jailer_client_add(struct jailer *j, int sock, const struct ucred *who, struct err *err)
+static int jailer_client_add(struct jailer *j, int sock, const struct ucred *peer, struct err *err)
 {
     struct jailer_client *c = mem_new(struct jailer_client);
 
     c->jailer = j;
-    c->uid = who->uid;
-    c->gid = who->gid;
+    c->uid = peer->uid;
+    c->gid = peer->gid;
     if (chan_init(&c->chan, j->ev, sock, true, &jailer_client_ops, c, err) < 0) {
         free(c);
         return -1;
@@ -311,15 +311,15 @@ static int jailer_client_add(struct jailer *j, int sock, const struct ucred *who
     return 0;
 }
 
-static void jailer_on_connection(void *arg, int sock, const struct ucred *who)
+static void jailer_on_connection(void *arg, int sock, const struct ucred *peer)
 {
     struct jailer *j = arg;
     size_t n = 0;
 
     for (const struct jailer_client *c = j->clients; c; c = c->next)
         n++;
-    if (n < JAILER_CLIENTS_MAX && (who->uid == geteuid() || (j->listener.path && who->uid == j->settings->host_uid)))
-        (void)jailer_client_add(j, sock, who, NULL);
+    if (n < JAILER_CLIENTS_MAX && (peer->uid == geteuid() || (j->listener.path && peer->uid == j->settings->host_uid)))
+        (void)jailer_client_add(j, sock, peer, NULL);
     else
         close(sock);
 }
@@ -439,14 +439,14 @@ int jailer_serve(int sock, const struct jailer_settings *settings)
 {
     static struct jailer j = { .state_dir = -1, .uids = { .fd = -1 } };
     struct err err = { 0 };
-    struct ucred who;
-    socklen_t len = sizeof(who);
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
     log_setup("cove-jailer", settings->keep_log ? LOG_INFO : LOG_ERROR);
     if (jailer_start(&j, settings, &err) < 0 ||
         kept_listeners_new(j.ev, settings->state_dir, jailer_on_connection, &j, &j.kept_listeners, &err) < 0)
         return jailer_refuse_all(sock, &err);
-    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || jailer_client_add(&j, sock, &who, &err) < 0)
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || jailer_client_add(&j, sock, &peer, &err) < 0)
         return 125;
     ev_run(j.ev);
     jailer_end(&j);

@@ -104,11 +104,11 @@ static void listener_relay_connect_monitor(void *arg)
     struct jailer *j = arg;
     struct listener_relay *r = &j->listener_relay;
     auto_fd int sock = -1;
-    struct ucred who;
+    struct ucred peer;
 
     /* The listening process gets the power to answer denied system calls, so it must run with our
      * uid. */
-    if (unix_connect(j->settings->monitor, &sock, &who, NULL) < 0 || who.uid != geteuid() ||
+    if (unix_connect(j->settings->monitor, &sock, &peer, NULL) < 0 || peer.uid != geteuid() ||
         chan_init(&r->monitor, j->ev, take_fd(&sock), false, &listener_relay_monitor_ops, j, NULL) < 0) {
         listener_relay_retry_later(j);
         return;

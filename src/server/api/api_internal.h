@@ -117,7 +117,7 @@ void audit_trail_add_strings(const struct http_req *req, const char *key, const 
 /* Records `accepted` when the work begins; the record is written while the work goes on. */
 void audit_trail_record_accepted(const struct http_req *req);
 /* Records an action that has no HTTP request of its own, such as a message on a WebSocket. */
-uint64_t audit_trail_record_action(struct api *api, const struct principal *who, const char *address,
+uint64_t audit_trail_record_action(struct api *api, const struct principal *principal, const char *address,
                                    const char *action, const char *outcome, const struct audit_pair *target,
                                    size_t ntarget, const char *details);
 
@@ -210,7 +210,7 @@ struct open_stream {
 };
 /* From this call until open_stream_unregister, `end` is called at most once: when the credential is
  * revoked or expires, or when the server stops. */
-void open_stream_register(struct open_stream *l, struct api *api, const struct principal *who,
+void open_stream_register(struct open_stream *l, struct api *api, const struct principal *principal,
                           void (*end)(void *arg, const struct err *why), void *arg);
 void open_stream_unregister(struct open_stream *l);
 void open_streams_end_delegated(struct api *api); /* after all delegated tokens were revoked */

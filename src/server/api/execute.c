@@ -159,10 +159,10 @@ static void execute_send_output(struct execute_request *c, int i, bool last)
         execute_begin_event(&w, &out, "output");
         jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
         jsonw_ku64(&w, "offset", c->offset[i]);
-        size_t told = output_chunk_write_json(&w, "data", b->data, b->len, last);
+        size_t written = output_chunk_write_json(&w, "data", b->data, b->len, last);
         jsonw_end_object(&w);
-        c->offset[i] += told;
-        buf_drop(b, told);
+        c->offset[i] += written;
+        buf_drop(b, written);
         execute_send_event(c, "output", &out);
     }
 }

@@ -161,9 +161,9 @@ static bool follower_send_chunk(struct follower *f, int i, const char *data, siz
     follower_begin_event(&w, &out, "output");
     jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
     jsonw_ku64(&w, "offset", f->offset[i]);
-    size_t told = output_chunk_write_json(&w, "data", data, n, last);
+    size_t written = output_chunk_write_json(&w, "data", data, n, last);
     jsonw_end_object(&w);
-    f->offset[i] += told;
+    f->offset[i] += written;
     return follower_send_event(f, "output", &out);
 }
 

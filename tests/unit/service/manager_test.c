@@ -1,4 +1,4 @@
-/* The manager between a jailer that says what a test tells it to and a real store: what is told, and when. */
+/* The manager with a fake jailer and a real store: what it reports, and when. */
 #include "tests/unit/sandbox/fake.h"
 
 #include "service/manager.h"
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 static char dir[64], db[96];
-static int knocks;
+static int connects;
 
 struct scene {
     struct fake k; /* its ev, jailer and runtime are used */
@@ -19,7 +19,7 @@ struct scene {
     char ended_by[16];
 };
 
-static int knock(void *arg, int *ret_jailer, int *ret_monitor, struct err *err UNUSED)
+static int connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct err *err UNUSED)
 {
     struct scene *s = arg;
     int pair[2];
@@ -29,7 +29,7 @@ static int knock(void *arg, int *ret_jailer, int *ret_monitor, struct err *err U
     s->k.jailer = pair[1];
     *ret_jailer = pair[0];
     *ret_monitor = -1;
-    knocks++;
+    connects++;
     return 0;
 }
 
@@ -47,7 +47,8 @@ static void on_row(void *arg, const struct err *err, const struct store_sandbox 
     str_copy(s->ended_by, sizeof(s->ended_by), row->ended_by ? row->ended_by : "");
 }
 
-/* The next request to the jailer of this type; others (the way to the monitor, its list) are passed over. */
+/* Waits for the next request of this type to the jailer; skips others (the monitor's socket, the
+ * list). */
 static void expect(struct scene *s, uint8_t type)
 {
     uint64_t end = now_ms() + 5000;
@@ -58,7 +59,7 @@ static void expect(struct scene *s, uint8_t type)
             if (got.f.type == type)
                 return;
     }
-    fail_msg("%s was never asked for", frame_name(type));
+    fail_msg("%s was never requested", frame_name(type));
 }
 
 static void answered(struct scene *s)
@@ -71,7 +72,7 @@ static void scene_open(struct scene *s, uint32_t live_max)
 {
     struct store_settings store = { .path = db };
     struct manager_settings set = { .output_dir = dir,
-                                    .connect = knock,
+                                    .connect = connect_jailer,
                                     .arg = s,
                                     .live_max = live_max,
                                     .executions_max = 64,
@@ -116,7 +117,7 @@ static void create(struct scene *s, const char *id)
     manager_create(s->m, "me", id, &spec, NULL, NULL, on_row, s);
 }
 
-/* As far as the promise to keep it. */
+/* Creates a sandbox up to the point at which the jailer is asked to keep it. */
 static void create_ready(struct scene *s)
 {
     struct rt_hello hello;
@@ -140,7 +141,7 @@ static void get(struct scene *s)
     answered(s);
 }
 
-TEST(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running)
+TEST(a_sandbox_is_reported_after_the_jailer_keeps_it_and_its_row_is_running)
 {
     struct scene s;
 
@@ -148,7 +149,7 @@ TEST(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running)
     create_ready(&s);
     for (int i = 0; i < 20; i++)
         ev_turn(s.k.ev, 1);
-    assert_int_equal(s.answers, 0); /* nobody has promised anything yet */
+    assert_int_equal(s.answers, 0); /* the jailer has not promised to keep it yet */
     jailer_ok(&s.k);
     answered(&s);
     assert_false(s.failed);
@@ -164,7 +165,7 @@ TEST(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why)
 
     scene_open(&s, 0);
     create_ready(&s);
-    jailer_error(&s.k, ERR_SYS, "no door for it");
+    jailer_error(&s.k, ERR_SYS, "cannot keep it");
     expect(&s, FRAME_J_DESTROY);
     assert_int_equal(s.answers, 0);
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
@@ -173,7 +174,7 @@ TEST(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why)
     assert_int_equal(s.err.id, ERR_SYS);
     get(&s);
     assert_int_equal(s.state, STORE_SANDBOX_ENDED);
-    assert_string_equal(s.ended_by, ""); /* nothing ended what was never made */
+    assert_string_equal(s.ended_by, ""); /* a sandbox that was never created has no endedBy */
     scene_close(&s);
 }
 
@@ -184,7 +185,7 @@ static void on_emptied(void *arg)
     s->answers++;
 }
 
-TEST(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows)
+TEST(ending_all_sandboxes_waits_until_their_ends_are_committed)
 {
     struct scene s;
     struct err why;
@@ -202,12 +203,12 @@ TEST(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows)
     get(&s);
     assert_int_equal(s.state, STORE_SANDBOX_ENDED);
     assert_string_equal(s.ended_by, "killed");
-    manager_end_all(s.m, &why, on_emptied, &s); /* there is none left */
+    manager_end_all(s.m, &why, on_emptied, &s); /* no sandbox is left */
     assert_int_equal(s.answers, 1);
     scene_close(&s);
 }
 
-TEST(one_too_many_is_refused_and_what_was_begun_for_it_goes)
+TEST(a_sandbox_beyond_the_limit_is_refused_and_destroyed)
 {
     struct scene s;
 
@@ -218,7 +219,7 @@ TEST(one_too_many_is_refused_and_what_was_begun_for_it_goes)
     create(&s, NULL);
     expect(&s, FRAME_J_CREATE);
     struct store_stats st = { .waiting = 1 };
-    while (st.waiting > 0) { /* until the store has said that there is one already */
+    while (st.waiting > 0) { /* until the store has reported that one exists already */
         ev_turn(s.k.ev, 5);
         store_stats(s.store, &st);
     }
@@ -233,11 +234,11 @@ TEST(one_too_many_is_refused_and_what_was_begun_for_it_goes)
     scene_close(&s);
 }
 
-TEST(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again)
+TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
 {
     struct scene s;
 
-    knocks = 0;
+    connects = 0;
     scene_open(&s, 0);
     create(&s, name);
     expect(&s, FRAME_J_CREATE);
@@ -247,9 +248,9 @@ TEST(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again)
     get(&s);
     assert_int_equal(s.state, STORE_SANDBOX_ENDED);
     uint64_t end = now_ms() + 5000;
-    while (knocks < 2 && now_ms() < end)
+    while (connects < 2 && now_ms() < end)
         ev_turn(s.k.ev, 20);
-    assert_int_equal(knocks, 2);
+    assert_int_equal(connects, 2);
     assert_true(manager_ready(s.m, NULL));
     scene_close(&s);
 }
@@ -274,11 +275,11 @@ static int tear_down(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running),
+        RUN(a_sandbox_is_reported_after_the_jailer_keeps_it_and_its_row_is_running),
         RUN(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why),
-        RUN(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows),
-        RUN(one_too_many_is_refused_and_what_was_begun_for_it_goes),
-        RUN(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again),
+        RUN(ending_all_sandboxes_waits_until_their_ends_are_committed),
+        RUN(a_sandbox_beyond_the_limit_is_refused_and_destroyed),
+        RUN(a_lost_jailer_fails_pending_creations_and_is_reconnected),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
