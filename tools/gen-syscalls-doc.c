@@ -130,7 +130,7 @@ static bool same_everywhere(const struct syscall_row *row)
     return true;
 }
 
-/* Prints the calls of a group with one kind of answer as a list item; nothing without such calls. */
+/* Prints the calls of a group with one kind of answer as a list item, if there are any. */
 static void print_calls(unsigned group, const char *lead, bool (*wanted)(int action))
 {
     char text[160], lower[64];
