@@ -15,6 +15,7 @@
 #include "remote/fetch/wsock.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ANSWER_MAX (64 * MIB)
@@ -61,23 +62,32 @@ static int client_check_url_and_key(const char *url, const char *key, struct err
     return 0;
 }
 
-/* The socket path that `cove serve` uses: for root the system's, for other users their own before
- * the system's. The caller frees the result; NULL: none exists. */
+/* A directory below /tmp could be another user's, who would be sent the key: sockets of root and of this user only.
+ * That of the system is coved's, in a directory of root. */
+static bool client_may_use_socket(const char *path)
+{
+    struct stat st;
+
+    if (access(path, W_OK) < 0 || stat(path, &st) < 0)
+        return false;
+    return str_eq(path, CLIENT_SOCKET_DEFAULT) || st.st_uid == geteuid() || st.st_uid == 0;
+}
+
+/* The caller frees it; NULL: none. */
 static char *client_find_socket(void)
 {
-    const char *run = getenv("XDG_RUNTIME_DIR"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char *places[] = { NULL, NULL, NULL, str_dup(CLIENT_SOCKET_DEFAULT) };
-    char *found = NULL;
+    const struct server_dirs_env env = { .euid = geteuid(),
+                                         .home = getenv("HOME"),
+                                         .xdg_state = getenv("XDG_STATE_HOME"),
+                                         .xdg_runtime = getenv("XDG_RUNTIME_DIR") };
+    char *sockets[SERVER_DIRS_SOCKETS_MAX], *found = NULL;
+    size_t n = server_dirs_find_sockets(&env, sockets);
 
-    if (geteuid() != 0) {
-        places[0] = run && *run == '/' ? str_printf("%s/cove/api.sock", run) : NULL;
-        places[1] = state && *state == '/' ? str_printf("%s/cove/run/api.sock", state) : NULL;
-        places[2] = home && *home == '/' ? str_printf("%s/.local/state/cove/run/api.sock", home) : NULL;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        if (!found && places[i] && access(places[i], W_OK) == 0)
-            found = str_dup(places[i]);
-        free(places[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (!found && client_may_use_socket(sockets[i]))
+            found = take_ptr(&sockets[i]);
+        else
+            free(sockets[i]);
     }
     return found;
 }

@@ -7,12 +7,13 @@
 
 #include "core/base/base.h"
 #include "core/base/err.h"
+#include "core/base/server_dirs.h"
 #include "core/ev/ev.h"
 
 #include <jansson.h>
 
 #define CLIENT_URL_DEFAULT "http://127.0.0.1:8700"
-#define CLIENT_SOCKET_DEFAULT "/run/cove/api.sock"
+#define CLIENT_SOCKET_DEFAULT SERVER_DIRS_SYSTEM_RUN "/" SERVER_DIRS_API_SOCKET
 
 /* Server and credential. NULL is "not given": then COVE_URL, COVE_API_KEY and COVE_CACERT are used,
  * then the file of `cove login`, then the socket of a server on this machine, which recognizes its

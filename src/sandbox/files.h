@@ -16,8 +16,10 @@ struct files_entry {
     char kind; /* 'f' file, 'd' directory, 'l' link, 'p' fifo, 's' socket, 'c' 'b' devices */
     uint32_t mode;
     uint64_t size, mtime_ns;
-    const char *name;   /* in a list: one name, never a path; else the requested path */
-    const char *target; /* target of a link, else "" */
+    uint64_t version;   /* hash of inode, size and times; 0 in a list */
+    bool settled;       /* every later write changes `version`; false for some ms after a write, and in a list */
+    const char *name;   /* in a list: one name, never a path; else the path asked for */
+    const char *target; /* of a link, else "" */
 };
 
 enum files_event_kind { FILES_WATCHING, FILES_CREATED, FILES_MODIFIED, FILES_REMOVED, FILES_MOVED, FILES_OVERFLOW };

@@ -1,10 +1,15 @@
 /* Enforces the budgets of tenants per day and per month.
  *
- * Only tenants with a budget are known here. The usage of everything that has ended is read once
- * from the store and updated when something ends. The usage of live sandboxes is computed on
- * demand: their time from their creation, CPU time from their counters. New work is refused when a
- * limit is reached. Once per second the tenants with live sandboxes are checked: executions that
- * exceed the CPU budget are killed, and sandboxes end when their time is used up.
+ * Only tenants with a bound are known here. What has ended comes from the store, once, and is added to as things end;
+ * what lives is counted as it begins and ends, so an admission costs the same however many sandboxes there are. Work
+ * that would begin is refused when a bound is reached. Once a second the processor counters are read and those that
+ * have living sandboxes are looked at: executions that use up processor time are killed, and sandboxes end when their
+ * time is used up.
+ *
+ * Invariants, of each budget:
+ * 1. nspans and spans_from_ms are what budget_count_spans() would find, and nexecutions what budget_count_executions()
+ *    would.
+ * 2. A span, or an execution, is either in these counters or in period.used, never in both.
  *
  * Totals over all tenants since the start of this process are kept as well, for metrics. */
 #include "service/service_internal.h"
@@ -20,15 +25,6 @@
 #define LEFTOVER_TICK_US (100 * 1000u)  /* in one tick, without an execution: a program was left running */
 #define LEFTOVER_TOTAL_US (500 * 1000u) /* in all ticks together: a program that works slowly */
 
-struct tenant_budget {
-    struct tenant_budget *next;
-    struct manager *manager;
-    struct budget_period period; /* used: everything that has ended, and all CPU time read so far */
-    size_t nloading;             /* pending answers of the store */
-    bool load_failed;            /* an answer was an error; requests are refused until a retry succeeds */
-    struct store_request *requests[STORE_PERIOD_COUNT];
-};
-
 /* --- sums --- */
 
 static struct tenant_budget *budget_find(const struct manager *m, const char *owner)
@@ -40,60 +36,84 @@ static struct tenant_budget *budget_find(const struct manager *m, const char *ow
     return b;
 }
 
-/* Until when the lifetime of a sandbox counts that is not included in the sums yet. */
-static uint64_t budget_alive_until_ms(const struct sandbox *sb, uint64_t now)
+/* The processor counters of what lives; reading one adds what it grew by. */
+static void budget_read_cpu(struct manager *m, const struct tenant_budget *only)
 {
-    return sb->state == SANDBOX_STATE_ENDING ? sb->ended_ms : now;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (only ? sb->quota->budget == only : sb->quota->budget != NULL)
+                (void)usage_meter_read_cpu_us(sb);
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
+        if (only ? g->quota->budget == only : g->quota->budget != NULL)
+            (void)ephemeral_sandbox_read_cpu_us(g);
 }
 
-static bool budget_covers_sandbox(const struct tenant_budget *b, const struct sandbox *sb)
+static void budget_add_running_span(struct tenant_budget *b, const struct budget_span *s)
 {
-    return !sb->lifetime_counted && !sb->creation_failed && str_eq(sb->owner, b->period.owner);
+    if (!s->running)
+        return;
+    b->nspans++;
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        b->spans_from_ms[p] += max_u64(s->from_ms, b->period.begin_ms[p]);
+}
+
+static void budget_count_spans(struct tenant_budget *b)
+{
+    b->nspans = 0;
+    memset(b->spans_from_ms, 0, sizeof(b->spans_from_ms));
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            if (sb->quota == b->quota)
+                budget_add_running_span(b, &sb->span);
+    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
+        if (g->quota == b->quota)
+            budget_add_running_span(b, &g->span);
+}
+
+static void budget_count_executions(struct tenant_budget *b)
+{
+    b->nexecutions = 0;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            for (const struct execution *ex = sb->quota == b->quota ? sb->executions : NULL; ex; ex = ex->next)
+                b->nexecutions += !ex->ended;
+    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
+        b->nexecutions += g->quota == b->quota && !g->execution_counted;
+}
+
+/* Before anything is added or summed up. With another period the beginnings of spans are others; that is once a day. */
+static void budget_roll(struct tenant_budget *b, uint64_t now)
+{
+    uint64_t before[STORE_PERIOD_COUNT];
+
+    memcpy(before, b->period.begin_ms, sizeof(before));
+    budget_period_roll(&b->period, now);
+    if (memcmp(before, b->period.begin_ms, sizeof(before)) != 0)
+        budget_count_spans(b);
 }
 
 /* All usage until now, including live sandboxes. */
 static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
                              uint64_t ret[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES])
 {
-    struct budget_period all;
-    uint64_t running = 0;
+    budget_roll(b, now);
+    memcpy(ret, b->period.used, sizeof(b->period.used));
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
+        uint64_t until = b->nspans * now;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
-            if (budget_covers_sandbox(b, sb))
-                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
-    for (struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
-        if (str_eq(g->quota->tenant, b->period.owner))
-            (void)ephemeral_sandbox_read_cpu_us(g);
-    budget_period_roll(&b->period, now);
-    all = b->period;
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next) {
-            if (!budget_covers_sandbox(b, sb))
-                continue;
-            for (const struct execution *ex = sb->executions; ex; ex = ex->next)
-                running += !ex->ended;
-            budget_period_add_span(&all, sb->created_ms, budget_alive_until_ms(sb, now), now);
-        }
-    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next) {
-        if (!str_eq(g->quota->tenant, b->period.owner))
-            continue;
-        running += !g->execution_counted;
-        if (g->quota_reserved)
-            budget_period_add_span(&all, g->created_ms, g->quota_released ? g->released_ms : now, now);
+        ret[p][STORE_BUDGET_SANDBOX_SECONDS] += until > b->spans_from_ms[p] ? until - b->spans_from_ms[p] : 0;
+        ret[p][STORE_BUDGET_EXECUTIONS] += b->nexecutions;
     }
-    budget_period_add(&all, STORE_BUDGET_EXECUTIONS, running, now);
-    memcpy(ret, all.used, sizeof(all.used));
 }
 
-int budget_check(struct manager *m, const char *owner, bool execution, struct err *err)
+int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err)
 {
-    struct tenant_budget *b = budget_find(m, owner);
+    struct tenant_budget *b = q->budget;
     uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
     enum store_period p;
 
     if (!m->budgets_loaded || (b && (b->nloading || b->load_failed)))
-        return err_set(err, ERR_BUSY, "the server is still reading the usage of %s; try again", owner);
+        return err_set(err, ERR_BUSY, "the server has just begun to read what %s used", q->tenant);
     if (!b)
         return 0;
     budget_sum_usage(b, now, sums);
@@ -106,61 +126,77 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
     return 0;
 }
 
-/* --- ended work and CPU counters --- */
+/* --- what begins and ends, and what is seen of counters --- */
 
-void budget_add_cpu(struct manager *m, const char *owner, uint64_t us)
+void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us)
 {
-    struct tenant_budget *b = budget_find(m, owner);
+    uint64_t now = clock_real_ms();
 
     m->usage_totals[STORE_BUDGET_CPU_SECONDS] += us;
-    if (b)
-        budget_period_add(&b->period, STORE_BUDGET_CPU_SECONDS, us, clock_real_ms());
+    if (!q->budget)
+        return;
+    budget_roll(q->budget, now);
+    budget_period_add(&q->budget->period, STORE_BUDGET_CPU_SECONDS, us, now);
 }
 
-void budget_add_execution(struct manager *m, const char *owner)
+void budget_execution_begin(const struct tenant_quota *q)
 {
-    struct tenant_budget *b = budget_find(m, owner);
+    if (q->budget)
+        q->budget->nexecutions++;
+}
+
+void budget_execution_cancel(const struct tenant_quota *q)
+{
+    if (q->budget)
+        q->budget->nexecutions--;
+}
+
+void budget_execution_end(struct manager *m, const struct tenant_quota *q)
+{
+    uint64_t now = clock_real_ms();
 
     m->usage_totals[STORE_BUDGET_EXECUTIONS]++;
-    if (b)
-        budget_period_add(&b->period, STORE_BUDGET_EXECUTIONS, 1, clock_real_ms());
+    if (!q->budget)
+        return;
+    q->budget->nexecutions--;
+    budget_roll(q->budget, now);
+    budget_period_add(&q->budget->period, STORE_BUDGET_EXECUTIONS, 1, now);
 }
 
-void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms)
+void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms)
 {
-    struct tenant_budget *b = budget_find(m, owner);
-
-    m->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += to_ms > from_ms ? to_ms - from_ms : 0;
-    if (b)
-        budget_period_add_span(&b->period, from_ms, to_ms, clock_real_ms());
+    if (q->budget)
+        budget_roll(q->budget, clock_real_ms());
+    *s = (struct budget_span){ true, from_ms };
+    if (q->budget)
+        budget_add_running_span(q->budget, s);
 }
 
-void budget_add_sandbox_cpu(const struct sandbox *sb, uint64_t us)
+void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s)
 {
-    budget_add_cpu(sb->manager, sb->owner, us);
+    struct tenant_budget *b = q->budget;
+
+    if (!s->running)
+        return;
+    s->running = false;
+    if (!b)
+        return;
+    b->nspans--;
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        b->spans_from_ms[p] -= max_u64(s->from_ms, b->period.begin_ms[p]);
 }
 
-void budget_add_sandbox_execution(const struct sandbox *sb)
+void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms)
 {
-    budget_add_execution(sb->manager, sb->owner);
-}
+    uint64_t now = clock_real_ms();
 
-/* The part of its lifetime that this process has seen. */
-static uint64_t budget_observed_ms(const struct sandbox *sb, uint64_t until)
-{
-    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
-
-    return until > from ? until - from : 0;
-}
-
-void budget_add_ended_sandbox(struct sandbox *sb)
-{
-    struct tenant_budget *b = budget_find(sb->manager, sb->owner);
-
-    sb->lifetime_counted = true;
-    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += budget_observed_ms(sb, sb->ended_ms);
-    if (b)
-        budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, clock_real_ms());
+    if (!s->running)
+        return;
+    budget_span_cancel(q, s);
+    if (!q->budget)
+        return;
+    budget_roll(q->budget, now);
+    budget_period_add_span(&q->budget->period, s->from_ms, to_ms, now);
 }
 
 /* --- enforcement --- */
@@ -184,9 +220,12 @@ static void budget_stop_executions(struct sandbox *sb, const struct err *why)
         }
 }
 
-/* The budget is not used up any more: programs left running before are not counted again. */
-static void budget_clear_over_budget(const struct tenant_budget *b)
+/* There is room again: what was left running then is none of this. */
+static void budget_clear_over_budget(struct tenant_budget *b)
 {
+    if (!b->is_over)
+        return;
+    b->is_over = false;
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
             if (str_eq(sb->owner, b->period.owner))
@@ -212,6 +251,7 @@ static void budget_enforce(struct tenant_budget *b)
         budget_clear_over_budget(b);
         return;
     }
+    b->is_over = true;
     (void)budget_period_set_error(&b->period, sums, over ? STORE_BUDGET_SANDBOX_SECONDS : STORE_BUDGET_CPU_SECONDS, p,
                                   now, &why);
     struct sandbox **all = mem_new_array(struct sandbox *, b->manager->nsandboxes + 1);
@@ -233,6 +273,7 @@ static void budget_on_tick(void *arg)
 {
     struct manager *m = arg;
 
+    budget_read_cpu(m, NULL);
     for (struct tenant_budget *b = m->budgets; b; b = b->next)
         if (m->nsandboxes > 0 || m->ephemeral_sandboxes || b->load_failed)
             budget_enforce(b);
@@ -271,6 +312,18 @@ static void budget_on_month_usage(void *arg, const struct err *err, const struct
     budget_on_usage_loaded(arg, STORE_PERIOD_MONTH, err, rows, n);
 }
 
+/* The store does not know these spans yet: they are over, and are written down with an end that is still to come. */
+static void budget_add_uncommitted_spans(struct tenant_budget *b, uint64_t now)
+{
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            if (sb->quota == b->quota && sb->state == SANDBOX_STATE_ENDING && !sb->is_destroyed && !sb->creation_failed)
+                budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, now);
+    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
+        if (g->quota == b->quota && g->quota_released)
+            budget_period_add_span(&b->period, g->created_ms, g->released_ms, now);
+}
+
 static void budget_load_usage(struct tenant_budget *b)
 {
     struct manager *m = b->manager;
@@ -279,6 +332,8 @@ static void budget_load_usage(struct tenant_budget *b)
     b->load_failed = false;
     manager_commit_cpu_usage(m, b->period.owner); /* so that the stored sums and the counters leave no gap */
     budget_period_roll(&b->period, now);
+    budget_count_spans(b);
+    budget_count_executions(b);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         struct store_usage_query q = { .owner = b->period.owner,
                                        .from_ms = b->period.begin_ms[p],
@@ -292,6 +347,7 @@ static void budget_load_usage(struct tenant_budget *b)
         b->requests[p] = store_usage_list(m->store, &q,
                                           p == STORE_PERIOD_DAY ? budget_on_day_usage : budget_on_month_usage, b);
     }
+    budget_add_uncommitted_spans(b, now);
     if (!m->budget_timer.slot)
         ev_timer_set(m->ev, &m->budget_timer, ev_now(m->ev) + TICK_NS, budget_on_tick, m);
 }
@@ -301,6 +357,7 @@ static void budget_free(struct tenant_budget *b)
     for (int p = 0; p < STORE_PERIOD_COUNT; p++)
         if (b->requests[p])
             store_request_detach(b->requests[p]);
+    b->quota->budget = NULL;
     free(b);
 }
 
@@ -324,6 +381,9 @@ void manager_set_budget(struct manager *m, const struct store_budget *row)
     if (fresh) {
         b = mem_new(struct tenant_budget);
         b->manager = m;
+        b->quota = tenant_quota_get(m, row->owner);
+        b->quota->budget = b;
+        b->is_over = true; /* sandboxes may be marked by an earlier budget */
         memcpy(b->period.owner, row->owner, sizeof(b->period.owner));
         b->next = m->budgets;
         m->budgets = b;
@@ -372,6 +432,7 @@ bool manager_get_budget(struct manager *m, const char *owner, struct manager_bud
 
     if (!b || b->nloading || b->load_failed)
         return false;
+    budget_read_cpu(m, b);
     budget_sum_usage(b, now, sums);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         ret->renews_ms[p] = budget_period_end_ms((enum store_period)p, now);
@@ -383,10 +444,10 @@ bool manager_get_budget(struct manager *m, const char *owner, struct manager_bud
     return true;
 }
 
-/* A sandbox in creation may still fail, and a metric must never decrease. */
+/* A sandbox that is being made may turn out never to have been, and a counter never goes back. */
 static bool budget_sandbox_is_counted(const struct sandbox *sb)
 {
-    return !sb->lifetime_counted && !sb->creation_failed && sb->state != SANDBOX_STATE_CREATING;
+    return sb->span.running && sb->state != SANDBOX_STATE_CREATING;
 }
 
 void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
@@ -397,14 +458,12 @@ void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (budget_sandbox_is_counted(sb)) {
-                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
-                alive += budget_observed_ms(sb, budget_alive_until_ms(sb, now));
+                (void)usage_meter_read_cpu_us(sb); /* which adds it */
+                alive += sandbox_observed_ms(sb, now);
             }
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
-        uint64_t until = g->quota_released ? g->released_ms : now;
-
         (void)ephemeral_sandbox_read_cpu_us(g);
-        alive += g->quota_reserved && until > g->created_ms ? until - g->created_ms : 0;
+        alive += g->span.running ? ephemeral_sandbox_lived_ms(g, now) : 0;
     }
     memcpy(ret->used, m->usage_totals, sizeof(ret->used));
     ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;

@@ -16,10 +16,15 @@ struct budget_period {
     uint64_t used[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES]; /* in units of budget_resource_units */
 };
 
-extern const char *const budget_resource_names[STORE_BUDGET_RESOURCES]; /* field names in JSON */
-extern const char *const budget_period_names[STORE_PERIOD_COUNT];       /* field names in JSON */
-/* Units of `used` per one of `max`: us, ms, count. */
-extern const uint64_t budget_resource_units[STORE_BUDGET_RESOURCES];
+/* The time of one sandbox, which counts as sandboxSeconds; zeroed has not begun. */
+struct budget_span {
+    bool running;
+    uint64_t from_ms; /* while it runs */
+};
+
+extern const char *const budget_resource_names[STORE_BUDGET_RESOURCES]; /* as in JSON */
+extern const char *const budget_period_names[STORE_PERIOD_COUNT];       /* likewise */
+extern const uint64_t budget_resource_units[STORE_BUDGET_RESOURCES];    /* of `used` in one of `max`: us, ms, one */
 
 /* The beginning of the period that contains now_ms, and of the next period. */
 uint64_t budget_period_begin_ms(enum store_period p, uint64_t now_ms);

@@ -41,12 +41,6 @@ void context_execution_unlink(struct execution *ex)
         context_unlink_execution(ex->running_context, ex);
 }
 
-void context_execution_set_context(struct execution *ex, const char *context)
-{
-    snprintf(ex->context_id, sizeof(ex->context_id), "%s", context);
-    snprintf(ex->public_request_json, sizeof(ex->public_request_json), "{\"context\":\"%s\"}", ex->context_id);
-}
-
 struct execution *context_execution_new(const char *id, const struct context_execution_spec *call,
                                         store_execution_fn *done, void *arg)
 {
@@ -77,9 +71,9 @@ static int context_may_add_execution(const struct context *cx, const struct exec
         return err_set(err, ERR_LIMIT,
                        "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
                        sb->nexecutions);
-    if (budget_check(sb->manager, sb->owner, true, err) < 0)
+    if (budget_check(sb->manager, sb->quota, true, err) < 0)
         return -1;
-    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &sb->manager->quota_refusal, err);
+    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), err);
 }
 
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err)
@@ -92,7 +86,7 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
         return -1;
     }
     execution_link(ex, sb);
-    context_execution_set_context(ex, cx->id);
+    memcpy(ex->context_id, cx->id, sizeof(ex->context_id));
     if (!ex->spec.wall_ms)
         ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
     if (!ex->spec.output_max)

@@ -96,7 +96,6 @@ void context_execution_kernel_died(struct context *cx, const struct receipt *r, 
 void context_fail_executions(struct context *cx, const struct err *why); /* fails all executions of the queue */
 void context_execution_kill(struct execution *ex);
 void context_execution_signal(struct execution *ex, int signo);
-void context_execution_set_context(struct execution *ex, const char *context); /* records its context */
 struct execution *context_execution_new(const char *id, const struct context_execution_spec *call,
                                         store_execution_fn *done, void *arg);
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err); /* takes ex */

@@ -63,6 +63,10 @@ static void end_journal_write_row_json(const struct store_execution *row, struct
     jsonw_kstr(&w, "owner", row->owner);
     jsonw_kbool(&w, "failed", row->state == STORE_EXECUTION_FAILED);
     jsonw_kbool(&w, "background", row->background);
+    if (row->tty)
+        jsonw_kbool(&w, "tty", true);
+    if (row->context[0])
+        jsonw_kstr(&w, "context", row->context);
     jsonw_ku64(&w, "createdMs", row->created_ms);
     jsonw_ku64(&w, "startedMs", row->started_ms);
     jsonw_ku64(&w, "endedMs", row->ended_ms);
@@ -199,8 +203,8 @@ static struct end_journal_entry *end_journal_entry_new(struct manager *m, const 
 
 static int end_journal_read_row(const json_t *o, struct store_execution *row, struct err *err)
 {
-    const char *id = "", *sandbox = "", *owner = "";
-    const char *ended_by = NULL, *receipt = NULL, *error = NULL, *by = NULL;
+    const char *id = "", *sandbox = "", *owner = "", *context = "";
+    const char *ended_by = NULL, *error = NULL, *by = NULL;
     uint64_t code = 0, signo = 0;
     bool failed = false;
 
@@ -209,6 +213,8 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
         json_input_text(o, "", "owner", 1, STORE_OWNER_MAX, &owner, err) < 0 ||
         json_input_bool(o, "", "failed", &failed, err) < 0 ||
         json_input_bool(o, "", "background", &row->background, err) < 0 ||
+        json_input_bool(o, "", "tty", &row->tty, err) < 0 ||
+        json_input_text(o, "", "context", 1, ID_LEN, &context, err) < 0 ||
         json_input_u64(o, "", "createdMs", 1, INT64_MAX, &row->created_ms, NULL, err) < 0 ||
         json_input_u64(o, "", "startedMs", 0, INT64_MAX, &row->started_ms, NULL, err) < 0 ||
         json_input_u64(o, "", "endedMs", 1, INT64_MAX, &row->ended_ms, NULL, err) < 0 ||
@@ -223,7 +229,6 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
         json_input_text(o, "", "createdBy", 1, ID_LEN, &by, err) < 0 ||
         json_input_u64(o, "", "cpuUs", 0, INT64_MAX, &row->usage_cpu_us, NULL, err) < 0 ||
         json_input_text(o, "", "endedBy", 1, 32, &ended_by, err) < 0 ||
-        json_input_text(o, "", "receipt", 2, JSON_INPUT_SIZE_MAX, &receipt, err) < 0 ||
         json_input_text(o, "", "error", 2, JSON_INPUT_SIZE_MAX, &error, err) < 0)
         return -1;
     if (!id_valid(id, "ex") || !id_valid(sandbox, "sb"))
@@ -231,11 +236,11 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
     str_copy(row->id, sizeof(row->id), id);
     str_copy(row->sandbox, sizeof(row->sandbox), sandbox);
     str_copy(row->owner, sizeof(row->owner), owner);
+    str_copy(row->context, sizeof(row->context), context);
     row->state = failed ? STORE_EXECUTION_FAILED : STORE_EXECUTION_ENDED;
     row->exit_code = (int32_t)code;
     row->signal = (int32_t)signo;
     row->ended_by = (char *)ended_by;
-    row->receipt_json = (char *)receipt;
     row->error_json = (char *)error;
     row->created_by = (char *)by;
     return 0;

@@ -143,11 +143,11 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
 
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    if (budget_check(m, g->quota->tenant, true, err) < 0 ||
-        quota_reserve_execution(g->quota, quota_now_ms(m), &m->quota_refusal, err) < 0)
+    if (budget_check(m, g->quota, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m), err) < 0)
         return -1;
     linked_push(&m->ephemeral_sandboxes, g);
     m->stats.executions++;
+    budget_execution_begin(g->quota);
     return 0;
 }
 
@@ -224,10 +224,11 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     quota_amounts_for_spec(spec, g->quota_amounts);
-    if (quota_reserve(g->quota, g->quota_amounts, &m->quota_refusal, err) < 0)
+    if (quota_reserve(g->quota, g->quota_amounts, err) < 0)
         return -1;
     g->quota_reserved = true;
     g->created_ms = clock_real_ms();
+    budget_span_begin(g->quota, &g->span, g->created_ms);
     return ephemeral_sandbox_new_handle(g, spec, ops, arg, err);
 }
 
@@ -249,7 +250,7 @@ uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
     if (ns != SANDBOX_USAGE_UNKNOWN && ns >= g->cpu_base_ns)
         ns -= g->cpu_base_ns;
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > g->cpu_us) {
-        budget_add_cpu(g->manager, g->quota->tenant, ns / NS_PER_US - g->cpu_us);
+        budget_add_cpu(g->manager, g->quota, ns / NS_PER_US - g->cpu_us);
         g->cpu_us = ns / NS_PER_US;
     }
     return g->cpu_us;
@@ -266,7 +267,7 @@ void ephemeral_sandbox_count_execution(struct ephemeral_sandbox *g, const struct
     u->failed += use->failed;
     u->execution_ms += use->wall_ms;
     u->output_bytes += use->output_bytes;
-    budget_add_execution(m, g->quota->tenant);
+    budget_execution_end(m, g->quota);
     m->stats.executions_failed += use->failed;
     if (r) {
         manager_stats_count_receipt(&m->stats, r);
@@ -303,7 +304,11 @@ static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64
     u->cpu_us += ephemeral_sandbox_read_cpu_us(g);
     if (peak != SANDBOX_USAGE_UNKNOWN)
         u->memory_peak = max_u64(u->memory_peak, peak);
-    budget_add_span(g->manager, g->quota->tenant, g->created_ms, ended_ms);
+}
+
+uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms)
+{
+    return now_ms > g->created_ms ? now_ms - g->created_ms : 0;
 }
 
 void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
@@ -313,6 +318,8 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
     g->quota_released = true;
     g->released_ms = clock_real_ms();
     quota_release(g->quota, g->quota_amounts);
+    budget_span_end(g->quota, &g->span, g->released_ms);
+    g->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += ephemeral_sandbox_lived_ms(g, g->released_ms);
 }
 
 void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
@@ -322,7 +329,12 @@ void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
     ephemeral_sandbox_release_quota(g);
     if (g->quota_reserved)
         ephemeral_sandbox_count_lifetime(g, g->released_ms);
-    linked_remove(g);
+    if (!g->execution_counted)
+        budget_execution_cancel(g->quota);
+    *g->link = g->next;
+    if (g->next)
+        g->next->link = g->link;
+    g->link = NULL;
     ephemeral_usage_set_timer(g->manager);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "sandbox/pool/pools.h"
+#include "service/budget_period.h"
 #include "service/manager.h"
 
 /* Embedded in its owner; all zero: none. It must not move while it is in use. */
@@ -20,8 +21,9 @@ struct ephemeral_sandbox {
     bool execution_counted; /* its execution is included in the sums of ended executions */
     bool quota_released;    /* quota released; waiting for teardown */
     uint64_t created_ms, released_ms, cpu_us;
-    struct sandbox_handle *handle; /* owned by the embedding run; NULL: none */
-    bool from_pool;                /* it came from a pool */
+    struct budget_span span;       /* its time, from its creation until its quota is released */
+    struct sandbox_handle *handle; /* the owner's; NULL while there is none */
+    bool from_pool;                /* it is of a pool, and there was: */
     struct pool_loan loan;
     struct pool_return pool_return; /* while it is being returned */
     struct sandbox_spec return_spec;

@@ -76,6 +76,7 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     ex->next = sb->executions;
     sb->executions = ex;
     sb->nexecutions++;
+    budget_execution_begin(sb->quota);
     sb->manager->sample_schedule.running_executions++;
     sandbox_restart_idle_timer(sb);
 }
@@ -94,6 +95,8 @@ static void execution_unlink(struct execution *ex)
     struct sandbox *sb = ex->sandbox;
     list_remove(&sb->executions, ex);
     sb->nexecutions--;
+    if (!ex->ended)
+        budget_execution_cancel(sb->quota);
     sb->manager->sample_schedule.running_executions--;
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
     ev_timer_clear(sb->manager->ev, &ex->insert_timer);
@@ -236,8 +239,6 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->exec) {
         jsonw_ku64(&w, "stream", exec_handle_stream_id(ex->exec));
         jsonw_ku64(&w, "cpuBaseNs", exec_handle_cpu_base(ex->exec));
-    } else {
-        jsonw_kstr(&w, "context", ex->context_id);
     }
     if (ex->request_id[0])
         jsonw_kstr(&w, "requestId", ex->request_id);
@@ -252,20 +253,12 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->input_open)
         jsonw_kbool(&w, "stdinOpen", true);
     if (ex->spec.tty) {
-        jsonw_kbool(&w, "tty", true);
         jsonw_ku64(&w, "rows", ex->spec.rows);
         jsonw_ku64(&w, "cols", ex->spec.cols);
         jsonw_ku64(&w, "ring", ex->ring_bytes);
     }
     jsonw_end_object(&w);
     return out.data;
-}
-
-char *execution_public_request_json(const struct execution *ex)
-{
-    static char terminal[] = "{\"tty\":true}";
-
-    return ex->spec.tty ? terminal : ex->public_request_json[0] ? (char *)ex->public_request_json : NULL;
 }
 
 void execution_kill(struct execution *ex)
@@ -280,9 +273,9 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
 {
     struct execution *ex = arg;
     store_execution_fn *done = ex->done;
-    struct store_execution row = { .created_ms = ex->created_ms,
-                                   .started_ms = ex->started_ms,
-                                   .background = ex->background };
+    struct store_execution row = {
+        .created_ms = ex->created_ms, .started_ms = ex->started_ms, .background = ex->background, .tty = ex->spec.tty
+    };
 
     ex->insert_request = NULL;
     ex->done = NULL;
@@ -302,7 +295,7 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
     row.state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
-    row.request_json = execution_public_request_json(ex);
+    memcpy(row.context, ex->context_id, sizeof(row.context));
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     if (done)
         done(ex->done_arg, NULL, &row);
@@ -313,7 +306,8 @@ void execution_insert_row(struct execution *ex)
     struct store_execution row = { .state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
                                    .created_ms = ex->created_ms,
                                    .started_ms = ex->started_ms,
-                                   .background = ex->background };
+                                   .background = ex->background,
+                                   .tty = ex->spec.tty };
     auto_free char *request = execution_request_json(ex);
 
     ex->row_submitted = true;
@@ -321,6 +315,7 @@ void execution_insert_row(struct execution *ex)
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
+    memcpy(row.context, ex->context_id, sizeof(row.context));
     row.request_json = request;
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     ex->insert_request = store_execution_insert(ex->sandbox->manager->store, &row, execution_on_row_inserted, ex);
@@ -445,7 +440,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box 
         execution_abort_start(ex, err);
         return;
     }
-    if (budget_check(sb->manager, sb->owner, true, &why) < 0) {
+    if (budget_check(sb->manager, sb->quota, true, &why) < 0) {
         manager_release_sandbox(sb->manager, sb->id);
         execution_abort_start(ex, &why);
         return;
@@ -475,7 +470,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box 
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
-        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &sb->manager->quota_refusal, &why) < 0)
+        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &why) < 0)
         execution_abort_start(ex, &why);
     else
         fair_queue_acquire(&sb->manager->start_queue, &sb->quota->start_line, &ex->start_slot, execution_on_start_slot,

@@ -29,6 +29,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
     if (ex->has_receipt && ex->exec && !ex->resume_stream && !sb->first_execution_id[0]) {
         memcpy(sb->first_execution_id, ex->id, sizeof(sb->first_execution_id));
         sb->first_exec = take_ptr(&ex->exec);
+        sb->first_exec_ended_by = ex->ended_by;
     }
     execution_free(ex);
 }
@@ -37,6 +38,7 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
 {
     *row = (struct store_execution){ .state = ex->end_state,
                                      .background = ex->background,
+                                     .tty = ex->spec.tty,
                                      .created_ms = ex->created_ms,
                                      .started_ms = ex->started_ms,
                                      .ended_ms = ex->ended_ms,
@@ -53,7 +55,7 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;
-    row->request_json = execution_public_request_json(ex);
+    memcpy(row->context, ex->context_id, sizeof(row->context));
     row->created_by = ex->created_by[0] ? (char *)ex->created_by : NULL;
     row->usage_cpu_us = ex->end_cpu_us;
 }
@@ -149,6 +151,14 @@ static bool execution_ack_before_commit(struct execution *ex)
     return true;
 }
 
+/* It was killed for the budget of its tenant, or went with its sandbox, which was. */
+static bool execution_was_over_budget(const struct execution *ex)
+{
+    const struct sandbox *sb = ex->sandbox;
+
+    return ex->over_budget || (sb->state == SANDBOX_STATE_ENDING && sb->ended_by == ENDED_BUDGET);
+}
+
 static void execution_set_receipt(struct execution *ex, const struct receipt *r)
 {
     struct buf out = { 0 };
@@ -156,7 +166,7 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
 
     struct receipt receipt = *r;
 
-    if (ex->over_budget && receipt.ended_by == ENDED_KILLED)
+    if (receipt.ended_by == ENDED_KILLED && execution_was_over_budget(ex))
         receipt.ended_by = ENDED_BUDGET;
     r = &receipt;
     jsonw_init(&w, &out, 0);
@@ -212,7 +222,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = usage_meter_read_cpu_us(ex->sandbox);
-    budget_add_sandbox_execution(ex->sandbox);
+    budget_execution_end(m, ex->sandbox->quota);
     output_close(ex);
     if (r) {
         execution_set_receipt(ex, r);

@@ -108,6 +108,7 @@ void sandbox_free(struct sandbox *sb)
         a->sandbox = NULL;
     fair_queue_release(&sb->create_slot);
     quota_release(sb->quota, sb->quota_reserved);
+    budget_span_cancel(sb->quota, &sb->span);
     while (sb->contexts)
         context_free(sb->contexts);
     while (sb->executions)

@@ -219,8 +219,6 @@ const char *manager_sandbox_owner(const struct manager *m, const char *sandbox);
 void manager_set_tenant(struct manager *m, const struct store_tenant *row);
 bool manager_tenant_is_suspended(struct manager *m, const char *tenant); /* suspended or removed */
 void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT]);
-/* Returns the details of a refusal with ERR_QUOTA, inside the `done` that reports it. */
-const struct quota_refusal *manager_quota_refusal(const struct manager *m);
 
 /* --- budgets --- */
 

@@ -18,14 +18,16 @@ static int quota_check_suspended(const struct tenant_quota *s, struct err *err)
     return s->is_suspended ? err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", s->tenant) : 0;
 }
 
-static int quota_set_refusal_error(const struct tenant_quota *s, const struct quota_refusal *r, struct err *err)
+static int quota_refuse(const struct tenant_quota *s, const struct err_limit *l, struct err *err)
 {
-    return err_set(err, ERR_QUOTA, "the tenant %s uses %" PRIu64 " of %" PRIu64 " %s, and this needs %" PRIu64 " more",
-                   s->tenant, r->used, r->limit, quota_names[r->quota], r->requested);
+    err_set(err, ERR_QUOTA, "the tenant %s uses %" PRIu64 " of %" PRIu64 " %s, and this needs %" PRIu64 " more",
+            s->tenant, l->used, l->limit, l->name, l->requested);
+    if (err)
+        err->limit = *l;
+    return -1;
 }
 
-int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct quota_refusal *ret,
-                  struct err *err)
+int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct err *err)
 {
     if (quota_check_suspended(s, err) < 0)
         return -1;
@@ -34,8 +36,7 @@ int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT
 
         if (!limit || (asked[q] <= limit && s->used[q] <= limit - asked[q]))
             continue;
-        *ret = (struct quota_refusal){ .quota = q, .used = s->used[q], .requested = asked[q], .limit = limit };
-        return quota_set_refusal_error(s, ret, err);
+        return quota_refuse(s, &(struct err_limit){ quota_names[q], s->used[q], asked[q], limit, 0 }, err);
     }
     quota_add_reserved(s, asked);
     return 0;
@@ -85,17 +86,17 @@ static uint64_t quota_retry_ms(const struct tenant_quota *s, uint64_t now_ms)
     return MINUTE_MS;
 }
 
-int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct quota_refusal *ret, struct err *err)
+int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err *err)
 {
     uint64_t limit = s->limit[STORE_QUOTA_EXECUTIONS];
     uint64_t used = quota_executions_last_hour(s, now_ms);
 
     if (quota_check_suspended(s, err) < 0)
         return -1;
-    if (limit && used >= limit) {
-        *ret = (struct quota_refusal){ STORE_QUOTA_EXECUTIONS, used, 1, limit, quota_retry_ms(s, now_ms) };
-        return quota_set_refusal_error(s, ret, err);
-    }
+    if (limit && used >= limit)
+        return quota_refuse(
+            s, &(struct err_limit){ quota_names[STORE_QUOTA_EXECUTIONS], used, 1, limit, quota_retry_ms(s, now_ms) },
+            err);
     s->executions_by_minute[s->newest_minute % QUOTA_MINUTES]++;
     return 0;
 }

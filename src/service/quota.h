@@ -10,8 +10,11 @@
 
 #define QUOTA_MINUTES 60u
 
+struct tenant_budget;
+
 struct tenant_quota {
     struct tenant_quota *next;
+    struct tenant_budget *budget; /* budget.c; NULL: the tenant has none */
     char tenant[STORE_OWNER_MAX + 1];
     uint64_t limit[STORE_QUOTA_COUNT];            /* 0: unlimited */
     uint64_t used[STORE_QUOTA_COUNT];             /* except executions */
@@ -22,23 +25,14 @@ struct tenant_quota {
     uint32_t ephemeral_waiting; /* runs in ephemeral_line */
 };
 
-/* The details of a refusal. */
-struct quota_refusal {
-    enum store_quota quota;
-    uint64_t used, requested, limit;
-    uint64_t retry_ms; /* until the quota is free again without any action; 0: not without action */
-};
-
 extern const char *const quota_names[STORE_QUOTA_COUNT]; /* as in JSON */
 
-/* Reserves all amounts or none: ERR_QUOTA or ERR_TENANT_SUSPENDED. */
-int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct quota_refusal *ret,
-                  struct err *err);
-/* Adds amounts that are in use already, without a check. */
-void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]);
+/* Takes what is asked for, all of it or nothing: ERR_QUOTA with err->limit, or ERR_TENANT_SUSPENDED. */
+int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct err *err);
+void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]); /* what is there already */
 void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]);
-/* Counts one more execution in the past hour. now_ms comes from any monotonic clock that is past
- * its first hour. */
-int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct quota_refusal *ret, struct err *err);
+/* One execution more within the hour that ends now. Times are of any clock that only goes forwards and is past its
+ * first hour. */
+int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err *err);
 void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t age_minutes, uint64_t n);
 uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms);

@@ -32,6 +32,7 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     sb->state = row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED;
     sb->row_inserted = true;
     sb->created_ms = row->created_ms;
+    budget_span_begin(sb->quota, &sb->span, sb->created_ms);
     sb->expires_ms = row->expires_ms;
     sb->cpu_us = sb->committed_cpu_us = row->cpu_us;
     if (sandbox_read_stored_json(sb, row->spec_json, &err) < 0) {
@@ -87,7 +88,7 @@ static void recovery_load_sandboxes(struct manager *m, const char *cursor)
 static int recovery_read_request(struct execution *ex, const char *text, struct err *err)
 {
     auto_json *root = NULL;
-    const char *input = NULL, *context = NULL, *request = NULL;
+    const char *input = NULL, *request = NULL;
     uint64_t stream = 0, rows = 0, cols = 0;
 
     if (!text)
@@ -102,16 +103,12 @@ static int recovery_read_request(struct execution *ex, const char *text, struct 
         json_input_u64(root, "", "cpuBaseNs", 0, UINT64_MAX, &ex->cpu_base_ns, NULL, err) < 0 ||
         json_input_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
         json_input_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
-        json_input_bool(root, "", "tty", &ex->spec.tty, err) < 0 ||
         json_input_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
         json_input_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
         json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring_bytes, NULL, err) < 0 ||
-        json_input_text(root, "", "context", 1, ID_SIZE - 1, &context, err) < 0 ||
         json_input_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
         json_input_text(root, "", "stdin", 0, JSON_INPUT_SIZE_MAX, &input, err) < 0)
         return -1;
-    if (context)
-        context_execution_set_context(ex, context);
     (void)str_copy(ex->request_id, sizeof(ex->request_id), request ? request : "");
     ex->resume_stream = (uint32_t)stream;
     ex->spec.rows = (uint16_t)rows;
@@ -161,6 +158,8 @@ static void recovery_load_execution(struct manager *m, const struct store_execut
     ex->created_ms = row->created_ms;
     ex->started_ms = row->started_ms;
     ex->background = row->background;
+    ex->spec.tty = row->tty;
+    memcpy(ex->context_id, row->context, sizeof(ex->context_id));
     (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
     ex->row_inserted = true;
     if (recovery_read_request(ex, row->request_json, &err) < 0)

@@ -109,7 +109,9 @@ static void sandbox_commit_first_receipt(struct sandbox *sb)
     if (!sb->first_exec || !exec_handle_receipt(sb->first_exec)->final)
         return;
     jsonw_init(&w, &out, 0);
-    receipt_json(exec_handle_receipt(sb->first_exec), &w);
+    struct receipt final = *exec_handle_receipt(sb->first_exec);
+    final.ended_by = sb->first_exec_ended_by;
+    receipt_json(&final, &w);
     memcpy(row.id, sb->first_execution_id, sizeof(row.id));
     row.receipt_json = out.data;
     store_execution_update(sb->manager->store, sb->owner, &row, STORE_EXECUTION_SET_RECEIPT, NULL,
@@ -134,8 +136,6 @@ static void sandbox_finish_end(struct sandbox *sb)
     sandbox_ended_error(sb, &err);
     contexts_fail_waiters(sb, &err);
     sandbox_fail_ops(sb, &err);
-    if (!sb->creation_failed)
-        budget_add_ended_sandbox(sb);
     if (!sb->creation_failed) {
         sb->manager->stats.ended[sb->ended_by]++;
         buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
@@ -156,6 +156,19 @@ static void sandbox_on_destroyed(void *arg, const struct err *err)
     sandbox_finish_end(sb);
 }
 
+uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms)
+{
+    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
+
+    return until_ms > from ? until_ms - from : 0;
+}
+
+static void sandbox_count_lifetime(struct sandbox *sb)
+{
+    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += sandbox_observed_ms(sb, sb->ended_ms);
+    budget_span_end(sb->quota, &sb->span, sb->ended_ms);
+}
+
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
 {
     bool made = sb->handle != NULL && !sb->is_destroyed;
@@ -166,7 +179,11 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
     sb->ended_by = by;
     sb->end_error = *why;
     sb->ended_ms = clock_real_ms();
-    (void)usage_meter_read_cpu_us(sb); /* used if the counter cannot be read at the end */
+    if (sb->creation_failed)
+        budget_span_cancel(sb->quota, &sb->span);
+    else
+        sandbox_count_lifetime(sb);
+    (void)usage_meter_read_cpu_us(sb); /* where the end tells no figure, this one is the last */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
     if (made)
@@ -543,9 +560,10 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
 
     quota_amounts_for_spec(spec, amounts);
     if (id && sandbox_find(m, STORE_ANY_OWNER, id))
-        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
-    if (err.id || sandbox_create_check(m, spec, &err) < 0 || budget_check(m, owner, false, &err) < 0 ||
-        quota_reserve(tenant_quota_get(m, owner), amounts, &m->quota_refusal, &err) < 0) {
+        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being made already", id);
+    if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
+        budget_check(m, tenant_quota_get(m, owner), false, &err) < 0 ||
+        quota_reserve(tenant_quota_get(m, owner), amounts, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
         done(arg, &err, NULL);
@@ -561,6 +579,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     sb->id_chosen_by_caller = id != NULL && !named;
     sb->on_id_assigned = named;
     sb->created_ms = clock_real_ms();
+    budget_span_begin(sb->quota, &sb->span, sb->created_ms);
     sb->create_began_ns = ev_now(m->ev);
     sb->on_created = done;
     sb->on_created_arg = arg;

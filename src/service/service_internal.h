@@ -8,6 +8,7 @@
 #pragma once
 
 #include "service/sample_schedule.h"
+#include "service/budget_period.h"
 #include "service/manager.h"
 
 #include "core/base/backoff.h"
@@ -74,17 +75,17 @@ struct sandbox {
     unsigned use_count;             /* manager_acquire_sandbox without manager_release_sandbox */
     struct exec_handle *first_exec; /* handle of the first execution, kept for its final sums */
     char first_execution_id[ID_SIZE];
+    enum ended_by first_exec_ended_by; /* as its row says: the engine does not know of budgets */
     struct sandbox_op *ops;
     struct sandbox_end_waiter *end_waiters;
     struct sandbox_subscription *subscriptions;
     struct ev_timer idle_timer;
     struct ev_timer retry_timer;
-    uint64_t pinned_cpus; /* CPUs chosen for it, bit per CPU */
-    /* CPU counter + 1 at the last tick on which the tenant's CPU budget was used up; 0: not over
-     * budget. */
-    uint64_t over_budget_cpu_us;
-    uint64_t budget_stop_cpu_us;       /* CPU counter when the last execution was stopped for the budget */
-    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (usage_meter.c) */
+    uint64_t pinned_cpus;              /* processors that were chosen for it */
+    struct budget_span span;           /* its time, from its creation to its end */
+    uint64_t over_budget_cpu_us;       /* when its tenant's time was found used up, and one more; 0: it is not */
+    uint64_t budget_stop_cpu_us;       /* the same when its last execution was stopped for that */
+    uint64_t cpu_us, committed_cpu_us; /* its counter as last seen, and as the store knows it (usage_meter.c) */
 
     /* CREATING */
     bool row_inserted, kept_by_jailer;
@@ -98,9 +99,8 @@ struct sandbox {
     void *on_created_arg;
     /* ENDING */
     enum ended_by ended_by;
-    bool lifetime_counted; /* its lifetime is included in the sums of ended sandboxes */
-    bool creation_failed;  /* it never ran, so it has no cause of end */
-    bool delete_requested; /* ended by a delete request */
+    bool creation_failed;  /* its creation failed, and nothing ended it */
+    bool delete_requested; /* somebody asked for it */
     struct err end_error;
     uint64_t ended_ms;
     bool is_destroyed; /* the sandbox is destroyed; only the row must be written */
@@ -132,10 +132,9 @@ struct execution {
     struct sandbox *sandbox;
     char id[ID_SIZE];
     struct exec_handle *exec;
-    struct context *running_context;   /* the context whose queue it is in; NULL after that */
-    struct execution *next_in_context; /* the next one in that queue */
-    char context_id[ID_SIZE];          /* "": not of a context */
-    char public_request_json[48];      /* see execution_public_request_json() */
+    struct context *running_context;   /* its kernel runs it; NULL when that is over */
+    struct execution *next_in_context; /* behind it */
+    char context_id[ID_SIZE];          /* of one; or "" */
     bool awaits_input, is_only_execution;
     struct fair_queue_slot start_slot; /* slot for the start */
     struct files_job *files_job;       /* while its code file is written or removed */
@@ -221,9 +220,8 @@ struct manager {
     size_t nsandboxes;
     struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
     struct fair_queue create_queue, start_queue;
-    struct quota_refusal quota_refusal;
-    bool loaded;      /* all live rows of the store are loaded */
-    size_t nadopting; /* sandboxes still to be adopted */
+    bool loaded;      /* the store's living rows are all here */
+    size_t nadopting; /* still to be adopted */
     char not_ready_reason[160];
     unsigned pinned_per_cpu[64]; /* sandboxes pinned to each CPU */
     struct manager_stats stats;
@@ -285,6 +283,7 @@ void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
+uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms); /* of its life, in this process */
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
 /* Creates a handle without a pool. Opens and closes the mounts that the spec requires. */
 int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *box,
@@ -305,9 +304,7 @@ void execution_link(struct execution *ex, struct sandbox *sb);
 void execution_kill(struct execution *ex);
 char **execution_copy_list(const char *const *list); /* NULL-terminated; free with spec_env_free() */
 void execution_free(struct execution *ex);
-void execution_insert_row(struct execution *ex);
-/* The part of the request that rows show to clients: whether it is a terminal, or its context. */
-char *execution_public_request_json(const struct execution *ex);
+void execution_insert_row(struct execution *ex); /* its row */
 int execution_resume(struct execution *ex, struct err *err);
 
 /* execution_input.c */
@@ -327,20 +324,36 @@ void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused or resumed
 void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
 /* budget.c */
+struct tenant_budget {
+    struct tenant_budget *next;
+    struct manager *manager;
+    struct tenant_quota *quota;  /* of the same tenant */
+    struct budget_period period; /* used: by what has ended, and processor time that was read */
+    size_t nloading;             /* answers of the store that are awaited */
+    bool load_failed;            /* one of them was an error; asked again, and refused until then */
+    bool is_over;                /* a bound was reached at the last tick: sandboxes may have over_budget_cpu_us */
+    struct store_request *requests[STORE_PERIOD_COUNT];
+    /* What lives, so that an admission costs the same however much that is. */
+    uint64_t nspans;                            /* spans that run */
+    uint64_t spans_from_ms[STORE_PERIOD_COUNT]; /* sum of their beginnings, or of the period's where that is later */
+    uint64_t nexecutions;                       /* begun, and not in period.used yet */
+};
 void budget_load_all(struct manager *m);
 void budget_free_all(struct manager *m);
-/* Whether a sandbox or an execution may begin; otherwise ERR_BUDGET. */
-int budget_check(struct manager *m, const char *owner, bool execution, struct err *err);
-void budget_add_sandbox_cpu(const struct sandbox *sb, uint64_t us); /* its counter grew by us */
-void budget_add_sandbox_execution(const struct sandbox *sb);        /* one of its executions has ended */
-void budget_add_ended_sandbox(struct sandbox *sb);
-/* The same for ephemeral sandboxes. */
-void budget_add_cpu(struct manager *m, const char *owner, uint64_t us);
-void budget_add_execution(struct manager *m, const char *owner);
-void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms);
+/* Whether a sandbox, or an execution, may begin: ERR_BUDGET. Processor time is that of the last tick, a second ago at
+ * most. */
+int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err);
+void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us); /* a counter grew */
+void budget_execution_begin(const struct tenant_quota *q);
+void budget_execution_end(struct manager *m, const struct tenant_quota *q);
+void budget_execution_cancel(const struct tenant_quota *q); /* it was begun, and is not counted */
+void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms);
+void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms); /* unless it is over */
+void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s);              /* likewise; not counted */
 
 /* ephemeral_sandbox.c */
-uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its CPU counter in us; 0: unknown */
+uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its processor counter in us; 0: unknown */
+uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms);
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
 void ephemeral_usage_flush(struct manager *m); /* submits the collected rows to the store */
 void ephemeral_sandboxes_free(struct manager *m);

@@ -113,11 +113,6 @@ void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t r
     ret[STORE_QUOTA_EXECUTIONS] = quota_executions_last_hour(s, quota_now_ms(m));
 }
 
-const struct quota_refusal *manager_quota_refusal(const struct manager *m)
-{
-    return &m->quota_refusal;
-}
-
 /* --- at the start --- */
 
 struct tenant_quotas_load_job {

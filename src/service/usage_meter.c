@@ -20,7 +20,7 @@ uint64_t usage_meter_read_cpu_us(struct sandbox *sb)
     uint64_t ns = sb->handle ? sandbox_handle_cpu_ns(sb->handle) : SANDBOX_USAGE_UNKNOWN;
 
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > sb->cpu_us) {
-        budget_add_sandbox_cpu(sb, ns / NS_PER_US - sb->cpu_us);
+        budget_add_cpu(sb->manager, sb->quota, ns / NS_PER_US - sb->cpu_us);
         sb->cpu_us = ns / NS_PER_US;
     }
     return sb->cpu_us;

@@ -141,7 +141,7 @@ TEST(a_conditional_read_fails_when_the_file_has_changed)
 
     put("f", "first");
     assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
-    uint32_t seen = rt_file_version(entry_of(g)->size, entry_of(g)->mtime_ns);
+    uint32_t seen = rt_file_version_check(entry_of(g)->version);
     assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), 0);
     assert_string_equal(g->data[0].data, "first");
     put("f", "second and longer");
@@ -151,7 +151,35 @@ TEST(a_conditional_read_fails_when_the_file_has_changed)
     end(h);
 }
 
-TEST(eight_mebibytes_are_written_and_read_unchanged_while_a_program_runs)
+/* In place and of one size, as often as a tick of the clock allows: what a look took for settled has another version
+ * after the next write. */
+TEST(a_version_that_is_settled_changes_with_every_write)
+{
+    struct host *h = begin();
+    struct got *g;
+    uint64_t before = 0;
+    bool was_settled = false, any_settled = false;
+    auto_fd int fd = -1;
+
+    put("f", "0");
+    fd = open(in("f"), O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (int i = 0; i < 500; i++) {
+        assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
+        if (was_settled)
+            assert_int_not_equal(entry_of(g)->version, before);
+        before = entry_of(g)->version;
+        was_settled = entry_of(g)->settled;
+        any_settled |= was_settled;
+        assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+        if (i % 20 == 0)
+            usleep(12000); /* longer than a tick of any kernel */
+    }
+    assert_true(any_settled);
+    end(h);
+}
+
+TEST(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs)
 {
     struct host *h = begin();
     size_t len = 8 * MIB + 123;
@@ -772,10 +800,8 @@ TEST(a_long_upload_is_credited_in_few_frames)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_file_is_written_and_read_back_by_range),
-        RUN(a_conditional_read_fails_when_the_file_has_changed),
-        RUN(eight_mebibytes_are_written_and_read_unchanged_while_a_program_runs),
-        RUN(a_write_replaces_atomically_and_leaves_nothing_when_aborted),
+        RUN(a_version_that_is_settled_changes_with_every_write),
+        RUN(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs),
         RUN(a_link_planted_at_the_target_is_replaced_not_followed),
         RUN(only_regular_files_are_read_and_nothing_blocks),
         RUN(paths_must_be_absolute_and_not_empty),
@@ -797,6 +823,9 @@ int main(void)
         RUN(a_new_client_during_a_read_gets_every_byte_once),
         RUN(a_new_client_after_a_read_gets_uncredited_bytes_again),
         RUN(a_long_upload_is_credited_in_few_frames),
+        RUN(a_file_is_written_and_read_back_by_range),
+        RUN(a_conditional_read_fails_when_the_file_has_changed),
+        RUN(a_write_replaces_atomically_and_leaves_nothing_when_aborted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -516,6 +516,44 @@ TEST(ST06_a_failed_migration_step_changes_nothing_and_is_named)
     sqlite3_close(db);
 }
 
+TEST(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions)
+{
+    static const char *const requests[] = {
+        "'{\"stream\":1,\"tty\":true,\"rows\":24}'",
+        "'{\"context\":\"cxaaaaaaaaaaaaaaaaaaaa\",\"timeoutMs\":1}'",
+        "'{\"stream\":1,\"stdin\":\"\\\"tty\\\":true \\\"context\\\":\\\"cxaaaaaaaaaaaaaaaaaaaa\\\"\"}'",
+        "'{\"tty\":\"true\",\"context\":\"cx\"}'",
+        "'nonsense'",
+        "NULL",
+    };
+    const struct schema before = { schema_current.steps, 6 };
+    auto_free char *path = str_printf("%s/columns.db", host_dir);
+    struct err err = { 0 };
+    sqlite3 *db = open_raw(path);
+
+    assert_int_equal(schema_migrate(db, &before, &err), 0);
+    assert_int_equal(sqlite3_exec(db,
+                                  "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+                                  " VALUES ('sb', 'anna', 'ended', 1, 1, 1)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        auto_free char *sql = str_printf("INSERT INTO executions (id, sandbox, owner, state, request_json, background,"
+                                         " created_ms, started_ms, ended_ms, out_bytes1, out_bytes2, dropped1,"
+                                         " dropped2, signal) VALUES ('ex%zu', 'sb', 'anna', 'ended', %s, 0, 1, 1, 1, 0,"
+                                         " 0, 0, 0, 0)",
+                                         i, requests[i]);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    }
+    if (schema_migrate(db, &schema_current, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE tty = 1"), 1);
+    assert_int_equal(query(db, "SELECT tty FROM executions WHERE id = 'ex0'"), 1);
+    assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE context IS NOT NULL"), 1);
+    assert_int_equal(query(db, "SELECT context = 'cxaaaaaaaaaaaaaaaaaaaa' FROM executions WHERE id = 'ex1'"), 1);
+    sqlite3_close(db);
+}
+
 /* --- ST08 --- */
 
 static void expect_mode(const char *path, mode_t mode)
@@ -586,6 +624,7 @@ int main(void)
         RUN_STORE(ST02_RC04_a_full_disk_refuses_writes_loses_nothing_and_needs_no_restart),
         RUN_STORE(ST02_one_call_that_does_not_fit_fails_no_other_of_its_batch),
         RUN_STORE(ST02_a_read_only_file_system_is_a_clear_error_at_the_start),
+        RUN_STORE(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions),
         RUN_STORE(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything),
         RUN_STORE(an_impossible_row_is_named),
         RUN_STORE(a_file_that_is_not_our_database_is_refused_and_not_changed),

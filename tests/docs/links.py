@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""links.py - every link of README.md, CHANGELOG.md, docs/ and their neighbours leads somewhere, and so does the `docs` of every error; prints TAP.
+"""links.py - checks that every link of the documentation leads somewhere; prints TAP.
 
-Links to files are followed from the page that holds them, anchors are those that GitHub makes of headings. Addresses on the network are left alone.
-An error's `docs` is docs/errors.md#CODE for each row of src/core/base/errors.def: what a client prints must be found by whoever follows it.
+It reads README.md, CHANGELOG.md and the other pages of the root, and docs/, deploy/, sdk/ and
+tests/. Links to files are resolved from the page that holds them; anchors are those that GitHub
+makes of headings. Addresses on the network are not checked.
+
+The `docs` of every error is checked too: docs/errors.md#CODE for each row of
+src/core/base/errors.def, because clients print it.
 """
 import glob
 import os

@@ -1,25 +1,35 @@
 #!/usr/bin/env python3
 """run.py [OPTION...] [FILE...] - runs the examples of README.md and docs/*.md, and prints TAP.
 
-    tests/docs/run.py docs/run.md               those of a page
-    tests/docs/run.py --only docs/run.md:232    exactly the block with this title in TAP; the blocks before it run too, unreported
-    tests/docs/run.py --shard 1/2               one of two parts, each of whole pages; parts may run at the same time
+    tests/docs/run.py docs/run.md               the examples of one page
+    tests/docs/run.py --only docs/run.md:232    the block with this title in TAP; the blocks before
+                                                it run too, unreported
+    tests/docs/run.py --shard 1/2               one of two parts, each of whole pages; parts may run
+                                                at the same time
     tests/docs/run.py --times FILE              writes the seconds of every page to FILE, as JSON
 
-A block is run when it is fenced as ```console. In it a line that begins with "$ " is a command (a line ending in a
-backslash, or following lines that begin with "> ", continue it), the lines after it are what it prints, with "..." for
-anything, within a line or for any number of lines. A command without lines after it may print what it likes. A command
-must end with status 0 unless the text shows its status with a following "$ echo $?".
+A block is run when it is fenced as ```console. In it a line that begins with "$ " is a command (a
+line ending in a backslash, or following lines that begin with "> ", continue it). The lines after a
+command are its expected output, with "..." for any text, within a line or for any number of lines.
+The output of a command without lines after it is not checked. A command must end with status 0
+unless the page shows its status with a following "$ echo $?".
 
-A block fenced as ```python is a whole program, run by a Python that has the package of sdk/python; a block fenced as ```text
-right behind it is what it prints. Where that Python cannot be made, because PyPI is out of reach, it is skipped.
+A block fenced as ```python is a whole program, run by a Python that has the package of sdk/python;
+a block fenced as ```text directly after it is its expected output. The block is skipped if that
+Python cannot be installed because PyPI is unreachable.
 
-The blocks of one file share one scratch directory and run in order, as a reader would paste them. A block fenced as
-```console no-run REASON is skipped, and the reason is reported.
+A block inside an HTML comment is run like any other, but the reader does not see it. Pages hide
+their scaffolding that way: creating a temporary directory, starting a server in the background,
+waiting until it is ready, removing it. The next block inherits exported variables and the working
+directory; it does not inherit functions, aliases and jobs.
 
-Pages show servers on fixed ports. A port that a page listens on is replaced by a free one in its commands and in what they print,
-and `cove run --keep` of a page has a state directory of its own, so that pages can run beside other pages and other servers. A
-server that a page leaves is ended with the page.
+The blocks of one file share one scratch directory and run in order, as a reader would paste them. A
+block fenced as ```console no-run REASON is skipped, and the reason is reported.
+
+Pages show servers on fixed ports. A port that a page listens on is replaced by a free one in its
+commands and in their output, and `cove run --keep` gets a state directory of the page, so that
+pages can run at the same time as other pages and other servers. A server that a page leaves running
+is ended after the page.
 """
 import argparse
 import functools
@@ -59,7 +69,7 @@ def blocks(path):
 
 
 def examples(path):
-    """(line number, reason not to run or None, lines, what a program prints; None for a block of commands)"""
+    """(line number, reason not to run or None, lines, output of a program; None for commands)"""
     found = list(blocks(path))
     for i, (number, reason, lines, language) in enumerate(found):
         if language == "console":
@@ -111,7 +121,7 @@ def pattern(expected):
 
 
 def run_block(shell_commands, env, directory, state):
-    """Runs one block in one shell, so that `cd` and variables last; the shell's state goes on to the next block."""
+    """Runs one block in one shell; the next block inherits its exported variables and directory."""
     script = [f"cd {directory}", f"[ -f {state} ] && . {state}", f"printf '\\n%s 0\\n' {MARK}"]
     for command, _ in shell_commands:
         script.append(f"{command}\n__status=$?; printf '\\n%s %s\\n' {MARK} $__status; (exit $__status)")
@@ -137,7 +147,7 @@ def judge(shell_commands, outputs):
 
 
 def free_port():
-    """One that is not among those that the kernel gives to clients and to servers without a choice."""
+    """A free port outside of the range from which the kernel chooses ports itself."""
     while True:
         port = random.SystemRandom().randrange(10000, 30000)
         with socket.socket() as s:
@@ -230,13 +240,13 @@ def run_page(path, tap):
         end_rest(directory)
 
 
-# Seconds of the pages that take long; each other one counts USUAL. Parts are balanced by these.
+# Seconds of the slow pages; every other page counts USUAL. Parts are balanced by these.
 SLOW = {"docs/python.md": 11.3, "docs/doctor.md": 5.5, "docs/events.md": 4.3, "docs/audit.md": 2.0, "docs/run.md": 1.0, "docs/server.md": 1.0, "README.md": 0.8}
 USUAL = 0.2
 
 
 def part(files, index, count):
-    """The pages of part `index` of `count`: the longest page goes to the part with the least to do."""
+    """The pages of part `index` of `count`. The slowest page goes to the part with least load."""
     load, chosen = [0.0] * count, set()
     names = {path: os.path.relpath(path, ROOT) for path in files}
     for path in sorted(files, key=lambda p: (-SLOW.get(names[p], USUAL), names[p])):

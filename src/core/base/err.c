@@ -45,6 +45,7 @@ int err_set(struct err *err, enum err_id id, const char *fmt, ...)
         return -1;
     err->id = id;
     err->sys = 0;
+    err->limit = (struct err_limit){ 0 };
     va_start(ap, fmt);
     vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
     va_end(ap);
@@ -60,6 +61,7 @@ int err_sys(struct err *err, enum err_id id, const char *fmt, ...)
         return -1;
     err->id = id;
     err->sys = saved;
+    err->limit = (struct err_limit){ 0 };
     va_start(ap, fmt);
     int n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
     va_end(ap);

@@ -40,10 +40,18 @@ struct err_info {
     const char *fix;
 };
 
+/* The limit that refused a request: it travels with the error, so that nobody else's figures can be taken for it. */
+struct err_limit {
+    const char *name; /* as in JSON, static; NULL: the error is not about a limit with figures */
+    uint64_t used, requested, limit;
+    uint64_t retry_ms; /* until there is room again without anybody's doing; 0: not known */
+};
+
 struct err {
     enum err_id id;
     int sys; /* errno, or 0 */
     char msg[240];
+    struct err_limit limit; /* set after err_set() and err_sys(), which clear it; err_wrap() keeps it */
 };
 
 /* All three return -1, so that a caller can write `return err_set(...)`. A NULL err is accepted. */

@@ -8,12 +8,23 @@
 #define SIGNAL_MAX 64 /* the kernel's highest signal */
 #define MODE_MASK 07777u
 
-uint32_t rt_file_version(uint64_t size, uint64_t mtime_ns)
+uint64_t rt_file_version(uint64_t inode, uint64_t size, uint64_t mtime_ns, uint64_t ctime_ns)
 {
-    /* odd factor: no information is lost before the shift */
-    uint64_t x = (size ^ mtime_ns * 0x9e3779b97f4a7c15u) * 0xd6e8feb86659fd93u;
+    const uint64_t parts[] = { inode, size, mtime_ns, ctime_ns };
+    uint64_t x = 0;
 
-    return (uint32_t)(x >> 32) | 1u;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) { /* the steps of splitmix64: each of them can be undone */
+        x = (x ^ parts[i]) + 0x9e3779b97f4a7c15u;
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+        x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+        x ^= x >> 31;
+    }
+    return x;
+}
+
+uint32_t rt_file_version_check(uint64_t version)
+{
+    return (uint32_t)(version >> 32) | 1u;
 }
 
 uint32_t rt_initial_window(uint8_t request)
@@ -222,6 +233,9 @@ static void rt_entry_walk(struct codec *w, struct rt_entry *e)
     codec_check(w, (e->mode & ~MODE_MASK) == 0, "mode");
     codec_u64(w, &e->size);
     codec_u64(w, &e->mtime_ns);
+    codec_u64(w, &e->version);
+    codec_u8(w, &e->settled);
+    codec_check(w, e->settled <= 1, "settled");
     codec_str(w, e->name, sizeof(e->name), "name");
     codec_str(w, e->target, sizeof(e->target), "target");
 }

@@ -181,8 +181,10 @@ struct rt_entry {
     uint32_t mode; /* permission bits */
     uint64_t size;
     uint64_t mtime_ns;
-    char name[RT_PATH_MAX];   /* LIST: name in the directory; STAT, READ: the requested path */
-    char target[RT_PATH_MAX]; /* of a symbolic link, else "" */
+    uint64_t version;         /* rt_file_version(); 0 in LIST */
+    uint8_t settled;          /* 1: every later write changes `version`; 0 in LIST */
+    char name[RT_PATH_MAX];   /* LIST: name in the directory; STAT, READ: the path asked for */
+    char target[RT_PATH_MAX]; /* of a link, else "" */
 };
 
 #define RT_PATH_PARENTS 0x01u /* WRITE, MKDIR, MOVE: create missing parents */
@@ -251,10 +253,11 @@ struct rt_reset {       /* payload of DONE for RESET: what was found and removed
     uint8_t full;       /* 1: a file system had no free space */
 };
 
-/* A fingerprint of a file's size and modification time; never 0. Only for distinguishing two files
- * of the same name. */
-uint32_t rt_file_version(uint64_t size, uint64_t mtime_ns);
-uint32_t rt_initial_window(uint8_t request); /* initial credit of a stream opened by this frame type, in bytes */
+/* Names one content of a file: a hash of its inode, its size and its times. Two writes within one tick of the kernel's
+ * clock may leave it as it is, see rt_entry.settled. */
+uint64_t rt_file_version(uint64_t inode, uint64_t size, uint64_t mtime_ns, uint64_t ctime_ns);
+uint32_t rt_file_version_check(uint64_t version); /* rt_path.flags of a READ of that version alone; never 0 */
+uint32_t rt_initial_window(uint8_t request);      /* starting credit of a stream opened by this frame type */
 
 int rt_hello_encode(const struct rt_hello *m, uint8_t *out, struct err *err);
 int rt_hello_decode(const struct frame *f, struct rt_hello *ret, struct err *err);

@@ -159,20 +159,19 @@ bool api_is_valid_slug(const char *name); /* of a tenant or a role */
 /* Reads limit and cursor. Query names other than these two and `names` (NULL-terminated, at most 8)
  * are refused. */
 int api_read_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
-/* Reads ?state=NAME as a set with one element; an absent parameter leaves *ret unchanged. */
+/* ?state=NAME as a set of one, left alone when it is not asked for. */
 int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err);
 /* For routes without query parameters: refuses any. */
 int api_require_no_query(const struct http_req *req, struct err *err);
 
-/* Reads the id in the path. A malformed id is ERR_MISSING, like an unknown one. */
+/* The id in the path. MISSING when it is none: nothing else is said of it. */
 int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err);
 int api_read_execution_id(const struct http_req *req, const char **ret, struct err *err);
 
 /* --- responses --- */
 
-/* Answers with an error of the manager; ERR_QUOTA adds the quota, its value and the retry time.
- * Call it only inside the manager's `done` callback. */
-void api_answer_err(struct http_req *req, struct api *api, const struct err *err);
+/* An error of the manager; of ERR_QUOTA, err->limit gives the details and Retry-After. */
+void api_answer_err(struct http_req *req, const struct err *err);
 
 /* State names, in the order of the store's enums; each array ends with NULL. */
 extern const char *const api_sandbox_states[], *const api_execution_states[];
@@ -183,11 +182,8 @@ void api_list_end(struct http_req *req, struct jsonw *w, const char *next);
 void api_write_time(struct jsonw *w, const char *key, uint64_t ms);          /* 0: writes nothing */
 void api_write_raw_json(struct jsonw *w, const char *key, const char *json); /* an encoded JSON value; NULL: nothing */
 void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w);
-bool api_is_terminal(const struct store_execution *row);
-bool api_is_context_execution(const struct store_execution *row, char ret_id[ID_SIZE]);
-/* Writes members; the caller closes the object. */
-void api_write_execution(const struct store_execution *row, struct jsonw *w);
-void api_write_runtimes(struct jsonw *w); /* "runtimes": [...] */
+void api_write_execution(const struct store_execution *row, struct jsonw *w); /* members; the object stays open */
+void api_write_runtimes(struct jsonw *w);                                     /* "runtimes": [...] */
 
 /* --- responses that clients have not read yet (unread_responses.c) --- */
 

@@ -78,7 +78,7 @@ static void execute_refuse(struct execute_request *c, const struct err *err)
         http_set_header(c->req, "Retry-After", seconds);
     }
     if (err->id == ERR_QUOTA)
-        api_answer_err(c->req, c->api, err);
+        api_answer_err(c->req, err);
     else
         http_answer_err_with(c->req, err, c->policy_error_details);
     execute_request_free(c);

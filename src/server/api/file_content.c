@@ -36,6 +36,12 @@ static void file_content_register_stream(struct file_transfer *t)
 
 #define STAT_ATTEMPTS_MAX 8
 
+/* A version names one content only when the kernel's clock has passed the file's last change (files_entry.settled).
+ * That is a tick, at most 10 ms, so a file that was written just now is looked at again; one that is written all the
+ * time is sent without an entity tag. */
+#define SETTLE_WAIT_NS (1 * NS_PER_MS)
+#define SETTLE_WAITS_MAX 12
+
 static void file_content_on_room(void *arg)
 {
     struct file_transfer *t = arg;
@@ -153,6 +159,14 @@ static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, c
         file_transfer_refuse(t, &why);
 }
 
+static void file_content_on_settle_timer(void *arg)
+{
+    struct file_transfer *t = arg;
+
+    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+                            file_content_stat_again, t);
+}
+
 static void file_content_on_stat_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
 {
     struct file_transfer *t = arg;
@@ -161,6 +175,11 @@ static void file_content_on_stat_done(void *arg, const struct files_done *d UNUS
 
     if (err) {
         file_transfer_refuse(t, err);
+        return;
+    }
+    if (t->entry.kind == 'f' && !t->entry.settled && t->settle_waits++ < SETTLE_WAITS_MAX) {
+        ev_timer_set(t->api->settings.ev, &t->settle_timer, ev_now(t->api->settings.ev) + SETTLE_WAIT_NS,
+                     file_content_on_settle_timer, t);
         return;
     }
     file_content_set_headers(t);
@@ -173,8 +192,9 @@ static void file_content_on_stat_done(void *arg, const struct files_done *d UNUS
                 file_transfer_kind_name(t->entry.kind));
         file_transfer_refuse(t, &why);
         return;
-    } else if (!http_select_range(t->req, t->entry.size, http_etag(t->entry.size, t->entry.mtime_ns, etag), &t->status,
-                                  &t->from, &t->len)) {
+    } else if (!http_select_range(t->req, t->entry.size,
+                                  t->entry.settled ? http_etag(t->entry.size, t->entry.version, etag) : NULL,
+                                  &t->status, &t->from, &t->len)) {
         file_transfer_free(t);
         return;
     }

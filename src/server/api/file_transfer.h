@@ -18,8 +18,10 @@ struct file_transfer {
     struct directory_page page;
     uint32_t mode, flags;
     struct files_entry entry;
-    bool answer_begun; /* the response has begun */
-    int stat_attempts; /* retries after the file changed before it was read */
+    bool answer_begun; /* the answer */
+    int stat_attempts; /* at a file that changed before it was read */
+    int settle_waits;  /* for the clock to pass the time of its last write */
+    struct ev_timer settle_timer;
     int status;
     uint64_t from, len, sent;
     bool is_sse; /* file_watch.c: the response is server-sent events */

@@ -50,8 +50,8 @@ void executor_stats(const struct executor *e, struct executor_stats *ret)
     *ret = e->stats;
     ret->cache_bytes = result_cache_bytes(e->cache);
     ret->cache_entries = result_cache_entries(e->cache);
+    ret->waiting = e->nwaiting;
     for (const struct run *r = e->runs; r; r = r->next) {
-        ret->waiting += r->state == RUN_WAITING && !r->from_cache;
         ret->running += r->state > RUN_WAITING && r->state < RUN_DONE;
         ret->ending += r->state == RUN_DONE;
     }

@@ -90,6 +90,7 @@ struct executor {
     struct teardown_queue teardown;
     struct result_cache *cache;
     struct run *runs;
+    uint32_t nwaiting; /* runs with counted_waiting */
     bool is_stopping;
     uint64_t mean_run_ns;       /* moving average of run times */
     uint64_t shared_held_bytes; /* part of stats.held_bytes beyond the guaranteed share of each run */

@@ -208,11 +208,20 @@ void run_program_ended(struct run *r)
     }
 }
 
+static void run_count_waiting(struct run *r)
+{
+    r->counted_waiting = true;
+    r->executor->nwaiting++;
+    ephemeral_sandbox_count_waiting(&r->sandbox, 1);
+}
+
 static void run_uncount_waiting(struct run *r)
 {
-    if (r->counted_waiting)
-        ephemeral_sandbox_count_waiting(&r->sandbox, -1);
+    if (!r->counted_waiting)
+        return;
     r->counted_waiting = false;
+    r->executor->nwaiting--;
+    ephemeral_sandbox_count_waiting(&r->sandbox, -1);
 }
 
 /* A run that was stopped may also be cancelled within the same turn of the loop. */
@@ -425,20 +434,16 @@ static void run_on_slot(void *arg, const struct err *failed)
 static int run_admit(struct run *r, struct err *err)
 {
     struct executor *e = r->executor;
-    uint64_t waiting = 0;
 
     if (e->is_stopping)
-        return err_set(err, ERR_BUSY, "the server is stopping");
-    if (!fair_queue_has_room(&e->queue)) {
-        for (const struct run *o = e->runs; o; o = o->next)
-            waiting += o->state == RUN_WAITING && !o->from_cache;
-        if (waiting >= e->settings.waiting_max ||
-            ephemeral_sandbox_waiting(&r->sandbox) >= (e->settings.waiting_max + 1) / 2) {
-            e->stats.refused++;
-            return err_set(err, ERR_EXECUTOR_FULL,
-                           "%" PRIu64 " executions are queued already, %" PRIu32 " of them of this tenant", waiting,
-                           ephemeral_sandbox_waiting(&r->sandbox));
-        }
+        return err_set(err, ERR_BUSY, "the server is being stopped");
+    if (!fair_queue_has_room(&e->queue) &&
+        (e->nwaiting >= e->settings.waiting_max ||
+         ephemeral_sandbox_waiting(&r->sandbox) >= (e->settings.waiting_max + 1) / 2)) {
+        e->stats.refused++;
+        return err_set(err, ERR_EXECUTOR_FULL,
+                       "%" PRIu32 " executions wait already, %" PRIu32 " of them of this tenant", e->nwaiting,
+                       ephemeral_sandbox_waiting(&r->sandbox));
     }
     return ephemeral_sandbox_admit(&r->sandbox, err);
 }
@@ -488,9 +493,8 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
         r->spec = *req->spec;
         *req->spec = (struct spec){ 0 };
         e->stats.started++;
-        r->counted_waiting = !fair_queue_has_room(&e->queue);
-        if (r->counted_waiting)
-            ephemeral_sandbox_count_waiting(&r->sandbox, 1);
+        if (!fair_queue_has_room(&e->queue))
+            run_count_waiting(r);
         fair_queue_acquire(&e->queue, ephemeral_sandbox_queue_line(&r->sandbox), &r->slot, run_on_slot, r);
     }
     r->request.spec = &r->spec;

@@ -5,21 +5,25 @@
 #define MINUTE 60000ull
 #define START (100 * MINUTE + 30000)
 
-static struct quota_refusal why;
+static struct err_limit why;
 
 static enum err_id take(struct tenant_quota *s, uint64_t sandboxes, uint64_t memory)
 {
     uint64_t asked[STORE_QUOTA_COUNT] = { sandboxes, 0, memory, 0, 0 };
     struct err err = { 0 };
 
-    return quota_reserve(s, asked, &why, &err) < 0 ? err.id : ERR_NONE;
+    int rc = quota_reserve(s, asked, &err);
+    why = err.limit;
+    return rc < 0 ? err.id : ERR_NONE;
 }
 
 static enum err_id run(struct tenant_quota *s, uint64_t at)
 {
     struct err err = { 0 };
 
-    return quota_reserve_execution(s, at, &why, &err) < 0 ? err.id : ERR_NONE;
+    int rc = quota_reserve_execution(s, at, &err);
+    why = err.limit;
+    return rc < 0 ? err.id : ERR_NONE;
 }
 
 TEST(a_reservation_takes_all_or_nothing_and_a_release_makes_room)
@@ -28,14 +32,14 @@ TEST(a_reservation_takes_all_or_nothing_and_a_release_makes_room)
 
     assert_int_equal(take(&s, 1, 60), ERR_NONE);
     assert_int_equal(take(&s, 1, 60), ERR_QUOTA);
-    assert_int_equal(why.quota, STORE_QUOTA_MEMORY);
+    assert_string_equal(why.name, "memoryBytes");
     assert_int_equal(why.used, 60);
     assert_int_equal(why.requested, 60);
     assert_int_equal(why.limit, 100);
     assert_int_equal(s.used[STORE_QUOTA_SANDBOXES], 1); /* nothing is reserved for the refused one */
     assert_int_equal(take(&s, 1, 40), ERR_NONE);
     assert_int_equal(take(&s, 1, 0), ERR_QUOTA);
-    assert_int_equal(why.quota, STORE_QUOTA_SANDBOXES);
+    assert_string_equal(why.name, "sandboxes");
     quota_release(&s, (const uint64_t[STORE_QUOTA_COUNT]){ 1, 0, 60, 0, 0 });
     assert_int_equal(take(&s, 1, 60), ERR_NONE);
     assert_int_equal(take(&s, 1, UINT64_MAX), ERR_QUOTA); /* sums do not overflow */

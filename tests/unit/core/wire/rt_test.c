@@ -218,12 +218,12 @@ TEST(decoders_refuse_values_out_of_range)
         size_t at; /* in the encoded example */
         uint8_t value;
     } forgeries[] = {
-        { "rt_signal", 0, 65 },  { "rt_signal", 4, 3 },  { "rt_exit", 0, 5 },     { "rt_exit", 4, 65 },
-        { "rt_exit", 4, 0 },     { "rt_error", 0, 0 },   { "rt_error", 1, 1 },    { "rt_done", 48, 2 },
-        { "rt_path", 34, 0x10 }, { "rt_claim", 4, 'x' }, { "rt_claim", 6, '/' },  { "rt_claim", 66, 65 },
-        { "rt_claim", 70, 0 },   { "rt_claim", 70, 6 },  { "rt_entry", 0, 'x' },  { "rt_entry", 0, 0 },
-        { "rt_entry", 2, 0x10 }, { "rt_entry", 25, 0 },  { "rt_change", 0, 'X' }, { "rt_change", 1, 'X' },
-        { "rt_error", 12, 0 },   { "rt_reset", 20, 2 },
+        { "rt_signal", 0, 65 },  { "rt_signal", 4, 3 },  { "rt_exit", 0, 5 },    { "rt_exit", 4, 65 },
+        { "rt_exit", 4, 0 },     { "rt_error", 0, 0 },   { "rt_error", 1, 1 },   { "rt_done", 48, 2 },
+        { "rt_path", 34, 0x10 }, { "rt_claim", 4, 'x' }, { "rt_claim", 6, '/' }, { "rt_claim", 66, 65 },
+        { "rt_claim", 70, 0 },   { "rt_claim", 70, 6 },  { "rt_entry", 0, 'x' }, { "rt_entry", 0, 0 },
+        { "rt_entry", 2, 0x10 }, { "rt_entry", 29, 2 },  { "rt_entry", 34, 0 },  { "rt_change", 0, 'X' },
+        { "rt_change", 1, 'X' }, { "rt_error", 12, 0 },  { "rt_reset", 20, 2 },
     };
     static uint8_t out[FRAME_PAYLOAD_MAX];
 

@@ -47,12 +47,13 @@ class AsyncFiles:
         """The file piece by piece, however large it is.
 
         A connection that breaks is made again and goes on at the same byte; if the file has changed meanwhile,
-        PreconditionFailedError is raised.
+        PreconditionFailedError is raised. The download of a file without an entity tag is not continued.
         """
         if length == 0:
             return
         end = offset + length if length is not None else None
         etag: Optional[str] = None
+        begun = False
         attempts = self._http.attempts()
         while True:
             try:
@@ -69,6 +70,7 @@ class AsyncFiles:
                 chunks = self._http.chunks(response)
                 try:
                     async for chunk in chunks:
+                        begun = True
                         offset += len(chunk)
                         attempts.record_success()
                         yield chunk
@@ -76,6 +78,8 @@ class AsyncFiles:
                     await chunks.aclose()
                 return
             except CoveError as error:
+                if begun and etag is None:  # nothing says whether the rest would be of the same content
+                    raise
                 await self._http.again(attempts, error, f"GET {path}")
 
     async def write(self, path: str, content: Union[Content, AsyncIterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,

@@ -1,0 +1,28 @@
+/* server_dirs.h - where a server keeps its files and sockets by default, and where its clients look for it.
+ *
+ * `cove serve` and every client on the same machine follow this one rule. Nothing here reads the environment or the
+ * disk. */
+#pragma once
+
+#include "core/base/base.h"
+
+#include <sys/types.h>
+
+#define SERVER_DIRS_SYSTEM_RUN "/run/cove" /* root's */
+#define SERVER_DIRS_API_SOCKET "api.sock"  /* in the run directory */
+#define SERVER_DIRS_SOCKETS_MAX 5u
+
+struct server_dirs_env {
+    uid_t euid;
+    const char *home, *xdg_state, *xdg_runtime; /* of the environment; may be NULL */
+};
+
+/* The caller frees what these return. */
+char *server_dirs_state(const struct server_dirs_env *env);
+char *server_dirs_run(const struct server_dirs_env *env);
+char *server_dirs_api_socket(const char *run_dir);
+
+/* The sockets at which a client with this environment may find a server, the best first: those of its own user, then
+ * that of the system. A server may have been started with fewer variables than the client has, so the rule is applied
+ * without each of them too. Returns how many of `ret` are set; the caller frees each. */
+size_t server_dirs_find_sockets(const struct server_dirs_env *env, char *ret[SERVER_DIRS_SOCKETS_MAX]);
