@@ -290,7 +290,7 @@ static const struct cli_verb cli_verb_table[] = {
       false },
     { VERB_RUNTIMES, "runtimes", "list the language runtimes found on this host",
       LIST("runtimes [FLAGS]"),
-      LIST("Lists the runtimes that --runtime and scripts can use, with the program that each one starts. Runtimes are found in /usr/local/bin, /usr/bin and /bin, because these are the directories that a sandbox sees; one that is a link to another place is named with the reason why it cannot be used."),
+      LIST("Lists the runtimes that --runtime and scripts can use, with the program that each one starts. Runtimes are found in /usr/local/bin, /usr/bin and /bin, because these are the directories that a sandbox sees; one that is a link to another place is named with the reason why it cannot be used. A built-in template of `cove serve` whose Python modules are missing on this host is listed with the command that installs them."),
       EXAMPLES({ "cove runtimes", "one line for each" }),
       false },
     { VERB_EXPLAIN, "explain", "say in plain words what a receipt says",
