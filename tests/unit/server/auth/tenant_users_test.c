@@ -281,6 +281,23 @@ TEST(AU17_nobody_gives_a_role_or_a_permission_that_they_do_not_have)
     assert_int_equal(ASK(auth_role_remove(auth, &admin, "acme", "look", on_done, NULL)), ERR_EXISTS);
 }
 
+TEST(AU17_a_role_with_a_permission_that_the_principal_lacks_is_not_theirs_to_remove)
+{
+    struct principal admin = member("boss", "admin", NULL), some = admin;
+
+    some.scopes = SCOPE_BIT(TENANT) | SCOPE_BIT(FILES_READ);
+    assert_int_equal(ASK(auth_role_create(auth, &admin, "acme", "run", SCOPE_BIT(EXECUTIONS) | SCOPE_BIT(FILES_READ),
+                                          now_ms, on_role, NULL)),
+                     ERR_NONE);
+    assert_int_equal(ASK(auth_role_create(auth, &admin, "acme", "look", SCOPE_BIT(FILES_READ), now_ms, on_role, NULL)),
+                     ERR_NONE);
+    assert_int_equal(ASK(auth_role_remove(auth, &some, "acme", "run", on_done, NULL)), ERR_DENIED);
+    assert_non_null(strstr(failure.msg, "executions"));
+    assert_int_equal(ASK(auth_role_remove(auth, &some, "acme", "look", on_done, NULL)), ERR_NONE);
+    assert_int_equal(ASK(auth_role_remove(auth, &some, "acme", "look", on_done, NULL)), ERR_MISSING);
+    assert_int_equal(ASK(auth_role_remove(auth, &admin, "acme", "run", on_done, NULL)), ERR_NONE);
+}
+
 TEST(AU17_the_last_admin_stays_and_two_that_remove_each_other_leave_one)
 {
     struct principal one = member("one", "admin", NULL), two;
@@ -388,6 +405,7 @@ int main(void)
         RUN_MEMBERS(what_is_open_ends_with_its_user_and_its_tenant_also_when_no_key_of_theirs_is_remembered),
         RUN_MEMBERS(a_suspended_tenant_is_refused_by_name_and_lets_in_again_when_it_is_lifted),
         RUN_MEMBERS(AU17_nobody_gives_a_role_or_a_permission_that_they_do_not_have),
+        RUN_MEMBERS(AU17_a_role_with_a_permission_that_the_principal_lacks_is_not_theirs_to_remove),
         RUN_MEMBERS(AU17_the_last_admin_stays_and_two_that_remove_each_other_leave_one),
         RUN_MEMBERS(AU17_admins_that_remove_one_another_at_the_same_time_leave_one),
         RUN_MEMBERS(AU18_a_tenant_is_named_by_the_operator_only_and_others_learn_nothing_by_trying),
