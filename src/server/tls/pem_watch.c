@@ -13,7 +13,7 @@
  * Invariants:
  * 1. What a step is, is decided after its name is watched; when the two differ, there is another look.
  * 2. Where the kernel cannot tell (another machine changes the files, a directory that may be passed but not read, too
- *    many watches), the files are looked at every few seconds instead. */
+ *    many watches), the files are looked at every minute instead. SIGHUP makes a server look at once. */
 #include "server/tls/pem_watch.h"
 
 #include "core/base/fd.h"
@@ -29,8 +29,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#define CHECK_INTERVAL_NS NS_PER_S
-#define PEM_POLL_NS (5 * NS_PER_S)
+#define CHECK_INTERVAL_NS (300 * NS_PER_MS) /* two of them pass between a change and its report */
+#define PEM_POLL_NS (60 * NS_PER_S)
 #define LINKS_MAX 40 /* as the kernel has it */
 #define NAME_CHANGED (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define SELF_CHANGED (IN_MOVE_SELF | IN_DELETE_SELF)
@@ -260,8 +260,8 @@ static enum pem_walk_result pem_watch_rebuild(struct pem_watch *w)
     if (worst == PEM_WALK_POLL) {
         pem_watch_clear(w);
         if (!w->is_polling)
-            log_info(
-                "the files of the certificate are looked at every few seconds: the kernel does not tell of changes");
+            log_info("the files of the certificate are looked at every minute: the kernel does not report changes of "
+                     "them");
     }
     w->is_polling = worst == PEM_WALK_POLL;
     return worst;
@@ -275,10 +275,10 @@ static void pem_watch_check(void *arg)
     bool quiet = mark == w->last_fingerprint, news = mark != w->reported_fingerprint;
 
     w->last_fingerprint = mark;
-    if (s == PEM_WALK_POLL)
-        pem_watch_check_after(w, PEM_POLL_NS);
-    else if (s == PEM_WALK_RETRY || !quiet)
+    if (s == PEM_WALK_RETRY || !quiet)
         pem_watch_check_after(w, w->check_ns);
+    else if (s == PEM_WALK_POLL)
+        pem_watch_check_after(w, PEM_POLL_NS);
     if (quiet && news) {
         w->reported_fingerprint = mark;
         w->on_change(w->arg);
