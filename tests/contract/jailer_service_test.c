@@ -2,7 +2,9 @@
  * outlive them, and nothing outlives the jailer. */
 #include "jail_host.h"
 
+#include "core/base/id.h"
 #include "core/wire/unix_listener.h"
+#include "host/jailer/sweep.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -580,6 +582,41 @@ TEST(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox)
     service_stop();
 }
 
+static bool leaf_goes_within(const char *id, int ms)
+{
+    for (int i = 0; i < ms / 20 && leaves(id) > 0; i++)
+        poll(NULL, 0, 20);
+    return leaves(id) == 0;
+}
+
+/* The spawner of a killed jailer, played by this process: it holds the lock of its uid while the next jailer sweeps. */
+TEST(a_leaf_whose_uid_is_still_locked_at_the_start_goes_when_the_lock_does)
+{
+    struct cgroup_hierarchies forest;
+    struct uids uids = { .fd = -1 };
+    struct err err = { 0 };
+    struct host h;
+    char id[ID_SIZE];
+    uid_t uid;
+
+    if (sweep_open_host(&forest, &uids, &err) < 0 || uids_take(&uids, &uid, &err) < 0)
+        fail_msg("%s", err.msg);
+    id_new("sb", id);
+    for (size_t i = 0; i < forest.ntrees; i++) {
+        assert_int_equal(mkdirat(forest.trees[i], id, 0755), 0);
+        assert_int_equal(fchownat(forest.trees[i], id, 0, uid, AT_SYMLINK_NOFOLLOW), 0);
+    }
+    service_start();
+    knock(&h);
+    assert_false(leaf_goes_within(id, 400)); /* swept several times, and left alone */
+    uids_release(&uids, uid);
+    assert_true(leaf_goes_within(id, 25000));
+    close(h.sock);
+    service_stop();
+    cgroup_close_hierarchies(&forest);
+    uids_done(&uids);
+}
+
 TEST(a_second_jailer_at_the_same_door_is_refused)
 {
     struct host h;
@@ -644,6 +681,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_leaf_whose_uid_is_still_locked_at_the_start_goes_when_the_lock_does, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_second_jailer_at_the_same_door_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(malformed_frames_and_floods_of_descriptors_cost_only_their_own_connection,
                                         set_up, tear_down),

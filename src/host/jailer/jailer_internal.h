@@ -1,6 +1,7 @@
 /* jailer_internal.h - what the files of the jailer share, and nobody else sees. */
 #pragma once
 
+#include "core/base/backoff.h"
 #include "core/base/base.h"
 #include "core/base/err.h"
 #include "core/ev/ev.h"
@@ -45,6 +46,9 @@ struct jailer {
     size_t nspawners;
     struct ev_timer sweep_timer; /* leftovers of others are removed when our own work is under way */
     int sweep_count;
+    struct backoff sweep_backoff; /* between sweeps that wait for locked uids */
+    int held_sweep_count;
+    bool only_held;                /* the last sweep left nothing but leaves whose uid another process has locked */
     struct spawner *spare_spawner; /* of no template yet; begun before it is needed */
     struct jailed_sandbox *sandboxes;
     size_t nsandboxes, nkept, fds_max;   /* fds_max: that cells may hold together */

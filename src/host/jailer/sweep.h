@@ -16,9 +16,12 @@ int sweep_open_state(const char *state_dir, int *ret_dir,
 #define SWEEP_PARENT_MAX 32
 int sweep_check_parent(const char *name, struct err *err);
 int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err);
-/* One pass over the cgroups of sandboxes whose owner is gone: what is empty is removed and added to *ret_found (may be
- * NULL), what is not is killed and counted as busy, to be tried again. A leaf whose uid is locked has a living owner
- * and is left alone. Returns the number of busy ones. */
-int sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids, int *ret_found);
+struct sweep_count {
+    int removed; /* leaves that were empty */
+    int busy;    /* leaves that still had processes, which were killed: to be tried again soon */
+    int held;    /* leaves whose uid another process has locked: a living neighbour, or a spawner that is still dying */
+};
+/* One pass over the cgroups of sandboxes whose owner is gone. A leaf whose uid is locked is left alone. */
+struct sweep_count sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids);
 /* The same until nothing is busy, for a second at most. Returns how many it removed. */
 int sweep_until_idle(const struct cgroup_hierarchies *forest, const struct uids *uids);

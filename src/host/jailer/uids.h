@@ -21,3 +21,4 @@ void uids_release(struct uids *u, uid_t uid);
 /* One for the user namespaces of a template; it is kept until uids_done. */
 int uids_take_owner(struct uids *u, uid_t *ret, struct err *err);
 bool uids_in_use(const struct uids *u, uid_t uid); /* by this process or another */
+bool uids_is_own(const struct uids *u, uid_t uid); /* in use by this process */
