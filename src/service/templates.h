@@ -1,20 +1,13 @@
 /* templates.h - the built-in templates, and the lookup of any template by its name. */
 #pragma once
 
+#include "sandbox/template_builtins.h"
 #include "store/store.h"
 
-struct template_builtin {
-    const char *name;
-    const char *runtime;
-    const char *preload; /* module names, comma-separated, or NULL */
-};
-/* Also used for python sandboxes without a template. */
-extern const char template_python_preload[];
-
-const struct template_builtin *template_builtin_list(size_t *count);
-const struct template_builtin *template_builtin_find(const char *name); /* NULL: not built in */
-int template_not_found_error(struct err *err, const char *name);        /* for the client that named it */
-char *template_builtin_json(const struct template_builtin *t);          /* its spec; the caller frees */
+const char *template_builtin_name(size_t i); /* of the i-th built-in template; NULL: there are fewer */
+bool template_name_is_builtin(const char *name);
+int template_not_found_error(struct err *err, const char *name); /* for the client that named it */
+char *template_builtin_json(const struct template_builtin *t);   /* its spec; the caller frees */
 /* Fills a row as the store would return it; the caller frees ret->spec_json. */
 void template_builtin_row(const struct template_builtin *t, struct store_template *ret);
 bool template_is_builtin(const struct store_template *row);

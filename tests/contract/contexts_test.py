@@ -594,6 +594,28 @@ def what_cannot_be_preloaded_is_refused_by_name(s):
 
 
 @case
+def a_template_whose_modules_the_host_lacks_is_unavailable_and_refused_early(s):
+    a = s.call("PUT", "/v1/templates/lacking", {"runtime": "python", "preload": ["json", "no_such_module", "nor_this.one", "math"]})
+    listed = [t for t in s.call("GET", "/v1/templates").json["templates"] if t["name"] == "lacking"]
+    for t in (a.json, s.call("GET", "/v1/templates/lacking").json, *listed):
+        assert t["available"] is False and t["missing"] == ["no_such_module", "nor_this"], t
+        assert "no_such_module and nor_this" in t["reason"], t
+        assert t["fix"] == "apt-get install python3-no-such-module python3-nor-this", t
+    for path, body in (("/v1/sandboxes", {}), ("/v1/execute", {"code": "1"})):
+        a = s.call("POST", path, {"template": "lacking", **body})
+        error = a.json["error"]
+        assert (a.status, error["code"]) == (422, "template_unavailable"), a.body
+        assert "no_such_module" in error["message"] and "apt-get install" in error["message"], error
+        assert error["details"] == {"template": "lacking", "missing": ["no_such_module", "nor_this"],
+                                    "fix": "apt-get install python3-no-such-module python3-nor-this"}, error
+    a = s.call("PUT", "/v1/templates/lacking", {"runtime": "python", "preload": ["nor_this"], "env": {"PYTHONPATH": "/workspace"}})
+    assert a.json["available"] is True, a.body  # the sandbox may bring it
+    s.call("DELETE", "/v1/templates/lacking")
+    python = s.call("GET", "/v1/templates/python").json
+    assert python["available"] is True and "reason" not in python and "missing" not in python, python
+
+
+@case
 def templates_that_are_built_in_can_be_replaced_and_come_back(s):
     names = {t["name"]: t["builtin"] for t in s.call("GET", "/v1/templates").json["templates"]}
     assert all(names.get(n) for n in ("python", "python-data", "node", "bash")), names

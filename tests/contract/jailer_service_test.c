@@ -2,7 +2,9 @@
  * Sandboxes that they asked to keep outlive them, and no sandbox outlives the jailer. */
 #include "jail_host.h"
 
+#include "core/base/id.h"
 #include "core/wire/unix_listener.h"
+#include "host/jailer/sweep.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -580,6 +582,42 @@ TEST(RC09_a_cleanup_concurrent_with_creation_removes_no_live_sandbox)
     service_stop();
 }
 
+static bool leaf_goes_within(const char *id, int ms)
+{
+    for (int i = 0; i < ms / 20 && leaves(id) > 0; i++)
+        poll(NULL, 0, 20);
+    return leaves(id) == 0;
+}
+
+/* This process plays the spawner of a killed jailer: it holds the lock of its uid while the next
+ * jailer sweeps. */
+TEST(a_leaf_with_a_locked_uid_is_removed_after_the_lock_is_released)
+{
+    struct cgroup_hierarchies hierarchies;
+    struct uids uids = { .fd = -1 };
+    struct err err = { 0 };
+    struct host h;
+    char id[ID_SIZE];
+    uid_t uid;
+
+    if (sweep_open_host(&hierarchies, &uids, &err) < 0 || uids_take(&uids, &uid, &err) < 0)
+        fail_msg("%s", err.msg);
+    id_new("sb", id);
+    for (size_t i = 0; i < hierarchies.ntrees; i++) {
+        assert_int_equal(mkdirat(hierarchies.trees[i], id, 0755), 0);
+        assert_int_equal(fchownat(hierarchies.trees[i], id, 0, uid, AT_SYMLINK_NOFOLLOW), 0);
+    }
+    service_start();
+    knock(&h);
+    assert_false(leaf_goes_within(id, 400)); /* swept several times, but not removed */
+    uids_release(&uids, uid);
+    assert_true(leaf_goes_within(id, 25000));
+    close(h.sock);
+    service_stop();
+    cgroup_close_hierarchies(&hierarchies);
+    uids_done(&uids);
+}
+
 TEST(a_second_jailer_on_the_same_socket_is_refused)
 {
     struct host h;
@@ -643,6 +681,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(sigterm_also_ends_kept_sandboxes_and_leaves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sandboxes_of_a_killed_jailer_end_and_the_next_one_cleans_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(RC09_a_cleanup_concurrent_with_creation_removes_no_live_sandbox, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_leaf_with_a_locked_uid_is_removed_after_the_lock_is_released, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_second_jailer_on_the_same_socket_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(malformed_frames_and_descriptor_floods_affect_only_their_own_connection, set_up,

@@ -39,6 +39,19 @@ class Programs(Case):
                     self.assertTrue(done.out.startswith("42 "), done)
                     self.assertIn("arg", done.out, done)
 
+    def test_runtimes_say_which_builtin_templates_lack_modules(self):
+        templates = {t["name"]: t for t in run("runtimes", "--json").json["templates"]}
+        self.assertEqual(set(templates), {"bash", "node", "python", "python-data"})
+        self.assertTrue(templates["python"]["available"])
+        text = run("runtimes").out
+        for name, template in templates.items():
+            self.assertEqual("reason" in template, not template["available"], template)
+            self.assertEqual("fix" in template, not template["available"], template)
+            if "modules" in template.get("reason", ""):
+                self.assertIn(f"template {name} not usable: {template['reason']}; {template['fix']}", text)
+            else:
+                self.assertNotIn(f"template {name} ", text)
+
     def test_long_code_runs_as_short_code_does(self):
         pad = "x" * 100000
         for runtime, code, says in [

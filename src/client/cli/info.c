@@ -5,6 +5,8 @@
 #include "client/cli/help.h"
 #include "client/cli/report.h"
 #include "sandbox/languages.h"
+#include "sandbox/template_availability.h"
+#include "sandbox/template_builtins.h"
 #include "core/base/suggest.h"
 
 #include "core/base/jsonw.h"
@@ -20,6 +22,47 @@ static int info_refuse_extra_args(const struct args *a, int max, const char *ver
         return 0;
     err_set(&err, ERR_USAGE, "'cove %s': unexpected argument '%.60s'", verb, a->rest[max]);
     return report_error(&err, args_find(a, OPT_JSON) != NULL);
+}
+
+static void info_templates_json(struct jsonw *w)
+{
+    size_t n;
+    const struct template_builtin *t = template_builtin_list(&n);
+    auto_(python_modules) modules = python_modules_scan();
+
+    jsonw_key(w, "templates");
+    jsonw_array(w);
+    for (size_t i = 0; i < n; i++) {
+        auto_template_availability a;
+
+        template_availability_init(&a, t[i].runtime, t[i].preload, modules);
+        jsonw_object(w);
+        jsonw_kstr(w, "name", t[i].name);
+        jsonw_kstr(w, "runtime", t[i].runtime);
+        jsonw_kbool(w, "available", a.available);
+        if (!a.available) {
+            jsonw_kstr(w, "reason", a.reason.data);
+            jsonw_kstr(w, "fix", a.fix.data);
+        }
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
+/* Templates that are usable are not listed: `cove run` has no use for them. */
+static void info_unavailable_templates(struct buf *out)
+{
+    size_t n;
+    const struct template_builtin *t = template_builtin_list(&n);
+    auto_(python_modules) modules = python_modules_scan();
+
+    for (size_t i = 0; i < n; i++) {
+        auto_template_availability a;
+
+        template_availability_init(&a, t[i].runtime, t[i].preload, modules);
+        if (!a.available && a.missing.len)
+            buf_addf(out, "template %s not usable: %s; %s\n", t[i].name, a.reason.data, a.fix.data);
+    }
 }
 
 static void info_runtimes_json(struct buf *out)
@@ -50,6 +93,7 @@ static void info_runtimes_json(struct buf *out)
         jsonw_end_object(&w);
     }
     jsonw_end_array(&w);
+    info_templates_json(&w);
     jsonw_end_object(&w);
     buf_adds(out, "\n");
 }
@@ -80,6 +124,7 @@ int verb_runtimes(const struct args *a)
             buf_addf(&out, "%-8s not usable: %s\n", rt[i].name, err.msg);
         }
     }
+    info_unavailable_templates(&out);
     return report_text(&out);
 }
 

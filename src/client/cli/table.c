@@ -291,7 +291,7 @@ static const struct cli_verb cli_verb_table[] = {
       false },
     { VERB_RUNTIMES, "runtimes", "list the language runtimes found on this host",
       LIST("runtimes [FLAGS]"),
-      LIST("Lists the runtimes that --runtime and scripts can use, with the program of each. Runtimes are searched in /usr/local/bin, /usr/bin and /bin, the directories that are visible in a sandbox; a runtime that is a link to another directory is listed with the reason why it cannot be used."),
+      LIST("Lists the runtimes that --runtime and scripts can use, with the program of each. Runtimes are searched in /usr/local/bin, /usr/bin and /bin, the directories that are visible in a sandbox; a runtime that is a link to another directory is listed with the reason why it cannot be used. A built-in template of `cove serve` whose Python modules are missing on this host is listed with the command that installs them."),
       EXAMPLES({ "cove runtimes", "print one line per runtime" }),
       false },
     { VERB_EXPLAIN, "explain", "explain a receipt in plain words",

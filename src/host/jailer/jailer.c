@@ -33,6 +33,12 @@
 
 #define SWEEP_AFTER_NS (20 * NS_PER_MS)
 #define SWEEPS_MAX 100
+/* A spawner that was killed with its jailer holds its uids until it is dead, which takes long on a loaded host. So
+ * leaves with locked uids are tried again, for half a minute: longer than a process dies, and not as long as the
+ * sandboxes of a living neighbour stay. */
+#define HELD_SWEEPS_MAX 14
+#define HELD_SWEEP_MIN_NS SWEEP_AFTER_NS
+#define HELD_SWEEP_MAX_NS (5 * NS_PER_S)
 
 static int jailer_do_kill(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream, struct err *err)
 {
@@ -352,8 +358,16 @@ static void jailer_on_sweep(void *arg)
 {
     struct jailer *j = arg;
 
-    if (sweep_once(&j->cgroups, &j->uids, NULL) > 0 && ++j->sweep_count < SWEEPS_MAX)
-        ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + SWEEP_AFTER_NS, jailer_on_sweep, j);
+    struct sweep_count n = sweep_once(&j->cgroups, &j->uids);
+    uint64_t wait_ns = 0;
+
+    j->only_held = n.busy == 0;
+    if (n.busy > 0 && ++j->sweep_count < SWEEPS_MAX)
+        wait_ns = SWEEP_AFTER_NS;
+    else if (n.held > 0 && ++j->held_sweep_count < HELD_SWEEPS_MAX)
+        wait_ns = backoff_next(&j->sweep_backoff);
+    if (wait_ns)
+        ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + wait_ns, jailer_on_sweep, j);
 }
 
 /* The spare spawner builds its root on another processor during this setup. */
@@ -366,6 +380,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
     j->files.kernels = settings->kernels_fd > 0 ? settings->kernels_fd : settings->runtime_fd;
     j->fds_max = jailer_fds_for_sandboxes();
     j->rootless = caller != 0;
+    j->sweep_backoff = (struct backoff){ .min_ns = HELD_SWEEP_MIN_NS, .max_ns = HELD_SWEEP_MAX_NS };
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
@@ -383,7 +398,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
 
 static void jailer_end(struct jailer *j)
 {
-    if (j->sweep_timer.slot)
+    if (j->sweep_timer.slot && !j->only_held)
         (void)sweep_until_idle(&j->cgroups, &j->uids);
     ev_timer_clear(j->ev, &j->sweep_timer);
     for (size_t i = 0; i < j->nspawners; i++) {

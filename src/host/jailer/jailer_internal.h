@@ -1,6 +1,7 @@
 /* jailer_internal.h - declarations that only the files of the jailer share. */
 #pragma once
 
+#include "core/base/backoff.h"
 #include "core/base/base.h"
 #include "core/base/err.h"
 #include "core/ev/ev.h"
@@ -44,6 +45,9 @@ struct jailer {
     size_t nspawners;
     struct ev_timer sweep_timer; /* removes leftovers of dead jailers, after our own first work */
     int sweep_count;
+    struct backoff sweep_backoff; /* between sweeps that wait for locked uids */
+    int held_sweep_count;
+    bool only_held;                /* the last sweep left only leaves whose uid another process has locked */
     struct spawner *spare_spawner; /* has no template yet; started before it is needed */
     struct jailed_sandbox *sandboxes;
     size_t nsandboxes, nkept, fds_max;   /* fds_max: descriptors that all sandboxes may hold together */

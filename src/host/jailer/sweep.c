@@ -80,39 +80,48 @@ int sweep_open_host(struct cgroup_hierarchies *hierarchies, struct uids *uids, s
 struct sweep_pass {
     const struct cgroup_hierarchies *hierarchies;
     const struct uids *uids;
-    int found, busy;
+    struct sweep_count count;
 };
 
 static void sweep_leaf(void *arg, const char *id, gid_t gid)
 {
     struct sweep_pass *s = arg;
 
-    if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT || uids_in_use(s->uids, gid))
+    if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT)
         return;
-    s->found++;
-    if (cgroup_remove(s->hierarchies, id) == 0 || errno != EBUSY)
+    if (uids_in_use(s->uids, gid)) {
+        s->count.held += !uids_is_own(s->uids, gid);
         return;
+    }
+    if (cgroup_remove(s->hierarchies, id) == 0 || errno != EBUSY) {
+        s->count.removed++;
+        return;
+    }
     (void)cgroup_kill(s->hierarchies, id); /* killed processes may not have exited yet */
-    s->busy++;
+    s->count.busy++;
 }
 
-int sweep_once(const struct cgroup_hierarchies *hierarchies, const struct uids *uids, int *ret_found)
+struct sweep_count sweep_once(const struct cgroup_hierarchies *hierarchies, const struct uids *uids)
 {
     struct sweep_pass s = { .hierarchies = hierarchies, .uids = uids };
 
     cgroup_each_leaf(hierarchies, sweep_leaf, &s);
-    if (ret_found)
-        *ret_found += s.found - s.busy;
-    return s.busy;
+    return s.count;
 }
 
 int sweep_until_idle(const struct cgroup_hierarchies *hierarchies, const struct uids *uids)
 {
-    int found = 0;
+    int removed = 0;
 
-    for (int i = 0; i < 200 && sweep_once(hierarchies, uids, &found) > 0; i++)
+    for (int i = 0; i < 200; i++) {
+        struct sweep_count n = sweep_once(hierarchies, uids);
+
+        removed += n.removed;
+        if (n.busy == 0)
+            break;
         nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
-    return found;
+    }
+    return removed;
 }
 
 int jailer_sweep(const char *state_dir, struct err *err)

@@ -5,6 +5,7 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/host_modules.h"
 #include "service/template_cache.h"
 
 #include <stdio.h>
@@ -51,6 +52,7 @@ struct api *api_new(const struct api_settings *set)
     audit_trail_init(api);
     api->pool_registry = pool_registry_new(api);
     api->template_cache = template_cache_new(set->store);
+    api->host_modules = host_modules_new(set->ev, NULL);
     return api;
 }
 
@@ -61,6 +63,7 @@ void api_free(struct api *api)
         event_streams_done(api);
         pool_registry_free(api->pool_registry);
         template_cache_free(api->template_cache);
+        host_modules_free(api->host_modules);
         audit_trail_done(api);
     }
     free(api);

@@ -79,6 +79,7 @@ struct api {
     uint64_t security_event_counts[SECURITY_KINDS];
     struct pool_registry *pool_registry;          /* pools (pool_registry.h) */
     struct template_cache *template_cache;        /* templates */
+    struct host_modules *host_modules;            /* Python modules that templates can preload */
     struct socket_execution *orphaned_executions; /* executions of closed sockets that await a store or manager reply */
 };
 

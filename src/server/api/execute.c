@@ -14,6 +14,7 @@
 #include "service/context.h"
 #include "service/custom_policy.h"
 #include "service/template_cache.h"
+#include "service/template_check.h"
 
 #include <stdio.h>
 
@@ -27,7 +28,7 @@ struct execute_request {
     json_t *body;
     char template[STORE_NAME_MAX + 1];
     struct spec spec;
-    char *policy_error_details; /* of an error in the policy */
+    char *policy_error_details; /* of an error in the policy or the template */
     struct run_request run_request;
     const char **argv;
     char **env;
@@ -491,6 +492,18 @@ static void execute_run(struct execute_request *c)
     open_stream_register(&c->open_stream, c->api, request_principal(c->req), execute_on_revoked, c);
 }
 
+static void execute_on_template_checked(void *arg, const struct err *err, const char *details)
+{
+    struct execute_request *c = arg;
+
+    if (!err) {
+        execute_run(c);
+        return;
+    }
+    c->policy_error_details = str_dup(details);
+    execute_refuse(c, err);
+}
+
 static void execute_on_template(void *arg, const struct err *err, const struct store_template *row)
 {
     struct execute_request *c = arg;
@@ -508,7 +521,8 @@ static void execute_on_template(void *arg, const struct err *err, const struct s
         execute_refuse(c, &why);
     } else {
         c->run_request.generation = row->generation;
-        execute_run(c);
+        template_check_modules(c->api->host_modules, c->template, &c->spec, ev_now(c->api->settings.ev),
+                               execute_on_template_checked, c);
     }
 }
 

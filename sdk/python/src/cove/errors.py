@@ -185,6 +185,14 @@ class RuntimeNotFoundError(NotFoundError):
     default_fix = "Install it (for example: apt-get install python3), or choose another language (--runtime, --language)."
 
 
+class TemplateUnavailableError(ForbiddenError):
+    """The template promises modules that the server's host does not have, so its sandboxes would lack them."""
+
+    code = "template_unavailable"
+    default_cause = "The template promises modules that the server's host does not have, so its sandboxes would lack them."
+    default_fix = "Install the packages that the message names on the server's host, or use another template; GET /v1/templates shows which are available. The server need not be restarted."
+
+
 class BindSourceUnreadableError(InvalidRequestError):
     """The source of a bind mount cannot be opened."""
 
@@ -768,6 +776,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "program_not_found": ProgramNotFoundError,
     "program_not_executable": ProgramNotExecutableError,
     "runtime_not_found": RuntimeNotFoundError,
+    "template_unavailable": TemplateUnavailableError,
     "bind_source_unreadable": BindSourceUnreadableError,
     "bind_target_refused": BindTargetRefusedError,
     "workspace_refused": WorkspaceRefusedError,
@@ -868,6 +877,7 @@ __all__ = [
     "ProgramNotFoundError",
     "ProgramNotExecutableError",
     "RuntimeNotFoundError",
+    "TemplateUnavailableError",
     "BindSourceUnreadableError",
     "BindTargetRefusedError",
     "WorkspaceRefusedError",

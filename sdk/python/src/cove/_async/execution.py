@@ -14,6 +14,7 @@ from ..models import ExecutionInfo, Reason, Receipt
 from ._http import AsyncHTTP, AsyncLineStream
 
 STDIN_PATIENCE = 3600.0
+OUTPUT_ANSWER_MAX = 1 << 30
 """A program may take its time before it reads."""
 
 
@@ -63,7 +64,7 @@ class AsyncExecution:
 
     async def output(self, stream: str = "stdout", *, offset: int = 0) -> bytes:
         """What it has written by now, from a byte on. The next call goes on with `offset + len(...)`."""
-        response = await self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}))
+        response = await self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}, answer_max=OUTPUT_ANSWER_MAX))
         return response.content
 
     async def follow(self, stream: str = "stdout", *, offset: int = 0) -> AsyncIterator[bytes]:

@@ -15,6 +15,7 @@ from ..models import ExecutionInfo, Reason, Receipt
 from ._http import HTTP, LineStream
 
 STDIN_PATIENCE = 3600.0
+OUTPUT_ANSWER_MAX = 1 << 30
 """A program may take its time before it reads."""
 
 
@@ -64,7 +65,7 @@ class Execution:
 
     def output(self, stream: str = "stdout", *, offset: int = 0) -> bytes:
         """What it has written by now, from a byte on. The next call goes on with `offset + len(...)`."""
-        response = self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}))
+        response = self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}, answer_max=OUTPUT_ANSWER_MAX))
         return response.content
 
     def follow(self, stream: str = "stdout", *, offset: int = 0) -> Iterator[bytes]:
