@@ -185,14 +185,6 @@ class RuntimeNotFoundError(NotFoundError):
     default_fix = "Install it (for example: apt-get install python3), or choose another language (--runtime, --language)."
 
 
-class TemplateUnavailableError(ForbiddenError):
-    """The template promises modules that the server's host does not have, so its sandboxes would lack them."""
-
-    code = "template_unavailable"
-    default_cause = "The template promises modules that the server's host does not have, so its sandboxes would lack them."
-    default_fix = "Install the packages that the message names on the server's host, or use another template; GET /v1/templates shows which are available. The server need not be restarted."
-
-
 class BindSourceUnreadableError(InvalidRequestError):
     """The source of a bind mount cannot be opened."""
 
@@ -231,6 +223,14 @@ class ProcessLimitReachedError(LimitReachedError):
     code = "process_limit_reached"
     default_cause = "The sandbox is at its process limit, so no more processes can be started in it."
     default_fix = "Raise --pids, or start fewer processes."
+
+
+class TemplateUnavailableError(ForbiddenError):
+    """The template preloads modules that the server's host does not have."""
+
+    code = "template_unavailable"
+    default_cause = "The template preloads modules that the server's host does not have."
+    default_fix = "Install the packages that the message names on the server's host, or use another template; GET /v1/templates lists the available ones. No restart is needed."
 
 
 class RuntimeProgramMissingError(InternalError):
@@ -776,12 +776,12 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "program_not_found": ProgramNotFoundError,
     "program_not_executable": ProgramNotExecutableError,
     "runtime_not_found": RuntimeNotFoundError,
-    "template_unavailable": TemplateUnavailableError,
     "bind_source_unreadable": BindSourceUnreadableError,
     "bind_target_refused": BindTargetRefusedError,
     "workspace_refused": WorkspaceRefusedError,
     "disk_full": DiskFullError,
     "process_limit_reached": ProcessLimitReachedError,
+    "template_unavailable": TemplateUnavailableError,
     "runtime_program_missing": RuntimeProgramMissingError,
     "not_supported": NotSupportedError,
     "policy_not_found": PolicyNotFoundError,
@@ -877,12 +877,12 @@ __all__ = [
     "ProgramNotFoundError",
     "ProgramNotExecutableError",
     "RuntimeNotFoundError",
-    "TemplateUnavailableError",
     "BindSourceUnreadableError",
     "BindTargetRefusedError",
     "WorkspaceRefusedError",
     "DiskFullError",
     "ProcessLimitReachedError",
+    "TemplateUnavailableError",
     "RuntimeProgramMissingError",
     "NotSupportedError",
     "PolicyNotFoundError",
