@@ -1,6 +1,7 @@
-/* A module is a directory, a .py or .pyc file or an extension (.so) in a directory of sys.path, is named by a .pth file
- * there, or is compiled into the interpreter. All names of these directories are collected once, which costs a few
- * directory reads, whatever is asked afterwards. Asking the interpreter would be exact, and would take a sandbox. */
+/* A module is a directory, a .py or .pyc file or an extension (.so) in a directory of sys.path,
+ * is named by a .pth file there, or is compiled into the interpreter. All names of these
+ * directories are collected once, which costs a few directory reads, whatever is asked
+ * afterwards. Asking the interpreter would be exact, and would take a sandbox. */
 #include "sandbox/python_modules.h"
 
 #include "core/base/mem.h"
@@ -21,7 +22,8 @@ struct python_modules {
     bool unknown; /* there may be others: the layout is not a known one */
 };
 
-/* Modules that CPython may have compiled in, which then have no file. Names that begin with '_' are not looked for. */
+/* Modules that CPython may have compiled in, which then have no file. Names that begin with '_'
+ * are not looked for. */
 static const char *const compiled_in[] = {
     "array",   "atexit",  "binascii",    "builtins",  "cmath",  "errno", "faulthandler", "fcntl",
     "gc",      "grp",     "itertools",   "marshal",   "math",   "mmap",  "nis",          "posix",
@@ -64,7 +66,8 @@ static void python_modules_add_entry(struct python_modules *m, const char *entry
 
 static bool python_modules_scan_directory(struct python_modules *m, const char *path, bool is_site);
 
-/* A line names a directory, or is code to execute. An editable installation makes modules known by code. */
+/* A line names a directory, or is code to execute. An editable installation makes modules known
+ * by code. */
 static void python_modules_read_pth(struct python_modules *m, const char *site, const char *name)
 {
     auto_free char *path = str_printf("%s/%s", site, name);

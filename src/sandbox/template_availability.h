@@ -1,4 +1,5 @@
-/* template_availability.h - whether this host has what a template promises: its runtime and the modules it preloads. */
+/* template_availability.h - whether this host has what a template promises: its runtime and the
+ * modules it preloads. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -12,7 +13,8 @@ struct template_availability {
     struct buf fix; /* a command */
 };
 
-/* An empty runtime and a NULL preload need nothing. Looks for the program of the runtime on the host. */
+/* An empty runtime and a NULL preload need nothing. Looks for the program of the runtime on the
+ * host. */
 void template_availability_init(struct template_availability *ret, const char *runtime, const char *preload,
                                 const struct python_modules *modules);
 void template_availability_done(struct template_availability *a);

@@ -1,5 +1,6 @@
-/* One scan at a time. A request that needs modules which the last scan has seen is never delayed: an old list is
- * renewed beside it. Only a request that would be refused waits for a new scan. */
+/* One scan at a time. A request that needs modules which the last scan has seen is never
+ * delayed: an old list is renewed beside it. Only a request that would be refused waits for a
+ * new scan. */
 #include "service/host_modules.h"
 
 #include "core/base/log.h"

@@ -4,7 +4,8 @@
 #include "core/base/str.h"
 #include "sandbox/template_availability.h"
 
-/* NULL: nothing is to be checked. PYTHONPATH may name directories of the sandbox, which are not the host's. */
+/* NULL: nothing is to be checked. PYTHONPATH may name directories of the sandbox, which are not
+ * the host's. */
 static const char *template_checked_preload(const struct spec *spec)
 {
     for (size_t i = 0; i < spec->nenv; i++)

@@ -27,7 +27,7 @@ FORBIDDEN = [
     (r"\btold\b", "reported, sent, recorded, logged or returned"),
     (r"\b(?:tell|tells|telling)\b(?! (?:apart|\w+ apart|from))", "report, send, record, log or return"),
     (r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer\b|more than\b|less than\b|fewer than\b)\w+", "is not a"),
-    (r"\b(?:it|this|that|there) were\b(?! (?:not )?\w+ed\b)", "would be"),
+    (r"\b(?:it|this) were\b", "would be"),
     (r"\bneeds not\b", "need not"),
     (r"\bbehind (?:it|them|that|this|the (?:answer|last|first|end|request|event))\b", "after"),
     (r"\b(?:leave|leaves|left) (?:the |a )?\S+ away\b", "omit"),
@@ -58,7 +58,7 @@ def from_c(text):
 
 
 def from_markdown(text):
-    fence, comment = None, False
+    fence, comment, generated = None, False, False
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.lstrip()
         mark = re.match(r"(`{3,}|~{3,})", stripped)
@@ -68,12 +68,13 @@ def from_markdown(text):
             if mark and stripped.startswith(fence):
                 fence = None
         elif comment or stripped.startswith("<!--"):
+            generated = stripped.startswith("<!-- table ") or generated and not stripped.startswith("<!-- end of table")
             comment = "-->" not in stripped
         elif not line.startswith("    ") or re.match(r"\s*(?:[-*]|\d+\.) ", line):
             table = stripped.startswith("|")
             prose = re.sub(r"`[^`]*`", "`x`", line)
             unbreakable = table or stripped.startswith(("#", "[", "![")) or " " not in stripped.lstrip("-*0123456789. ")
-            yield number, prose, not unbreakable
+            yield number, prose, not unbreakable and not generated
 
 
 def from_python(text):
@@ -81,17 +82,15 @@ def from_python(text):
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError, IndentationError):
         return
-    fresh = True
+    first = True  # a string here begins a statement, so it is a docstring
     for token in tokens:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# "), token.line.lstrip().startswith("#")
-        elif token.type == tokenize.STRING and fresh:
+        elif token.type == tokenize.STRING and first:
             for offset, line in enumerate(token.string.split("\n")):
                 yield token.start[0] + offset, line.strip().strip('"'), not re.match(r"\s*(?:>>>|\.\.\.)", line)
-        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.STRING):
-            fresh = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING) or token.string == ":"
-        elif token.type == tokenize.STRING:
-            fresh = False
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            first = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
 def from_comments(text):

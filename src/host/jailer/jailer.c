@@ -33,9 +33,9 @@
 
 #define SWEEP_AFTER_NS (20 * NS_PER_MS)
 #define SWEEPS_MAX 100
-/* A spawner that was killed with its jailer holds its uids until it is dead, which takes long on a loaded host. So
- * leaves with locked uids are tried again, for half a minute: longer than a process dies, and not as long as the
- * sandboxes of a living neighbour stay. */
+/* A spawner that was killed with its jailer holds its uids until it is dead, which takes long on
+ * a loaded host. So leaves with locked uids are tried again, for half a minute: longer than a
+ * process dies, and not as long as the sandboxes of a living neighbour stay. */
 #define HELD_SWEEPS_MAX 14
 #define HELD_SWEEP_MIN_NS SWEEP_AFTER_NS
 #define HELD_SWEEP_MAX_NS (5 * NS_PER_S)

@@ -32,7 +32,8 @@ static char *api_template_redacted_spec(const char *spec_json)
     return text ? text : str_dup("{}");
 }
 
-/* Templates are shown after the modules of the host were listed, with the list that is there then. */
+/* Templates are shown after the modules of the host were listed, with the list that is there
+ * then. */
 struct template_request {
     struct http_req *req;
     struct api *api;

@@ -31,7 +31,8 @@ static int teardown(void **state UNUSED)
     return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Makes a file below the test's directory, with its directories; a name that ends with '/' is a directory. */
+/* Makes a file below the test's directory, with its directories; a name that ends with '/' is a
+ * directory. */
 static void put(const char *name, const char *text)
 {
     auto_free char *path = str_printf("%s/%s", dir, name);

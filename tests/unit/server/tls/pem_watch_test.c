@@ -313,7 +313,8 @@ TEST(without_inotify_the_files_are_polled)
     assert_false(watch.is_polling);
 }
 
-/* With the intervals of a server. A loaded machine may be late, so one of a few rounds has to be in time. */
+/* With the intervals of a server. A loaded machine may be late, so one of a few rounds has to be
+ * in time. */
 TEST(a_replaced_certificate_is_reported_within_a_second_without_the_poll)
 {
     uint64_t best = UINT64_MAX;
