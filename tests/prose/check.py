@@ -27,7 +27,7 @@ FORBIDDEN = [
     (r"\btold\b", "reported, sent, recorded, logged or returned"),
     (r"\b(?:tell|tells|telling)\b(?! (?:apart|\w+ apart|from))", "report, send, record, log or return"),
     (r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer\b|more than\b|less than\b|fewer than\b)\w+", "is not a"),
-    (r"\b(?:it|this) were\b", "would be"),
+    (r"(?<!if )\b(?:it|this) were\b", "would be"),
     (r"\bneeds not\b", "need not"),
     (r"\bbehind (?:it|them|that|this|the (?:answer|last|first|end|request|event))\b", "after"),
     (r"\b(?:leave|leaves|left) (?:the |a )?\S+ away\b", "omit"),
