@@ -322,7 +322,7 @@ static const struct pool_metric {
     { "pool_removed_total", ",reason=\"expired\"", "Members that were removed unused.", COUNTER, WIDE(expired) },
     { "pool_removed_total", ",reason=\"age\"", NULL, COUNTER, WIDE(replaced) },
     { "pool_removed_total", ",reason=\"lost\"", NULL, COUNTER, WIDE(lost) },
-    { "pool_recycled", "", "Recycled members that wait for their previous owner.", GAUGE, NARROW(recycled) },
+    { "pool_recycled", "", "Recycled members that wait for their next use.", GAUGE, NARROW(recycled) },
     { "pool_recycled_claims_total", "", "Claims served by a recycled member.", COUNTER, WIDE(recycled_hits) },
     { "pool_failures_total", "", "Members that could not be created.", COUNTER, WIDE(failed) },
     { "pool_joins_total", "", "Interpreters that joined a member.", COUNTER, WIDE(joins) },

@@ -39,7 +39,12 @@ static int connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct e
 static void scene_open(struct scene *s, uint32_t running_max, uint32_t waiting_max)
 {
     struct store_settings store = { .path = db };
-    struct manager_settings set = { .output_dir = dir, .connect = connect_jailer, .arg = s };
+    struct manager_settings set = { .output_dir = dir,
+                                    .connect = connect_jailer,
+                                    .arg = s,
+                                    .executions_max = 64,
+                                    .creating_max = 16,
+                                    .starting_max = 64 };
     struct err err = { 0 };
 
     *s = (struct scene){ .jailer = -1 };
@@ -52,8 +57,13 @@ static void scene_open(struct scene *s, uint32_t running_max, uint32_t waiting_m
     while (!manager_ready(s->manager, NULL) && now_ms() < end)
         ev_turn(s->ev, 5);
     assert_true(manager_ready(s->manager, NULL));
-    s->executor = executor_new(&(struct executor_settings){
-        .ev = s->ev, .manager = s->manager, .running_max = running_max, .waiting_max = waiting_max });
+    s->executor = executor_new(&(struct executor_settings){ .ev = s->ev,
+                                                            .manager = s->manager,
+                                                            .running_max = running_max,
+                                                            .waiting_max = waiting_max,
+                                                            .wait_ms = 30000,
+                                                            .output_bytes = 256 * MIB,
+                                                            .cache_age_ms = 3600000 });
 }
 
 static void scene_close(struct scene *s)
