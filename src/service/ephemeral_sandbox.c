@@ -331,10 +331,7 @@ void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
         ephemeral_sandbox_count_lifetime(g, g->released_ms);
     if (!g->execution_counted)
         budget_execution_cancel(g->quota);
-    *g->link = g->next;
-    if (g->next)
-        g->next->link = g->link;
-    g->link = NULL;
+    linked_remove(g);
     ephemeral_usage_set_timer(g->manager);
 }
 

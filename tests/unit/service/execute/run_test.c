@@ -118,7 +118,7 @@ TEST(tenants_refused_in_one_turn_get_the_figures_of_their_own_quota)
     struct scene s;
     struct client red, blue;
 
-    scene_open(&s, 0, 0);
+    scene_open(&s, 64, 512);
     set_quota(&s, "red", STORE_QUOTA_CPU, 7);
     set_quota(&s, "blue", STORE_QUOTA_MEMORY, 9);
     assert_int_equal(submit(&s, &red, "red"), 0);
@@ -141,7 +141,7 @@ TEST(the_wait_that_a_tenant_is_asked_for_is_not_passed_to_another)
     struct scene s;
     struct client first, red, blue;
 
-    scene_open(&s, 0, 0);
+    scene_open(&s, 64, 512);
     set_quota(&s, "red", STORE_QUOTA_EXECUTIONS, 1);
     set_quota(&s, "blue", STORE_QUOTA_MEMORY, 9);
     assert_int_equal(submit(&s, &first, "red"), 0);
