@@ -1,7 +1,9 @@
-"""What `cove login` keeps: one server, the credential for it and the authority to trust, in a file of the user's own.
+"""The login that `cove login` keeps: one server, its credential and the authority to trust, in a
+file of the user.
 
-It holds a secret, so it is read only if it is the user's own and closed to everybody else. It is never written here: a token
-that has ended is renewed by `cove`, with what its issuer needs for that.
+The file holds a secret, so it is read only if the user owns it and no other user can read it. It is
+never written here: `cove` renews an expired token, because it has the data that the identity
+provider requires.
 """
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Login:
 
     def check(self) -> None:
         if self.ends_at and self.ends_at <= time.time():
-            raise ValueError(f"the login at {self.url} has ended; `cove whoami` renews it if it can be, otherwise `cove login` makes a new one")
+            raise ValueError(f"the login at {self.url} has expired; run `cove whoami` to renew it, or `cove login` to log in again")
 
 
 def login_path(environ: Mapping[str, str]) -> Optional[str]:
@@ -36,7 +38,7 @@ def login_path(environ: Mapping[str, str]) -> Optional[str]:
 
 
 def read_login(environ: Mapping[str, str]) -> Optional[Login]:
-    """None: nobody is logged in."""
+    """The kept login; None: the user is not logged in."""
     path = login_path(environ)
     if path is None:
         return None
@@ -49,7 +51,7 @@ def read_login(environ: Mapping[str, str]) -> Optional[Login]:
     with open(fd, "rb") as f:
         about = os.fstat(fd)
         if hasattr(os, "geteuid") and (about.st_uid != os.geteuid() or about.st_mode & 0o077 or not stat.S_ISREG(about.st_mode)):
-            raise ValueError(f"{path} holds a key and is not yours alone; make it so (chmod 600), or log in again")
+            raise ValueError(f"{path} holds a key and other users can read it; run chmod 600 on it, or log in again")
         return parse_login(f.read(FILE_MAX), path)
 
 
@@ -63,5 +65,5 @@ def parse_login(text: bytes, path: str) -> Login:
     except ValueError:
         told = None
     if not isinstance(told, dict) or not of("url", str) or not of("key", str):
-        raise ValueError(f"{path} is not the file that cove login wrote; log in again")
+        raise ValueError(f"{path} was not written by cove login; log in again")
     return Login(told["url"].rstrip("/"), told["key"], of("cacert", str), (of("expiresMs", int) or 0) / 1000)
