@@ -1,4 +1,6 @@
-"""paper.py - the figures of bench/execute as a table, as a chart, and held against what was wanted. A part that was not measured is not in it."""
+"""paper.py - the figures of bench/execute as a table and a chart, and compared with the goals. A
+part that was not measured is omitted.
+"""
 import chart
 
 SHOWN = {"print": "`print(1)`", "numpy": "NumPy"}

@@ -1,16 +1,17 @@
-"""apart.py - namespaces of its own for a suite that counts what a host shows, so that other suites on the same machine do
-not show in its counts.
+"""apart.py - private namespaces for a suite that counts resources of the host, so that other suites
+on the same machine do not show in its counts.
 
     apart.mounts()       mounts and System V objects: those that appear from now on are ours
     apart.everything()   processes as well, and through them the namespaces that /proc shows
 
-Both are for root, and do nothing for a plain user, who is started inside by root. What this process starts is inside.
+Both are for root, and do nothing for a plain user, which root has started inside. Processes that
+this process starts are inside.
 """
 import ctypes
 import os
 import signal
 
-VARIABLE = "COVE_TEST_APART"  # says to what we start how far it is apart already
+VARIABLE = "COVE_TEST_APART"  # records for child processes which namespaces are private already
 NEWNS, NEWIPC, NEWPID = 0x00020000, 0x08000000, 0x20000000
 NOSUID, NODEV, NOEXEC, REC, PRIVATE, SHARED = 2, 4, 8, 1 << 14, 1 << 18, 1 << 20
 PR_SET_PDEATHSIG = 1
@@ -27,7 +28,8 @@ def must(result, what):
 
 
 def leave(flags):
-    """Mounts are handed on to sandboxes from here as they were from the host: shared where those were."""
+    """Enters new namespaces. Mounts propagate to sandboxes from here as from the host: shared where
+    those were shared."""
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
         shared = any(line.split()[4] == "/" and " shared:" in line for line in f)
     must(libc().unshare(flags), "unshare")
@@ -44,8 +46,8 @@ def mounts():
 
 
 def everything():
-    """Returns in a child. The process that called waits for it and ends with its status; when it is killed, so is every
-    process inside."""
+    """Returns in a child. The calling process waits for the child and exits with its status; when
+    it is killed, so is every process inside."""
     if os.geteuid() != 0 or os.environ.get(VARIABLE) == "everything":
         return
     leave(NEWNS | NEWIPC | NEWPID)

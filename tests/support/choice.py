@@ -1,10 +1,12 @@
-"""choice.py - which cases of a test program run: those that the command line names, and of these the ones of its shard.
+"""choice.py - the cases of a test program that run: those that the command line names, and of these
+the ones of its shard.
 
     api_test.py TESTD RUNTIME                        all
     api_test.py TESTD RUNTIME --shard 2/3            every third one, beginning with the second
-    api_test.py TESTD RUNTIME 'FA09*' lists          those whose name matches a pattern or contains a word
+    api_test.py TESTD RUNTIME 'FA09*' lists          those whose name matches or contains a word
 
-All shards of N together run every case once. Checks of a whole suite belong to the first shard: `chosen.first`.
+All shards of N together run every case once. Checks of a whole suite belong to the first shard:
+`chosen.first`.
 """
 import fnmatch
 import re
@@ -28,7 +30,7 @@ class Choice:
 
     @property
     def first(self):
-        """Whether this run makes the checks that concern a whole suite."""
+        """Whether this run includes the checks that concern a whole suite."""
         return self.index == 1
 
     @property
@@ -40,5 +42,5 @@ class Choice:
         return self.whole or any(p in name or fnmatch.fnmatchcase(name, p) for p in self.patterns)
 
     def of(self, cases, name=lambda case: case):
-        """The cases that run here, in their order; name() is how the command line calls one."""
+        """The cases to run, in their order; name() is the name of a case on the command line."""
         return [case for case in cases if self.named(name(case))][self.index - 1::self.count]

@@ -1,7 +1,8 @@
-"""debian.py - a minimal Debian in a directory, made with debootstrap from this machine's own package sources.
+"""debian.py - a minimal Debian in a directory, made with debootstrap from this machine's own
+package sources.
 
-The first time costs a minute or two; what came out is kept as a tar file for the next time. Nothing of the machine's
-sources is written into the repository.
+The first time takes a minute or two; the result is kept as a tar file for the next time. Nothing of
+the machine's sources is written into the repository.
 """
 import os
 import shutil
@@ -35,7 +36,7 @@ def mirror():
 
 
 def make_tree(tree, cache, include=(), say=print):
-    """Fills a directory, from the cache when it is there."""
+    """Fills a directory, from the cache if it exists."""
     if os.path.exists(cache):
         subprocess.check_call(["tar", "-xpf", cache, "-C", tree])
         return
@@ -45,6 +46,6 @@ def make_tree(tree, cache, include=(), say=print):
     os.makedirs(os.path.dirname(cache), exist_ok=True)
     with open(log, "wb") as f:
         if subprocess.call(["debootstrap", "--variant=minbase", *options, SUITE, tree, mirror()], stdout=f, stderr=f) != 0:
-            raise Missing(f"debootstrap failed; its words are in {log}")
+            raise Missing(f"debootstrap failed; its output is in {log}")
     subprocess.check_call(["tar", "-cf", cache + ".new", "-C", tree, "."])
     os.rename(cache + ".new", cache)

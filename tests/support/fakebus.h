@@ -1,4 +1,4 @@
-/* fakebus.h - the other end of src/host/systemd: enough of a user's systemd to be asked for a scope. */
+/* fakebus.h - the peer of src/host/systemd: the part of a user's systemd that creates a scope. */
 #pragma once
 
 #include "core/base/base.h"
@@ -9,9 +9,10 @@ enum { FAKEBUS_RETURN = 2, FAKEBUS_ERROR = 3, FAKEBUS_SIGNAL = 4 };
 /* A message of this kind that answers call `serial`; errors carry a name. Returns its length. */
 size_t fakebus_answer(uint8_t buf[FAKEBUS_ANSWER_MAX], uint8_t kind, uint8_t serial, const char *error);
 
-/* A socket dir/name to accept visitors from; -1 when it cannot be made. */
+/* A listening socket dir/name; -1 when it cannot be created. */
 int fakebus_listen(const char *dir, const char *name);
-/* The handshake with a visitor that says it is uid 1000. False when it says anything else, or is not let in. */
+/* The handshake with a client that claims uid 1000. False after any other claim, and when the client is
+ * rejected because let_in is false. */
 bool fakebus_greet(int fd, bool let_in);
-/* The next call of the visitor; 0 when it has gone. */
+/* The next call of the client; 0 when it has disconnected. */
 size_t fakebus_read_call(int fd, uint8_t *msg, size_t cap);

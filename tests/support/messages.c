@@ -11,8 +11,8 @@ static struct frame frame_of(const uint8_t *data, int len)
     return (struct frame){ .type = FRAME_DATA, .len = (uint32_t)len, .data = data };
 }
 
-/* PLAIN(name, fields...): a message without pointers. Bytes can be compared: the example is static and the decoder's
- * struct starts zeroed, so the padding of both is zero. */
+/* PLAIN(name, fields...): a message without pointers. Bytes can be compared: the example is static and
+ * the decoder's struct starts zeroed, so the padding of both is zero. */
 #define PLAIN(m, ...)                                                                                                \
     static const struct m m##_example_value = { __VA_ARGS__ };                                                       \
     static int m##_example(uint8_t *out, struct err *err)                                                            \

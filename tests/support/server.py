@@ -1,7 +1,7 @@
-"""server.py - `cove serve` in a directory of its own, for tests of any suite.
+"""server.py - `cove serve` in its own directory, for tests of any suite.
 
     server = Launched(COVE, directory, "--http-max-line", "1K")   # its state is in directory/place
-    server.url, server.key, server.processes()["coved"], server.said(), server.logged(), server.stop()
+    server.url, server.key, server.processes()["coved"], server.said(), server.logged(), ...
 """
 import os
 import re
@@ -17,11 +17,11 @@ def wait_for(what, seconds=60):
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError("waited in vain")
+    raise AssertionError("the condition did not become true in time")
 
 
 def processes(run_dir):
-    """{name: pid} of the server whose sockets lie in run_dir."""
+    """{name: pid} of the server whose sockets are in run_dir."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -38,8 +38,9 @@ def processes(run_dir):
 
 class Launched:
     def __init__(self, cove, where, *flags, place=None, **options):
-        """Back when it is ready; AssertionError with its log when it ended instead. `place` is where a server finds its
-        state by itself, and is not told then."""
+        """Returns when the server is ready; raises AssertionError with its log when it ended
+        instead. `place` is the default state directory of such a server, and is then not passed to
+        it."""
         os.chmod(where, 0o755)
         self.place = place or os.path.join(where, "place")
         self.run_dir = os.path.join(self.place, "run")
@@ -71,7 +72,7 @@ class Launched:
         return processes(self.run_dir)
 
     def stop(self, how=signal.SIGTERM):
-        """Its status."""
+        """Stops the server; returns its status."""
         self.process.send_signal(how)
         return self.process.wait(120)
 

@@ -1,6 +1,7 @@
-"""The errors of the server as classes, one for each code. Written by tools/doctables from src/core/base/errors.def.
+"""The errors of the server as classes, one for each code.
 
-Catch what you can act upon: `SandboxEndedError`, a whole kind such as `NotFoundError`, or `CoveError` for all.
+Written by tools/doctables from src/core/base/errors.def. Catch the errors that you can handle:
+`SandboxEndedError`, a whole kind such as `NotFoundError`, or `CoveError` for all.
 """
 from __future__ import annotations
 
