@@ -1,7 +1,7 @@
 /* gen-syscalls-doc - writes docs/syscalls.md from the tables of src/policy to standard output.
  *
- * The page is committed, and a test compares it with this output, so that the documented policy
- * is the policy that runs. */
+ * The page is committed, and a test compares it with what this prints, so that the policy people read is the policy
+ * that runs. */
 #include "policy/syscall_table.h"
 
 #include <ctype.h>
