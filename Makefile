@@ -16,9 +16,10 @@ BUILD ?= build
 SECONDS ?= 60
 SUITES ?=
 FLAGS ?=
+DATA ?= yes
 
 .DEFAULT_GOAL := build
-.PHONY: build help deps check check-fresh check-vm bench soak install uninstall demo serve clean fuzz coverage prefix
+.PHONY: build help deps check check-fresh check-vm bench soak install uninstall demo serve runtimes clean fuzz coverage prefix
 
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) product
@@ -70,8 +71,13 @@ soak: build
 	@tools/deps build vm
 	@tests/vm/run.py
 
-# FLAGS="--listen 0.0.0.0:8700": settings for the server; docs/configuration.md lists them.
-serve: deps build
+# What the built-in templates need. A host without some of it serves the others.
+runtimes: deps
+	@DATA=$(DATA) tools/deps --optional runtimes
+
+# FLAGS="--listen 0.0.0.0:8700": settings for the server; docs/configuration.md lists them. DATA=no omits the packages of
+# the template python-data, the largest ones.
+serve: runtimes build
 	@$(BUILD)/src/main/cove serve $(FLAGS)
 
 demo: build

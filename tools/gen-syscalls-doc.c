@@ -1,11 +1,50 @@
 /* gen-syscalls-doc - writes docs/syscalls.md from the tables of src/policy to standard output.
  *
- * The page is committed, and a test compares it with what this prints, so that the policy people read is the policy
- * that runs. */
+ * The page is committed, and a test compares it with the output of this program, so the documented
+ * policy is always the policy that runs. Prose and lists of calls wrap at WRAP_COLUMNS. */
 #include "policy/syscall_table.h"
 
 #include <ctype.h>
 #include <stdio.h>
+#include <string.h>
+
+#define WRAP_COLUMNS 100u
+
+static unsigned column; /* characters in the current output line */
+
+/* Writes the text, and a line break instead of each space after which the next word would not fit.
+ * Later lines begin with `indent` spaces. A text that continues a line begins with a space or with
+ * one punctuation mark, for which one column stays free. */
+static void print_wrapped(unsigned indent, const char *text)
+{
+    while (*text) {
+        size_t blank = *text == ' ';
+        size_t word = strcspn(text + blank, " ");
+
+        if (blank && column + 1 + word >= WRAP_COLUMNS) {
+            printf("\n%*s", (int)indent, "");
+            column = indent;
+        } else if (blank) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)word, text + blank);
+        column += (unsigned)word;
+        text += blank + word;
+    }
+}
+
+static void end_line(void)
+{
+    putchar('\n');
+    column = 0;
+}
+
+static void end_paragraph(void)
+{
+    end_line();
+    end_line();
+}
 
 static const char *errno_name(int action)
 {
@@ -50,6 +89,16 @@ static void print_lower(const char *s)
         putchar(tolower((unsigned char)*s));
 }
 
+static const char *lower_name(char *buffer, size_t size, const char *name)
+{
+    size_t n = 0;
+
+    for (; name[n] && n + 1 < size; n++)
+        buffer[n] = (char)tolower((unsigned char)name[n]);
+    buffer[n] = '\0';
+    return buffer;
+}
+
 static void print_action(int action)
 {
     if (action == ACTION_ALLOW)
@@ -81,9 +130,10 @@ static bool same_everywhere(const struct syscall_row *row)
     return true;
 }
 
-/* The calls of a group with one kind of answer, on one line; nothing when there are none. */
+/* Prints the calls of a group with one kind of answer as a list item, if there are any. */
 static void print_calls(unsigned group, const char *lead, bool (*wanted)(int action))
 {
+    char text[160], lower[64];
     bool any = false;
 
     for (size_t i = 0; i < syscall_row_count; i++) {
@@ -92,21 +142,22 @@ static void print_calls(unsigned group, const char *lead, bool (*wanted)(int act
 
         if (row->group != group || !wanted(action))
             continue;
-        if (any)
-            printf(", ");
-        else
-            printf("- %s: ", lead);
-        any = true;
-        if (action >= 0) {
-            printf("`%s`", row->name);
+        if (!any) {
+            snprintf(text, sizeof text, "- %s:", lead);
+            print_wrapped(2, text);
         } else {
-            printf("[`%s`](#", row->name);
-            print_lower(rule_name(ACTION_RULE(action)));
-            printf(")");
+            print_wrapped(2, ",");
         }
+        any = true;
+        if (action >= 0)
+            snprintf(text, sizeof text, " `%s`", row->name);
+        else
+            snprintf(text, sizeof text, " [`%s`](#%s)", row->name,
+                     lower_name(lower, sizeof lower, rule_name(ACTION_RULE(action))));
+        print_wrapped(2, text);
     }
     if (any)
-        printf("\n");
+        end_line();
 }
 
 static bool is_allowed(int action)
@@ -134,9 +185,14 @@ static void print_groups(bool allowed)
     for (unsigned g = 0; g < GROUP_COUNT; g++) {
         if (group_is_allowed(g) != allowed)
             continue;
-        printf("**");
-        print_lower(syscall_group_name((enum syscall_group)g));
-        printf("**: %s.\n\n", syscall_group_why((enum syscall_group)g));
+        char name[64];
+
+        print_wrapped(0, "**");
+        print_wrapped(0, lower_name(name, sizeof name, syscall_group_name((enum syscall_group)g)));
+        print_wrapped(0, "**: ");
+        print_wrapped(0, syscall_group_why((enum syscall_group)g));
+        print_wrapped(0, ".");
+        end_paragraph();
         print_calls(g, "allowed", is_allowed);
         print_calls(g, "allowed with some arguments", is_by_rule);
         print_calls(g, "EPERM", is_eperm);
@@ -188,7 +244,11 @@ static void print_rules(void)
         if (i == 0 || arg_tests[i].rule != arg_tests[i - 1].rule) {
             printf("%s### ", i ? "\n" : "");
             print_lower(rule_name((enum arg_rule)arg_tests[i].rule));
-            printf("\n%s.\n\n| when | answer |\n|---|---|\n", arg_rule_meaning((enum arg_rule)arg_tests[i].rule));
+            printf("\n\n");
+            print_wrapped(0, arg_rule_meaning((enum arg_rule)arg_tests[i].rule));
+            print_wrapped(0, ".");
+            end_paragraph();
+            printf("| condition | result |\n|---|---|\n");
         }
         print_test(&arg_tests[i]);
     }
@@ -197,7 +257,12 @@ static void print_rules(void)
 static void print_grants(void)
 {
     for (unsigned g = 0; g < GRANT_COUNT; g++) {
-        printf("**%s**: %s.\n\n", grant_name((enum grant)g), grant_why((enum grant)g));
+        print_wrapped(0, "**");
+        print_wrapped(0, grant_name((enum grant)g));
+        print_wrapped(0, "**: ");
+        print_wrapped(0, grant_why((enum grant)g));
+        print_wrapped(0, ".");
+        end_paragraph();
         for (size_t i = 0; i < grant_row_count; i++) {
             if (grant_rows[i].grant != g)
                 continue;
@@ -218,58 +283,85 @@ static void print_grants(void)
 
 static void print_needed(void)
 {
+    char text[64];
     unsigned n = 0;
 
-    for (size_t i = 0; i < syscall_row_count; i++)
-        if (syscall_is_needed(syscall_rows[i].nr))
-            printf("%s`%s`", n++ ? ", " : "", syscall_rows[i].name);
-    printf(".\n\n");
+    for (size_t i = 0; i < syscall_row_count; i++) {
+        if (!syscall_is_needed(syscall_rows[i].nr))
+            continue;
+        snprintf(text, sizeof text, "%s `%s`", n++ ? "," : "", syscall_rows[i].name);
+        print_wrapped(0, text);
+    }
+    print_wrapped(0, ".");
+    end_paragraph();
+}
+
+static void print_profiles(void)
+{
+    char text[64];
+
+    print_wrapped(0, "The runtime of an execution selects the profile of the filter:");
+    for (unsigned p = 0; p < PROFILE_COUNT; p++) {
+        snprintf(text, sizeof text, "%s `%s` allows %u calls", p ? "," : "", profile_name((enum profile)p),
+                 syscall_allowed_count((enum profile)p));
+        print_wrapped(0, text);
+    }
+    print_wrapped(0, ".");
+    end_paragraph();
 }
 
 int main(void)
 {
-    printf(
-        "# System calls in a sandbox\n\n"
-        "<!-- Made from src/policy/syscalls.def and syscall_args.def by tools/gen-syscalls-doc; do not edit. -->\n\n"
-        "A sandbox may make the system calls listed here and no others. A call that is refused by name answers EPERM,\n"
-        "so that a person sees a policy; a call that this list does not know, or that programs can do without, "
-        "answers\n"
-        "ENOSYS, so that they go on as they would on an older kernel. The 32-bit entry ends the process; x32 numbers\n"
-        "answer ENOSYS. The list is for x86-64.\n\n"
-        "The filter is chosen by the runtime of an execution:");
-    for (unsigned p = 0; p < PROFILE_COUNT; p++)
-        printf("%s `%s` allows %u calls", p ? "," : "", profile_name((enum profile)p),
-               syscall_allowed_count((enum profile)p));
-    printf(".\n\n## Allowed\n\n");
+    printf("# System calls in a sandbox\n\n"
+           "<!-- Generated from src/policy/syscalls.def and syscall_args.def by tools/gen-syscalls-doc; do not edit. "
+           "-->\n\n");
+    print_wrapped(0, "After this page you know which system calls a program in a sandbox can make, what the others "
+                     "return, and which of them a policy can allow or deny.");
+    end_paragraph();
+    printf("```console\n"
+           "$ cove run -- unshare --user true\n"
+           "unshare: unshare failed: Operation not permitted\n"
+           "cove: refused: unshare(0x10000000): not allowed (profile base)...\n"
+           "$ echo $?\n"
+           "1\n"
+           "```\n\n");
+    print_wrapped(0, "A sandbox can make only the calls that this page lists as allowed. A call that is refused by "
+                     "name returns EPERM, which users recognise as a policy. A call that is not in the table, or that "
+                     "programs do not depend on, returns ENOSYS, so programs fall back as on an older kernel. The "
+                     "32-bit entry point ends the process; x32 numbers return ENOSYS. The table is for x86-64.");
+    end_paragraph();
+    print_profiles();
+    printf("## Allowed\n\n");
     print_groups(true);
     printf("## Refused\n\n");
     print_groups(false);
-    printf("## Where the profiles differ\n\n");
+    printf("## Differences between the profiles\n\n");
     print_differences();
-    printf("## What a policy may open\n\n"
-           "A policy names a grant; calls cannot be opened one by one.\n\n");
+    printf("## Calls that a policy can allow\n\n");
+    print_wrapped(0, "`syscalls.grant` of a policy names a grant; single calls cannot be allowed.");
+    end_paragraph();
     print_grants();
-    printf(
-        "## What a policy may close\n\n"
-        "`syscalls.deny` of a policy closes calls by name; they answer EPERM. The runtime and the start of any program "
-        "stand on\nthese, which cannot be denied: ");
+    printf("## Calls that a policy can deny\n\n");
+    print_wrapped(0, "`syscalls.deny` of a policy denies calls by name; they then return EPERM. The runtime and the "
+                     "start of a program need these calls, which cannot be denied:");
     print_needed();
-    printf("## Calls that are allowed by their arguments\n\n"
-           "The lines of a table are tried from the top. Only the lower 32 bits of an argument are compared, as the "
-           "kernel\n"
-           "uses no more of these; no rule looks at memory behind a pointer.\n\n");
+    printf("## Calls that are allowed by their arguments\n\n");
+    print_wrapped(0, "The rows of a table are evaluated from the top. Only the lower 32 bits of an argument are "
+                     "compared, because the kernel uses only these. No rule reads memory through a pointer.");
+    end_paragraph();
     print_rules();
-    printf(
-        "\n## What this list does not close\n\n"
-        "- Files of the system are shared read-only with the host and with other sandboxes, as inodes. Locks on them\n"
-        "  (`flock`, `fcntl`) and `inotify` watches cross that border: two sandboxes that agree on it can signal to "
-        "each\n"
-        "  other, and one can see that somebody opened `/usr/bin/git`. Databases, package managers and development\n"
-        "  servers need both calls, so they stay. Leases need the ownership of the file, which a sandbox never has "
-        "there.\n"
-        "- A bug in an allowed call is a bug in the shared kernel; that is what a second kernel is for.\n"
-        "- Paths are memory, which another thread can change after a filter looked: files are the business of mounts "
-        "and\n"
-        "  Landlock, not of this list.\n");
+    printf("\n## What this list does not prevent\n\n");
+    print_wrapped(2, "- Sandboxes and the host share the system's read-only files as inodes. Locks on them (`flock`, "
+                     "`fcntl`) and `inotify` watches cross this boundary: two sandboxes that cooperate can signal to "
+                     "each other, and a sandbox can observe that a process opened `/usr/bin/git`. Databases, package "
+                     "managers and development servers need both calls, so they are allowed. Leases need ownership "
+                     "of the file, which a sandbox never has there.");
+    end_line();
+    print_wrapped(2,
+                  "- A bug in an allowed call is a bug in the shared kernel; only a second kernel protects from it.");
+    end_line();
+    print_wrapped(2, "- A path is memory that another thread can change after the filter has run, so mounts and "
+                     "Landlock protect files, and not this list.");
+    end_line();
     return 0;
 }

@@ -1,13 +1,15 @@
-/* An interactive bash without a terminal: only an interactive shell goes on after an interrupt, a syntax error or
- * ${x:?}, as a person expects. Its standard input carries nothing but our own short lines; the code lies in a
- * memory file, from where `read` takes it whole, and runs by `eval`, whose standard input is /dev/null. The line
- * after it says the status. Both are read even when an interrupt ended the first.
+/* An interactive bash without a terminal: only an interactive shell continues after an interrupt, a
+ * syntax error or ${x:?}, as users expect. Its standard input carries only short command lines of
+ * the kernel. The code is in a memory file, from which `read` takes it as a whole, and runs by
+ * `eval`, whose standard input is /dev/null. The next command line reports the status. Both lines
+ * are read even if an interrupt ended the first.
  *
- * `exit`, and `set -e`, end the shell. A trap then writes down what it knew, and the next shell begins with it; so they
- * end the cell and no more. `exec` and SIGKILL leave nothing behind.
+ * `exit` and `set -e` end the shell. A trap then saves the state of the shell, and the next shell
+ * restores it, so they only end the cell. After `exec` and SIGKILL no state is left.
  *
- * Descriptors 250 to 253 are inherited by what the shell starts, because bash cannot mark them otherwise. Whoever
- * writes there lies about this shell only; the kernel's socket is not among them. */
+ * Programs that the shell starts inherit descriptors 250 to 253, because bash cannot set
+ * close-on-exec on them. A program that writes to them can only falsify messages of this shell; the
+ * kernel's socket is not among them. */
 #include "bash_process.h"
 
 #include "core/base/fd.h"
@@ -38,9 +40,9 @@ static const char bash_setup_script[] =
     ">&250; }\n"
     "__cove_save() { { declare -p; declare -f; alias -p; shopt -p; builtin printf 'cd -- %q\\n' \"$PWD\"; trap -p; set "
     "+o; } >&252 2>/dev/null; }\n"
-    /* Without the word that an interactive shell says at its end. */
+    /* Without the message that an interactive shell prints at its end. */
     "exit() { builtin exit \"${1:-$?}\" 2>/dev/null; }\n"
-    /* Where nothing else was given to read from, the host is asked. */
+    /* If stdin was not redirected, asks the server for input. */
     "read() {\n"
     "  local OPTIND=1 OPTARG __cove_o __cove_p= __cove_s=0 __cove_u= __cove_a\n"
     "  while getopts ':a:d:eEi:n:N:p:rst:u:' __cove_o; do\n"
@@ -58,14 +60,14 @@ static const char bash_last_line[] =
 
 static void bash_process_write_line(struct bash_process *s, const char *line)
 {
-    (void)fd_write_all(s->command_fd, line, strlen(line)); /* a shell that is gone is noticed by its end */
+    (void)fd_write_all(s->command_fd, line, strlen(line)); /* if the shell is gone, its end is noticed elsewhere */
 }
 
 static void bash_process_write_memory(int fd, const char *text)
 {
     if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 || fd_write_all(fd, text, strlen(text) + 1) < 0 ||
         lseek(fd, 0, SEEK_SET) < 0)
-        abort(); /* memory of ours: there is no code without it */
+        abort(); /* our own memory: without it no code can run */
 }
 
 int bash_process_init(struct bash_process *s, struct err *err)
@@ -76,7 +78,7 @@ int bash_process_init(struct bash_process *s, struct err *err)
     s->code_fd = memfd_create("code", MFD_CLOEXEC);
     s->state_fd = memfd_create("state", MFD_CLOEXEC);
     if (s->code_fd < 0 || s->state_fd < 0)
-        return err_sys(err, ERR_SYS, "memory for the shell");
+        return err_sys(err, ERR_SYS, "cannot create a memory file for the shell");
     return 0;
 }
 
@@ -96,7 +98,8 @@ void bash_process_done(struct bash_process *s)
     buf_done(&s->received);
 }
 
-/* In the child. The numbers may overlap with those that are given, so they are moved out of the way first. */
+/* In the child. The target numbers may overlap with the given ones, so those are moved away first.
+ */
 static void bash_process_exec(int in, int control, int code, int state, int answers)
 {
     static const struct {
@@ -115,7 +118,7 @@ static void bash_process_exec(int in, int control, int code, int state, int answ
         if (from[i] < 0 || dup2(from[i], places[i].to) < 0)
             _exit(127);
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (null < 0 || dup2(null, STDERR_FILENO) < 0) /* what it says about the terminal that it misses */
+    if (null < 0 || dup2(null, STDERR_FILENO) < 0) /* discards bash's messages about the missing terminal */
         _exit(127);
     setenv("PS1", "", 1);
     setenv("PS2", "", 1);
@@ -177,10 +180,11 @@ static void bash_process_request_status(struct bash_process *s)
     bash_process_write_line(s, line);
 }
 
-/* An interrupt can reach the shell while it reads a line, or wait in it until it reads the next: then it loses the
- * beginning of that line, and takes the rest for a command. So empty lines follow, to be lost, and a question; when
- * that is answered the interrupt is over. Our lines hold no quotes, which would swallow what follows, and code that has
- * run is forgotten, lest it run again. */
+/* An interrupt can reach the shell while it reads a line, or stay pending until it reads the next:
+ * then bash drops the beginning of that line and executes the rest as a command. So empty lines
+ * follow, which may be dropped, and then a query; the reply shows that the interrupt is over. Our
+ * lines contain no quotes, which would swallow the following text, and code that has run is deleted
+ * so that it cannot run again. */
 void bash_process_interrupt(struct bash_process *s)
 {
     char line[64];
@@ -195,7 +199,7 @@ void bash_process_run(struct bash_process *s, const char *code)
 {
     char line[256];
 
-    /* What an earlier end saved has been taken up by now. */
+    /* The shell has already restored the state that an earlier end saved. */
     if (ftruncate(s->state_fd, 0) < 0 || lseek(s->state_fd, 0, SEEK_SET) < 0)
         abort();
     bash_process_write_memory(s->code_fd, code);
@@ -203,7 +207,7 @@ void bash_process_run(struct bash_process *s, const char *code)
     bash_process_write_line(s, "__cove_take");
     if (s->last_status != 0) {
         snprintf(line, sizeof(line), "; __cove_status %d || ",
-                 s->last_status); /* false, and `set -e` does not mind here */
+                 s->last_status); /* false, and `set -e` has no effect here */
         bash_process_write_line(s, line);
     }
     bash_process_write_line(s, s->last_status ? "" : "; ");
@@ -253,7 +257,7 @@ void bash_process_receive(struct bash_process *s)
         if (n <= 0)
             return;
         if (s->received.len + (size_t)n > HEARD_MAX)
-            buf_clear(&s->received); /* a message without end is not the shell's */
+            buf_clear(&s->received); /* a message without end does not come from the shell */
         buf_add(&s->received, part, (size_t)n);
     }
 }

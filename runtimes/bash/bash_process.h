@@ -1,4 +1,5 @@
-/* bash_process.h - one living bash that runs code as if it were typed, and tells how it ended. */
+/* bash_process.h - one running bash that executes code as if it were typed, and reports how it
+ * ended. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -7,30 +8,30 @@
 #include <sys/types.h>
 
 struct bash_process {
-    pid_t pid;      /* 0 while there is none; also its process group */
-    int command_fd; /* its standard input: commands, one a line */
-    int message_fd; /* what it says, each message ended by a NUL */
-    int answer_fd;  /* answers to its questions; we hold both ends */
-    int answer_read_fd;
-    int code_fd; /* memory files: the code to run, and what was saved when it ended */
-    int state_fd;
+    pid_t pid;          /* 0 if there is no shell; also its process group */
+    int command_fd;     /* its standard input: one command per line */
+    int message_fd;     /* messages of the shell, each ended by a NUL */
+    int answer_fd;      /* answers to input requests of the shell; this process holds both ends */
+    int answer_read_fd; /* the read end of answer_fd's pipe */
+    int code_fd;        /* memory file with the code to run */
+    int state_fd;       /* memory file with the state that an ending shell saved */
     struct buf received;
-    uint32_t seq;             /* of the command that runs */
-    uint32_t interrupts_sent; /* interrupts that were sent */
-    int last_status;          /* exit status before, for $? */
+    uint32_t seq;             /* number of the running command */
+    uint32_t interrupts_sent; /* number of interrupts sent */
+    int last_status;          /* previous exit status, for $? */
 };
 
 int bash_process_init(struct bash_process *s, struct err *err);
 void bash_process_done(struct bash_process *s);
 
-/* Starts bash; with `restore` it goes on with the variables, functions, aliases, options and directory that the last
- * one saved. */
+/* Starts bash. With `restore` it continues with the variables, functions, aliases, options and
+ * directory that the previous shell saved. */
 int bash_process_start(struct bash_process *s, bool restore, struct err *err);
-void bash_process_kill(struct bash_process *s); /* and all that it started in its group */
+void bash_process_kill(struct bash_process *s); /* also kills all processes that it started in its group */
 
-/* Runs code; the end of it is the message "D<seq> <status>", which an interrupt may take. */
+/* Runs code. At its end the shell sends "D<seq> <status>", which an interrupt may suppress. */
 void bash_process_run(struct bash_process *s, const char *code);
-/* Gives `word` to one of the commands below and has the answer sent as a message. */
+/* Passes `word` to one of the commands below; the result arrives as a message. */
 void bash_process_query(struct bash_process *s, const char *command, const char *word);
 #define SHELL_COMMANDS "compgen -A command -A function -A alias -A keyword -A builtin"
 #define SHELL_FILES "compgen -f"
@@ -38,14 +39,15 @@ void bash_process_query(struct bash_process *s, const char *command, const char 
 #define SHELL_TYPE "type"
 #define SHELL_VALUE "declare -p"
 
-/* Interrupts what runs; "X<pokes> 130" says that the shell has got over it, and must be awaited. */
+/* Interrupts the running code. "X<pokes> 130" reports that the shell has handled the interrupt; the
+ * caller must wait for it. */
 void bash_process_interrupt(struct bash_process *s);
 
-void bash_process_send_input(struct bash_process *s, const char *text); /* NULL is the end of the input */
-void bash_process_drop_input(struct bash_process *s);                   /* forgets an answer that nobody took */
+void bash_process_send_input(struct bash_process *s, const char *text); /* NULL means end of input */
+void bash_process_drop_input(struct bash_process *s);                   /* discards an answer that was not read */
 
-/* Reads what is there. */
+/* Reads the available messages. */
 void bash_process_receive(struct bash_process *s);
-/* The next message that is whole; false when there is none. The buffer is cleared first. */
+/* Returns the next complete message; false if there is none. Clears the buffer first. */
 bool bash_process_next_message(struct bash_process *s, struct buf *ret);
 bool bash_process_has_saved_state(const struct bash_process *s);

@@ -1,12 +1,14 @@
-/* The bash kernel of a context: requests on fd 3, a shell that lives on, events on fd 3.
+/* The bash kernel of a context: requests on fd 3, a shell that keeps its state, events on fd 3.
  *
- * A program of its own and not a script: a script would have to read JSON in bash, or need another interpreter, which a
- * sandbox may not have. It is static and needs nothing but bash. One loop over the socket, the shell's messages and two
- * signals; while a cell runs, requests wait in order, but for the answers to its questions.
+ * It is a C program and not a script: a script would have to parse JSON in bash, or need another
+ * interpreter, which a sandbox may not have. It is static and needs only bash. One loop handles the
+ * socket, the shell's messages and two signals. While a cell runs, requests wait in order, except
+ * answers to its input requests.
  *
- * 1. Every `execute` and `reset` gets one `finished`, also when the shell ends in it.
- * 2. What the shell says is as untrusted as the code in it: it is bounded, and what does not fit is ignored.
- * 3. A line is ASCII, of at most LINE_MAX bytes. */
+ * 1. Every `execute` and `reset` gets one `finished`, also if the shell ends during it.
+ * 2. Messages of the shell are as untrusted as the code in it: their size is bounded, and messages
+ *    that do not fit are ignored.
+ * 3. A line is ASCII, of at most LINE_MAX_BYTES. */
 #include "bash_process.h"
 
 #include "core/base/fd.h"
@@ -31,28 +33,28 @@
 #define QUEUE_MAX 256
 #define MATCHES_MAX 500
 #define TEXT_MAX (32u << 10)
-#define ANSWER_MAX 60000u /* what a pipe takes at once */
+#define ANSWER_MAX 60000u /* bytes that a pipe accepts at once */
 
 enum bash_kernel_state { IDLE, STARTING, EXECUTING, COMPLETING, INSPECTING, SETTLING };
 
 struct bash_kernel {
     struct bash_process bash;
     struct buf in;
-    bool ready;             /* the first shell has begun */
+    bool ready;             /* the first shell has started */
     bool dropping_line;     /* inside a line that is too long */
-    char *queue[QUEUE_MAX]; /* lines that wait */
+    char *queue[QUEUE_MAX]; /* waiting lines */
     size_t queued;
     enum bash_kernel_state state;
-    char *id; /* of what is being done */
+    char *id; /* of the current request */
     uint64_t count;
     bool interrupted;
-    bool interrupt_pending; /* the shell has not yet got over an interrupt */
+    bool interrupt_pending; /* the shell has not yet handled an interrupt */
     bool waiting_for_input;
-    uint64_t start, end; /* of the word that is completed */
+    uint64_t start, end; /* of the word to complete */
     struct buf query_result;
 };
 
-/* --- events --- */
+/* Events. */
 
 static void bash_kernel_escape_non_ascii(const char *utf8, size_t len, struct buf *out)
 {
@@ -94,7 +96,7 @@ static void bash_kernel_send_event(struct jsonw *w)
     bash_kernel_escape_non_ascii(w->out->data, w->out->len, &line);
     buf_adds(&line, "\n");
     if (line.len <= LINE_MAX_BYTES && fd_write_all(SOCKET_FD, line.data, line.len) < 0)
-        exit(0); /* nobody listens */
+        exit(0); /* no reader is left */
 }
 
 static void bash_kernel_send_refusal(const char *id, const char *why)
@@ -148,7 +150,7 @@ static void bash_kernel_send_ready(const char *version)
     bash_kernel_send_event(&w);
 }
 
-/* --- what the shell says --- */
+/* Messages of the shell. */
 
 static void bash_kernel_send_completions(struct bash_kernel *k)
 {
@@ -254,8 +256,8 @@ static void bash_kernel_on_done(struct bash_kernel *k, const char *text)
         bash_kernel_end_request(k, (int)status);
 }
 
-/* The shell has got over the last interrupt. If it did not say how the cell ended, it was the interrupt that ended it.
- */
+/* The shell has handled the last interrupt. If it did not report how the cell ended, the interrupt
+ * ended it. */
 static void bash_kernel_on_interrupt_done(struct bash_kernel *k, const char *text)
 {
     uint32_t poke, status;
@@ -327,7 +329,8 @@ static void bash_kernel_start_bash(struct bash_kernel *k, bool restore)
     k->interrupt_pending = false;
 }
 
-/* The shell is gone: the cell ends with its status, and the next shell goes on where it could save what it knew. */
+/* The shell has ended: the cell ends with its status, and the next shell restores the state that
+ * was saved. */
 static void bash_kernel_on_bash_end(struct bash_kernel *k, int wstatus)
 {
     bool saved = bash_process_has_saved_state(&k->bash);
@@ -336,7 +339,7 @@ static void bash_kernel_on_bash_end(struct bash_kernel *k, int wstatus)
 
     bash_kernel_on_messages(k);
     if (k->state == STARTING && status == 127) {
-        fprintf(stderr, "kernel: bash could not be started\n");
+        fprintf(stderr, "kernel: cannot start bash\n");
         exit(1);
     }
     k->bash.pid = 0;
@@ -356,7 +359,7 @@ static void bash_kernel_on_bash_end(struct bash_kernel *k, int wstatus)
     k->bash.last_status = saved ? status : 0;
 }
 
-/* --- requests --- */
+/* Requests. */
 
 static size_t bash_kernel_count_code_points(const char *text, size_t bytes)
 {
@@ -367,7 +370,7 @@ static size_t bash_kernel_count_code_points(const char *text, size_t bytes)
     return n;
 }
 
-/* Byte offset of a place that counts code points, or -1. */
+/* Converts an offset in code points to bytes, or -1. */
 static ssize_t bash_kernel_byte_offset(const char *text, uint64_t cursor)
 {
     size_t i = 0;
@@ -396,7 +399,7 @@ static void bash_kernel_execute(struct bash_kernel *k, const char *code)
     bash_process_run(&k->bash, code);
 }
 
-/* The word before the cursor, and what kind of thing could stand there. */
+/* Completes the word before the cursor by the kind of word that is possible there. */
 static void bash_kernel_complete(struct bash_kernel *k, const char *code, uint64_t cursor, size_t at)
 {
     static const char breaks[] = " \t\n;|&()<>\"'`=";
@@ -475,7 +478,7 @@ static void bash_kernel_input(struct bash_kernel *k, const char *id, const struc
     }
 }
 
-/* Serves a request whose id is good. */
+/* Handles a request with a valid id. */
 static void bash_kernel_serve_request(struct bash_kernel *k, const char *id, const struct json *root)
 {
     const char *op = json_text(json_get(root, "op")), *code = json_text(json_get(root, "code"));
@@ -509,7 +512,7 @@ static void bash_kernel_serve_request(struct bash_kernel *k, const char *id, con
         bash_kernel_reset(k);
 }
 
-/* True when the line was dealt with; false when it must wait. */
+/* True if the line was handled; false if it must wait. */
 static bool bash_kernel_take_line(struct bash_kernel *k, const char *line, size_t len)
 {
     struct json_doc doc = { 0 };
@@ -631,7 +634,7 @@ int main(void)
         fds[1].fd = k.bash.message_fd;
         if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
             return 1;
-        if (fds[0].revents) /* first: an interrupt that came before a request does not concern it */
+        if (fds[0].revents) /* first: an interrupt that came before a request does not apply to that request */
             bash_kernel_on_signal(&k, signals);
         bash_kernel_on_messages(&k);
         if (fds[2].revents)

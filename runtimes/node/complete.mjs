@@ -1,6 +1,7 @@
-/* complete.mjs - what could stand at the cursor, and what is known about what stands there.
+/* complete.mjs - completions at the cursor, and information about the name there.
  *
- * V8 itself evaluates the object before the dot and refuses whatever would have a side effect, getters of user code included. */
+ * V8 itself evaluates the object before the dot and refuses every side effect, including getters of
+ * user code. */
 import Module from 'node:module';
 
 import { textOf } from './show.mjs';
@@ -18,7 +19,7 @@ export class Complete {
     this.value = value;
   }
 
-  /* {value} of an expression that can be had without a side effect, or null. */
+  /* {value} of an expression that can be evaluated without a side effect, or null. */
   look(expression) {
     const answer = this.call('Runtime.evaluate', { expression, throwOnSideEffect: true, timeout: 500, objectGroup: 'look', silent: true });
     const found = !answer || answer.exceptionDetails ? null : { value: this.value(answer.result) };

@@ -1,11 +1,13 @@
 /* interrupt.mjs - SIGINT ends a cell, whatever it does.
  *
- * Node can terminate a script on SIGINT (vm, breakOnSigint): a thread of its own waits for the signal meanwhile. But that thread is
- * started and stopped with each script, and a signal that comes as it stops is lost, or ends the process, because no
- * handler is set. So it is started once and kept, by the functions that Node's own REPL uses; a signal that comes while no script runs
- * is remembered there, and looked for while a cell awaits. Without these functions we live with the gap.
+ * Node can terminate a script on SIGINT (vm, breakOnSigint): a separate thread waits for the signal
+ * meanwhile. But Node starts and stops that thread with each script, and a signal that arrives
+ * while it stops is lost, or ends the process, because no handler is set. So the thread is started
+ * once and kept, by the functions that Node's own REPL uses. A signal that arrives while no script
+ * runs is recorded there, and polled while a cell awaits. If these functions are missing, the gap
+ * remains.
  *
- * A listener of user code takes the signal from us until the next cell. */
+ * A SIGINT listener of user code receives the signal instead, until the next cell. */
 import vm from 'node:vm';
 
 const LOOK_MS = 20;
@@ -30,20 +32,22 @@ function watchdogOfNode() {
 let watchdog = null;
 let listener = () => {};
 
-/* Once, when the kernel starts. */
+/* Called once, when the kernel starts. */
 export function install() {
   watchdog = watchdogOfNode();
   if (watchdog) watchdog.startSigintWatchdog();
   else process.on('SIGINT', () => listener());
 }
 
-/* Whether a signal came since the last look. Stopping what was started twice tells and forgets, and goes on watching. */
+/* Whether a signal arrived since the last call. Starting twice and stopping once returns and clears
+ * the flag, and keeps the watchdog running. */
 function pending() {
   watchdog.startSigintWatchdog();
   return watchdog.stopSigintWatchdog();
 }
 
-/* Before a cell: what came before it does not count, and a listener that the last one left is gone. */
+/* Called before a cell: discards earlier signals, and removes a listener that the previous cell
+ * left. */
 export function begin() {
   if (!watchdog) return;
   if (process.listenerCount('SIGINT') > 0) {
@@ -54,7 +58,8 @@ export function begin() {
   pending();
 }
 
-/* Calls `onInterrupt` when a signal comes while nothing runs; returns the function that ends this. */
+/* Calls `onInterrupt` if a signal arrives while no script runs; returns a function that stops this.
+ */
 export function watch(onInterrupt) {
   if (!watchdog) {
     listener = onInterrupt;

@@ -1,15 +1,17 @@
 /* kernel.mjs - the Node kernel of a context: `node kernel.mjs`, with the kernel socket on fd 3.
  *
- * Cells are evaluated by V8's own REPL mode, reached through an inspector session inside this process: it is what the
- * console of a browser uses, so `await`, and const, let and class that stay and may be declared again, are V8's and
- * not a rewriting of ours. Cells share the context of the modules that they require; a context of their own
- * would have another Array and another Error.
+ * Cells are evaluated by V8's own REPL mode, through an inspector session inside this process. The
+ * console of a browser uses the same mode, so `await`, and const, let and class that persist and
+ * can be declared again, are implemented by V8 without rewriting the code. Cells share the context
+ * of the modules that they require; a separate context would have another Array and another Error.
  *
- * Interrupts. The part of a cell up to its first await runs inside a vm script that SIGINT terminates, loops included.
- * What awaits is given up. A loop after an await is the host's to kill.
+ * Interrupts. The part of a cell up to its first await runs inside a vm script that SIGINT
+ * terminates, loops included. A cell that awaits is abandoned. A loop after an await can only be
+ * ended by the server, which kills the kernel.
  *
- * Loading these modules changes nothing outside of them, and asks for nothing that differs from one process to the next: so snapshot.mjs can
- * load them once, and a process starts from the memory that this left. What belongs to a process is made by start(). */
+ * Loading these modules changes nothing outside of them and uses no value that differs between
+ * processes. So snapshot.mjs can load them once, and a process starts from the resulting memory.
+ * start() creates the state of a process. */
 import inspector from 'node:inspector';
 import v8 from 'node:v8';
 
@@ -39,7 +41,7 @@ class Kernel {
     this.inspector = new inspector.Session();
     this.inspector.connect();
     this.count = 0;
-    this.id = null; /* of the execution that runs */
+    this.id = null; /* of the running execution */
     this.waiting = null; /* resolves an input() */
     this.requests = [];
     this.busy = false;
@@ -67,9 +69,9 @@ class Kernel {
     process.on('unhandledRejection', complain);
   }
 
-  /* --- V8 --- */
+  /* V8. */
 
-  /* A request of the inspector that is answered at once. */
+  /* A request to the inspector that is answered synchronously. */
   call(method, params) {
     let answer;
     this.inspector.post(method, params, (error, result) => { answer = { error, result }; });
@@ -77,7 +79,7 @@ class Kernel {
     return answer?.result;
   }
 
-  /* The value itself of what the inspector tells about it. */
+  /* The value itself for a remote object of the inspector. */
   value(remote) {
     if (remote.objectId) {
       let taken;
@@ -95,7 +97,7 @@ class Kernel {
     return remote.type === 'undefined' ? undefined : remote.value;
   }
 
-  /* The answer of the inspector when the cell has come to its end, or an exception that is ours. */
+  /* The answer of the inspector when the cell has ended, or an exception of the kernel. */
   async evaluate(expression) {
     const params = { expression, replMode: true, awaitPromise: true, objectGroup: 'cell', silent: true };
     let unwatch = () => {};
@@ -112,7 +114,7 @@ class Kernel {
     }
   }
 
-  /* --- events --- */
+  /* Events. */
 
   send(event, fields) {
     this.wire.send({ event, id: this.id, ...fields });
@@ -131,7 +133,7 @@ class Kernel {
     });
   }
 
-  /* The lines of an error, without frames of ours. */
+  /* The lines of an error, without frames of the kernel. */
   lines(error) {
     let text;
     try {
@@ -142,7 +144,8 @@ class Kernel {
     let lines = text.split('\n');
     const ours = lines.findIndex((line) => /^\s+at /.test(line) && (line.includes(HERE) || line.includes('node:inspector')));
     if (ours >= 0) {
-      /* What lies below the cell is how it was called; frames above ours are those of display() and its kin. */
+      /* Frames below the cell show how the kernel called it; frames above those of the kernel are
+       * those of display() and similar functions. */
       const cells = lines.slice(ours).findIndex((line) => /cell-\d+\.js:\d/.test(line));
       lines = cells < 0 ? lines.slice(0, ours) : lines.filter((line) => !/^\s+at /.test(line) || /cell-\d+\.js:\d/.test(line));
     }
@@ -170,19 +173,19 @@ class Kernel {
     this.send('error', { name: cleanText(told.name).slice(0, 500), value: cleanText(told.value), traceback: told.traceback.map(cleanText) });
   }
 
-  /* Where in the cell an exception was raised: its line, and a mark under the place. */
+  /* Where in the cell an exception was raised: its line, and a mark under the position. */
   place(details, error, name, code) {
     let found = null;
     try {
       found = new RegExp(`${name.replace('.', '\\.')}:(\\d+):(\\d+)`).exec(String(error?.stack));
-    } catch { /* a hostile stack */ }
+    } catch { /* the stack of user code may throw */ }
     const [line, column] = found ? [Number(found[1]) - 1, Number(found[2]) - 1] : [details.lineNumber, details.columnNumber];
     const text = code.split('\n')[line];
     if ((!found && !(error instanceof SyntaxError)) || text === undefined || text.length > 500) return [];
     return [`${name}:${line + 1}`, text, `${' '.repeat(Math.max(column, 0))}^`, ''];
   }
 
-  /* --- requests --- */
+  /* Requests. */
 
   receive(request) {
     const { op, id } = request;
@@ -198,7 +201,8 @@ class Kernel {
     return this.next();
   }
 
-  /* One at a time, and each from the event loop: an interrupt may drop the promises that wait to be settled, and with them a chain of ours. */
+  /* Handles one request at a time, each from the event loop: an interrupt may drop pending
+   * promises, and with them a promise chain of the kernel. */
   next() {
     if (this.busy || !this.requests.length) return;
     this.busy = true;
@@ -260,7 +264,7 @@ class Kernel {
     let found = { matches: [], start: cursor, end: cursor };
     try {
       interruptible(() => { found = this.completer.complete(code, cursor); });
-    } catch { /* of a proxy of user code, or interrupted: nothing is known */ }
+    } catch { /* raised by a proxy of user code, or interrupted: no result */ }
     this.wire.send({ event: 'completions', id, ...found });
   }
 
@@ -272,8 +276,8 @@ class Kernel {
     this.wire.send({ event: 'inspection', id, ...found });
   }
 
-  /* As after a restart, but in the same process. Declared names cannot be taken back from V8; they become undefined.
-   * Timers and servers that were started go on. */
+  /* As after a restart, but in the same process. Declared names cannot be removed from V8; they
+   * become undefined. Running timers and servers continue. */
   async reset({ id }) {
     this.id = id;
     let status = 'ok';
@@ -281,7 +285,8 @@ class Kernel {
       const names = this.call('Runtime.globalLexicalScopeNames', {}).names;
       for (const name of new Set(names)) {
         const answer = await this.evaluate(`let ${name} = undefined;`);
-        if (answer.exceptionDetails) await this.evaluate(`const ${name} = undefined;`); /* a const can be declared again as one only */
+        /* a const can only be declared again as a const */
+        if (answer.exceptionDetails) await this.evaluate(`const ${name} = undefined;`);
       }
       for (const key of Reflect.ownKeys(globalThis)) {
         if (!(key in this.start.globals) && !Reflect.deleteProperty(globalThis, key)) globalThis[key] = undefined;
@@ -302,7 +307,7 @@ class Kernel {
   }
 }
 
-/* start.c hands over why it did not use the snapshot; cells are not to find it. */
+/* start.c passes the reason why it did not use the snapshot; cells must not see that argument. */
 function start() {
   const [note] = process.argv.splice(2);
   installInterrupt();

@@ -1,6 +1,7 @@
-/* modules.mjs - require() and import() of a cell look from its working directory, wherever that is by then.
+/* modules.mjs - require() and import() of a cell resolve from the current working directory.
  *
- * import() is bound to the place of the code that holds it; so for each directory a function is compiled there, once, which holds one. */
+ * import() is bound to the location of the code that contains it. So for each directory a function
+ * that contains an import() is compiled there, once. */
 import Module, { createRequire } from 'node:module';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';

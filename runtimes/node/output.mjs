@@ -1,7 +1,9 @@
-/* output.mjs - process.stdout and process.stderr of a cell: written at once, and without a state that could be left halfway.
+/* output.mjs - process.stdout and process.stderr of a cell: written synchronously, and without a
+ * state that an interrupt could leave incomplete.
  *
- * An interrupt terminates JavaScript wherever it is. A stream of Node that is terminated inside write() believes for ever that it
- * still writes, and keeps what follows to itself. So write() is replaced as a whole. */
+ * An interrupt terminates JavaScript anywhere. A Node stream that is terminated inside write()
+ * stays in the writing state forever and buffers all further output. So write() is replaced as a
+ * whole. */
 import fs from 'node:fs';
 import { Writable } from 'node:stream';
 
@@ -36,7 +38,7 @@ class Output extends Writable {
     return true;
   }
 
-  end(chunk, encoding, callback) { /* the next cell writes too */
+  end(chunk, encoding, callback) { /* does not close: the next cell writes too */
     if (chunk !== undefined && chunk !== null && typeof chunk !== 'function') this.write(chunk, encoding);
     const done = [chunk, encoding, callback].find((f) => typeof f === 'function');
     if (done) process.nextTick(done);

@@ -1,8 +1,10 @@
-/* rewrite.mjs - the three words that V8's REPL mode does not take: static imports, import() and export.
+/* rewrite.mjs - rewrites the three statements that V8's REPL mode does not accept: static imports,
+ * import() and export.
  *
- * `import a, {b as c} from 'x'` becomes `const {default: a, b: c} = await __coveImport('x')`, on the same lines, so that the places in
- * errors stay true. That needs no parser, only to know what is code: strings, templates, comments and regular
- * expressions are skipped. A cell without these words is left as it is. */
+ * `import a, {b as c} from 'x'` becomes `const {default: a, b: c} = await __coveImport('x')`, on
+ * the same lines, so that positions in errors stay correct. That needs no parser; it only has to
+ * skip strings, templates, comments and regular expressions. A cell without these words is not
+ * changed. */
 
 const SKIP = /\s+|\/\/[^\n]*|\/\*[^]*?\*\//y;
 const WORD = /[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/uy;
@@ -44,10 +46,10 @@ function at(pattern, text, index) {
 export function rewrite(code) {
   if (!/\b(?:import|export)\b/.test(code)) return code;
   const out = [];
-  const open = []; /* what is open: brackets, and '`' for the braces of a template */
+  const open = []; /* open brackets, and '`' for the braces of a template */
   let index = 0;
-  let last = ''; /* the token before, '' at the beginning */
-  let fresh = true; /* a newline stands between it and here */
+  let last = ''; /* the previous token, '' at the beginning */
+  let fresh = true; /* there is a newline after the previous token */
 
   const template = () => { /* from after a '`' or the '}' of a part to the next '${' or the end */
     while (index < code.length) {

@@ -1,7 +1,8 @@
-/* show.mjs - the forms in which a value can be shown: a map of MIME types.
+/* show.mjs - the representations of a value: a map of MIME types.
  *
- * Text is what util.inspect makes of it. A value offers more by a method [Symbol.for('Jupyter.display')](), as in Deno's
- * notebooks, which returns the map; display.html() and its kin make such values. */
+ * The text comes from util.inspect. A value offers more with a method
+ * [Symbol.for('Jupyter.display')](), as in Deno's notebooks, which returns the map; display.html()
+ * and similar functions make such values. */
 import util from 'node:util';
 
 import { cleanText, cleanValue } from './wire.mjs';
@@ -21,7 +22,7 @@ export function textOf(value) {
     return cleanText(text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX)}... cut here: ${text.length} characters` : text);
   } catch (error) {
     let why = 'an error';
-    try { why = String(error); } catch { /* hostile to the end */ }
+    try { why = String(error); } catch { /* String() of the error may throw too */ }
     return cleanText(`<a value whose inspection raised ${why.slice(0, 500)}>`);
   }
 }
@@ -62,7 +63,7 @@ export function isSilent(value) {
   return value === SILENT;
 }
 
-/* The function display(), with a function for each form. */
+/* The function display(), with a function for each format. */
 export function display(show) {
   const main = (value, options) => {
     show(options?.raw === true ? rawBundle(value, options.metadata) : bundleOf(value));

@@ -1,21 +1,24 @@
-/* snapshot.mjs - makes the start-up snapshot of the kernel, when cove is built: `node snapshot.mjs SOURCES BLOB FITS`.
+/* snapshot.mjs - makes the start-up snapshot of the kernel, when cove is built: `node snapshot.mjs
+ * SOURCES BLOB FITS`.
  *
- * A snapshot is V8's heap after the kernel's modules and those of Node that they use were loaded; a process that starts from it neither compiles nor
- * runs them again. It is good for one build of Node only, and Node itself notices the difference late or not at all. So FITS says what it was made
- * with, file by file, and start.c compares before it uses it.
+ * A snapshot is V8's heap after loading the modules of the kernel and the Node modules that they
+ * use; a process that starts from it neither compiles nor runs them again. It is valid for one
+ * build of Node only, and Node itself notices a difference late or not at all. So FITS lists the
+ * files with which it was made, and start.c compares them before it uses the snapshot.
  *
- * Node makes snapshots of one CommonJS script, so the modules are joined into one. They are ours, and their imports and exports have one form each;
- * one that has another stops the build.
+ * Node makes snapshots of one CommonJS script, so the modules are joined into one. All imports and
+ * exports in these modules have a fixed form; any other form stops the build.
  *
- * A snapshot that cannot be made, or that does not do what it should when it is tried, is left out: BLOB is empty then, FITS says why, and the kernel starts
- * from its source. Nothing is made again when nothing has changed. */
+ * If the snapshot cannot be made, or fails its test, it is omitted: BLOB is empty then, FITS gives
+ * the reason, and the kernel starts from its source. Nothing is rebuilt if nothing has changed. */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 
-const ORDER = ['wire', 'show', 'complete', 'interrupt', 'modules', 'output', 'rewrite', 'kernel']; /* each after what it imports */
+/* each after the modules that it imports */
+const ORDER = ['wire', 'show', 'complete', 'interrupt', 'modules', 'output', 'rewrite', 'kernel'];
 const PLACE = 'file:///.cove/kernels/node/';
 const TRY_MS = 120000;
 const TRY_CODE = "[1 + 1, (await import('node:os')).EOL.length, require('fs').constants.R_OK, Math.floor(Math.random() * 1e12)].join(' ')";
@@ -25,7 +28,7 @@ const [sources, blob, fits] = process.argv.slice(2);
 function required(what, from) {
   const source = from.startsWith('./') ? `ours.${path.basename(from, '.mjs')}` : `require('${from}')`;
   const match = /^(?:(\w+)(?:, )?)?(\{.*\})?$/.exec(what);
-  if (!match) throw new Error(`an import of another form: ${what}`);
+  if (!match) throw new Error(`unsupported form of import: ${what}`);
   return [match[1], match[2]?.replaceAll(' as ', ': ')].filter(Boolean).map((names) => `const ${names} = ${source};`).join(' ');
 }
 
@@ -35,11 +38,12 @@ function joined(name) {
     .replace(/^import (.*) from '(.*)';$/gm, (_, what, from) => required(what, from))
     .replace(/^export ((?:async )?(?:function|class|const) (\w+))/gm, (_, rest, exported) => { names.push(exported); return rest; })
     .replaceAll('import.meta.url', `'${PLACE}kernel.mjs'`);
-  if (/^(?:import|export)\b/m.test(text)) throw new Error(`${name}.mjs has an import or export of another form`);
+  if (/^(?:import|export)\b/m.test(text)) throw new Error(`${name}.mjs has an unsupported form of import or export`);
   return `ours.${name} = (function () {\n${text}\nreturn { ${names.join(', ')} };\n})();\n`;
 }
 
-/* What Node maps and what Debian's keeps of its own modules in files of others. */
+/* The libraries that Node maps, and the modules that Debian's Node keeps in files of other
+ * packages. */
 function parts() {
   const libraries = process.report.getReport().sharedObjects.filter((file) => path.basename(file).startsWith('libnode'));
   const modules = ['cjs-module-lexer/lexer.js', 'cjs-module-lexer/dist/lexer.js', 'undici/undici-fetch.js', 'acorn/dist/acorn.js', 'acorn-walk/dist/walk.js']
@@ -55,7 +59,7 @@ function described(bundle) {
   return [`made ${createHash('sha256').update(bundle).digest('hex')}`, ...files, ''].join('\n');
 }
 
-/* Starts from the snapshot, has a cell run, and returns what Math.random() said there. */
+/* Starts from the snapshot, runs a cell, and returns the value of Math.random() there. */
 function tried() {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, ['--snapshot-blob', blob, 'kernel.mjs'], { stdio: ['ignore', 'ignore', 'pipe', 'pipe'], env: { PATH: '/usr/bin:/bin' } });
@@ -72,7 +76,7 @@ function tried() {
       clearTimeout(clock);
       const value = /"text\/plain":"'2 1 4 (\d+)'"/.exec(said);
       if (value) resolve(value[1]);
-      else reject(new Error(`it was tried, and said: ${(complaints || said || 'nothing').slice(0, 300)}`));
+      else reject(new Error(`the test of the snapshot failed: ${(complaints || said || 'nothing').slice(0, 300)}`));
     });
     child.stdio[3].write(`${JSON.stringify({ op: 'execute', id: 'try', code: TRY_CODE })}\n`);
   });
@@ -84,7 +88,7 @@ async function make(bundle) {
     const script = path.join(dir, 'kernel.cjs');
     fs.writeFileSync(script, bundle);
     const made = spawnSync(process.execPath, ['--snapshot-blob', blob, '--build-snapshot', script], { encoding: 'utf8', timeout: TRY_MS, env: { PATH: '/usr/bin:/bin' } });
-    if (made.status !== 0 || !fs.existsSync(blob) || !fs.statSync(blob).size) throw new Error(`node ${process.versions.node} makes none: ${made.stderr.slice(0, 300) || made.error?.message}`);
+    if (made.status !== 0 || !fs.existsSync(blob) || !fs.statSync(blob).size) throw new Error(`node ${process.versions.node} cannot make a snapshot: ${made.stderr.slice(0, 300) || made.error?.message}`);
     if (await tried() === await tried()) throw new Error('two processes that start from it draw the same random numbers');
   } finally {
     fs.rmSync(dir, { recursive: true });

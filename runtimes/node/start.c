@@ -1,12 +1,14 @@
-/* start NODE KERNEL - becomes Node with the kernel, from its start-up snapshot where that fits.
+/* start NODE KERNEL - executes Node with the kernel, from its start-up snapshot if that is valid.
  *
- * A snapshot is for one build of Node only, and the Node of a sandbox may be another than the one that cove was built
- * with: the host's was upgraded, or the package came from elsewhere. Node would end with a message, or crash.
- * `kernel.fits` beside this program has size and time of change of every file that the snapshot depends on; they are
- * compared here, inside, where the files are that will be used. What does not fit is not used: the kernel starts from
- * its source, and says why in its first event.
+ * A snapshot is valid for one build of Node only, and the Node of a sandbox may differ from the one
+ * that cove was built with: the host's Node was upgraded, or the package was built elsewhere. Node
+ * would exit with a message, or crash. `kernel.fits` next to this program has size and modification
+ * time of every file that the snapshot depends on. They are compared here, inside the sandbox,
+ * against the files that will be used. If they differ, the kernel starts from its source and gives
+ * the reason in its first event.
  *
- * A program of its own, static, because it costs a tenth of a millisecond and a shell would cost ten times that. */
+ * It is a separate static program, because it costs a tenth of a millisecond, and a shell ten times
+ * that. */
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +22,9 @@
 
 #define NS_PER_S 1000000000ll
 
-static const char *unused_snapshot_reason; /* the snapshot is not used; "": because that was asked for; NULL: it is */
+static const char *unused_snapshot_reason; /* why the snapshot is not used; "": by request; NULL: it is used */
 
-/* The place of a file beside this program, which is called by its whole path. */
+/* The path of a file next to this program, which is called by its full path. */
 static const char *path_beside_program(const char *self, const char *name, char *path, size_t cap)
 {
     const char *slash = strrchr(self, '/');
@@ -31,7 +33,7 @@ static const char *path_beside_program(const char *self, const char *name, char 
     return n > 0 && (size_t)n < cap ? path : "";
 }
 
-/* The whole of a small file; false when it is none. */
+/* Reads a small file as a whole; false if it is missing or too large. */
 static bool read_small_file(const char *path, char *text, size_t cap)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -58,20 +60,20 @@ static bool file_is_unchanged(char *line, const char *instead)
     return st.st_size == size && (long long)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec == changed;
 }
 
-/* The first file is Node itself, and is looked at where this one is called from. */
+/* The first file is Node itself, and is checked at the path given as NODE. */
 static const char *snapshot_misfit(char *text, const char *node)
 {
     char *at = text, *line = strsep(&at, "\n");
     bool first = true;
 
     if (strncmp(line, "made ", 5) != 0)
-        return strncmp(line, "none ", 5) == 0 ? line + 5 : "what the snapshot was made with cannot be read";
+        return strncmp(line, "none ", 5) == 0 ? line + 5 : "the description of the snapshot cannot be read";
     while ((line = strsep(&at, "\n")) != NULL && *line) {
         if (!file_is_unchanged(line, first ? node : NULL))
-            return "this Node is another one than the snapshot was made with";
+            return "this Node differs from the one that made the snapshot";
         first = false;
     }
-    return first ? "what the snapshot was made with is not known" : NULL;
+    return first ? "the description of the snapshot is incomplete" : NULL;
 }
 
 int main(int argc, char **argv)
@@ -83,7 +85,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (getenv("NODE_OPTIONS"))
-        unused_snapshot_reason = ""; /* options can change what a snapshot means, and Node refuses it then */
+        unused_snapshot_reason = ""; /* options can make a snapshot invalid, and Node then refuses it */
     else if (!read_small_file(path_beside_program(argv[0], "kernel.fits", place, sizeof(place)), fits, sizeof(fits)))
         unused_snapshot_reason = "no snapshot was made when cove was built";
     else

@@ -1,26 +1,27 @@
-/* wire.mjs - JSON lines on the kernel socket: at most 1 MiB, at most 32 levels deep, ASCII, and nothing that a strict
- * reader refuses.
+/* wire.mjs - JSON lines on the kernel socket: at most 1 MiB, at most 32 levels deep, ASCII, and
+ * valid for a strict reader.
  *
- * Events are written at once and not through the event loop, which a cell may keep to itself for long. An interrupt can end a cell
- * in the middle of a write; so what is left of a line stays in `rest`, and the next write begins with it. */
+ * Events are written synchronously and not through the event loop, which a cell may block for long.
+ * An interrupt can end a cell in the middle of a write; so the rest of a line stays in `rest`, and
+ * the next write begins with it. */
 import fs from 'node:fs';
 import net from 'node:net';
 
 export const LINE_MAX = 1 << 20;
 const DEPTH_MAX = 32;
-const VALUE_DEPTH = DEPTH_MAX - 4; /* the event, its data, and the entry stand above a value */
+const VALUE_DEPTH = DEPTH_MAX - 4; /* a value is below the event, its data, and the entry */
 const TEXT_KEEP = 40 << 10;
 const INT64 = 2 ** 63;
 
 const { stringify, parse } = JSON;
 
-/* No half of a surrogate pair and no NUL. */
+/* Replaces unpaired surrogates and NULs. */
 export function cleanText(text) {
   // eslint-disable-next-line no-control-regex
   return text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]|\0/g, '\ufffd');
 }
 
-/* A value as strict JSON has it; throws for what none can be. */
+/* The value as strict JSON; throws if that is not possible. */
 export function cleanValue(value, depth = VALUE_DEPTH) {
   if (value !== null && typeof value?.toJSON === 'function') value = value.toJSON();
   switch (typeof value) {
@@ -51,7 +52,8 @@ function sizeText(size) {
   return size >= 100 << 10 ? `${(size / (1 << 20)).toFixed(1)} MiB` : `${size} bytes`;
 }
 
-/* The line of an event, cut to LINE_MAX: the largest entries of its data go first, and are named in `omitted`. */
+/* The line of an event, cut to LINE_MAX: the largest entries of its data are removed first, and
+ * named in `omitted`. */
 export function fit(event) {
   const { data, omitted, ...head } = event;
   const left = { ...omitted };
@@ -106,7 +108,7 @@ export class Wire {
         this.rest = this.rest.subarray(fs.writeSync(this.fd, this.rest));
       } catch (error) {
         if (error.code !== 'EAGAIN') return;
-        Atomics.wait(this.pause, 0, 0, 2); /* the host is slow; our end of the socket does not block */
+        Atomics.wait(this.pause, 0, 0, 2); /* the reader is slow; this end of the socket does not block */
       }
     }
   }

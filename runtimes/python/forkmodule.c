@@ -1,11 +1,12 @@
-/* _covefork - the fork of a Python kernel whose copy is a child of PID 1.
+/* _covefork - forks a Python kernel so that the copy is a child of PID 1.
  *
- * Two processes follow each other: `first` borrows our memory and does nothing but fork; the copy is inherited by PID 1
- * when `first` exits. Only the copy is a real fork, so page tables are copied once, and handlers of libraries around a
- * fork run as always. The copy goes on only when it has been inherited: until then PID 1 would not take it for a child.
+ * There are two processes: `first` shares our memory and only forks; PID 1 becomes the parent of
+ * the copy when `first` exits. Only the copy is a real fork, so page tables are copied once, and
+ * fork handlers of libraries run as usual. The copy continues only after PID 1 is its parent:
+ * before that PID 1 would not recognize it as a child.
  *
- * While memory is shared no signal is let through: a handler would run in the wrong process.
- * The limited API, so that one build serves every Python from 3.7 on. */
+ * While memory is shared, all signals are blocked: a handler would run in the wrong process. Uses
+ * the limited API, so that one build works with every Python from 3.7 on. */
 #define Py_LIMITED_API 0x03070000
 #include <Python.h>
 
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CLONE_STACK_BYTES (64 * 1024) /* handlers of libraries run on it */
+#define CLONE_STACK_BYTES (64 * 1024) /* fork handlers of libraries run on it */
 
 static struct {
     jmp_buf home;
@@ -36,7 +37,8 @@ static int fork_first_process(void *unused)
     _exit(0);
 }
 
-/* Waits for the other end to be closed, which is when `first` and the original are both past it. */
+/* Waits until the other end is closed, which means that `first` and the original have both passed
+ * this point. */
 static void fork_wait_for_end(int fd)
 {
     char c;
@@ -46,12 +48,12 @@ static void fork_wait_for_end(int fd)
     close(fd);
 }
 
-/* 1 in the copy, 0 in the original, -1 when there is no copy. */
+/* Returns 1 in the copy, 0 in the original, -1 if there is no copy. */
 static int fork_as_sibling(const int gate[2])
 {
     int status = 0;
 
-    if (setjmp(fork_shared.home)) { /* a whole copy of us, so this frame is still there */
+    if (setjmp(fork_shared.home)) { /* the copy has all of our memory, so this frame still exists */
         close(gate[1]);
         fork_wait_for_end(gate[0]);
         return 1;
@@ -64,7 +66,7 @@ static int fork_as_sibling(const int gate[2])
     while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
     if (fork_shared.sys == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-        fork_shared.sys = ECHILD; /* it was ended on the way */
+        fork_shared.sys = ECHILD; /* it was killed before it could fork */
     return fork_shared.sys ? -1 : 0;
 }
 

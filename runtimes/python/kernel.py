@@ -1,8 +1,10 @@
-"""kernel.py - the Python kernel of a context: `python3 -I kernel.py`, with the kernel socket on fd 3.
+"""kernel.py - the Python kernel of a context: `python3 -I kernel.py`, with the kernel socket on fd
+3.
 
-Only the way in. All else is the package beside it, which is found by its own path and not by sys.path, because what
-user code imports must be what it would import without us. A zygote imports the package once, calls
-covekernel.prepare() and covekernel.member(fd), forks, and goes on with that session in the child.
+This is only the entry point. Everything else is in the package next to it, which is found by its
+own path and not by sys.path, because user code must import the same modules as without cove. A
+zygote imports the package once, calls covekernel.prepare() and covekernel.member(fd), forks, and
+continues with that session in the child.
 """
 import importlib.util
 import os

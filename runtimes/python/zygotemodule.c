@@ -1,6 +1,6 @@
-/* _covezygote - the part of a Python zygote that is not Python: orders of the jailer, and the fork into a sandbox.
+/* _covezygote - the C part of a Python zygote: requests of the jailer, and the fork into a sandbox.
  *
- * The limited API, so that one build serves every Python from 3.7 on. */
+ * Uses the limited API, so that one build works with every Python from 3.7 on. */
 #define Py_LIMITED_API 0x03070000
 #include <Python.h>
 
@@ -40,7 +40,7 @@ static PyObject *zygote_module_failed(PyObject *self UNUSED, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* The interpreter's own preparations stand around the fork, as in os.fork(). */
+/* The fork is surrounded by the interpreter's own fork hooks, as in os.fork(). */
 static PyObject *zygote_module_serve(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     static struct zygote_task task;
@@ -60,7 +60,7 @@ static PyObject *zygote_module_serve(PyObject *self UNUSED, PyObject *none UNUSE
     Py_RETURN_FALSE;
 }
 
-/* As a claim has it whose sandbox was asked for without a word about its environment. */
+/* The environment of a claim for a sandbox without environment options. */
 static PyObject *zygote_module_usual_environment(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     auto_buf text = { 0 };
@@ -70,7 +70,7 @@ static PyObject *zygote_module_usual_environment(PyObject *self UNUSED, PyObject
     return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.len);
 }
 
-/* Interpreter, flag and script stay; what it was to load, and its environment, do not. */
+/* Keeps interpreter, flag and script; removes the list of modules and the environment. */
 static PyObject *zygote_module_wipe_cmdline(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     struct err err;
@@ -81,8 +81,7 @@ static PyObject *zygote_module_wipe_cmdline(PyObject *self UNUSED, PyObject *non
     return NULL;
 }
 
-/* None: nobody yet. A member that cannot be walled in ends: there is nobody who could be told but PID 1, which notices.
- */
+/* None: no claim yet. An interpreter that cannot apply its walls exits; PID 1 notices that. */
 static PyObject *zygote_module_wait_for_claim(PyObject *self UNUSED, PyObject *none UNUSED)
 {
     char *env;
@@ -104,14 +103,16 @@ PyMODINIT_FUNC PyInit__covezygote(void)
 {
     static PyMethodDef methods[] = {
         { "tie", zygote_module_tie, METH_NOARGS, "Until ready(), the end of the jailer's socket ends this process." },
-        { "ready", zygote_module_ready, METH_NOARGS, "Tells the jailer that this process can be forked." },
-        { "failed", zygote_module_failed, METH_VARARGS, "failed(why): tells it that it cannot." },
+        { "ready", zygote_module_ready, METH_NOARGS, "Reports to the jailer that this process can be forked." },
+        { "failed", zygote_module_failed, METH_VARARGS,
+          "failed(why): reports to the jailer that this process cannot be forked." },
         { "serve", zygote_module_serve, METH_NOARGS,
           "True in a sandbox, in a new process; False when the jailer is gone." },
         { "usual", zygote_module_usual_environment, METH_NOARGS, "The environment of nearly every claim." },
-        { "forget", zygote_module_wipe_cmdline, METH_NOARGS, "Leaves nothing in /proc of what it was started with." },
+        { "forget", zygote_module_wipe_cmdline, METH_NOARGS,
+          "Removes the arguments and the environment of the start from /proc." },
         { "claim", zygote_module_wait_for_claim, METH_NOARGS,
-          "In a sandbox: waits until it has a user, and returns the environment; None: there is time until then." },
+          "In a sandbox: waits for the claim, and returns the environment; None: warm up, then call again." },
         { NULL, NULL, 0, NULL },
     };
     static struct PyModuleDef module = { PyModuleDef_HEAD_INIT, .m_name = "_covezygote", .m_size = -1,

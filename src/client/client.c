@@ -1,9 +1,9 @@
-/* One exchange at a time belongs to one call of a function here, which turns the loop until the exchange is over. What
- * the server sends is bounded: a JSON answer by ANSWER_MAX, a line of a stream by LINE_MAX; only bytes that the caller
- * asked for as bytes have no bound of ours.
+/* Each call of a function here makes one exchange and runs the loop until the exchange is over.
+ * Data from the server is bounded: a JSON answer by ANSWER_MAX, a line of a stream by LINE_MAX;
+ * only downloads have no bound.
  *
- * A server's error answer is kept apart from its data: with a status of 400 or more the body is collected as JSON
- * whatever the caller expected, and its code is looked up in our own table. */
+ * Error answers are separate from data: with a status of 400 or more the body is collected as JSON,
+ * whatever the caller expects, and its code is looked up in our own table. */
 #include "client/client.h"
 
 #include "core/base/buf.h"
@@ -15,27 +15,28 @@
 #include "remote/fetch/wsock.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ANSWER_MAX (64 * MIB)
 #define LINE_MAX_BYTES (8 * MIB)
-#define JSON_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL) /* what a program wrote may hold any character */
-#define SILENCE_MS 120000u                                   /* a stream has heartbeats; anything slower is gone */
+#define JSON_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL) /* output of a program may contain any character */
+#define SILENCE_MS 120000u /* streams have heartbeats; a longer silence is a lost connection */
 
 struct client {
     struct ev *ev;
     struct fetch *fetch;
     char *url;
     char *socket;
-    char *cacert;                    /* NULL: those of this machine */
-    struct client_exchange *current; /* that a function waits for */
+    char *cacert;                    /* NULL: the system's authorities */
+    struct client_exchange *current; /* the exchange that a function waits for */
     char *auth_header;               /* "Authorization: Bearer ..." or NULL */
 };
 
 struct client_exchange {
     struct client *c;
     struct fetch_call *call;
-    struct buf text; /* a JSON answer, an error, or the line that is not complete yet */
+    struct buf text; /* a JSON answer, an error, or an incomplete line */
     int status;
     bool done, abandoned;
     struct err err;
@@ -45,44 +46,56 @@ struct client_exchange {
     void *arg;
 };
 
-/* --- where and as whom --- */
+/* --- server and credential --- */
 
 static int client_check_url_and_key(const char *url, const char *key, struct err *err)
 {
     if (!str_starts(url, "http://") && !str_starts(url, "https://"))
-        return err_set(err, ERR_INVALID, "'%.120s' is no URL of a server: it begins with neither http:// nor https://",
+        return err_set(err, ERR_INVALID, "'%.120s': not a URL of a server; it must begin with http:// or https://",
                        url);
     for (const char *p = key; p && *p; p++)
         if (*p < '!' || *p > '~')
-            return err_set(err, ERR_INVALID, "the API key holds a character that no key has");
+            return err_set(err, ERR_INVALID,
+                           "the API key contains an invalid character; check COVE_API_KEY, or log in again");
     if (key && !fetch_is_safe(url))
-        return err_set(err, ERR_INVALID, "the API key would cross the network in the clear to %.120s; use https://",
-                       url);
+        return err_set(err, ERR_INVALID, "%.120s: the API key would be sent without encryption; use https://", url);
     return 0;
 }
 
-/* As `cove serve` chooses it: root's own place, and for others theirs before root's. The caller frees it; NULL: none.
- */
+/* Whether a socket is safe: the client sends its key to it, and another user can create a directory
+ * below /tmp. So the socket must belong to this user or to root. The system's socket belongs to
+ * coved's user, but its directory belongs to root. */
+static bool client_may_use_socket(const char *path)
+{
+    struct stat st;
+
+    if (access(path, W_OK) < 0 || stat(path, &st) < 0)
+        return false;
+    return str_eq(path, CLIENT_SOCKET_DEFAULT) || st.st_uid == geteuid() || st.st_uid == 0;
+}
+
+/* The socket path that `cove serve` uses: for root the system's, for other users their own before
+ * the system's. The caller frees the result; NULL: none exists. */
 static char *client_find_socket(void)
 {
-    const char *run = getenv("XDG_RUNTIME_DIR"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char *places[] = { NULL, NULL, NULL, str_dup(CLIENT_SOCKET_DEFAULT) };
-    char *found = NULL;
+    const struct server_dirs_env env = { .euid = geteuid(),
+                                         .home = getenv("HOME"),
+                                         .xdg_state = getenv("XDG_STATE_HOME"),
+                                         .xdg_runtime = getenv("XDG_RUNTIME_DIR") };
+    char *sockets[SERVER_DIRS_SOCKETS_MAX], *found = NULL;
+    size_t n = server_dirs_find_sockets(&env, sockets);
 
-    if (geteuid() != 0) {
-        places[0] = run && *run == '/' ? str_printf("%s/cove/api.sock", run) : NULL;
-        places[1] = state && *state == '/' ? str_printf("%s/cove/run/api.sock", state) : NULL;
-        places[2] = home && *home == '/' ? str_printf("%s/.local/state/cove/run/api.sock", home) : NULL;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        if (!found && places[i] && access(places[i], W_OK) == 0)
-            found = str_dup(places[i]);
-        free(places[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (!found && client_may_use_socket(sockets[i]))
+            found = take_ptr(&sockets[i]);
+        else
+            free(sockets[i]);
     }
     return found;
 }
 
-/* What `cove login` kept fills in what nobody said: the server, and if it is that one the key and the authority. */
+/* Fills in what was not given from the file of `cove login`: the server and, if it is the same
+ * server, the key and the authority. */
 static int client_apply_login(struct ev *ev, const char **url, const char **key, const char **cacert, struct login *l,
                               struct err *err)
 {
@@ -129,7 +142,7 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
     if (client_check_url_and_key(url, key, err) < 0)
         return -1;
     if (cacert && access(cacert, R_OK) < 0)
-        return err_sys(err, ERR_INVALID, "the authority's certificate %.160s", cacert);
+        return err_sys(err, ERR_INVALID, "certificate authority %.160s", cacert);
     struct client *c = mem_new(struct client);
     c->ev = ev;
     c->url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
@@ -198,7 +211,7 @@ static void client_read_lines(struct client_exchange *x)
         json_t *line = len ? json_loadb(x->text.data, len, JSON_FLAGS, NULL) : NULL;
 
         if (len && !line) {
-            client_exchange_fail(x, ERR_PROTOCOL, "the server sent a line that is no JSON");
+            client_exchange_fail(x, ERR_PROTOCOL, "the server sent a line that is not JSON");
             return;
         }
         bool more = !line || x->on_line(x->arg, line);
@@ -222,7 +235,7 @@ static void client_on_data(void *arg, const void *data, size_t len)
         return;
     }
     if (x->text.len + len > (plain && x->on_line ? LINE_MAX_BYTES : ANSWER_MAX)) {
-        client_exchange_fail(x, ERR_PROTOCOL, "the server's answer is larger than any that it should give");
+        client_exchange_fail(x, ERR_PROTOCOL, "the server's answer is too large");
         return;
     }
     buf_add(&x->text, data, len);
@@ -243,7 +256,7 @@ static void client_on_fetch_done(void *arg, const struct err *err)
 
     x->done = true;
     x->call = NULL;
-    if (err && x->err.id == ERR_NONE && !x->abandoned) /* how a connection ends that was left is nobody's business */
+    if (err && x->err.id == ERR_NONE && !x->abandoned) /* ignore how an abandoned connection ends */
         x->err = *err;
 }
 
@@ -264,10 +277,10 @@ static int client_error_from_answer(const struct client_exchange *x, struct err 
     const char *request = json_string_value(json_object_get(e, "requestId"));
 
     if (!code || !message)
-        err_set(err, ERR_PROTOCOL, "status %d without a word of cove: is %.120s its server?", x->status,
+        err_set(err, ERR_PROTOCOL, "status %d without an error of cove; is there a cove server at %.120s?", x->status,
                 client_endpoint(x->c));
     else if (err_by_code(code) == ERR_NONE)
-        err_set(err, ERR_VERSION, "the server says %.60s: %.150s", code, message);
+        err_set(err, ERR_VERSION, "the server reports %.60s, which this version does not know: %.150s", code, message);
     else if (err_info(err_by_code(code))->http >= 500 && request)
         err_set(err, err_by_code(code), "%.180s (request %.40s)", message, request);
     else
@@ -299,7 +312,7 @@ static int client_exchange_start(struct client *c, struct fetch_spec *spec, cons
     return fetch_start(c->fetch, spec, ops, x, &x->call, err);
 }
 
-/* The error of an exchange that is over, or 0. */
+/* Returns 0, or -1 with the error of a finished exchange. */
 static int client_exchange_result(struct client_exchange *x, struct err *err)
 {
     if (x->err.id == ERR_UNREACHABLE)
@@ -323,7 +336,7 @@ static int client_exchange_run(struct client *c, struct fetch_spec *spec, const 
     c->current = NULL;
     if (x->call)
         fetch_cancel(x->call);
-    ev_turn(c->ev, 0); /* what was put off while it ended */
+    ev_turn(c->ev, 0); /* runs deferred callbacks of the end */
     return client_exchange_result(x, err);
 }
 
@@ -335,7 +348,7 @@ static int client_parse_json(struct client_exchange *x, json_t **ret, struct err
     if (x->text.len == 0)
         return 0;
     *ret = json_loadb(x->text.data, x->text.len, JSON_FLAGS, &where);
-    return *ret ? 0 : err_set(err, ERR_PROTOCOL, "the server's answer is no JSON: %.120s", where.text);
+    return *ret ? 0 : err_set(err, ERR_PROTOCOL, "the server's answer is not JSON: %.120s", where.text);
 }
 
 int client_json(struct client *c, const char *method, const char *path, const char *body, json_t **ret, struct err *err)
@@ -403,7 +416,7 @@ int client_upload(struct client *c, const char *path, const char *type, uint64_t
     return 0;
 }
 
-/* --- beside it --- */
+/* --- asynchronous requests --- */
 
 struct client_async_request {
     struct client_exchange exchange;
@@ -421,7 +434,7 @@ static void client_on_async_done(void *arg, const struct err *err)
     int bad = client_exchange_result(&s->exchange, &why);
     if (!bad)
         bad = client_parse_json(&s->exchange, &answer, &why);
-    s->fn(s->arg, bad ? &why : NULL, answer); /* it may free the object */
+    s->fn(s->arg, bad ? &why : NULL, answer); /* the callback may free the object */
     json_decref(answer);
 }
 

@@ -1,5 +1,6 @@
-/* The file holds a secret, so it is read only if it is the user's own and closed to everybody else, and written under
- * another name first: whoever looks at the wrong moment finds the old one or the new one. */
+/* The file holds a secret, so it is read only if the user owns it and no other user may access
+ * it. It is written under another name and renamed, so a reader finds the old or the new file,
+ * never a part. */
 #include "client/login.h"
 
 #include "core/base/fd.h"
@@ -61,7 +62,7 @@ static int login_read_fd(int fd, const char *path, struct login *ret, struct err
         return err_sys(err, ERR_SYS, "%.160s", path);
     if (st.st_uid != geteuid() || (st.st_mode & 077) || !S_ISREG(st.st_mode))
         return err_set(err, ERR_DENIED,
-                       "%.140s holds a key and is not yours alone; make it so (chmod 600), or log in again", path);
+                       "%.140s: contains a key, but other users may access it; run chmod 600, or log in again", path);
     ssize_t n = fd_read_full(fd, text, FILE_MAX);
     json_t *doc = n > 0 ? json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, NULL) : NULL;
     explicit_bzero(text, FILE_MAX);
@@ -77,7 +78,7 @@ static int login_read_fd(int fd, const char *path, struct login *ret, struct err
     if (ret->url && ret->key)
         return 0;
     login_done(ret);
-    return err_set(err, ERR_INVALID, "%.160s is not the file that cove login wrote; log in again", path);
+    return err_set(err, ERR_INVALID, "%.160s: not written by 'cove login'; log in again", path);
 }
 
 int login_read(struct login *ret, struct err *err)
@@ -87,7 +88,7 @@ int login_read(struct login *ret, struct err *err)
 
     *ret = (struct login){ 0 };
     if (!path || (fd < 0 && errno == ENOENT))
-        return err_set(err, ERR_MISSING, "nobody is logged in");
+        return err_set(err, ERR_MISSING, "not logged in; 'cove login URL' logs in");
     if (fd < 0)
         return err_sys(err, ERR_DENIED, "%.160s", path);
     return login_read_fd(fd, path, ret, err);
@@ -119,13 +120,13 @@ static char *login_json_text(const struct login *l)
     return text;
 }
 
-/* The directory, and the one above it, which a fresh user may not have. */
+/* Creates the directory and its parent, which a new user may not have. */
 static void login_make_parents(const char *path)
 {
     for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
         auto_free char *dir = str_dup_n(path, (size_t)(p - path));
 
-        (void)mkdir(dir, 0700); /* what is missing then, open() tells */
+        (void)mkdir(dir, 0700); /* open() reports a missing directory */
     }
 }
 
@@ -134,7 +135,8 @@ int login_write(const struct login *l, struct err *err)
     auto_free char *path = login_path();
 
     if (!path)
-        return err_set(err, ERR_DENIED, "there is no place to remember it: neither XDG_CONFIG_HOME nor HOME is set");
+        return err_set(err, ERR_DENIED,
+                       "the login cannot be stored: neither XDG_CONFIG_HOME nor HOME is set; set one of them");
     auto_free char *fresh = str_printf("%s.%d", path, (int)getpid());
     login_make_parents(path);
     (void)unlink(fresh);
@@ -158,6 +160,6 @@ int login_remove(struct err *err)
     if (path && unlink(path) == 0)
         return 0;
     if (!path || errno == ENOENT)
-        return err_set(err, ERR_MISSING, "nobody is logged in");
+        return err_set(err, ERR_MISSING, "not logged in; 'cove login URL' logs in");
     return err_sys(err, ERR_DENIED, "%.160s", path);
 }

@@ -1,4 +1,5 @@
-/* What the provider answers is as hostile as any answer: bounded, parsed strictly, and only https leads there. */
+/* Answers of the provider are untrusted input: bounded, parsed strictly, and fetched
+ * only over https. */
 #include "client/oauth.h"
 
 #include "core/base/buf.h"
@@ -15,7 +16,7 @@
 
 #define ANSWER_MAX (256 * KIB)
 #define PATIENCE_NS (30 * NS_PER_S)
-#define EARLY_MS 30000u /* a token that ends within this time is replaced */
+#define EARLY_MS 30000u /* renew a token that expires within this time */
 #define SLOWER_MS 5000u
 #define GRANT_DEVICE "urn:ietf:params:oauth:grant-type:device_code"
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
@@ -64,9 +65,9 @@ static int oauth_exchange_wait(struct ev *ev, struct oauth_exchange *x, const ch
     if (!x->done)
         fetch_cancel(x->call);
     if (x->too_large)
-        return err_set(err, ERR_PROTOCOL, "the answer of %.120s is too large", url);
+        return err_set(err, ERR_PROTOCOL, "%.120s: the answer is too large", url);
     if (!x->done)
-        return err_set(err, ERR_TIMEOUT, "%.120s did not answer in time", url);
+        return err_set(err, ERR_TIMEOUT, "%.120s: no answer in time", url);
     if (x->err.id != ERR_NONE) {
         *err = x->err;
         return err_wrap(err, "%.100s", url);
@@ -74,7 +75,7 @@ static int oauth_exchange_wait(struct ev *ev, struct oauth_exchange *x, const ch
     return 0;
 }
 
-/* form NULL: GET. *ret is the JSON object of the answer, whatever its status. */
+/* form NULL: GET. *ret is the JSON object of the answer, also for an error status. */
 static int oauth_exchange_run(struct ev *ev, const char *url, const char *form, int *ret_status, json_t **ret,
                               struct err *err)
 {
@@ -91,7 +92,7 @@ static int oauth_exchange_run(struct ev *ev, const char *url, const char *form, 
     struct oauth_exchange x = { 0 };
 
     if (!fetch_is_safe(url))
-        return err_set(err, ERR_PROTOCOL, "%.140s is no safe place to log in: it must begin with https://", url);
+        return err_set(err, ERR_PROTOCOL, "%.140s: not safe for a login; it must begin with https://", url);
     if (fetch_new(ev, &f, err) < 0 || fetch_start(f, &spec, &ops, &x, &x.call, err) < 0)
         return -1;
     int rc = oauth_exchange_wait(ev, &x, url, err);
@@ -101,7 +102,7 @@ static int oauth_exchange_run(struct ev *ev, const char *url, const char *form, 
         if (!json_is_object(*ret)) {
             json_decref(*ret);
             *ret = NULL;
-            rc = err_set(err, ERR_PROTOCOL, "%.120s answered with status %d and no JSON object", url, x.status);
+            rc = err_set(err, ERR_PROTOCOL, "%.120s: status %d, and the answer is not a JSON object", url, x.status);
         }
     }
     if (x.body.data)
@@ -148,14 +149,14 @@ int oauth_discover(struct ev *ev, const char *issuer, struct oauth_provider *ret
     ret->token_url = oauth_text(doc, "token_endpoint");
     int rc = 0;
     if (status != 200)
-        rc = err_set(err, ERR_PROTOCOL, "%.140s answered with status %d", url, status);
+        rc = err_set(err, ERR_PROTOCOL, "%.140s: the answer has status %d", url, status);
     else if (!ret->issuer || !str_eq(ret->issuer, issuer))
-        rc = err_set(err, ERR_PROTOCOL, "the provider at %.80s calls itself '%.80s': it is another one", issuer,
+        rc = err_set(err, ERR_PROTOCOL, "the provider at %.80s has another name in its metadata: '%.80s'", issuer,
                      ret->issuer ? ret->issuer : "");
     else if (!ret->device_url || !ret->token_url)
-        rc = err_set(err, ERR_PROTOCOL, "the provider %.120s has no login for devices", issuer);
+        rc = err_set(err, ERR_PROTOCOL, "the provider %.120s does not support device login; log in with a key", issuer);
     else if (!fetch_is_safe(ret->device_url) || !fetch_is_safe(ret->token_url))
-        rc = err_set(err, ERR_PROTOCOL, "the provider %.120s wants a login that is not over https", issuer);
+        rc = err_set(err, ERR_PROTOCOL, "the provider %.120s has a login endpoint that is not https", issuer);
     if (rc < 0)
         oauth_provider_done(ret);
     return rc;
@@ -206,7 +207,8 @@ static uint64_t oauth_seconds_as_ms(const json_t *doc, const char *name, uint64_
     return (s > 0 ? min_u64((uint64_t)s, most) : preset) * 1000;
 }
 
-/* What a person is shown comes from outside: it must not move their cursor, nor lead to anything but a page. */
+/* The URL is untrusted and is shown to the user: it must contain no control characters and must be
+ * an https page. */
 static bool oauth_is_page_url(const char *url)
 {
     if (!url || !fetch_is_safe(url))
@@ -219,10 +221,10 @@ static bool oauth_is_page_url(const char *url)
 
 static int oauth_refused(const json_t *doc, int status, const char *what, struct err *err)
 {
-    auto_free char *code = oauth_text(doc, "error"), *told = oauth_text(doc, "error_description");
+    auto_free char *code = oauth_text(doc, "error"), *description = oauth_text(doc, "error_description");
 
     err_set(err, ERR_UNAUTHORIZED, "the provider refuses %s: %.60s %.100s (status %d)", what, code ? code : "",
-            told ? told : "", status);
+            description ? description : "", status);
     str_strip_control_chars(err->msg);
     return -1;
 }
@@ -244,7 +246,7 @@ int oauth_device_begin(struct ev *ev, const struct oauth_provider *p, const char
     if (oauth_exchange_run(ev, p->device_url, form.data, &status, &doc, err) < 0)
         return -1;
     if (status != 200)
-        return oauth_refused(doc, status, "to begin", err);
+        return oauth_refused(doc, status, "to start the login", err);
     ret->device_code = oauth_text(doc, "device_code");
     ret->user_code = oauth_text(doc, "user_code");
     ret->page = oauth_text(doc, "verification_uri");
@@ -258,7 +260,7 @@ int oauth_device_begin(struct ev *ev, const struct oauth_provider *p, const char
         return 0;
     }
     oauth_device_done(ret);
-    return err_set(err, ERR_PROTOCOL, "the provider gave no code, or no page to enter it at");
+    return err_set(err, ERR_PROTOCOL, "the answer of the provider lacks the code or the page for it");
 }
 
 /* --- the token --- */
@@ -271,11 +273,11 @@ static int oauth_store_token(const json_t *doc, struct login *ret, struct err *e
     if (!token || !type || strcasecmp(type, "bearer") != 0) {
         oauth_wipe_text(&token);
         oauth_wipe_text(&refresh);
-        return err_set(err, ERR_PROTOCOL, "the provider answered without a bearer token");
+        return err_set(err, ERR_PROTOCOL, "the answer of the provider lacks a bearer token");
     }
     oauth_wipe_text(&ret->key);
     ret->key = token;
-    if (refresh) { /* otherwise the one before stays good */
+    if (refresh) { /* else the previous refresh token stays valid */
         oauth_wipe_text(&ret->refresh);
         ret->refresh = refresh;
     }
@@ -320,7 +322,7 @@ int oauth_device_wait(struct ev *ev, const struct oauth_provider *p, const char 
             rc = oauth_refused(doc, status, "the login", err);
     }
     explicit_bzero(form.data, form.len);
-    return rc == 1 ? err_set(err, ERR_TIMEOUT, "nobody entered the code in time; try again") : rc;
+    return rc == 1 ? err_set(err, ERR_TIMEOUT, "the code expired before it was entered; try again") : rc;
 }
 
 int oauth_renew(struct ev *ev, struct login *l, struct err *err)
@@ -332,7 +334,7 @@ int oauth_renew(struct ev *ev, struct login *l, struct err *err)
     if (!l->issuer || !l->expires_ms || clock_real_ms() + EARLY_MS < l->expires_ms)
         return 0;
     if (!l->refresh || !l->token_url || !l->client_id)
-        return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has ended; log in again with cove login --device",
+        return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has expired; run 'cove login --device' again",
                        l->url);
     oauth_add_field(&form, "grant_type", "refresh_token");
     oauth_add_field(&form, "refresh_token", l->refresh);
@@ -342,7 +344,7 @@ int oauth_renew(struct ev *ev, struct login *l, struct err *err)
     if (rc < 0)
         return -1;
     if (status != 200)
-        return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has ended; log in again with cove login --device",
+        return err_set(err, ERR_UNAUTHORIZED, "the login at %.80s has expired; run 'cove login --device' again",
                        l->url);
     return oauth_store_token(doc, l, err) < 0 ? -1 : login_write(l, err);
 }

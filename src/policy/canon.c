@@ -1,11 +1,12 @@
-/* One line for each value, fields separated by one space. A text is written as it is, with every byte that is not a
- * printable ASCII character, and '%', as %XX; "-" stands for none, so a text that is just "-" is written %2D.
+/* One line per value, fields separated by one space. A text is written as it is, except that '%'
+ * and every byte that is not printable ASCII become %XX; "-" stands for no value, so the text "-"
+ * is written as %2D.
  *
- * The reader is strict in the cheapest way there is: it takes lines apart loosely, and in the end writes what it
- * understood and compares. Whatever is out of order, said twice, spelled in two ways or left over does not come out the
- * same, so there is one form for each policy and no rule about form needs code of its own. What the values themselves
- * must be (names that exist, numbers in range) is checked on the way, because the writer would print nonsense as
- * faithfully as sense. */
+ * The reader is strict by comparison: it parses lines loosely, then writes the result and compares
+ * it with the input. Lines that are out of order, duplicate, spelled differently or unused do not
+ * come out the same, so each policy has exactly one form, and no check of the form needs code of
+ * its own. The values themselves (names that exist, numbers in range) are checked during parsing,
+ * because the writer would reproduce invalid values as well. */
 #include "policy/policy.h"
 
 #include "core/base/mem.h"
@@ -13,7 +14,7 @@
 
 #define FIELDS_MAX 5
 
-/* --- writing --- */
+/* Writing. */
 
 static void canon_add_text(struct buf *out, const char *s)
 {
@@ -111,12 +112,12 @@ void canon_write(const struct policy *p, const struct operator_limits *f, struct
     buf_adds(out, "end\n");
 }
 
-/* --- reading --- */
+/* Reading. */
 
 struct canon_reader {
     struct policy *p;
     struct operator_limits *f;
-    bool has_policy_line; /* the line `policy` was there */
+    bool has_policy_line; /* a line `policy` was read */
     struct err *err;
 };
 
@@ -344,18 +345,19 @@ static int canon_read_lines(struct canon_reader *r, char *text)
     if (end)
         *end = '\0';
     if (!end || !str_starts(text, first) || !str_to_u64(text + strlen(first), 1000000, &version))
-        return err_set(r->err, ERR_PROTOCOL, "a policy in canonical form begins with its version");
+        return err_set(r->err, ERR_PROTOCOL, "a canonical policy does not start with its version");
     if (version != CANON_VERSION)
-        return err_set(r->err, ERR_VERSION, "cove reads canonical policies of version %d, and cove-policy wrote %u",
-                       CANON_VERSION, (unsigned)version);
+        return err_set(r->err, ERR_VERSION,
+                       "cove reads canonical policies of version %d, but cove-policy wrote version %u", CANON_VERSION,
+                       (unsigned)version);
     for (char *line = end + 1; (end = strchr(line, '\n')); line = end + 1, number++) {
         *end = '\0';
         if (str_eq(line, "end"))
-            return r->has_policy_line ? 0 : err_set(r->err, ERR_PROTOCOL, "a canonical policy without a name");
+            return r->has_policy_line ? 0 : err_set(r->err, ERR_PROTOCOL, "a canonical policy has no name");
         if (!canon_read_line(r, line))
-            return err_set(r->err, ERR_PROTOCOL, "line %u of a canonical policy is not one", number);
+            return err_set(r->err, ERR_PROTOCOL, "line %u of a canonical policy is not valid", number);
     }
-    return err_set(r->err, ERR_PROTOCOL, "a canonical policy without its end");
+    return err_set(r->err, ERR_PROTOCOL, "a canonical policy has no end line");
 }
 
 static int canon_read_all(struct canon_reader *r, const char *text, size_t len)
@@ -367,19 +369,19 @@ static int canon_read_all(struct canon_reader *r, const char *text, size_t len)
         return -1;
     canon_write(r->p, r->f, &again);
     if (again.len != len || memcmp(again.data, text, len) != 0)
-        return err_set(r->err, ERR_PROTOCOL, "a canonical policy that is not in its one form");
+        return err_set(r->err, ERR_PROTOCOL, "a canonical policy is not in canonical form");
     return 0;
 }
 
 int canon_parse(const char *text, size_t len, struct policy *ret_policy, struct operator_limits *ret_floor,
                 struct err *err)
 {
-    auto_free struct policy *p = mem_new(struct policy); /* too large for a stack */
+    auto_free struct policy *p = mem_new(struct policy); /* too large for the stack */
     struct operator_limits f = { 0 };
     struct canon_reader r = { p, &f, false, err };
 
     if (len > CANON_MAX || memchr(text, '\0', len))
-        return err_set(err, ERR_PROTOCOL, "a canonical policy of %zu bytes, or with a NUL", len);
+        return err_set(err, ERR_PROTOCOL, "a canonical policy is too long (%zu bytes) or contains a NUL", len);
     if (canon_read_all(&r, text, len) < 0) {
         policy_done(p);
         operator_limits_done(&f);

@@ -1,6 +1,7 @@
-/* Everything said here is read out of the table, so that a receipt cannot claim a rule that the filter does not have.
- * Only two things are added: which arguments of a wholly refused call are worth telling, and which groups are refused
- * for good, because allowing one of their calls would take a wall away. */
+/* All texts come from the table, so a receipt cannot claim a rule that the filter does not have.
+ * Only two facts are added here: which arguments of a completely refused call are worth reporting,
+ * and which groups are refused permanently, because allowing one of their calls would remove a
+ * wall. */
 #include "policy/denial.h"
 
 #include "core/base/str.h"
@@ -27,7 +28,7 @@ static const struct syscall_row *denial_find_row(unsigned nr)
     return NULL;
 }
 
-/* The arguments that a rule looks at, or that the rules it leads to look at. */
+/* The arguments that a rule tests, directly or in the rules it refers to. */
 static uint8_t denial_rule_args(int action)
 {
     uint8_t args = 0;
@@ -72,7 +73,7 @@ static void denial_describe_call(const char *name, uint8_t noted, const uint64_t
         snprintf(out + n, cap - n, "%s)", noted ? "" : "...");
 }
 
-/* The rule whose line said no: where the walk through the rules ends. */
+/* The rule that denied the call: the last one in the chain of rules. */
 static enum arg_rule denial_deciding_rule(enum arg_rule rule, const uint64_t args[6])
 {
     for (size_t i = 0; i < arg_test_count; i++) {
@@ -90,7 +91,7 @@ static bool denial_is_permanent(enum syscall_group g)
     return g == GROUP_MOUNT || g == GROUP_NAMESPACE || g == GROUP_HOST || g == GROUP_KEYS || g == GROUP_ESCAPE;
 }
 
-/* The grant that opens the call and that this filter does not have, or NULL. */
+/* The grant that would allow the call and that this filter lacks, or NULL. */
 static const struct grant_row *denial_missing_grant(const struct filter_spec *s, unsigned nr)
 {
     for (size_t i = 0; i < grant_row_count; i++)
@@ -109,7 +110,7 @@ static int denial_granted_action(const struct filter_spec *s, const struct sysca
     return action;
 }
 
-/* Whether the grant would have let this very call through. */
+/* Whether the grant would have allowed this call with these arguments. */
 static bool denial_grant_would_allow(const struct filter_spec *s, const struct grant_row *g, const uint64_t args[6])
 {
     struct filter_spec with = { .profile = s->profile, .grants = s->grants | 1u << g->grant };
@@ -117,7 +118,7 @@ static bool denial_grant_would_allow(const struct filter_spec *s, const struct g
     return filter_verdict(&with, AUDIT_ARCH_X86_64, g->nr, args) == 0;
 }
 
-/* Names the profiles in which the call is not refused. */
+/* Lists the profiles that do not refuse the call. */
 static size_t denial_allowing_profiles(const struct syscall_row *row, char *out, size_t cap)
 {
     size_t n = 0;
@@ -140,7 +141,7 @@ static void denial_describe_fix(const struct filter_spec *s, const struct syscal
     else if (action < 0)
         snprintf(out, cap, "the call is allowed, but not with these arguments");
     else if (denial_allowing_profiles(row, others, sizeof(others)))
-        snprintf(out, cap, "allowed where the profile is %s; the profile follows from what is run", others);
+        snprintf(out, cap, "allowed in profile %s; the program that is run determines the profile", others);
     else if (denial_is_permanent((enum syscall_group)row->group))
         snprintf(out, cap, "there is no way to allow it");
     else
@@ -164,7 +165,7 @@ void denial_describe(const struct filter_spec *s, unsigned nr, const uint64_t ar
     denial_describe_call(row->name, denial_significant_args(nr), args, ret->call, sizeof(ret->call));
     if (action <= 0 && s->deny[nr >> 6] >> (nr & 63) & 1) {
         snprintf(ret->rule, sizeof(ret->rule), "not allowed (policy): the policy denies this call");
-        snprintf(ret->fix, sizeof(ret->fix), "take %s out of what the policy denies", row->name);
+        snprintf(ret->fix, sizeof(ret->fix), "remove %s from the system calls that the policy denies", row->name);
         return;
     }
     snprintf(ret->rule, sizeof(ret->rule), "not allowed (profile %s): %s", profile_name(s->profile),

@@ -1,18 +1,21 @@
-/* From the table to BPF, written backwards.
+/* Compiles the table to BPF, from the end of the program to its beginning.
  *
- * BPF jumps only forward, and a conditional jump at most 255 instructions. So the program is built from its end to its
- * beginning: whatever an instruction jumps to exists already, its distance is known, and where it is too far a copy of
- * the return (or, for a rule, an unconditional jump, which may be long) is put in between. There is no second pass and
- * nothing to patch. A position is named by its distance from the end of the program, which does not change while
- * instructions are added in front; 1 is the last instruction.
+ * BPF jumps only forward, and a conditional jump at most 255 instructions. So the program is built
+ * backwards: every jump target already exists and its distance is known. Where a target is too far,
+ * a copy of the return (or, for a rule, an unconditional jump, which may be long) is inserted.
+ * There is no second pass and no patching. A position is the distance from the end of the program,
+ * which does not change while instructions are added in front; 1 is the last instruction.
  *
- * From the front, the finished program is: kill a foreign architecture; a binary tree over the numbers; the argument
- * rules; returns among them. When a filter is installed the kernel runs it for every number it knows, until it either
- * returns or looks at an argument, to learn which calls are always allowed. The cost of that is the sum of the paths
- * in the tree. Neighbouring numbers with one action are one leaf, and each node divides the numbers (not the leaves)
- * below it as evenly as it can, so that a wide range is near the root. Rules cost nothing there, and may be lists.
+ * From the front, the finished program is: kill a foreign architecture; a binary tree over the
+ * numbers; the argument rules; returns between them. When a filter is installed, the kernel runs it
+ * for every number it knows until the filter either returns or reads an argument, to learn which
+ * calls are always allowed. The cost is the sum of the path lengths in the tree. Adjacent numbers
+ * with the same action are one leaf, and each node divides the numbers (not the leaves) below it as
+ * evenly as possible, so that a wide range is near the root. Rules cost nothing there and may be
+ * linear lists.
  *
- * x32 numbers need no instruction of their own: with bit 30 set they lie in the last range, of unknown numbers. */
+ * x32 numbers need no instruction: with bit 30 set they are in the last range, that of unknown
+ * numbers. */
 #include "policy/syscall_table.h"
 
 #include <assert.h>
@@ -22,15 +25,15 @@
 #define JUMP_MAX 255u
 #define RETURNS_MAX 16
 
-/* Where the argument's lower half lies; both architectures that may ever be here are little-endian. */
+/* Offset of the lower half of an argument; both possible architectures are little-endian. */
 #define ARG_OFFSET(i) ((uint32_t)(offsetof(struct seccomp_data, args) + 8u * (i)))
 
 struct filter_program {
     struct sock_filter *end; /* one past the last instruction */
     size_t n;
     bool full;
-    uint32_t eperm;          /* what is returned where the table says EPERM */
-    size_t rule[RULE_COUNT]; /* position of a rule's first instruction, 0 before it is written */
+    uint32_t eperm;          /* the return value where the table says EPERM */
+    size_t rule[RULE_COUNT]; /* position of a rule's first instruction; 0 before it is written */
     struct {
         uint32_t value;
         size_t at; /* the copy nearest to the front */
@@ -49,7 +52,8 @@ static size_t filter_push(struct filter_program *p, uint16_t code, uint32_t k, s
     return p->n;
 }
 
-/* A position that a conditional jump can reach and that leads to `to`. One instruction may still come in between. */
+/* Returns a position that a conditional jump can reach and that leads to `to`. One instruction may
+ * still be inserted in between. */
 static size_t filter_jump_target(struct filter_program *p, size_t to)
 {
     if (p->n + 1 - to <= JUMP_MAX)
@@ -64,7 +68,8 @@ static size_t filter_branch(struct filter_program *p, uint16_t compare, uint32_t
     return filter_push(p, BPF_JMP | BPF_K | compare, k, p->n - yes, p->n - no);
 }
 
-/* A return of this value near the front: an older copy if it can be reached with room to spare, else a new one. */
+/* Returns the position of a return of this value near the front: an existing copy if it is within
+ * reach with a margin, else a new one. */
 static size_t filter_return_at(struct filter_program *p, uint32_t value)
 {
     size_t i = 0;
@@ -84,7 +89,7 @@ static size_t filter_return_at(struct filter_program *p, uint32_t value)
 static size_t filter_action_at(struct filter_program *p, int action)
 {
     if (action < 0) {
-        assert(p->rule[ACTION_RULE(action)]); /* rules lead only to rules further down, which are written first */
+        assert(p->rule[ACTION_RULE(action)]); /* rules refer only to later rules, which are written first */
         return p->rule[ACTION_RULE(action)];
     }
     if (action == ACTION_EPERM)
@@ -97,7 +102,7 @@ static bool filter_same_load(const struct arg_test *a, const struct arg_test *b)
     return a->arg == b->arg && a->mask == b->mask;
 }
 
-/* One test: to `yes` when the loaded value lies in the range, else to `no`. */
+/* Writes one test: jumps to `yes` if the loaded value is in the range, else to `no`. */
 static size_t filter_write_test(struct filter_program *p, const struct arg_test *t, size_t yes, size_t no)
 {
     if (t->from == t->to)
@@ -105,7 +110,7 @@ static size_t filter_write_test(struct filter_program *p, const struct arg_test 
     return filter_branch(p, BPF_JGE, t->from, filter_branch(p, BPF_JGT, t->to, no, yes), no);
 }
 
-/* The tests `first` to `last`, of which the last is the ELSE. */
+/* Writes the tests `first` to `last`; the last one is the ELSE. */
 static size_t filter_write_rule(struct filter_program *p, const struct arg_test *first, const struct arg_test *last)
 {
     size_t next = filter_action_at(p, last->then);
@@ -127,14 +132,14 @@ static void filter_need_rule(bool need[RULE_COUNT], int action)
         need[ACTION_RULE(action)] = true;
 }
 
-/* Only the rules that some range leads to, directly or through another rule. */
+/* Writes only the rules that a range refers to, directly or through another rule. */
 static void filter_write_rules(struct filter_program *p, const struct filter_range *ranges, size_t n)
 {
     bool need[RULE_COUNT] = { 0 };
 
     for (size_t i = 0; i < n; i++)
         filter_need_rule(need, ranges[i].action);
-    for (size_t i = 0; i < arg_test_count; i++) /* rules lead downwards, so one pass in order is enough */
+    for (size_t i = 0; i < arg_test_count; i++) /* rules refer only to later rules, so one pass in order is enough */
         if (need[arg_tests[i].rule])
             filter_need_rule(need, arg_tests[i].then);
     for (size_t last = arg_test_count; last-- > 0;) {
@@ -148,14 +153,15 @@ static void filter_write_rules(struct filter_program *p, const struct filter_ran
     }
 }
 
-/* Where to divide ranges[lo..hi): the boundary that leaves the most equal count of numbers on both sides. The last
- * range reaches to 2^32, but only its first number is worth anything: the kernel tries no others. */
+/* Returns where to divide ranges[lo..hi): the boundary with the most equal count of numbers on both
+ * sides. The last range extends to 2^32, but only its first number counts, because the kernel tries
+ * no others. */
 static size_t filter_split_point(const struct filter_range *ranges, size_t lo, size_t hi)
 {
     uint32_t begin = ranges[lo].from, end = ranges[hi - 1].from + 1;
     size_t a = lo + 1, b = hi - 1;
 
-    while (a < b) { /* the first boundary at or behind the middle */
+    while (a < b) { /* the first boundary at or after the middle */
         size_t m = a + (b - a) / 2;
 
         if (ranges[m].from - begin < end - ranges[m].from)
@@ -188,21 +194,21 @@ int filter_compile(const struct filter_range *ranges, size_t n, bool notify, str
 
     filter_write_rules(&p, ranges, n);
     size_t root = filter_write_tree(&p, ranges, 0, n);
-    if (root != p.n) /* a tree of one leaf */
+    if (root != p.n) /* a tree with a single leaf */
         filter_push(&p, BPF_JMP | BPF_JA, (uint32_t)(p.n - root), 0, 0);
     size_t number = filter_push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
     size_t kill = filter_push(&p, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0);
     filter_branch(&p, BPF_JEQ, AUDIT_ARCH_X86_64, number, kill);
     filter_push(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
     if (p.full)
-        return err_set(err, ERR_BUG, "the system call filter does not fit %d instructions", FILTER_MAX);
+        return err_set(err, ERR_BUG, "the system call filter has more than %d instructions", FILTER_MAX);
 
     memmove(prog, p.end - p.n, p.n * sizeof(*prog));
     *ret_len = p.n;
     return 0;
 }
 
-/* Appends a range, or lets the last one go on when it has the same action. Returns the new count. */
+/* Appends a range, or extends the last one if it has the same action. Returns the new count. */
 static size_t filter_add_range(struct filter_range *ranges, size_t n, uint32_t from, int action)
 {
     if (n > 0 && ranges[n - 1].action == action)
@@ -211,7 +217,7 @@ static size_t filter_add_range(struct filter_range *ranges, size_t n, uint32_t f
     return n + 1;
 }
 
-/* What the spec makes of a row. */
+/* The action of a row under the spec. */
 static int filter_choose_action(const struct filter_spec *s, const struct syscall_row *row)
 {
     const struct grant_row *g = grant_rows;
@@ -229,7 +235,7 @@ int filter_build(const struct filter_spec *s, bool notify, struct sock_filter pr
                  struct err *err)
 {
     struct filter_range ranges[FILTER_RANGES_MAX] = { 0 };
-    uint32_t next = 0; /* the number behind the last one seen */
+    uint32_t next = 0; /* the number after the last one seen */
     size_t n = 0;
 
     for (size_t i = 0; i < syscall_row_count; i++) {
@@ -244,6 +250,6 @@ int filter_build(const struct filter_spec *s, bool notify, struct sock_filter pr
         n = filter_add_range(ranges, n, row->nr, filter_choose_action(s, row));
         next = row->nr + 1u;
     }
-    n = filter_add_range(ranges, n, next, ACTION_ENOSYS); /* and all that follows it */
+    n = filter_add_range(ranges, n, next, ACTION_ENOSYS); /* and all later numbers */
     return filter_compile(ranges, n, notify, prog, ret_len, err);
 }

@@ -1,20 +1,22 @@
-/* The file rules are the second wall behind the read-only root: they hold even where a mount flag or an owner is wrong.
- * So they are as narrow as programs allow, and what they leave out is part of the design:
+/* The file rules are a second wall besides the read-only root: they hold even where a mount flag or
+ * an owner is wrong. So they are as narrow as programs allow:
  *
- * - No rule lets a file be opened below "/" itself. A directory that appears in the root without a rule of its own can
- *   be seen and listed, but nothing in it can be opened. "/" has FILE_LIST because Landlock cannot grant the listing of
- *   one directory without its subtree, and `ls /` must work; the names in the root are ours and tell nothing.
- * - /.cove has no rule: the runtime that is PID 1 was executed before the rules came up, and nobody opens it again.
- * Only the kernels in it are read, by the interpreters that run them.
- * - /proc is for reading. Writing one's own comm, oom_score_adj or timer slack fails with EACCES, which programs bear;
- *   in return a mistake in the masks of /proc does not open sysrq-trigger or /proc/sys to them.
- * - /dev is for using devices, and /dev/pts needs no more (a terminal's slave appears by itself); only /dev/shm is a
- *   place to make files.
+ * - No rule lets a file be opened directly below "/". A directory in the root without a rule of its
+ *   own can be seen and listed, but nothing in it can be opened. "/" has FILE_LIST because Landlock
+ *   cannot grant listing of one directory without its subtree, and `ls /` must work; the names in
+ *   the root come from cove and reveal nothing.
+ * - /.cove has no rule: the runtime (PID 1) was executed before the rules took effect, and no
+ *   process opens it again. Only the language kernels in it are readable, for their interpreters.
+ * - /proc is read-only. Writing the own comm, oom_score_adj or timer slack fails with EACCES, which
+ *   programs tolerate; in return a mistake in the masks of /proc does not open sysrq-trigger or
+ *   /proc/sys.
+ * - /dev is for using devices. /dev/pts needs no more (the kernel creates a terminal's slave);
+ *   files can be created only in /dev/shm.
  * - /mnt and /skills are never writable, whatever is bound there.
  *
- * The environment is what an ordinary user of a small machine has, the same on every host. TERM is not in it: who gives
- * a program a terminal says which. Nothing of a language (PYTHONDONTWRITEBYTECODE and the like) is set, because code
- * should behave as its author saw it behave elsewhere. */
+ * The environment is that of an ordinary user of a small machine, the same on every host. TERM is
+ * not in it: the terminal of an execution sets it. No variables of a language (such as
+ * PYTHONDONTWRITEBYTECODE) are set, because code should behave as it does elsewhere. */
 #include "policy/level.h"
 
 #include "core/base/str.h"
@@ -28,7 +30,7 @@ static const char *const level_names[] = {
 static const struct file_rule standard_rules[] = {
     { FILE_LIST, "/", false },
     { FILE_READ_EXEC, "/usr", false },
-    { FILE_READ_EXEC, "/bin", true }, /* links into /usr on merged systems, directories on others */
+    { FILE_READ_EXEC, "/bin", true }, /* symbolic links into /usr on merged systems, else directories */
     { FILE_READ_EXEC, "/sbin", true },
     { FILE_READ_EXEC, "/lib", true },
     { FILE_READ_EXEC, "/lib32", true },
@@ -72,7 +74,7 @@ bool level_parse(const char *name, enum level *ret)
     return false;
 }
 
-/* Inside, the same places exist at every level, so all of them share one set of rules. */
+/* The same paths exist at every level, so all levels share one set of rules. */
 const struct file_rule *level_file_rules(enum level l UNUSED, size_t *count)
 {
     *count = ARRAY_LEN(standard_rules);

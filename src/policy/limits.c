@@ -1,10 +1,12 @@
-/* The table is the module: everything here walks it. Processors are a mask of the first 64, because that is what fits a
- * limit's 64 bits; a host with more can still be limited in time, only not pinned to its upper processors.
+/* All functions here work on the table. A set of processors is a mask of the first 64, because a
+ * limit has 64 bits; on a host with more, CPU time can still be limited, but programs cannot be
+ * pinned to the processors above 63.
  *
  * Invariants:
  * 1. limits_default() passes limits_check().
- * 2. limits_fit() only moves what nobody chose, so what a person wrote is either honoured or refused, never changed.
- * 3. After limits_fit(), a check that still fails names something that a person chose. */
+ * 2. limits_fit() changes only limits that the user did not choose, so a chosen value is either
+ *    honoured or refused, never changed.
+ * 3. If a check fails after limits_fit(), it names a limit that the user chose. */
 #include "policy/limits.h"
 
 #include "core/base/str.h"
@@ -21,7 +23,7 @@ static const struct limit_info limit_infos[LIMIT_COUNT] = {
 #undef LIMIT
 };
 
-/* What is kept in memory-backed file systems and so counts against LIMIT_MEMORY. */
+/* Stored in memory-backed file systems, so they count against LIMIT_MEMORY. */
 static const enum limit memory_backed_limits[] = { LIMIT_WORKSPACE, LIMIT_TMP, LIMIT_SHM };
 
 const struct limit_info *limit_info(enum limit l)
@@ -44,15 +46,15 @@ void limit_set_enforcement(struct limit_enforcements *s, enum limit l, enum limi
 const char *limit_reason_text(unsigned why)
 {
     static const char *const texts[REASON_COUNT] = {
-        [REASON_NO_CGROUP] = "it needs a cgroup, and a plain user has none",
-        [REASON_EACH_PROCESS] = "without a cgroup it holds for each process by itself",
+        [REASON_NO_CGROUP] = "it needs a cgroup, which a plain user does not have",
+        [REASON_EACH_PROCESS] = "without a cgroup it applies to each process separately",
         [REASON_NO_CONTROLLER] = "the host has no cgroup controller for it",
         [REASON_SWAP_UNCOUNTED] = "the kernel does not count swap",
-        [REASON_LENT_DIRECTORY] = "the directory that was lent has the quota of its own file system",
+        [REASON_LENT_DIRECTORY] = "the mounted directory has the quota of its own file system",
         [REASON_LATE_WRITES] =
-            "what the kernel writes out later is not slowed; that needs cgroup v2, and ext4, xfs, btrfs or f2fs",
-        [REASON_NO_DISK] = "a directory of the sandbox lies on no disk of this host that could be slowed",
-        [REASON_DISK_REFUSED] = "a disk of the host takes no such limit",
+            "delayed writes of the kernel are not slowed; that needs cgroup v2, and ext4, xfs, btrfs or f2fs",
+        [REASON_NO_DISK] = "a directory of the sandbox is not on a disk of this host that can be slowed",
+        [REASON_DISK_REFUSED] = "a disk of the host does not support such a limit",
     };
 
     return why < REASON_COUNT ? texts[why] : NULL;
@@ -192,8 +194,8 @@ char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT])
     return buf;
 }
 
-/* Divides what the memory limit leaves among the file systems nobody sized, in the proportion of their defaults. A
- * quarter of the memory stays for the processes themselves, as it does with the defaults. */
+/* Divides the memory limit among the file systems whose size the user did not choose, in proportion
+ * to their defaults. A quarter of the memory remains for the processes, as with the defaults. */
 static void limits_fit_memory(struct limits *l, uint64_t chosen)
 {
     uint64_t room = l->v[LIMIT_MEMORY] - l->v[LIMIT_MEMORY] / 4;
@@ -239,9 +241,10 @@ int limits_check(const struct limits *l, struct err *err)
         if (limit_check_range((enum limit)i, l->v[i], err) < 0)
             return -1;
     for (size_t i = 0; i < ARRAY_LEN(memory_backed_limits); i++)
-        sum += l->v[memory_backed_limits[i]]; /* each is below 2^50 by its range, so the sum cannot wrap */
+        sum += l->v[memory_backed_limits[i]]; /* each is below 2^50 by its range, so the sum cannot overflow */
     if (sum > l->v[LIMIT_MEMORY])
-        return err_set(err, ERR_INVALID, "/workspace, /tmp and /dev/shm may hold %s together, but memory is only %s",
+        return err_set(err, ERR_INVALID,
+                       "/workspace, /tmp and /dev/shm may hold %s together, but the memory limit is only %s",
                        str_bytes(sum, need), str_bytes(l->v[LIMIT_MEMORY], have));
     return 0;
 }

@@ -1,8 +1,9 @@
-/* limits.h - what a sandbox may use, as one table.
+/* limits.h - the resource limits of a sandbox, as one table.
  *
- * A set of limits is an array indexed by enum limit; limits.def holds name, unit, default, range, flag and meaning, and
- * command line, documentation, receipt and server all print from it. What 0 means is a column of the table: no swap is
- * a limit of 0 bytes, no CPU clock is "unlimited". */
+ * A set of limits is an array indexed by enum limit. limits.def holds name, unit, default, range,
+ * flag and meaning; command line, documentation, receipt and server all print from it. A column of
+ * the table defines the meaning of 0: no swap is a limit of 0 bytes, no CPU time limit is
+ * "unlimited". */
 #pragma once
 
 #include "core/base/base.h"
@@ -22,8 +23,8 @@ struct limit_info {
     const char *flag; /* long option without dashes, or NULL */
     enum limit_unit unit;
     uint64_t dflt, min, max;
-    bool zero_unlimited; /* 0 stands for "not limited"; otherwise 0 is just the number */
-    const char *action;  /* what happens at the limit, for the receipt and the docs */
+    bool zero_unlimited; /* 0 means "unlimited"; otherwise 0 is an ordinary value */
+    const char *action;  /* the effect of reaching the limit, for the receipt and the docs */
     const char *help;
 };
 
@@ -31,7 +32,8 @@ struct limits {
     uint64_t v[LIMIT_COUNT];
 };
 
-/* How far a host holds a limit, and why no further. The numbers travel on the wire: append only. */
+/* To which degree a host enforces a limit, and why not fully. The numbers are part of the wire
+ * format: append only. */
 enum limit_enforcement { ENFORCEMENT_NONE, ENFORCEMENT_PARTIAL, ENFORCEMENT_FULL };
 enum limit_reason {
     REASON_NONE,
@@ -50,20 +52,23 @@ struct limit_enforcements {
 };
 void limit_set_enforcement(struct limit_enforcements *s, enum limit l, enum limit_enforcement hold,
                            enum limit_reason why);
-const char *limit_reason_text(unsigned why); /* a clause for people; NULL when there is nothing to say */
+const char *limit_reason_text(unsigned why); /* a clause for people; NULL if there is no reason */
 
-#define LIMIT_TEXT 192 /* the longest text of limit_print: every third processor of 64 left out */
+#define LIMIT_TEXT 192 /* the longest text of limit_print: every third of 64 processors left out */
 #define LIMIT_BIT(id) (1ull << LIMIT_##id)
 
 const struct limit_info *limit_info(enum limit l);
 bool limit_is_unlimited(enum limit l, uint64_t value);
 void limits_default(struct limits *l);
-/* Text as a person writes it: "256M", "30s", "0.5", "0-1,3"; "unlimited" where the table allows it. */
+/* Parses text as a user writes it: "256M", "30s", "0.5", "0-1,3"; "unlimited" where the table
+ * allows it. */
 int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err);
-/* For people; a size may be rounded to one decimal. Returns buf. */
+/* Prints a value for people; a size may be rounded to one decimal. Returns buf. */
 char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT]);
-/* Moves limits that nobody chose (bit not in `chosen`) so that they agree with those somebody did: a small memory limit
- * shrinks /workspace, /tmp and /dev/shm, a long execution lengthens the life of its sandbox. */
+/* Adjusts the limits that the user did not choose (bit not in `chosen`) to those that the user
+ * chose: a small memory limit shrinks /workspace, /tmp and /dev/shm, and a long timeout extends the
+ * lifetime of the sandbox. */
 void limits_fit(struct limits *l, uint64_t chosen);
-/* Ranges, and the sums that must fit: what lives in memory (workspace, /tmp, /dev/shm) against the memory limit. */
+/* Checks the ranges, and that the memory-backed file systems (/workspace, /tmp, /dev/shm) together
+ * fit into the memory limit. */
 int limits_check(const struct limits *l, struct err *err);

@@ -1,6 +1,6 @@
-/* `debug` is standard with one grant, so it is level custom: what is promised of standard includes that programs cannot
- * read each other. `high` is standard's policy behind a second kernel; it exists here so that it can be shown, and is
- * refused where it is asked for. */
+/* `debug` is standard with one grant, so its level is custom: the promise of standard includes that
+ * programs cannot read each other. `high` is the policy of standard with a second kernel; it exists
+ * here so that it can be shown, and is refused where it is requested. */
 #include "policy/policy.h"
 
 #include "core/base/str.h"
@@ -14,7 +14,7 @@ static const struct {
     const char *says;
 } policy_builtin_rows[] = {
     { "standard", LEVEL_STANDARD, 0, "every wall, no network, the defaults of all limits" },
-    { "high", LEVEL_HIGH, 0, "standard behind a second kernel; this version has no driver for one" },
+    { "high", LEVEL_HIGH, 0, "standard with a second kernel; this version has no driver for it" },
     { "debug", LEVEL_CUSTOM, GRANT_BIT(DEBUG), "standard, and programs may trace each other: gdb, strace, py-spy" },
 };
 

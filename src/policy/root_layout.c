@@ -1,4 +1,5 @@
-/* What the root of every sandbox is made of, as tables: the code that builds it has no names of its own. */
+/* The contents of every sandbox's root, as tables. The code that builds the root contains no names.
+ */
 #include "policy/root_layout.h"
 
 const char *const root_system_dirs[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", NULL };
@@ -16,7 +17,8 @@ const struct root_link root_links[] = {
     { "var/tmp", "/tmp" },
     { "etc/mtab", "/proc/self/mounts" },
     { "etc/os-release", "/usr/lib/os-release" },
-    { "etc/matplotlibrc", "/usr/share/matplotlib/mpl-data/matplotlibrc" }, /* where Debian's looks for it */
+    /* the path where Debian's matplotlib looks */
+    { "etc/matplotlibrc", "/usr/share/matplotlib/mpl-data/matplotlibrc" },
     { NULL, NULL },
 };
 
@@ -43,11 +45,11 @@ const struct root_text_file root_text_files[] = {
 const char *const root_host_files[] = { "etc/ld.so.cache",  "etc/ssl/openssl.cnf", "etc/services", "etc/protocols",
                                         "etc/alternatives", "etc/ssl/certs",       "etc/pki",      NULL };
 
-/* They tell of the host or of its neighbours, or steer it. Files that the kernel shows to nobody but the host's root
- * anyway are covered only where reaching them would be fatal. */
+/* These files reveal facts about the host or its other sandboxes, or control the host. Files that
+ * the kernel shows only to the host's root are masked only if access would be fatal. */
 const char *const root_proc_masks[] = { "acpi",    "asound",    "bus",           "cmdline",     "config.gz",
                                         "driver",  "fs",        "interrupts",    "irq",         "kallsyms",
                                         "kcore",   "key-users", "keys",          "kmsg",        "latency_stats",
                                         "modules", "mtrr",      "pressure",      "sched_debug", "schedstat",
                                         "scsi",    "softirqs",  "sysrq-trigger", "timer_list",  NULL };
-_Static_assert(ARRAY_LEN(root_proc_masks) <= ROOT_MASKS_MAX, "there is room for all of them");
+_Static_assert(ARRAY_LEN(root_proc_masks) <= ROOT_MASKS_MAX, "root_proc_masks exceeds ROOT_MASKS_MAX");

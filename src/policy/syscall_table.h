@@ -1,6 +1,6 @@
-/* syscall_table.h - the tables of syscalls.def and syscall_args.def as data. Only the compiler (filter.c), the
- * reference evaluator (syscalls.c), their tests and the generator of docs/syscalls.md include it; they share nothing
- * else. */
+/* syscall_table.h - the tables of syscalls.def and syscall_args.def as data. Only the compiler
+ * (filter.c), the reference evaluator (syscalls.c), their tests and the generator of
+ * docs/syscalls.md include it; they share nothing else. */
 #pragma once
 
 #include "policy/syscalls.h"
@@ -29,7 +29,8 @@ enum arg_rule {
     RULE_COUNT,
 };
 
-/* What a cell or a `then` says: 0 allows, a positive number is the errno, a negative one leads to an argument rule. */
+/* The value of a table cell or a `then`: 0 allows, a positive number is the errno, a negative
+ * number refers to an argument rule. */
 enum syscall_action {
     ACTION_ALLOW = 0,
     ACTION_EPERM = EPERM,
@@ -56,7 +57,7 @@ struct syscall_row {
     const char *name;
 };
 
-struct arg_test { /* holds when from <= (args[arg] & mask) <= to; an ELSE has mask 0 and always holds */
+struct arg_test { /* matches if from <= (args[arg] & mask) <= to; an ELSE has mask 0 and always matches */
     uint8_t rule;
     uint8_t arg;
     int16_t then; /* enum syscall_action */
@@ -74,15 +75,15 @@ extern const struct grant_row grant_rows[];
 extern const size_t grant_row_count;
 extern const struct syscall_row syscall_rows[];
 extern const size_t syscall_row_count;
-extern const struct arg_test arg_tests[]; /* the tests of a rule lie together, in order */
+extern const struct arg_test arg_tests[]; /* the tests of a rule are adjacent and in order */
 extern const size_t arg_test_count;
 
 const char *syscall_group_name(enum syscall_group g); /* lower case */
 const char *syscall_group_why(enum syscall_group g);
 const char *arg_rule_meaning(enum arg_rule r);
 
-/* What filter_build() makes of the table: each range reaches to the next, the last to the end of all numbers. The first
- * begins at 0. */
+/* The form of the table that filter_build() compiles: each range extends to the next one, and the
+ * last one to the highest number. The first range starts at 0. */
 struct filter_range {
     uint32_t from;
     int action; /* enum syscall_action */

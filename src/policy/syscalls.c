@@ -1,6 +1,7 @@
-/* The tables as data, and the reference evaluator that walks them line by line, as slowly and as plainly as a person
- * reading the .def files would. The compiler in filter.c must agree with it on every call; to make that agreement worth
- * something the two share the tables and not one function. */
+/* The tables as data, and the reference evaluator, which reads them line by line, as slowly and
+ * plainly as a person reading the .def files would. The compiler in filter.c must agree with it on
+ * every call; so that this agreement proves something, the two share only the tables and no
+ * function. */
 #include "policy/syscall_table.h"
 
 #include "core/base/str.h"
@@ -177,7 +178,7 @@ bool syscall_is_attack(unsigned nr)
     case GROUP_ESCAPE:
         return true;
     default:
-        return str_eq(row->name, "clone"); /* refused for new namespaces alone */
+        return str_eq(row->name, "clone"); /* refused only for new namespaces */
     }
 }
 
@@ -211,10 +212,11 @@ static int syscall_rule_verdict(enum arg_rule rule, const uint64_t args[6])
             continue;
         return t->then < 0 ? syscall_rule_verdict(ACTION_RULE(t->then), args) : t->then;
     }
-    return EPERM; /* a rule without ELSE; the tests forbid it */
+    return EPERM; /* a rule without ELSE; a test prevents that */
 }
 
-/* Denied beats granted, granted beats the table; what the table refuses anyway keeps its own answer. */
+/* Denied has priority over granted, and granted over the table; a call that the table refuses keeps
+ * its errno. */
 static int syscall_row_action(const struct filter_spec *s, const struct syscall_row *row)
 {
     int action = row->action[s->profile];

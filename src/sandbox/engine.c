@@ -274,19 +274,19 @@ static int engine_on_reply(struct engine *e, bool monitor, const struct jailer_r
     struct jailer_request **p = engine_find_request(e, f->stream);
     struct jailer_request *a = *p;
     struct rt_error m;
-    struct err told = { 0 };
+    struct err reported = { 0 };
 
     if (!a || (a->type == FRAME_J_DENIALS) != monitor)
         return err_set(err, ERR_PROTOCOL, "%s does not answer a request", frame_name(f->type));
     if (f->type == FRAME_J_ERROR) {
         if (rt_error_decode(f, &m, err) < 0)
             return -1;
-        engine_error_from_wire(&m, &told);
+        engine_error_from_wire(&m, &reported);
     } else if (f->type != engine_expected_reply(a->type)) {
         return err_set(err, ERR_PROTOCOL, "%s is not an answer to %s", frame_name(f->type), frame_name(a->type));
     }
     *p = a->next;
-    engine_complete_request(e, a, told.id ? NULL : ans, told.id ? &told : NULL);
+    engine_complete_request(e, a, reported.id ? NULL : ans, reported.id ? &reported : NULL);
     return 0;
 }
 

@@ -210,10 +210,10 @@ void denials_mark_baseline(struct exec_handle *x)
  * counted again. */
 static uint64_t denials_new_count(struct exec_handle *x, size_t row, uint64_t count)
 {
-    uint64_t *told = &x->sandbox->denials_reported[row];
-    uint64_t from = x->is_language_kernel ? max_u64(x->denials_baseline[row], *told) : x->denials_baseline[row];
+    uint64_t *reported = &x->sandbox->denials_reported[row];
+    uint64_t from = x->is_language_kernel ? max_u64(x->denials_baseline[row], *reported) : x->denials_baseline[row];
 
-    *told = max_u64(*told, count);
+    *reported = max_u64(*reported, count);
     return count > from ? count - from : 0; /* whatever the monitor reports, a count is never negative */
 }
 

@@ -75,6 +75,8 @@ static void files_deliver_entry(struct files_job *j, const struct rt_entry *e)
                                .mode = e->mode & 07777,
                                .size = e->size,
                                .mtime_ns = e->mtime_ns,
+                               .version = e->version,
+                               .settled = e->settled,
                                .name = e->name,
                                .target = e->target };
 
@@ -303,7 +305,7 @@ int files_read_unchanged(struct sandbox_handle *b, const char *path, const struc
                          uint64_t length, const struct files_ops *ops, void *arg, struct files_job **ret,
                          struct err *err)
 {
-    struct rt_path m = { .offset = offset, .length = length, .flags = rt_file_version(seen->size, seen->mtime_ns) };
+    struct rt_path m = { .offset = offset, .length = length, .flags = rt_file_version_check(seen->version) };
 
     return files_open_path_job(b, FRAME_READ, path, &m, ops, arg, ret, err);
 }

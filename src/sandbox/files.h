@@ -16,6 +16,8 @@ struct files_entry {
     char kind; /* 'f' file, 'd' directory, 'l' link, 'p' fifo, 's' socket, 'c' 'b' devices */
     uint32_t mode;
     uint64_t size, mtime_ns;
+    uint64_t version;   /* hash of inode, size and times; 0 in a list */
+    bool settled;       /* every later write changes `version`; false in a list and for some ms after a write */
     const char *name;   /* in a list: one name, never a path; else the requested path */
     const char *target; /* target of a link, else "" */
 };

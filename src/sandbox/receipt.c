@@ -79,26 +79,25 @@ static void receipt_figures(const struct receipt *r, struct receipt_named_figure
     memcpy(out, all, sizeof(all));
 }
 
-static void receipt_json_walls(const char *key, const struct wall *walls, size_t n, uint32_t found, struct jsonw *w)
+static void receipt_json_walls(const char *key, bool inside, uint32_t found, struct jsonw *w)
 {
+    size_t n;
+    const struct wall *walls = walls_all(&n);
+
     jsonw_key(w, key);
     jsonw_array(w);
     for (size_t i = 0; i < n; i++)
-        if (found & walls[i].bit)
+        if (found & (inside ? walls[i].inside : walls[i].outside))
             jsonw_str(w, walls[i].name);
     jsonw_end_array(w);
 }
 
 static void receipt_json_all_walls(const struct receipt *r, struct jsonw *w)
 {
-    size_t n;
-    const struct wall *walls = walls_outside(&n);
-
     jsonw_key(w, "walls");
     jsonw_object(w);
-    receipt_json_walls("outside", walls, n, r->host_walls, w);
-    walls = walls_inside(&n);
-    receipt_json_walls("inside", walls, n, r->inside_walls, w);
+    receipt_json_walls("outside", false, r->host_walls, w);
+    receipt_json_walls("inside", true, r->inside_walls, w);
     jsonw_ku64(w, "landlockAbi", r->landlock_abi);
     jsonw_kbool(w, "rootless", receipt_rootless(r));
     jsonw_end_object(w);
@@ -488,19 +487,19 @@ static bool receipt_limit_is_weak(const struct receipt *r, int i)
 /* Limits that are not fully enforced, one line for each combination of state and reason. */
 static void receipt_print_weak_limits(const struct receipt *r, struct buf *out)
 {
-    uint64_t told = 0;
+    uint64_t printed = 0;
 
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const char *why = limit_reason_text(r->enforced_why[i]);
 
-        if (!receipt_limit_is_weak(r, i) || told >> i & 1)
+        if (!receipt_limit_is_weak(r, i) || printed >> i & 1)
             continue;
         buf_addf(out, "limits   %s: %s", receipt_enforced_name(r->enforced[i]), limit_info((enum limit)i)->name);
         for (int k = i + 1; k < LIMIT_COUNT; k++)
             if (receipt_limit_is_weak(r, k) && r->enforced[k] == r->enforced[i] &&
                 r->enforced_why[k] == r->enforced_why[i]) {
                 buf_addf(out, ", %s", limit_info((enum limit)k)->name);
-                told |= 1ull << k;
+                printed |= 1ull << k;
             }
         buf_addf(out, why ? " (%s)\n" : "\n", why);
     }

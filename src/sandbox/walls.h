@@ -6,14 +6,16 @@
 #include "policy/level.h"
 
 struct wall {
-    uint32_t bit;
+    uint32_t outside;        /* JAIL_WALL_*: raised by the jailer; 0: it cannot know */
+    uint32_t inside;         /* RT_WALL_*: verified by PID 1 inside the sandbox; 0: it cannot know */
     const char *name;        /* snake_case, as in a receipt */
     const char *description; /* for the error message when the wall is missing */
+    const char *effect;      /* what a program meets */
+    const char *attack;      /* what `cove doctor` tries */
     bool needs_root;         /* an unprivileged user cannot raise it */
 };
 
-const struct wall *walls_outside(size_t *count); /* JAIL_WALL_*: raised by the jailer */
-const struct wall *walls_inside(size_t *count);  /* RT_WALL_*: verified by PID 1 inside the sandbox */
+const struct wall *walls_all(size_t *count); /* policy/walls.def */
 
 /* Fails with WALL_MISSING and the name of the first wall of the level that is not in `found`. An
  * unprivileged user cannot have the walls that need other users' ids; `rootless` skips those. */

@@ -1,11 +1,18 @@
-/* What tenants may use in a day and in a month, held against what they use.
+/* Enforces the budgets of tenants per day and per month.
  *
- * Only tenants with a bound are known here. What has ended comes from the store, once, and is added to as things end;
- * what lives is added up when somebody asks: the time of sandboxes from their beginnings, processor time from their
- * counters. Work that would begin is refused when a bound is reached. Once a second those that have living sandboxes
- * are looked at: executions that use up processor time are killed, and sandboxes end when their time is used up.
+ * Only tenants with a budget are known here. The usage of everything that has ended is read once
+ * from the store and updated when something ends. Live sandboxes and executions are counted when
+ * they begin and end, so a check takes constant time, however many sandboxes there are. New work is
+ * refused when a limit is reached. Once per second the CPU counters are read and the tenants with
+ * live sandboxes are checked: executions that exceed the CPU budget are killed, and sandboxes end
+ * when their time is used up.
  *
- * What all tenants used since this process began is counted beside it, for those who draw curves. */
+ * Invariants of each budget:
+ * 1. nspans and spans_from_ms equal the results of budget_count_spans(), and nexecutions equals the
+ *    result of budget_count_executions().
+ * 2. A span or an execution is either in these counters or in period.used, never in both.
+ *
+ * Totals over all tenants since the start of this process are kept as well, for metrics. */
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
@@ -16,17 +23,8 @@
 #include "service/ephemeral_sandbox.h"
 
 #define TICK_NS (1 * NS_PER_S)
-#define LEFTOVER_TICK_US (100 * 1000u)  /* in a tick, without an execution: something was left running */
-#define LEFTOVER_TOTAL_US (500 * 1000u) /* and in all ticks together: something that works slowly */
-
-struct tenant_budget {
-    struct tenant_budget *next;
-    struct manager *manager;
-    struct budget_period period; /* used: by what has ended, and processor time that was seen */
-    size_t nloading;             /* answers of the store that are awaited */
-    bool load_failed;            /* one of them was an error; asked again, and refused until then */
-    struct store_request *requests[STORE_PERIOD_COUNT];
-};
+#define LEFTOVER_TICK_US (100 * 1000u)  /* in one tick, without an execution: a program was left running */
+#define LEFTOVER_TOTAL_US (500 * 1000u) /* in all ticks together: a program that works slowly */
 
 /* --- sums --- */
 
@@ -39,60 +37,86 @@ static struct tenant_budget *budget_find(const struct manager *m, const char *ow
     return b;
 }
 
-/* Until when it is to be counted, of those that are not in the sums yet. */
-static uint64_t budget_alive_until_ms(const struct sandbox *sb, uint64_t now)
+/* Reads the CPU counters of live sandboxes, which adds their growth to the sums. `only` selects
+ * one budget; NULL: all. */
+static void budget_read_cpu(struct manager *m, const struct tenant_budget *only)
 {
-    return sb->state == SANDBOX_STATE_ENDING ? sb->ended_ms : now;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (only ? sb->quota->budget == only : sb->quota->budget != NULL)
+                (void)usage_meter_read_cpu_us(sb);
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
+        if (only ? g->quota->budget == only : g->quota->budget != NULL)
+            (void)ephemeral_sandbox_read_cpu_us(g);
 }
 
-static bool budget_covers_sandbox(const struct tenant_budget *b, const struct sandbox *sb)
+static void budget_add_running_span(struct tenant_budget *b, const struct budget_span *s)
 {
-    return !sb->lifetime_counted && !sb->creation_failed && str_eq(sb->owner, b->period.owner);
+    if (!s->running)
+        return;
+    b->nspans++;
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        b->spans_from_ms[p] += max_u64(s->from_ms, b->period.begin_ms[p]);
 }
 
-/* All that is used by now, with what lives. */
+static void budget_count_spans(struct tenant_budget *b)
+{
+    b->nspans = 0;
+    memset(b->spans_from_ms, 0, sizeof(b->spans_from_ms));
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            if (sb->quota == b->quota)
+                budget_add_running_span(b, &sb->span);
+    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
+        if (g->quota == b->quota)
+            budget_add_running_span(b, &g->span);
+}
+
+static void budget_count_executions(struct tenant_budget *b)
+{
+    b->nexecutions = 0;
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            for (const struct execution *ex = sb->quota == b->quota ? sb->executions : NULL; ex; ex = ex->next)
+                b->nexecutions += !ex->ended;
+    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
+        b->nexecutions += g->quota == b->quota && !g->execution_counted;
+}
+
+/* Call it before anything is added or summed up. A new period changes the beginnings of the running
+ * spans, so they are counted again; that happens once a day. */
+static void budget_roll(struct tenant_budget *b, uint64_t now)
+{
+    uint64_t before[STORE_PERIOD_COUNT];
+
+    memcpy(before, b->period.begin_ms, sizeof(before));
+    budget_period_roll(&b->period, now);
+    if (memcmp(before, b->period.begin_ms, sizeof(before)) != 0)
+        budget_count_spans(b);
+}
+
+/* All usage until now, including live sandboxes. */
 static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
                              uint64_t ret[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES])
 {
-    struct budget_period all;
-    uint64_t running = 0;
+    budget_roll(b, now);
+    memcpy(ret, b->period.used, sizeof(b->period.used));
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
+        uint64_t until = b->nspans * now;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
-            if (budget_covers_sandbox(b, sb))
-                (void)usage_meter_read_cpu_us(sb); /* which adds it */
-    for (struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
-        if (str_eq(g->quota->tenant, b->period.owner))
-            (void)ephemeral_sandbox_read_cpu_us(g);
-    budget_period_roll(&b->period, now);
-    all = b->period;
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next) {
-            if (!budget_covers_sandbox(b, sb))
-                continue;
-            for (const struct execution *ex = sb->executions; ex; ex = ex->next)
-                running += !ex->ended;
-            budget_period_add_span(&all, sb->created_ms, budget_alive_until_ms(sb, now), now);
-        }
-    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next) {
-        if (!str_eq(g->quota->tenant, b->period.owner))
-            continue;
-        running += !g->execution_counted;
-        if (g->quota_reserved)
-            budget_period_add_span(&all, g->created_ms, g->quota_released ? g->released_ms : now, now);
+        ret[p][STORE_BUDGET_SANDBOX_SECONDS] += until > b->spans_from_ms[p] ? until - b->spans_from_ms[p] : 0;
+        ret[p][STORE_BUDGET_EXECUTIONS] += b->nexecutions;
     }
-    budget_period_add(&all, STORE_BUDGET_EXECUTIONS, running, now);
-    memcpy(ret, all.used, sizeof(all.used));
 }
 
-int budget_check(struct manager *m, const char *owner, bool execution, struct err *err)
+int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err)
 {
-    struct tenant_budget *b = budget_find(m, owner);
+    struct tenant_budget *b = q->budget;
     uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
     enum store_period p;
 
     if (!m->budgets_loaded || (b && (b->nloading || b->load_failed)))
-        return err_set(err, ERR_BUSY, "the server has just begun to read what %s used", owner);
+        return err_set(err, ERR_BUSY, "the server is still reading the usage of %s; try again", q->tenant);
     if (!b)
         return 0;
     budget_sum_usage(b, now, sums);
@@ -105,64 +129,80 @@ int budget_check(struct manager *m, const char *owner, bool execution, struct er
     return 0;
 }
 
-/* --- what ends, and what is seen of counters --- */
+/* --- work that begins and ends, and CPU counters --- */
 
-void budget_add_cpu(struct manager *m, const char *owner, uint64_t us)
+void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us)
 {
-    struct tenant_budget *b = budget_find(m, owner);
+    uint64_t now = clock_real_ms();
 
     m->usage_totals[STORE_BUDGET_CPU_SECONDS] += us;
-    if (b)
-        budget_period_add(&b->period, STORE_BUDGET_CPU_SECONDS, us, clock_real_ms());
+    if (!q->budget)
+        return;
+    budget_roll(q->budget, now);
+    budget_period_add(&q->budget->period, STORE_BUDGET_CPU_SECONDS, us, now);
 }
 
-void budget_add_execution(struct manager *m, const char *owner)
+void budget_execution_begin(const struct tenant_quota *q)
 {
-    struct tenant_budget *b = budget_find(m, owner);
+    if (q->budget)
+        q->budget->nexecutions++;
+}
+
+void budget_execution_cancel(const struct tenant_quota *q)
+{
+    if (q->budget)
+        q->budget->nexecutions--;
+}
+
+void budget_execution_end(struct manager *m, const struct tenant_quota *q)
+{
+    uint64_t now = clock_real_ms();
 
     m->usage_totals[STORE_BUDGET_EXECUTIONS]++;
-    if (b)
-        budget_period_add(&b->period, STORE_BUDGET_EXECUTIONS, 1, clock_real_ms());
+    if (!q->budget)
+        return;
+    q->budget->nexecutions--;
+    budget_roll(q->budget, now);
+    budget_period_add(&q->budget->period, STORE_BUDGET_EXECUTIONS, 1, now);
 }
 
-void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms)
+void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms)
 {
-    struct tenant_budget *b = budget_find(m, owner);
-
-    m->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += to_ms > from_ms ? to_ms - from_ms : 0;
-    if (b)
-        budget_period_add_span(&b->period, from_ms, to_ms, clock_real_ms());
+    if (q->budget)
+        budget_roll(q->budget, clock_real_ms());
+    *s = (struct budget_span){ true, from_ms };
+    if (q->budget)
+        budget_add_running_span(q->budget, s);
 }
 
-void budget_add_sandbox_cpu(const struct sandbox *sb, uint64_t us)
+void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s)
 {
-    budget_add_cpu(sb->manager, sb->owner, us);
+    struct tenant_budget *b = q->budget;
+
+    if (!s->running)
+        return;
+    s->running = false;
+    if (!b)
+        return;
+    b->nspans--;
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        b->spans_from_ms[p] -= max_u64(s->from_ms, b->period.begin_ms[p]);
 }
 
-void budget_add_sandbox_execution(const struct sandbox *sb)
+void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms)
 {
-    budget_add_execution(sb->manager, sb->owner);
+    uint64_t now = clock_real_ms();
+
+    if (!s->running)
+        return;
+    budget_span_cancel(q, s);
+    if (!q->budget)
+        return;
+    budget_roll(q->budget, now);
+    budget_period_add_span(&q->budget->period, s->from_ms, to_ms, now);
 }
 
-/* Of its life, what this process has seen. */
-static uint64_t budget_observed_ms(const struct sandbox *sb, uint64_t until)
-{
-    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
-
-    return until > from ? until - from : 0;
-}
-
-void budget_add_ended_sandbox(struct sandbox *sb)
-{
-    struct tenant_budget *b = budget_find(sb->manager, sb->owner);
-
-    sb->lifetime_counted = true;
-    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += budget_observed_ms(sb, sb->ended_ms);
-    if (b)
-        budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, clock_real_ms());
-}
-
-/* --- the boundary --- */
+/* --- enforcement --- */
 
 static void budget_stop_executions(struct sandbox *sb, const struct err *why)
 {
@@ -183,9 +223,12 @@ static void budget_stop_executions(struct sandbox *sb, const struct err *why)
         }
 }
 
-/* There is room again: what was left running then is none of this. */
-static void budget_clear_over_budget(const struct tenant_budget *b)
+/* The budget is not used up any more: programs left running before are not counted again. */
+static void budget_clear_over_budget(struct tenant_budget *b)
 {
+    if (!b->is_over)
+        return;
+    b->is_over = false;
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
             if (str_eq(sb->owner, b->period.owner))
@@ -211,6 +254,7 @@ static void budget_enforce(struct tenant_budget *b)
         budget_clear_over_budget(b);
         return;
     }
+    b->is_over = true;
     (void)budget_period_set_error(&b->period, sums, over ? STORE_BUDGET_SANDBOX_SECONDS : STORE_BUDGET_CPU_SECONDS, p,
                                   now, &why);
     struct sandbox **all = mem_new_array(struct sandbox *, b->manager->nsandboxes + 1);
@@ -219,7 +263,7 @@ static void budget_enforce(struct tenant_budget *b)
             if (str_eq(sb->owner, b->period.owner) &&
                 (sb->state == SANDBOX_STATE_RUNNING || sb->state == SANDBOX_STATE_PAUSED))
                 all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
+    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
         if (over)
             sandbox_end(all[i], ENDED_BUDGET, &why);
         else
@@ -232,6 +276,7 @@ static void budget_on_tick(void *arg)
 {
     struct manager *m = arg;
 
+    budget_read_cpu(m, NULL);
     for (struct tenant_budget *b = m->budgets; b; b = b->next)
         if (m->nsandboxes > 0 || m->ephemeral_sandboxes || b->load_failed)
             budget_enforce(b);
@@ -247,7 +292,7 @@ static void budget_on_usage_loaded(struct tenant_budget *b, int p, const struct 
     b->requests[p] = NULL;
     b->nloading--;
     if (err) {
-        log_error("what %s used cannot be read yet: %s", b->period.owner, err->msg);
+        log_error("cannot read the usage of %s, will retry: %s", b->period.owner, err->msg);
         b->load_failed = true;
         return;
     }
@@ -270,14 +315,29 @@ static void budget_on_month_usage(void *arg, const struct err *err, const struct
     budget_on_usage_loaded(arg, STORE_PERIOD_MONTH, err, rows, n);
 }
 
+/* Adds the spans that have ended but are not in the store yet: a span is stored together with the
+ * end of its sandbox, which is still to be committed. */
+static void budget_add_uncommitted_spans(struct tenant_budget *b, uint64_t now)
+{
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
+            if (sb->quota == b->quota && sb->state == SANDBOX_STATE_ENDING && !sb->is_destroyed && !sb->creation_failed)
+                budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, now);
+    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
+        if (g->quota == b->quota && g->quota_released)
+            budget_period_add_span(&b->period, g->created_ms, g->released_ms, now);
+}
+
 static void budget_load_usage(struct tenant_budget *b)
 {
     struct manager *m = b->manager;
     uint64_t now = clock_real_ms();
 
     b->load_failed = false;
-    manager_commit_cpu_usage(m, b->period.owner); /* so that the sums and the counters here meet without a gap */
+    manager_commit_cpu_usage(m, b->period.owner); /* so that the stored sums and the counters leave no gap */
     budget_period_roll(&b->period, now);
+    budget_count_spans(b);
+    budget_count_executions(b);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         struct store_usage_query q = { .owner = b->period.owner,
                                        .from_ms = b->period.begin_ms[p],
@@ -291,6 +351,7 @@ static void budget_load_usage(struct tenant_budget *b)
         b->requests[p] = store_usage_list(m->store, &q,
                                           p == STORE_PERIOD_DAY ? budget_on_day_usage : budget_on_month_usage, b);
     }
+    budget_add_uncommitted_spans(b, now);
     if (!m->budget_timer.slot)
         ev_timer_set(m->ev, &m->budget_timer, ev_now(m->ev) + TICK_NS, budget_on_tick, m);
 }
@@ -300,6 +361,7 @@ static void budget_free(struct tenant_budget *b)
     for (int p = 0; p < STORE_PERIOD_COUNT; p++)
         if (b->requests[p])
             store_request_detach(b->requests[p]);
+    b->quota->budget = NULL;
     free(b);
 }
 
@@ -323,6 +385,9 @@ void manager_set_budget(struct manager *m, const struct store_budget *row)
     if (fresh) {
         b = mem_new(struct tenant_budget);
         b->manager = m;
+        b->quota = tenant_quota_get(m, row->owner);
+        b->quota->budget = b;
+        b->is_over = true; /* sandboxes may be marked by an earlier budget */
         memcpy(b->period.owner, row->owner, sizeof(b->period.owner));
         b->next = m->budgets;
         m->budgets = b;
@@ -338,7 +403,7 @@ static void budget_on_list(void *arg, const struct err *err, const struct store_
 
     m->budgets_request = NULL;
     if (err) {
-        log_error("budgets cannot be read, and nothing is begun: %s", err->msg);
+        log_error("cannot read the budgets; no work is accepted: %s", err->msg);
         return;
     }
     m->budgets_loaded = true;
@@ -371,6 +436,7 @@ bool manager_get_budget(struct manager *m, const char *owner, struct manager_bud
 
     if (!b || b->nloading || b->load_failed)
         return false;
+    budget_read_cpu(m, b);
     budget_sum_usage(b, now, sums);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         ret->renews_ms[p] = budget_period_end_ms((enum store_period)p, now);
@@ -382,10 +448,10 @@ bool manager_get_budget(struct manager *m, const char *owner, struct manager_bud
     return true;
 }
 
-/* One that is being made may turn out to be none, and a counter never goes back. */
+/* A sandbox in creation may still fail, and a metric must never decrease. */
 static bool budget_sandbox_is_counted(const struct sandbox *sb)
 {
-    return !sb->lifetime_counted && !sb->creation_failed && sb->state != SANDBOX_STATE_CREATING;
+    return sb->span.running && sb->state != SANDBOX_STATE_CREATING;
 }
 
 void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
@@ -396,14 +462,12 @@ void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (budget_sandbox_is_counted(sb)) {
-                (void)usage_meter_read_cpu_us(sb); /* which adds it */
-                alive += budget_observed_ms(sb, budget_alive_until_ms(sb, now));
+                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
+                alive += sandbox_observed_ms(sb, now);
             }
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
-        uint64_t until = g->quota_released ? g->released_ms : now;
-
         (void)ephemeral_sandbox_read_cpu_us(g);
-        alive += g->quota_reserved && until > g->created_ms ? until - g->created_ms : 0;
+        alive += g->span.running ? ephemeral_sandbox_lived_ms(g, now) : 0;
     }
     memcpy(ret->used, m->usage_totals, sizeof(ret->used));
     ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;

@@ -1,7 +1,7 @@
-/* A period is known by the moment of its beginning: whoever comes first in another period finds that the beginning is a
- * different one, and empties the sums. So there is no timer that could come late, or not at all on a machine that slept
- * over midnight. A calendar that is set back makes the period before count again from nothing, never against anybody.
- */
+/* A period is identified by its beginning: the first call in another period finds a different
+ * beginning and clears the sums. So there is no timer that could fire late, or not at all on a
+ * machine that was suspended over midnight. If the wall clock is set back, the earlier period
+ * starts again from zero, in favour of the tenant. */
 #include "service/budget_period.h"
 
 #include "core/base/clock.h"

@@ -1,20 +1,24 @@
-/* context.h - contexts: interpreters that live in a sandbox and keep their state between executions.
+/* context.h - contexts: language kernels that live in a sandbox and keep their state between
+ * executions.
  *
- * A context is a kernel (one process of a language in the sandbox) and a queue: executions run one after another, each
- * an ordinary execution of the sandbox with a row, output, a receipt and watches. What a kernel tells beside output
- * (displays, results, exceptions) is kept as a third file of the execution, one JSON object a line.
+ * A context is a language kernel (one process of a language in the sandbox) and a queue. Executions
+ * run one after another; each is an ordinary execution of the sandbox with a row, output, a receipt
+ * and watches. Events of the language kernel other than output (displays, results, exceptions) are
+ * kept in a third file of the execution, one JSON object per line.
  *
- * A kernel that does not heed an interrupt is killed and started anew, and that is what is told: its state is gone. One
- * that dies by itself leaves its context dead, with the reason, until somebody restarts or deletes it. A context
- * survives a restart of the server with its state; what ran in it then is told as lost, and the context is busy until
- * its kernel is through with it. */
+ * A language kernel that ignores an interrupt is killed and restarted; the result reports that its
+ * state is lost. A language kernel that dies leaves its context dead, with the reason, until the
+ * context is restarted or deleted. A context survives a restart of the server with its state; the
+ * execution that ran at that time is reported as lost, and the context is busy until its language
+ * kernel has finished that execution. */
 #pragma once
 
 #include "service/manager.h"
 
 #include <limits.h>
 
-#define CONTEXT_CODE_MAX (512 * KIB) /* with everything around it, it has to fit into one line to the kernel */
+/* The request with its JSON quoting must fit into one line to the language kernel. */
+#define CONTEXT_CODE_MAX (512 * KIB)
 #define CONTEXT_INPUT_MAX (64 * KIB)
 #define CONTEXTS_MAX 8u /* in one sandbox */
 #define CONTEXT_EXECUTIONS_MAX 16u
@@ -27,54 +31,59 @@ struct context_info {
     char id[ID_SIZE]; /* cx... */
     char sandbox[ID_SIZE];
     char language[16];
-    char version[64]; /* of the interpreter; "" while it is not known */
-    char cwd[256];    /* "" is /workspace; a longer one is cut */
+    char version[64]; /* of the interpreter; "": not known yet */
+    char cwd[256];    /* "": /workspace; a longer path is cut */
     char created_by[ID_SIZE];
-    char forked_from[ID_SIZE]; /* the context whose state it began with; "": none, or it was restarted since */
+    char forked_from[ID_SIZE]; /* the context that it was forked from; "": none, or restarted since then */
     uint64_t created_ms;
     enum context_state state;
     char running[ID_SIZE]; /* the execution that runs, or "" */
-    size_t queued;         /* behind it */
-    uint64_t executions;   /* since the kernel began */
+    size_t queued;         /* executions waiting behind the running one */
+    uint64_t executions;   /* since the language kernel started */
     uint64_t restarts;
-    uint64_t rejected_lines; /* lines of the kernel that were no events, or of nothing that was asked */
-    struct err death_error;  /* of a dead one */
-    const char *outcome;     /* of an interrupt: "idle", "finished", "interrupted" or "killed"; else NULL */
+    /* Rejected lines of the language kernel: not a valid event, or not about a pending request. */
+    uint64_t rejected_lines;
+    struct err death_error; /* state CONTEXT_DEAD: the reason */
+    const char *outcome;    /* after an interrupt: "idle", "finished", "interrupted" or "killed"; otherwise NULL */
 };
 
 struct context_spec {
     const char *language;   /* python, node or bash */
-    const char *cwd;        /* as of an execution; NULL is /workspace */
+    const char *cwd;        /* absolute, or relative to /workspace; NULL: /workspace */
     const char *const *env; /* may be NULL */
     const char *created_by;
 };
 
 typedef void context_fn(void *arg, const struct err *err, const struct context_info *info);
 
-const char *context_language_name(const char *name); /* by its name or another that is usual; NULL: there is none */
+/* Resolves a language name or one of its aliases; NULL: unknown. */
+const char *context_language_name(const char *name);
 
-/* The words that start its kernel in a sandbox. */
+/* The command that starts the language kernel in a sandbox. */
 struct context_command {
     const char *argv[5];
     char path[PATH_MAX];
 };
 int context_kernel_command(const char *language, struct context_command *ret, struct err *err);
 
-/* done: its kernel is ready for the first execution, and that it exists is committed. */
+/* `done` runs when the language kernel is ready for the first execution and the context is
+ * committed. */
 void manager_context_create(struct manager *m, const char *owner, const char *sandbox, const char *id,
                             const struct context_spec *spec, context_fn *done, void *arg);
-/* Those of a sandbox, oldest first; how many were written to ret. MISSING when nobody knows the sandbox among the
- * living. */
+/* Lists the contexts of a live sandbox, oldest first. ERR_MISSING: no live sandbox has this id. */
 int manager_contexts(const struct manager *m, const char *owner, const char *sandbox,
                      struct context_info ret[CONTEXTS_MAX], size_t *ret_n, struct err *err);
-/* The execution that runs is told to stop; done when it did, or was killed with its kernel. */
+/* Interrupts the running execution. `done` runs when it has stopped, or was killed with its
+ * language kernel. */
 void manager_context_interrupt(struct manager *m, const char *owner, const char *sandbox, const char *id,
                                context_fn *done, void *arg);
-/* A new kernel; what ran or waited is ended. done: it is ready. */
+/* Starts a new language kernel; running and waiting executions are ended. `done` runs when it is
+ * ready. */
 void manager_context_restart(struct manager *m, const char *owner, const char *sandbox, const char *id,
                              context_fn *done, void *arg);
-/* Another context whose kernel is a fork of this one's: variables, modules and open files as they are now, each on its
- * own from then on. Only of one that is idle, in a language that can (Python), with one thread. done: as of create. */
+/* Creates a context whose language kernel is a fork of this one: with its current variables,
+ * modules and open files, independent from then on. Requires an idle context, a language that
+ * supports forks (Python) and a single thread. `done`: as for manager_context_create. */
 void manager_context_fork(struct manager *m, const char *owner, const char *sandbox, const char *of, const char *id,
                           const char *created_by, context_fn *done, void *arg);
 void manager_context_delete(struct manager *m, const char *owner, const char *sandbox, const char *id, context_fn *done,
@@ -82,21 +91,22 @@ void manager_context_delete(struct manager *m, const char *owner, const char *sa
 
 struct context_execution_spec {
     const char *code;
-    uint64_t timeout_ms; /* from its turn on; 0: the sandbox's */
-    uint64_t output_max; /* 0: the sandbox's */
+    uint64_t timeout_ms; /* from the start of the execution, without its time in the queue; 0: the sandbox's */
+    uint64_t output_max; /* 0: the sandbox's limit */
     bool background;
     const char *created_by;
-    const char *request_id; /* as of an execution_spec */
+    const char *request_id; /* as in struct execution_spec */
 };
-/* done: its row is committed; it has a place in the queue, or runs. */
+/* `done` runs when the row is committed; the execution is queued or runs. */
 void manager_context_execute(struct manager *m, const char *owner, const char *sandbox, const char *context,
                              const char *id, const struct context_execution_spec *call, store_execution_fn *done,
                              void *arg);
-/* The answer to an execution that asks for a line; text NULL: end of input. */
+/* Answers an execution that requests a line of input; text NULL: end of input. */
 int manager_context_input(struct manager *m, const char *owner, const char *sandbox, const char *execution,
                           const char *text, struct err *err);
 
-/* What could stand at the cursor, or what is known about it: JSON. Only of one that is idle. */
+/* Completions at the cursor, or information about the expression there, as JSON. Requires an idle
+ * context. */
 typedef void context_query_fn(void *arg, const struct err *err, const char *json);
 void manager_context_query(struct manager *m, const char *owner, const char *sandbox, const char *id, bool inspect,
                            const char *code, uint64_t cursor, context_query_fn *done, void *arg);

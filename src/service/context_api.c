@@ -1,5 +1,5 @@
-/* What is asked of contexts, and what is written down of them: a list in the row of their sandbox, without variables,
- * which may be secrets. */
+/* Requests to contexts, and their stored state: a list in the row of their sandbox, without
+ * variables, which may be secrets. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -12,7 +12,7 @@
 #define CONTEXT_QUERY_TIMEOUT_NS (10 * NS_PER_S)
 #define CONTEXT_QUERIES_MAX 8u
 
-/* --- written down --- */
+/* --- stored state --- */
 
 void contexts_json(const struct sandbox *sb, struct jsonw *w)
 {
@@ -53,7 +53,7 @@ static int context_read_json(struct sandbox *sb, const json_t *o, struct err *er
         json_input_bool(o, "", "hadEnv", &had_env, err) < 0)
         return -1;
     if (!id || !id_valid(id, "cx") || !language || !context_language_name(language))
-        return err_set(err, ERR_STORE_CORRUPT, "a context that cannot be read");
+        return err_set(err, ERR_STORE_CORRUPT, "invalid context");
     struct context *cx = context_new(sb, id, language);
     cx->resume_stream = (uint32_t)stream;
     cx->created_ms = created;
@@ -89,7 +89,7 @@ static void contexts_on_committed(void *arg, const struct err *err, const struct
     struct context *next;
 
     if (err)
-        log_warn("contexts of %s were not written down: %s", n->sandbox->id, err->msg);
+        log_warn("cannot store the contexts of %s: %s", n->sandbox->id, err->msg);
     for (struct context *cx = n->sandbox->contexts; cx; cx = next) {
         next = cx->next;
         if (cx->ready_write_seq && cx->ready_write_seq <= n->seq) {
@@ -99,7 +99,8 @@ static void contexts_on_committed(void *arg, const struct err *err, const struct
     }
 }
 
-/* A sandbox goes after its last row was written, and calls are answered in their order: it is there when this is. */
+/* A sandbox is freed after its last row was committed, and the store answers in order: it still
+ * exists when this commit is answered. */
 void contexts_commit(struct sandbox *sb)
 {
     struct store_sandbox row = { 0 };
@@ -120,15 +121,16 @@ void contexts_commit(struct sandbox *sb)
 
 /* --- after a restart of the server --- */
 
-/* How long what runs in it may still run: a call's own time, or a sandbox's where none is known to have begun. */
+/* How long the current execution may still run: the rest of its own timeout, or the sandbox's if no
+ * execution is known to have started. */
 static uint64_t context_time_left_ms(const struct context *cx)
 {
     uint64_t left = cx->sandbox->spec.limits.v[LIMIT_WALL];
 
     for (const struct execution *ex = cx->sandbox->executions; ex; ex = ex->next) {
         uint64_t now = clock_real_ms(), since = now > ex->started_ms ? now - ex->started_ms : 0;
-        uint64_t ran = min_u64(
-            since, context_execution_elapsed_ms(ex)); /* the one counts pauses, the other its time in the queue */
+        /* The first includes pauses, the second the time in the queue. */
+        uint64_t ran = min_u64(since, context_execution_elapsed_ms(ex));
 
         if (str_eq(ex->context_id, cx->id) && ex->started_ms)
             left = ex->spec.wall_ms > ran ? ex->spec.wall_ms - ran : 1;
@@ -136,14 +138,14 @@ static uint64_t context_time_left_ms(const struct context *cx)
     return left;
 }
 
-/* What it wrote, up to the kill, is kept. What comes from now on cannot be told from what is kept already. */
+/* Output up to the kill is kept. Later output cannot be distinguished from the kept part. */
 static void context_lose_execution(struct execution *ex)
 {
     struct err lost;
 
     if (ex->started_ms)
         err_set(&lost, ERR_LOST,
-                "the server was restarted while it ran: its context goes on with it, but how it ends is not told");
+                "the server was restarted while it ran: it continues in its context, but its result is lost");
     else
         err_set(&lost, ERR_LOST, "the server was restarted before it was known to have begun");
     execution_end(ex, STORE_EXECUTION_FAILED, NULL, &lost);
@@ -177,7 +179,7 @@ void contexts_fail_waiters(struct sandbox *sb, const struct err *why)
     }
 }
 
-/* --- asking --- */
+/* --- requests --- */
 
 int manager_contexts(const struct manager *m, const char *owner, const char *sandbox,
                      struct context_info ret[CONTEXTS_MAX], size_t *ret_n, struct err *err)
@@ -208,7 +210,7 @@ enum context_request_kind {
     CONTEXT_REQUEST_QUERY
 };
 
-struct context_request { /* until the sandbox is awake */
+struct context_request { /* until the sandbox is running */
     struct manager *manager;
     char owner[STORE_OWNER_MAX + 1], sandbox[ID_SIZE], id[ID_SIZE], new_id[ID_SIZE];
     enum context_request_kind kind;
@@ -243,7 +245,7 @@ static void context_request_fail(const struct context_request *o, const struct e
         o->done(o->arg, err, NULL);
 }
 
-/* There is room for one more, of this id unless it is "". */
+/* Whether another context may be added, with this id unless it is "". */
 static int context_may_add(const struct sandbox *sb, const char *id, struct err *err)
 {
     size_t n = 0;
@@ -251,10 +253,10 @@ static int context_may_add(const struct sandbox *sb, const char *id, struct err 
     for (const struct context *cx = sb->contexts; cx; cx = cx->next)
         n++;
     if (n >= CONTEXTS_MAX)
-        return err_set(err, ERR_LIMIT, "sandbox %s has %zu contexts already, and no more at one time: delete one",
-                       sb->id, n);
+        return err_set(err, ERR_LIMIT, "sandbox %s has %zu contexts already, which is the maximum; delete one", sb->id,
+                       n);
     if (id[0] && context_find(sb, id))
-        return err_set(err, ERR_IDEMPOTENCY, "context %s is being made already", id);
+        return err_set(err, ERR_IDEMPOTENCY, "context %s is being created already", id);
     return 0;
 }
 
@@ -275,14 +277,14 @@ static int context_request_create(struct context_request *o, struct sandbox *sb,
     return 0;
 }
 
-/* Not behind what runs or waits: whoever asks means the state that they know. */
+/* Does not wait for running or queued executions: the caller means the state that it knows. */
 static int context_request_fork(struct context_request *o, struct context *of, struct err *err)
 {
     struct sandbox *sb = of->sandbox;
 
     if (of->state != CONTEXT_IDLE || of->queries || of->kernel_out.len > 0)
-        return err_set(err, ERR_EXISTS, "context %s is %s: fork it when it is idle", of->id,
-                       of->state == CONTEXT_IDLE ? "answering a question" : context_states[of->state]);
+        return err_set(err, ERR_EXISTS, "context %s is %s; fork it when it is idle", of->id,
+                       of->state == CONTEXT_IDLE ? "answering a query" : context_states[of->state]);
     if (context_may_add(sb, o->new_id, err) < 0)
         return -1;
     struct context *cx = context_new(sb, o->new_id[0] ? o->new_id : NULL, context_get_language(of));
@@ -335,7 +337,8 @@ static int context_request_query(struct context_request *o, struct context *cx, 
     for (const struct context_query *a = cx->queries; a; a = a->next)
         n++;
     if (cx->state != CONTEXT_IDLE || n >= CONTEXT_QUERIES_MAX)
-        return err_set(err, ERR_EXISTS, "context %s is %s: ask when it is idle", cx->id, context_states[cx->state]);
+        return err_set(err, ERR_EXISTS, "context %s is %s; try again when it is idle", cx->id,
+                       context_states[cx->state]);
     struct context_query *a = mem_new(struct context_query);
     *a = (struct context_query){ .context = cx, .inspect = o->inspect, .done = o->on_query, .arg = o->arg };
     snprintf(a->id, sizeof(a->id), "q%" PRIu64, ++cx->query_seq);
@@ -350,7 +353,7 @@ static void context_on_became_idle(void *arg, const struct err *err UNUSED, cons
     struct context *cx = arg;
 
     if (!cx->resumed_busy || cx->sandbox->state == SANDBOX_STATE_ENDING)
-        return; /* no answer: its kernel has ended */
+        return; /* the query failed: the language kernel has ended */
     ev_timer_clear(cx->sandbox->manager->ev, &cx->timer);
     cx->state = CONTEXT_IDLE;
     cx->outcome = cx->interrupt_sent ? "interrupted" : "finished";
@@ -360,8 +363,9 @@ static void context_on_became_idle(void *arg, const struct err *err UNUSED, cons
     context_start_next_execution(cx);
 }
 
-/* What it does is not known: rows are written a moment behind it. But it does one thing after another, so when a
- * question is answered it is through with all that was asked before. The id is one that no earlier server took. */
+/* Its state is unknown, because rows are committed a little later. But a language kernel handles
+ * one request after another, so when it answers this query it has finished everything before. The
+ * id of the query is one that no earlier server used. */
 void context_await_idle(struct context *cx)
 {
     struct context_query *a = mem_new(struct context_query);
@@ -370,7 +374,7 @@ void context_await_idle(struct context *cx)
     id_new("qs", a->id);
     cx->state = CONTEXT_BUSY;
     cx->resumed_busy = true;
-    context_send_kernel(cx, "\n", 1); /* ends whatever line the earlier server was writing */
+    context_send_kernel(cx, "\n", 1); /* ends a line that the earlier server may have sent in part */
     context_query_send(a, "", 0);
     context_set_timer(cx, cx->resumed_busy_ms * NS_PER_MS);
 }
@@ -390,7 +394,7 @@ static int context_request_interrupt(struct context_request *o, struct context *
     return 0;
 }
 
-/* From here on it takes nothing more. */
+/* From here on it accepts nothing more. */
 static void context_stop_kernel(struct context *cx)
 {
     if (cx->state == CONTEXT_IDLE)
@@ -460,7 +464,7 @@ static int context_request_run(struct context_request *o, struct sandbox *sb, st
     return 0;
 }
 
-static void context_request_on_sandbox(void *arg, struct sandbox_handle *box UNUSED, const struct err *err)
+static void context_request_on_sandbox(void *arg, struct sandbox_handle *sandbox UNUSED, const struct err *err)
 {
     struct context_request *o = arg;
     struct err why = { 0 };

@@ -1,8 +1,9 @@
-/* Executions of a context: each waits for its turn, is one `execute` to the kernel, and ends with the kernel's word, a
- * clock's or the kernel's own end.
+/* Executions of a context: each waits in the queue, is one `execute` request to the language
+ * kernel, and ends with the answer of the language kernel, a timeout, or the end of the language
+ * kernel.
  *
- * Its row is written when it gets its place, so it can be followed while it waits. Its time begins with its turn. What
- * is kept of its events has the same bound as its output. */
+ * Its row is inserted when it is queued, so it can be followed while it waits. Its timeout starts
+ * when it runs. Its events and its output share one limit. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -40,12 +41,6 @@ void context_execution_unlink(struct execution *ex)
         context_unlink_execution(ex->running_context, ex);
 }
 
-void context_execution_set_context(struct execution *ex, const char *context)
-{
-    snprintf(ex->context_id, sizeof(ex->context_id), "%s", context);
-    snprintf(ex->public_request_json, sizeof(ex->public_request_json), "{\"context\":\"%s\"}", ex->context_id);
-}
-
 struct execution *context_execution_new(const char *id, const struct context_execution_spec *call,
                                         store_execution_fn *done, void *arg)
 {
@@ -68,16 +63,17 @@ static int context_may_add_execution(const struct context *cx, const struct exec
 
     if (cx->nqueued >= CONTEXT_EXECUTIONS_MAX)
         return err_set(err, ERR_LIMIT,
-                       "context %s has %zu executions that run or wait, and takes no more until one ended", cx->id,
-                       cx->nqueued);
+                       "context %s has %zu running or queued executions, which is the maximum; wait for one to end",
+                       cx->id, cx->nqueued);
     if (execution_find(sb, ex->id))
         return err_set(err, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
     if (sb->nexecutions >= sb->manager->settings.executions_max)
-        return err_set(err, ERR_LIMIT, "sandbox %s runs %zu executions already, and no more at one time", sb->id,
+        return err_set(err, ERR_LIMIT,
+                       "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
                        sb->nexecutions);
-    if (budget_check(sb->manager, sb->owner, true, err) < 0)
+    if (budget_check(sb->manager, sb->quota, true, err) < 0)
         return -1;
-    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &sb->manager->quota_refusal, err);
+    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), err);
 }
 
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err)
@@ -90,7 +86,7 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
         return -1;
     }
     execution_link(ex, sb);
-    context_execution_set_context(ex, cx->id);
+    memcpy(ex->context_id, cx->id, sizeof(ex->context_id));
     if (!ex->spec.wall_ms)
         ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
     if (!ex->spec.output_max)
@@ -164,7 +160,7 @@ void context_start_next_execution(struct context *cx)
 
 static struct receipt_figure context_execution_shared_figure(void)
 {
-    return (struct receipt_figure){ .why = "the kernel of a context is one process for all its executions" };
+    return (struct receipt_figure){ .why = "the language kernel of a context is one process for all its executions" };
 }
 
 static void context_execution_make_receipt(const struct context *cx, const struct execution *ex, enum ended_by by,
@@ -178,7 +174,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
     r->nchanges = r->ndenials = 0;
     memcpy(r->execution, ex->id, sizeof(r->execution));
     memcpy(r->request, ex->request_id, sizeof(r->request));
-    r->final = true; /* of sums that are its kernel's or the sandbox's, it has none to wait for */
+    r->final = true; /* no sums of this execution follow later */
     r->ended_by = by;
     r->exit_code = code;
     r->signal = signo;
@@ -248,7 +244,7 @@ static void context_execution_on_cancel_deferred(void *arg)
         context_execution_end(ex->running_context, ex, ENDED_KILLED, -1, 0);
 }
 
-/* One that waits would be over at once, and whoever asks for it is not prepared for that. */
+/* Deferred: a queued execution would end immediately, inside the caller's call. */
 void context_execution_kill(struct execution *ex)
 {
     ev_defer(ex->sandbox->manager->ev, &ex->cancel_defer, context_execution_on_cancel_deferred, ex);
@@ -262,7 +258,7 @@ void context_execution_signal(struct execution *ex, int signo)
         exec_handle_signal(ex->running_context->exec, signo);
 }
 
-/* --- what the kernel says of it --- */
+/* --- from the language kernel --- */
 
 static size_t context_execution_output_budget(const struct execution *ex)
 {
@@ -311,7 +307,7 @@ static void context_execution_on_finished(struct context *cx, const struct kerne
 
     cx->outcome = e->status == KERNEL_STATUS_INTERRUPTED ? "interrupted" : "finished";
     if (stopped && cause != ENDED_SIGNAL)
-        context_execution_over(cx, cause, -1, SIGINT); /* a clock, or a cancel, that it heeded */
+        context_execution_over(cx, cause, -1, SIGINT); /* the code obeyed a timeout or a cancel request */
     else if (e->status == KERNEL_STATUS_INTERRUPTED)
         context_execution_over(cx, ENDED_SIGNAL, -1, SIGINT);
     else
@@ -360,7 +356,7 @@ int manager_context_input(struct manager *m, const char *owner, const char *sand
     struct jsonw w;
 
     if (!ex)
-        return err_set(err, ERR_MISSING, "there is no such execution that runs");
+        return err_set(err, ERR_MISSING, "there is no such running execution");
     if (!context_execution_is_running(ex) || !ex->awaits_input)
         return err_set(err, ERR_EXISTS, "execution %s does not wait for input", ex->id);
     ex->awaits_input = false;

@@ -1,12 +1,12 @@
-/* context_internal.h - what the files about contexts, and those that meet them, know of one another. Not for other
- * rooms. */
+/* context_internal.h - types and functions shared by the files about contexts and their callers in
+ * src/service. Not for other directories. */
 #pragma once
 
 #include "service/context.h"
 #include "service/service_internal.h"
 #include "service/kernel_event.h"
 
-struct context_waiter { /* somebody waits for what becomes of it */
+struct context_waiter { /* a caller that waits for an event of the context */
     struct context_waiter *next;
     enum { CONTEXT_WAIT_READY, CONTEXT_WAIT_EXECUTION, CONTEXT_WAIT_DELETED } event;
     context_fn *done;
@@ -29,49 +29,54 @@ struct context {
     char id[ID_SIZE];
     const struct language_kernel_spec *kernel_spec;
     char **env;
-    bool env_lost; /* it had variables, and an earlier server knew them */
+    bool env_lost; /* it had variables, which only an earlier server knew */
     char *cwd;
     char created_by[ID_SIZE];
-    char forked_from[ID_SIZE]; /* until it begins anew */
+    char forked_from[ID_SIZE]; /* "" after a restart of the language kernel */
     uint64_t created_ms;
 
     enum context_state state;
     struct err death_error; /* DEAD */
     struct exec_handle *exec;
-    uint32_t resume_stream; /* of the earlier host, until it is taken up */
+    uint32_t resume_stream; /* stream id from before a restart of the server, until resumed; 0: none */
     struct kernel_event_reader kernel_reader;
-    struct buf kernel_out; /* lines on their way to the kernel */
+    struct buf kernel_out; /* lines not yet sent to the language kernel */
     char version[64];
-    char stderr_head[160]; /* STARTING: on standard error, for who wants to know why it did not start */
+    char stderr_head[160]; /* STARTING: beginning of stderr, for the error message */
     uint64_t executions_run, restarts, rejected_lines, query_seq;
 
-    struct execution *queue; /* BUSY: the first runs, unless `left` */
+    struct execution *queue; /* BUSY: the first one runs, unless resumed_busy */
     size_t nqueued;
-    struct ev_timer timer;    /* STARTING: until it is given up. BUSY: the time of the call, or the grace */
-    bool resumed_busy;        /* BUSY: with what an earlier server asked for, as far as is known; nobody hears of it */
-    uint64_t resumed_busy_ms; /* how long it may go on */
-    bool interrupt_sent;      /* SIGINT was sent, and the clock is the grace */
-    bool kill_sent;           /* because it did not help */
-    enum ended_by interrupt_cause; /* of the interrupt: SIGNAL, WALL or KILLED */
-    bool never_ready;              /* it was never ready: whoever creates it waits, and it goes when its kernel does */
-    uint64_t ready_write_seq; /* how often contexts were written down when it was ready, until that is committed; 0 */
-    bool restart_requested, delete_requested; /* when the kernel has ended: begin anew; or go */
-    const char *outcome;                      /* of the last call, for those who wait */
+    /* STARTING: deadline. BUSY: timeout of the execution, or grace period after the interrupt. */
+    struct ev_timer timer;
+    bool resumed_busy;             /* BUSY: may run an execution of an earlier server, whose result is not reported */
+    uint64_t resumed_busy_ms;      /* how long that execution may still run */
+    bool interrupt_sent;           /* SIGINT was sent; the timer is the grace period */
+    bool kill_sent;                /* the kernel was killed after the deadline or the grace period */
+    enum ended_by interrupt_cause; /* SIGNAL, WALL or KILLED */
+    /* The language kernel was never ready: the creator still waits, and the context is freed when
+     * its kernel ends. */
+    bool never_ready;
+    /* sandbox.contexts_write_seq of the commit that its creator waits for; 0: none. */
+    uint64_t ready_write_seq;
+    /* When the language kernel has ended: restart it; remove the context. */
+    bool restart_requested, delete_requested;
+    const char *outcome; /* of the last execution, for waiters; NULL: none */
     struct context_waiter *waiters;
     struct context_query *queries;
 };
 
-/* context_kernel.c: the kernel */
+/* context_kernel.c: the language kernel */
 struct context *context_new(struct sandbox *sb, const char *id, const char *language);
 struct context *context_find(const struct sandbox *sb, const char *id);
 int context_start_kernel(struct context *cx, struct err *err);
 int context_fork_kernel(struct context *cx, const struct context *of, struct err *err);
 int context_resume_kernel(struct context *cx, struct err *err);
-void context_kill_kernel(struct context *cx); /* its end comes later */
+void context_kill_kernel(struct context *cx); /* the end is reported later */
 void context_interrupt(struct context *cx, enum ended_by cause);
 void context_send_kernel(struct context *cx, const char *line, size_t len); /* with its '\n' */
 void context_set_timer(struct context *cx, uint64_t ns);
-void context_mark_dead(struct context *cx, const struct err *why); /* it has no kernel */
+void context_mark_dead(struct context *cx, const struct err *why); /* it has no language kernel */
 void context_notify_waiters(struct context *cx, int what, const struct err *err);
 void context_add_waiter(struct context *cx, int what, context_fn *done, void *arg);
 void context_free(struct context *cx);
@@ -80,27 +85,28 @@ const char *context_get_language(const struct context *cx);
 void context_fill_info(const struct context *cx, struct context_info *ret);
 
 /* context_executions.c: executions */
-bool context_execution_event(struct context *cx, const struct kernel_event *e); /* false: it is of nothing that runs */
+/* False: not about the running execution. */
+bool context_execution_event(struct context *cx, const struct kernel_event *e);
 void context_execution_output(struct context *cx, int channel, const void *data, size_t len);
 void context_start_next_execution(struct context *cx);
-/* The one that runs. */
+/* Ends the running execution. */
 void context_execution_over(struct context *cx, enum ended_by by, int exit_code, int signo);
-void context_execution_kernel_died(struct context *cx, const struct receipt *r,
-                                   const struct err *why);               /* with its kernel */
-void context_fail_executions(struct context *cx, const struct err *why); /* those that wait */
+/* Ends the running execution together with its language kernel. */
+void context_execution_kernel_died(struct context *cx, const struct receipt *r, const struct err *why);
+void context_fail_executions(struct context *cx, const struct err *why); /* fails all executions of the queue */
 void context_execution_kill(struct execution *ex);
 void context_execution_signal(struct execution *ex, int signo);
-void context_execution_set_context(struct execution *ex, const char *context); /* it is of this one */
 struct execution *context_execution_new(const char *id, const struct context_execution_spec *call,
                                         store_execution_fn *done, void *arg);
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err); /* takes ex */
-void context_execution_unlink(struct execution *ex);                                  /* it is being freed */
+void context_execution_unlink(struct execution *ex);                                  /* before it is freed */
 uint64_t context_execution_elapsed_ms(const struct execution *ex);
 
-/* context_api.c: what is asked of them, and what is written down */
+/* context_api.c: requests and stored state */
 void contexts_json(const struct sandbox *sb, struct jsonw *w); /* "contexts": [...] */
 int contexts_read(struct sandbox *sb, const json_t *root, struct err *err);
 void contexts_commit(struct sandbox *sb);
-void contexts_fail_waiters(struct sandbox *sb, const struct err *why); /* whoever waits for one is told */
-void contexts_adopt(struct sandbox *sb);                               /* its box is ready, and what ran was seen to */
-void context_await_idle(struct context *cx); /* its kernel was taken up: it is busy until it says otherwise */
+void contexts_fail_waiters(struct sandbox *sb, const struct err *why); /* answers all waiters with why */
+void contexts_adopt(struct sandbox *sb); /* its handle is ready; executions of contexts are ended as lost */
+/* After adoption: the context counts as busy until its language kernel answers a query. */
+void context_await_idle(struct context *cx);

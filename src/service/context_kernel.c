@@ -1,13 +1,14 @@
-/* The kernel of a context: started, heard, interrupted, ended.
+/* The language kernel of a context: start, events, interrupt, end.
  *
- * Everything the kernel says is hostile input (kernel_event.c); what it says of an execution that does not run, or of
- * nothing that was asked, is counted and dropped. Output that comes while nothing runs belongs to nobody and is dropped
- * too: threads that user code left behind.
+ * Everything that the language kernel sends is hostile input (kernel_event.c). An event about an
+ * execution that does not run, or not about a request, is counted and dropped. Output that arrives
+ * while nothing runs is dropped too: it comes from threads that user code left.
  *
  * Invariants:
- * 1. A kernel's end is seen in one place (kernel_gone), whoever brought it about; what follows is decided there by what
- *    was wanted: `gone`, `again`, or nothing, and then the context is dead.
- * 2. The clock never acts on a paused sandbox: it could not answer, and would be ended for it. */
+ * 1. The end of a language kernel is handled in one place (context_on_kernel_gone), whatever caused
+ *    it. There the flags decide what follows: delete_requested, restart_requested, or neither, and
+ *    then the context is dead.
+ * 2. The timer never acts on a paused sandbox, which could not answer and would be ended for it. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -21,18 +22,18 @@
 #include <stdio.h>
 
 #define START_NS (60 * NS_PER_S)
-#define CONTEXT_FORK_TIMEOUT_NS (30 * NS_PER_S) /* it takes a millisecond, and longer where memory is large */
-#define GRACE_NS (3 * NS_PER_S)                 /* for an interrupt */
-#define PAUSED_RECHECK_NS (1 * NS_PER_S)        /* a paused sandbox is looked at again */
+#define CONTEXT_FORK_TIMEOUT_NS (30 * NS_PER_S) /* usually a millisecond; longer if the process has much memory */
+#define GRACE_NS (3 * NS_PER_S)                 /* after an interrupt */
+#define PAUSED_RECHECK_NS (1 * NS_PER_S)        /* how often a paused sandbox is checked again */
 
 const char *const context_states[] = { "starting", "idle", "busy", "dead", NULL };
 
 struct language_kernel_spec {
     const char *name;
-    const char *runtime; /* NULL: the kernel is a program itself */
-    const char *args[3]; /* behind the interpreter */
+    const char *runtime; /* NULL: the language kernel is a program of its own */
+    const char *args[3]; /* after the interpreter */
     const char *aliases[4];
-    const char *launcher; /* what starts the interpreter, or NULL */
+    const char *launcher; /* the program that starts the interpreter, or NULL */
     bool can_fork;
 };
 
@@ -154,7 +155,7 @@ void context_fill_info(const struct context *cx, struct context_info *ret)
     ret->queued = cx->nqueued - (ret->running[0] != '\0');
 }
 
-/* --- those who wait --- */
+/* --- waiters --- */
 
 void context_add_waiter(struct context *cx, int what, context_fn *done, void *arg)
 {
@@ -170,11 +171,11 @@ void context_add_waiter(struct context *cx, int what, context_fn *done, void *ar
 
 void context_notify_waiters(struct context *cx, int what, const struct err *err)
 {
-    struct context_waiter *told = NULL, **p = &cx->waiters;
+    struct context_waiter *ready = NULL, **p = &cx->waiters;
     struct context_info info;
 
     context_fill_info(cx, &info);
-    while (*p) { /* first all of them are taken: any may ask for something new */
+    while (*p) { /* takes all of them first: a callback may add new ones */
         struct context_waiter *w = *p;
 
         if ((int)w->event != what) {
@@ -182,19 +183,19 @@ void context_notify_waiters(struct context *cx, int what, const struct err *err)
             continue;
         }
         *p = w->next;
-        w->next = told;
-        told = w;
+        w->next = ready;
+        ready = w;
     }
-    while (told) {
-        struct context_waiter *w = told;
+    while (ready) {
+        struct context_waiter *w = ready;
 
-        told = w->next;
+        ready = w->next;
         w->done(w->arg, err, err ? NULL : &info);
         free(w);
     }
 }
 
-/* --- to the kernel --- */
+/* --- to the language kernel --- */
 
 static void context_flush_kernel_out(void *arg)
 {
@@ -258,21 +259,21 @@ void context_set_timer(struct context *cx, uint64_t ns)
     ev_timer_set(cx->sandbox->manager->ev, &cx->timer, ev_now(cx->sandbox->manager->ev) + ns, context_on_timer, cx);
 }
 
-/* --- from the kernel --- */
+/* --- from the language kernel --- */
 
-/* Once: it holds for every kernel of its kind on this host. */
+/* Logged once: the note holds for every language kernel of this kind on the host. */
 static void context_log_kernel_note(const struct context *cx, const char *note)
 {
-    static bool told;
+    static bool logged;
     char text[200];
 
-    if (told || !*note)
+    if (logged || !*note)
         return;
-    told = true;
+    logged = true;
     snprintf(text, sizeof(text), "%s", note);
     str_strip_control_chars(text);
     log_write_with_ids(LOG_WARN, &(struct log_ids){ .sandbox = cx->sandbox->id },
-                       "%s kernels start slower than they could: %s", cx->kernel_spec->name, text);
+                       "%s language kernels start slowly: %s", cx->kernel_spec->name, text);
 }
 
 static void context_on_kernel_ready(struct context *cx, const struct kernel_event *e)
@@ -291,20 +292,20 @@ static void context_on_kernel_ready(struct context *cx, const struct kernel_even
 
 static bool context_answer_query(struct context *cx, const struct kernel_event *e)
 {
-    auto_buf told = { 0 };
+    auto_buf json = { 0 };
     struct err err;
 
     for (struct context_query *a = cx->queries; a; a = a->next) {
         if (!str_eq(a->id, e->id))
             continue;
         if (e->kind == (a->inspect ? KERNEL_EVENT_INSPECTION : KERNEL_EVENT_COMPLETIONS)) {
-            kernel_event_json(e, &told);
-            context_query_finish(a, NULL, told.data);
+            kernel_event_json(e, &json);
+            context_query_finish(a, NULL, json.data);
             return true;
         }
         if (e->kind != KERNEL_EVENT_REFUSED)
             return false;
-        err_set(&err, ERR_INVALID, "the kernel refused the question");
+        err_set(&err, ERR_INVALID, "the language kernel refused the request");
         context_query_finish(a, &err, NULL);
         return true;
     }
@@ -339,7 +340,7 @@ static void context_on_kernel_output(void *arg, int channel, const void *data, s
     context_execution_output(cx, channel, data, len);
 }
 
-/* --- its end --- */
+/* --- the end --- */
 
 void context_mark_dead(struct context *cx, const struct err *why)
 {
@@ -364,35 +365,38 @@ static void context_set_death_error(const struct context *cx, const struct recei
         err_set(ret, failed->id == ERR_LOST ? ERR_CONTEXT_DEAD : failed->id, "context %s cannot be forked: %.160s",
                 cx->forked_from, failed->msg);
     else if (cx->kill_sent && cx->never_ready && cx->forked_from[0])
-        err_set(ret, ERR_TIMEOUT, "context %s was not forked within %llu s: its kernel does not answer",
+        err_set(ret, ERR_TIMEOUT, "context %s was not forked within %llu s: its language kernel does not answer",
                 cx->forked_from, CONTEXT_FORK_TIMEOUT_NS / NS_PER_S);
     else if (failed && failed->id == ERR_PROGRAM_MISSING)
         err_set(ret, ERR_RUNTIME_MISSING, "context %s: %.160s", id, failed->msg);
     else if (failed)
         err_set(ret, failed->id == ERR_LOST ? ERR_CONTEXT_DEAD : failed->id, "context %s: %.160s", id, failed->msg);
     else if (!r)
-        err_set(ret, ERR_BUG, "context %s: its kernel ended without a word", id);
+        err_set(ret, ERR_BUG, "context %s: its language kernel ended without a receipt", id);
     else if (cx->kill_sent && cx->state == CONTEXT_STARTING)
-        err_set(ret, ERR_TIMEOUT, "context %s: its kernel was not ready within %llu s", id, START_NS / NS_PER_S);
+        err_set(ret, ERR_TIMEOUT, "context %s: its language kernel was not ready within %llu s", id,
+                START_NS / NS_PER_S);
     else if (cx->kill_sent)
-        err_set(ret, ERR_CONTEXT_DEAD, "context %s was restarted: its kernel did not heed an interrupt", id);
+        err_set(ret, ERR_CONTEXT_DEAD, "context %s was restarted: its language kernel ignored an interrupt", id);
     else if (cx->restart_requested || cx->delete_requested)
         err_set(ret, ERR_CONTEXT_DEAD, "context %s was %s", id, cx->delete_requested ? "deleted" : "restarted");
     else if (r->ended_by == ENDED_MEMORY)
-        err_set(ret, ERR_CONTEXT_DEAD, "context %s: memory ran out, and its kernel was ended for it", id);
+        err_set(ret, ERR_CONTEXT_DEAD, "context %s: its language kernel was killed because it reached the memory limit",
+                id);
     else if (r->ended_by == ENDED_EXIT)
-        err_set(ret, ERR_CONTEXT_DEAD, "context %s: its kernel ended with status %d%s%.120s", id, r->exit_code,
+        err_set(ret, ERR_CONTEXT_DEAD, "context %s: its language kernel ended with status %d%s%.120s", id, r->exit_code,
                 cx->stderr_head[0] ? ": " : "", cx->stderr_head);
     else if (r->ended_by == ENDED_SIGNAL)
-        err_set(ret, ERR_CONTEXT_DEAD, "context %s: its kernel was ended by signal %d", id, r->signal);
+        err_set(ret, ERR_CONTEXT_DEAD, "context %s: its language kernel was ended by signal %d", id, r->signal);
     else
-        err_set(ret, ERR_CONTEXT_DEAD, "context %s: its kernel was ended (%s)", id, ended_by_name(r->ended_by));
+        err_set(ret, ERR_CONTEXT_DEAD, "context %s: its language kernel was ended (%s)", id,
+                ended_by_name(r->ended_by));
 }
 
 static void context_end_running_execution(struct context *cx, const struct receipt *r, const struct err *why)
 {
     if (!r || r->ended_by == ENDED_LOST)
-        cx->state = CONTEXT_IDLE; /* it fails with the others */
+        cx->state = CONTEXT_IDLE; /* the execution fails with the queued ones */
     else if (cx->kill_sent || cx->restart_requested || cx->delete_requested)
         context_execution_over(cx, cx->interrupt_sent && cx->interrupt_cause == ENDED_WALL ? ENDED_WALL : ENDED_KILLED,
                                -1, 0);
@@ -412,13 +416,14 @@ static void context_restart_kernel(struct context *cx)
         context_mark_dead(cx, &err);
 }
 
-/* Receipts of its executions cannot say what was refused, because the interpreter is one process for all of them. */
+/* Receipts of its executions cannot contain denials, because the interpreter is one process for all
+ * of them. */
 static void context_count_kernel_denials(const struct context *cx, const struct receipt *r)
 {
-    struct receipt told = *r;
+    struct receipt reported = *r;
 
-    told.execution[0] = '\0'; /* the interpreter's own, which nobody knows */
-    manager_count_denials(cx->sandbox->manager, cx->sandbox->owner, &told);
+    reported.execution[0] = '\0'; /* the interpreter's own id, which clients do not know */
+    manager_count_denials(cx->sandbox->manager, cx->sandbox->owner, &reported);
 }
 
 static void context_on_kernel_gone(struct context *cx, const struct receipt *r, const struct err *failed)
@@ -491,7 +496,7 @@ static const struct exec_handle_ops context_kernel_ops = { .on_started = context
                                                            .on_failed = context_on_kernel_failed,
                                                            .on_language_kernel_data = context_on_kernel_bytes };
 
-/* --- its beginning --- */
+/* --- start --- */
 
 static struct exec_spec context_kernel_exec_spec(const struct context *cx)
 {
@@ -509,7 +514,7 @@ int context_kernel_command(const char *language, struct context_command *ret, st
     size_t n = 0;
 
     if (!lang)
-        return err_set(err, ERR_RUNTIME_MISSING, "there is no kernel of this language");
+        return err_set(err, ERR_RUNTIME_MISSING, "no language kernel for this language; use python, node or bash");
     if (rt && language_find_program(rt, language_dirs, ret->path, sizeof(ret->path), err) < 0)
         return -1;
     if (lang->launcher)
@@ -529,7 +534,7 @@ int context_start_kernel(struct context *cx, struct err *err)
 
     if (cx->env_lost)
         return err_set(err, ERR_CONTEXT_DEAD,
-                       "context %s had variables that were not written down, so it cannot begin anew: delete it, and "
+                       "context %s had variables that are not stored, so it cannot be restarted; delete it and "
                        "create another",
                        cx->id);
     if (context_kernel_command(cx->kernel_spec->name, &command, err) < 0)
@@ -545,16 +550,16 @@ int context_start_kernel(struct context *cx, struct err *err)
     return 0;
 }
 
-/* Directory and environment are those that the other has by now; its own are for a kernel that begins anew. */
+/* The fork has the current directory and environment of the original; cx->cwd and cx->env are for a
+ * later restart. */
 int context_fork_kernel(struct context *cx, const struct context *of, struct err *err)
 {
     const char *const argv[] = { cx->kernel_spec->name, NULL };
     struct exec_spec spec = context_kernel_exec_spec(cx);
 
     if (!cx->kernel_spec->can_fork)
-        return err_set(err, ERR_FORK_UNSUPPORTED,
-                       "context %s is of %s, which cannot be forked with its state; python can", of->id,
-                       cx->kernel_spec->name);
+        return err_set(err, ERR_FORK_UNSUPPORTED, "context %s: a %s context cannot be forked; only python contexts can",
+                       of->id, cx->kernel_spec->name);
     spec.argv = argv;
     spec.env = NULL;
     spec.cwd = NULL;

@@ -12,7 +12,7 @@
 
 struct policy_lines {
     struct buf text;
-    char **paths; /* of line i + 1 */
+    char **paths; /* the path of line i + 1 */
     size_t n;
 };
 
@@ -96,7 +96,7 @@ static const char *policy_lines_path(const struct policy_lines *l, uint32_t line
     return line >= 1 && line <= l->n ? l->paths[line - 1] : "policy";
 }
 
-/* --- what is wrong --- */
+/* --- problems --- */
 
 static char *custom_policy_details_json(const struct policy_lines *l, const struct problems *pr)
 {
@@ -133,30 +133,31 @@ static int custom_policy_set_error(const struct policy_lines *l, const struct pr
     return -1;
 }
 
-/* What a policy file may say and a request may not. */
+/* Fields that a policy file may have and a request may not. */
 static void custom_policy_find_host_only(const struct policy *p, struct problems *pr)
 {
-    static const char no_paths[] = "Send files with PUT .../files; a server lends nothing of its host.";
+    static const char no_paths[] = "Send files with PUT .../files; a server does not share files of its host.";
 
     if (p->workspace_dir)
         problems_add(pr, ERR_POLICY_FEATURE, p->workspace_line, 0, no_paths,
-                     "filesystem.workspace: over REST a workspace is memory");
+                     "filesystem.workspace: a server has no directory of yours to mount; the workspace is in memory");
     for (size_t i = 0; i < p->npaths; i++)
         if (p->paths[i].src)
             problems_add(pr, ERR_POLICY_FEATURE, p->paths[i].line, 0, no_paths,
-                         "a path of the host cannot be bound over REST");
+                         "a request cannot bind a path of the host");
     for (size_t i = 0; i < p->nenv; i++)
         if (p->env[i].is_pass_through)
-            problems_add(pr, ERR_POLICY_FEATURE, p->env[i].line, 0, "Say its value in env.",
-                         "environment.pass: there is no caller whose variables could be passed on");
+            problems_add(pr, ERR_POLICY_FEATURE, p->env[i].line, 0, "Set its value in env.",
+                         "environment.pass: a request has no environment to pass variables from");
     if (p->level == LEVEL_HIGH)
         problems_add(pr, ERR_LEVEL_UNAVAILABLE, 1, 0, NULL,
-                     "extends: high needs a second kernel behind the sandbox, and this server has no driver for one");
+                     "extends: high requires a driver with a second kernel (gVisor or a microVM), which this server "
+                     "does not have; use standard");
 }
 
-/* --- taking it --- */
+/* --- applying the policy --- */
 
-/* What is told of it again: values of variables are not. */
+/* The document as clients see it again: without the values of variables. */
 static char *custom_policy_public_json(const json_t *document)
 {
     json_t *copy = json_deep_copy(document);
@@ -209,7 +210,8 @@ static int custom_policy_copy_to_spec(struct spec *s, const struct policy *p, co
     return 0;
 }
 
-/* A file may say `A:` and mean the empty text; in JSON that is null, and somebody's mistake. */
+/* In a policy file `A:` means the empty string. In JSON that would be null, which is probably a
+ * mistake. */
 static int custom_policy_check_env_values(const json_t *document, struct err *err)
 {
     json_t *set = json_object_get(json_object_get(document, "environment"), "set"), *value;
@@ -217,7 +219,7 @@ static int custom_policy_check_env_values(const json_t *document, struct err *er
 
     json_object_foreach(set, name, value) if (json_is_null(value))
     {
-        err_set(err, ERR_POLICY_VALUE, "policy.environment.set.%.60s: a text is needed, not null", name);
+        err_set(err, ERR_POLICY_VALUE, "policy.environment.set.%.60s: must be a string, not null", name);
         err_sanitize(err);
         return -1;
     }
@@ -251,7 +253,7 @@ out:
     return rc;
 }
 
-/* --- the floor --- */
+/* --- operator limits --- */
 
 int custom_policy_check_operator_limit(const struct operator_limits *f, enum limit l, const char *name, uint64_t value,
                                        struct err *err)
@@ -271,7 +273,7 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
         return 0;
     if (f->level == LEVEL_HIGH)
         return err_set(err, ERR_POLICY_OPERATOR_LIMIT,
-                       "level: the operator demands high, and this server has no driver for it");
+                       "level: the operator requires high, but this server has no driver for it");
     for (unsigned g = 0; g < GRANT_COUNT; g++)
         if (f->forbidden_grants & s->grants & 1u << g)
             return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "policy: the operator of this server forbids the grant '%s'",
@@ -279,7 +281,7 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
     for (size_t i = 0; i < FILTER_DENY_WORDS; i++)
         s->deny[i] |= f->deny[i];
     uint64_t lowered = operator_limits_lower(f, &s->limits, s->explicit_limits);
-    s->explicit_limits |= lowered; /* so that nothing raises it again */
+    s->explicit_limits |= lowered; /* so that spec_finish does not raise a lowered limit */
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (custom_policy_check_operator_limit(f, (enum limit)i, spec_limit_name((enum limit)i), s->limits.v[i], err) <
             0)

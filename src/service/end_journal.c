@@ -1,16 +1,17 @@
-/* Ends that were told before the store had committed them, one a line in a plain file: a JSON object, a tab, and the
- * receipt as it is.
+/* The journal of ends that were acknowledged before the store committed them: a plain file with one
+ * line per end, which is a JSON object, a tab and the receipt.
  *
- * A commit changes a dozen pages of the database in another thread; a line at the end of a file is one write, and what
- * was written survives a kill just as well. So whoever waits for an execution is answered after the line, and the
- * commit follows. A new manager applies what it finds before it reads anything else: first as an update of a living
- * row, then as a new row, and of the two the one that is not needed changes nothing.
+ * A commit changes a dozen pages of the database in another thread; a line in a file is one write
+ * and survives a kill as well. So a client that waits for an execution is answered after the line
+ * is written, and the commit follows. A new manager replays the journal before it reads anything
+ * else: each line first as an update of a live row, then as a new row; the one that does not apply
+ * changes nothing.
  *
- * 1. A line is there before anybody is told, and stays until its commit. With nothing to be committed the file is
- *    emptied, at leisure.
- * 2. A line without its newline was never told.
- * 3. Where acknowledged has to survive more than a kill (store.sync: full), nothing is noted, and answers wait for the
- *    store. */
+ * 1. A line is written before the end is acknowledged and stays until its commit. When nothing is
+ *    uncommitted, the file is truncated after a delay.
+ * 2. A line without a newline was never acknowledged.
+ * 3. If acknowledged data must survive more than a kill (store.sync: full), the journal is not used
+ *    and answers wait for the store. */
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
@@ -27,7 +28,7 @@
 #include <sys/uio.h>
 
 #define END_JOURNAL_FILE "ends"
-#define END_JOURNAL_BYTES_MAX (64 * MIB) /* beyond, answers wait for the store until it has caught up */
+#define END_JOURNAL_BYTES_MAX (64 * MIB) /* above this size answers wait for the store until it has caught up */
 #define END_JOURNAL_TRUNCATE_DELAY_NS (1 * NS_PER_S)
 
 void end_journal_open(struct manager *m)
@@ -38,10 +39,10 @@ void end_journal_open(struct manager *m)
     m->end_journal.fd = openat(m->output_dir, END_JOURNAL_FILE, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
                                0600);
     if (m->end_journal.fd < 0)
-        log_warn("ends are not noted, answers wait for the store: %s", strerror(errno));
+        log_warn("cannot open the journal of ends; answers wait for the store: %s", strerror(errno));
 }
 
-/* --- noting --- */
+/* --- writing --- */
 
 static void end_journal_truncate(void *arg)
 {
@@ -62,6 +63,10 @@ static void end_journal_write_row_json(const struct store_execution *row, struct
     jsonw_kstr(&w, "owner", row->owner);
     jsonw_kbool(&w, "failed", row->state == STORE_EXECUTION_FAILED);
     jsonw_kbool(&w, "background", row->background);
+    if (row->tty)
+        jsonw_kbool(&w, "tty", true);
+    if (row->context[0])
+        jsonw_kstr(&w, "context", row->context);
     jsonw_ku64(&w, "createdMs", row->created_ms);
     jsonw_ku64(&w, "startedMs", row->started_ms);
     jsonw_ku64(&w, "endedMs", row->ended_ms);
@@ -98,7 +103,8 @@ bool end_journal_append(struct manager *m, const struct store_execution *row)
     if (len > JSON_INPUT_SIZE_MAX)
         return false;
     if (writev(m->end_journal.fd, line, 3) != (ssize_t)len) {
-        if (ftruncate(m->end_journal.fd, (off_t)m->end_journal.size) < 0) /* half a line would spoil the next */
+        /* A partial line would corrupt the next one. */
+        if (ftruncate(m->end_journal.fd, (off_t)m->end_journal.size) < 0)
             fd_close(&m->end_journal.fd);
         return false;
     }
@@ -118,7 +124,7 @@ void end_journal_committed(struct manager *m)
                      m);
 }
 
-/* --- after a kill --- */
+/* --- replay after a kill --- */
 
 struct end_journal_entry {
     struct end_journal_entry *next;
@@ -154,14 +160,14 @@ static void end_journal_append_event(const struct end_journal_entry *r, const ch
     store_event_append(r->manager->store, &row, NULL, NULL);
 }
 
-/* Both calls come here; of the one that changed something the events are missing too. */
+/* Both store calls end here. The call that changed something also appends the missing events. */
 static void end_journal_on_applied(struct end_journal_entry *r, bool inserted, const struct err *err)
 {
     struct manager *m = r->manager;
 
     if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
-        log_error("the end of %s is noted and cannot be stored: %s", r->id, err->msg);
-        m->end_journal.uncommitted++; /* for ever: the file stays as it is for the next start */
+        log_error("cannot store the journaled end of %s; the journal is kept: %s", r->id, err->msg);
+        m->end_journal.uncommitted++; /* never decremented: the journal stays for the next start */
     }
     if (!err && inserted)
         end_journal_append_event(r, "execution_started");
@@ -197,8 +203,8 @@ static struct end_journal_entry *end_journal_entry_new(struct manager *m, const 
 
 static int end_journal_read_row(const json_t *o, struct store_execution *row, struct err *err)
 {
-    const char *id = "", *sandbox = "", *owner = "";
-    const char *ended_by = NULL, *receipt = NULL, *error = NULL, *by = NULL;
+    const char *id = "", *sandbox = "", *owner = "", *context = "";
+    const char *ended_by = NULL, *error = NULL, *by = NULL;
     uint64_t code = 0, signo = 0;
     bool failed = false;
 
@@ -207,6 +213,8 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
         json_input_text(o, "", "owner", 1, STORE_OWNER_MAX, &owner, err) < 0 ||
         json_input_bool(o, "", "failed", &failed, err) < 0 ||
         json_input_bool(o, "", "background", &row->background, err) < 0 ||
+        json_input_bool(o, "", "tty", &row->tty, err) < 0 ||
+        json_input_text(o, "", "context", 1, ID_LEN, &context, err) < 0 ||
         json_input_u64(o, "", "createdMs", 1, INT64_MAX, &row->created_ms, NULL, err) < 0 ||
         json_input_u64(o, "", "startedMs", 0, INT64_MAX, &row->started_ms, NULL, err) < 0 ||
         json_input_u64(o, "", "endedMs", 1, INT64_MAX, &row->ended_ms, NULL, err) < 0 ||
@@ -221,19 +229,18 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
         json_input_text(o, "", "createdBy", 1, ID_LEN, &by, err) < 0 ||
         json_input_u64(o, "", "cpuUs", 0, INT64_MAX, &row->usage_cpu_us, NULL, err) < 0 ||
         json_input_text(o, "", "endedBy", 1, 32, &ended_by, err) < 0 ||
-        json_input_text(o, "", "receipt", 2, JSON_INPUT_SIZE_MAX, &receipt, err) < 0 ||
         json_input_text(o, "", "error", 2, JSON_INPUT_SIZE_MAX, &error, err) < 0)
         return -1;
     if (!id_valid(id, "ex") || !id_valid(sandbox, "sb"))
-        return err_set(err, ERR_STORE_CORRUPT, "it names no execution of a sandbox");
+        return err_set(err, ERR_STORE_CORRUPT, "invalid id of an execution or a sandbox");
     str_copy(row->id, sizeof(row->id), id);
     str_copy(row->sandbox, sizeof(row->sandbox), sandbox);
     str_copy(row->owner, sizeof(row->owner), owner);
+    str_copy(row->context, sizeof(row->context), context);
     row->state = failed ? STORE_EXECUTION_FAILED : STORE_EXECUTION_ENDED;
     row->exit_code = (int32_t)code;
     row->signal = (int32_t)signo;
     row->ended_by = (char *)ended_by;
-    row->receipt_json = (char *)receipt;
     row->error_json = (char *)error;
     row->created_by = (char *)by;
     return 0;
@@ -252,7 +259,7 @@ static void end_journal_replay_line(struct manager *m, const char *line, size_t 
 
     if (json_input_parse(line, head, &root, &err) < 0 || end_journal_read_row(root, &row, &err) < 0 ||
         (receipt && *receipt && json_input_parse(receipt, len - head - 1, &checked, &err) < 0)) {
-        log_error("a noted end cannot be read: %s", err.msg);
+        log_error("cannot read an entry of the journal of ends: %s", err.msg);
         return;
     }
     if (receipt && *receipt)

@@ -1,10 +1,13 @@
-/* What guests used is gathered by tenant, user and hour, and written when the first of it is a second old. A store that
- * refuses loses nothing: the sums stay and are offered again with what came since.
+/* Usage of ephemeral sandboxes is summed by tenant, user and hour, and committed one second after
+ * the first amount. If the store refuses, nothing is lost: the sums stay and are submitted again
+ * with later ones.
  *
  * Invariants:
- * 1. From ephemeral_sandbox_admit to ephemeral_sandbox_end a guest is in the manager's list; its time and its processor
- * time are in the sums of what lives until ephemeral_sandbox_end moves them to the sums of what has ended.
- * 2. `flushing` is what the store was asked to add; nothing is added to it, and only its answer empties it. */
+ * 1. From ephemeral_sandbox_admit to ephemeral_sandbox_end an ephemeral sandbox is in the manager's
+ *    list. Its lifetime and CPU time count as live until ephemeral_sandbox_end moves them to the
+ *    sums of ended ones.
+ * 2. `flushing` holds the rows of the pending store call; it is not changed until the call is
+ *    answered. */
 #include "service/ephemeral_sandbox.h"
 
 #include "core/base/clock.h"
@@ -16,9 +19,10 @@
 #include "service/service_internal.h"
 
 #define FLUSH_NS (1 * NS_PER_S)
-#define SUMS_MAX 4096u /* tenants and users of one second; of more, the sums of a user become nobody's */
+/* Tenants and users per second; beyond it, amounts of a user are recorded without the user. */
+#define SUMS_MAX 4096u
 
-/* --- sums on their way to the store --- */
+/* --- sums for the store --- */
 
 static struct store_usage *ephemeral_usage_row(struct manager *m, const char *owner, const char *by, uint64_t at_ms)
 {
@@ -68,7 +72,7 @@ static void ephemeral_usage_on_flushed(void *arg, const struct err *err)
 
     s->request = NULL;
     if (err) {
-        log_warn("usage was not written down yet: %s", err->msg);
+        log_warn("cannot store usage, will retry: %s", err->msg);
         for (size_t i = 0; i < s->nflushing; i++)
             ephemeral_usage_put_back(m, &s->flushing[i]);
     }
@@ -98,7 +102,7 @@ static void ephemeral_usage_on_timer(void *arg)
 static void ephemeral_usage_on_last_flush(void *arg UNUSED, const struct err *err)
 {
     if (err)
-        log_warn("usage of the last second was not written down: %s", err->msg);
+        log_warn("cannot store the usage of the last second: %s", err->msg);
 }
 
 void manager_flush_ephemeral_usage(struct manager *m)
@@ -124,7 +128,7 @@ void ephemeral_sandboxes_free(struct manager *m)
         g->link = NULL;
 }
 
-/* --- one of them --- */
+/* --- one ephemeral sandbox --- */
 
 void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by)
 {
@@ -139,11 +143,11 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
 
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    if (budget_check(m, g->quota->tenant, true, err) < 0 ||
-        quota_reserve_execution(g->quota, quota_now_ms(m), &m->quota_refusal, err) < 0)
+    if (budget_check(m, g->quota, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m), err) < 0)
         return -1;
     linked_push(&m->ephemeral_sandboxes, g);
     m->stats.executions++;
+    budget_execution_begin(g->quota);
     return 0;
 }
 
@@ -174,19 +178,19 @@ static void ephemeral_sandbox_fill_spec(const struct ephemeral_sandbox *g, const
 static int ephemeral_sandbox_new_handle(struct ephemeral_sandbox *g, const struct spec *spec,
                                         const struct sandbox_handle_ops *ops, void *arg, struct err *err)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
 
-    ephemeral_sandbox_fill_spec(g, spec, &box);
+    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
     if (spec->nhidden_paths == 0) {
-        g->handle = pools_lend(g->manager->pools, &box, g->quota->tenant, &g->loan);
+        g->handle = pools_lend(g->manager->pools, &sandbox, g->quota->tenant, &g->loan);
         g->cpu_base_ns = g->loan.uses ? sandbox_handle_cpu_ns(g->handle) : 0;
         g->claim_pending = true;
         g->claim_began_ns = ev_now(g->manager->ev);
     }
     g->from_pool = g->handle != NULL;
     if (!g->handle)
-        return manager_new_sandbox_handle(g->manager, spec, &box, ops, arg, &g->handle, err);
-    if (sandbox_handle_claim(g->handle, &box, ops, arg, err) == 0)
+        return manager_new_sandbox_handle(g->manager, spec, &sandbox, ops, arg, &g->handle, err);
+    if (sandbox_handle_claim(g->handle, &sandbox, ops, arg, err) == 0)
         return 0;
     if (err->id == ERR_LOST)
         return ephemeral_sandbox_replace(g, spec, ops, arg, err);
@@ -197,7 +201,7 @@ static int ephemeral_sandbox_new_handle(struct ephemeral_sandbox *g, const struc
 int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, const struct spec *spec,
                               const struct sandbox_handle_ops *ops, void *arg, struct err *err)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     const char *why;
 
     ephemeral_sandbox_claim_finished(g, spec, false);
@@ -207,8 +211,8 @@ int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, const struct spec *sp
     g->cpu_base_ns = 0;
     if (!manager_ready(g->manager, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    ephemeral_sandbox_fill_spec(g, spec, &box);
-    return manager_new_sandbox_handle(g->manager, spec, &box, ops, arg, &g->handle, err);
+    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
+    return manager_new_sandbox_handle(g->manager, spec, &sandbox, ops, arg, &g->handle, err);
 }
 
 int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spec, const struct sandbox_handle_ops *ops,
@@ -220,22 +224,23 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     quota_amounts_for_spec(spec, g->quota_amounts);
-    if (quota_reserve(g->quota, g->quota_amounts, &m->quota_refusal, err) < 0)
+    if (quota_reserve(g->quota, g->quota_amounts, err) < 0)
         return -1;
     g->quota_reserved = true;
     g->created_ms = clock_real_ms();
+    budget_span_begin(g->quota, &g->span, g->created_ms);
     return ephemeral_sandbox_new_handle(g, spec, ops, arg, err);
 }
 
 void ephemeral_sandbox_claim_finished(struct ephemeral_sandbox *g, const struct spec *spec, bool well)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
 
     if (!g->claim_pending)
         return;
     g->claim_pending = false;
-    ephemeral_sandbox_fill_spec(g, spec, &box);
-    pools_claim_finished(g->manager->pools, &box, well ? ev_now(g->manager->ev) - g->claim_began_ns + 1 : 0);
+    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
+    pools_claim_finished(g->manager->pools, &sandbox, well ? ev_now(g->manager->ev) - g->claim_began_ns + 1 : 0);
 }
 
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
@@ -245,7 +250,7 @@ uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
     if (ns != SANDBOX_USAGE_UNKNOWN && ns >= g->cpu_base_ns)
         ns -= g->cpu_base_ns;
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > g->cpu_us) {
-        budget_add_cpu(g->manager, g->quota->tenant, ns / NS_PER_US - g->cpu_us);
+        budget_add_cpu(g->manager, g->quota, ns / NS_PER_US - g->cpu_us);
         g->cpu_us = ns / NS_PER_US;
     }
     return g->cpu_us;
@@ -262,7 +267,7 @@ void ephemeral_sandbox_count_execution(struct ephemeral_sandbox *g, const struct
     u->failed += use->failed;
     u->execution_ms += use->wall_ms;
     u->output_bytes += use->output_bytes;
-    budget_add_execution(m, g->quota->tenant);
+    budget_execution_end(m, g->quota);
     m->stats.executions_failed += use->failed;
     if (r) {
         manager_stats_count_receipt(&m->stats, r);
@@ -277,14 +282,14 @@ void ephemeral_sandbox_count_denials(const struct ephemeral_sandbox *g, const st
     manager_count_denials(g->manager, g->quota->tenant, r);
 }
 
-/* The hours that it lived in; nearly always one. */
+/* Splits the lifetime by hour; nearly always one hour. */
 static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64_t ended_ms)
 {
     uint64_t peak = g->handle        ? sandbox_handle_memory_peak(g->handle)
                     : g->memory_peak ? g->memory_peak
                                      : SANDBOX_USAGE_UNKNOWN;
 
-    if (g->loan.uses) /* it may be that of a run before */
+    if (g->loan.uses) /* of a recycled sandbox the peak may belong to an earlier run */
         peak = SANDBOX_USAGE_UNKNOWN;
 
     for (uint64_t from = g->created_ms, to; from < ended_ms; from = to) {
@@ -299,7 +304,11 @@ static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64
     u->cpu_us += ephemeral_sandbox_read_cpu_us(g);
     if (peak != SANDBOX_USAGE_UNKNOWN)
         u->memory_peak = max_u64(u->memory_peak, peak);
-    budget_add_span(g->manager, g->quota->tenant, g->created_ms, ended_ms);
+}
+
+uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms)
+{
+    return now_ms > g->created_ms ? now_ms - g->created_ms : 0;
 }
 
 void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
@@ -309,6 +318,8 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
     g->quota_released = true;
     g->released_ms = clock_real_ms();
     quota_release(g->quota, g->quota_amounts);
+    budget_span_end(g->quota, &g->span, g->released_ms);
+    g->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += ephemeral_sandbox_lived_ms(g, g->released_ms);
 }
 
 void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
@@ -318,7 +329,12 @@ void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
     ephemeral_sandbox_release_quota(g);
     if (g->quota_reserved)
         ephemeral_sandbox_count_lifetime(g, g->released_ms);
-    linked_remove(g);
+    if (!g->execution_counted)
+        budget_execution_cancel(g->quota);
+    *g->link = g->next;
+    if (g->next)
+        g->next->link = g->link;
+    g->link = NULL;
     ephemeral_usage_set_timer(g->manager);
 }
 
@@ -352,7 +368,7 @@ bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, const struct 
     return true;
 }
 
-/* --- those of a tenant --- */
+/* --- all of a tenant --- */
 
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why)
 {
@@ -361,6 +377,6 @@ void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_b
         if (g->stop_requested || !g->on_stop || !str_eq(g->quota->tenant, owner))
             continue;
         g->stop_requested = true;
-        g->on_stop(g->arg, by, why); /* which takes none out of the list before it returns */
+        g->on_stop(g->arg, by, why); /* does not remove an entry from the list before it returns */
     }
 }

@@ -1,15 +1,18 @@
-/* One execution from its request to its row's last word.
+/* One execution from its request to its end.
  *
- * The program is started and its row inserted side by side; `done` waits for the row. Where nobody is told of it before
- * its end (at_end), the row waits too: most programs that are waited for are over in a moment, and then beginning and
- * end are one commit. Output goes to files as it comes (output.c) and watches are told once a turn. The end is one
- * update with everything in it (execution_end.c).
+ * The program is started and its row is inserted at the same time; `done` waits for the row. With
+ * report_only_end the insertion is delayed: most programs that a client waits for end within a few
+ * milliseconds, and then start and end are one commit. Output goes to files as it arrives
+ * (output.c), and watches are notified once per turn of the loop. The end is one update
+ * (execution_end.c).
  *
  * Invariants:
- * 1. An execution that was told to anybody has a row, and the row gets an end: its own, or that it was lost.
- * 2. Whatever a watch was told of is in a file or the row already.
- * 3. The first execution of a sandbox stays with it to its end: if it remains the only one, the sandbox's final sums
- * are its own, and its receipt is completed with them. */
+ * 1. An execution that was reported to a client has a row, and the row gets an end: its own, or
+ *    that it was lost.
+ * 2. Everything that a watch reports is already in a file or in the row.
+ * 3. The first execution of a sandbox stays with it until the end of the sandbox: if it remains the
+ *    only one, the final sums of the sandbox are its own, and its receipt is completed with
+ *    them. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -21,11 +24,12 @@
 #include <limits.h>
 #include <stdio.h>
 
-#define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
+/* Longer code goes through a file: all arguments together must fit into one frame. */
+#define CODE_ARG_MAX (16 * KIB)
 #define WORDS_MAX (56 * KIB)
-#define INPUT_STORED_MAX (512 * KIB) /* to go on with after a restart; a longer input just ends there */
+#define INPUT_STORED_MAX (512 * KIB) /* kept for a resume after a restart; a longer input ends there */
 #define TERMINAL_RING_MIN (64 * KIB)
-#define ROW_INSERT_DELAY_NS (5 * NS_PER_MS) /* a program that runs for longer gets its row before its end */
+#define ROW_INSERT_DELAY_NS (5 * NS_PER_MS) /* a program that runs longer gets its row before its end */
 
 /* --- the object --- */
 
@@ -72,6 +76,7 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     ex->next = sb->executions;
     sb->executions = ex;
     sb->nexecutions++;
+    budget_execution_begin(sb->quota);
     sb->manager->sample_schedule.running_executions++;
     sandbox_restart_idle_timer(sb);
 }
@@ -80,7 +85,7 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
 {
     struct execution *ex = execution_alloc(id);
 
-    ex->row_submitted = true; /* it comes from its row */
+    ex->row_submitted = true; /* the row exists already */
     execution_link(ex, sb);
     return ex;
 }
@@ -90,6 +95,8 @@ static void execution_unlink(struct execution *ex)
     struct sandbox *sb = ex->sandbox;
     list_remove(&sb->executions, ex);
     sb->nexecutions--;
+    if (!ex->ended)
+        budget_execution_cancel(sb->quota);
     sb->manager->sample_schedule.running_executions--;
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
     ev_timer_clear(sb->manager->ev, &ex->insert_timer);
@@ -126,7 +133,7 @@ void execution_free(struct execution *ex)
     free(ex);
 }
 
-/* --- what the engine tells --- */
+/* --- callbacks of the engine --- */
 
 static void execution_send_input(void *arg)
 {
@@ -145,7 +152,7 @@ static void execution_on_start_committed(void *arg UNUSED, const struct err *err
                                          const struct store_execution *row UNUSED)
 {
     if (err && err->id != ERR_EXISTS && err->id != ERR_MISSING)
-        log_warn("the start of an execution was not written down: %s", err->msg);
+        log_warn("cannot store the start of an execution: %s", err->msg);
 }
 
 static void execution_on_started(void *arg)
@@ -205,7 +212,7 @@ static void execution_on_exit(void *arg, const struct receipt *r)
         execution_end(ex, STORE_EXECUTION_ENDED, r, NULL);
         return;
     }
-    err_set(&lost, ERR_LOST, "the sandbox was lost while it ran");
+    err_set(&lost, ERR_LOST, "the sandbox was lost while the program ran");
     execution_end(ex, STORE_EXECUTION_FAILED, r, &lost);
 }
 
@@ -220,7 +227,7 @@ const struct exec_handle_ops execution_engine_ops = { .on_started = execution_on
                                                       .on_exit = execution_on_exit,
                                                       .on_failed = execution_on_failed };
 
-/* --- starting --- */
+/* --- start --- */
 
 static char *execution_request_json(const struct execution *ex)
 {
@@ -232,8 +239,6 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->exec) {
         jsonw_ku64(&w, "stream", exec_handle_stream_id(ex->exec));
         jsonw_ku64(&w, "cpuBaseNs", exec_handle_cpu_base(ex->exec));
-    } else {
-        jsonw_kstr(&w, "context", ex->context_id);
     }
     if (ex->request_id[0])
         jsonw_kstr(&w, "requestId", ex->request_id);
@@ -248,20 +253,12 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->input_open)
         jsonw_kbool(&w, "stdinOpen", true);
     if (ex->spec.tty) {
-        jsonw_kbool(&w, "tty", true);
         jsonw_ku64(&w, "rows", ex->spec.rows);
         jsonw_ku64(&w, "cols", ex->spec.cols);
         jsonw_ku64(&w, "ring", ex->ring_bytes);
     }
     jsonw_end_object(&w);
     return out.data;
-}
-
-char *execution_public_request_json(const struct execution *ex)
-{
-    static char terminal[] = "{\"tty\":true}";
-
-    return ex->spec.tty ? terminal : ex->public_request_json[0] ? (char *)ex->public_request_json : NULL;
 }
 
 void execution_kill(struct execution *ex)
@@ -276,14 +273,14 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
 {
     struct execution *ex = arg;
     store_execution_fn *done = ex->done;
-    struct store_execution row = { .created_ms = ex->created_ms,
-                                   .started_ms = ex->started_ms,
-                                   .background = ex->background };
+    struct store_execution row = {
+        .created_ms = ex->created_ms, .started_ms = ex->started_ms, .background = ex->background, .tty = ex->spec.tty
+    };
 
     ex->insert_request = NULL;
     ex->done = NULL;
     if (err && ex->end_journaled) {
-        ex->row_submitted = false; /* tried again with its end */
+        ex->row_submitted = false; /* retried with its end */
         return;
     }
     output_set_final_names(ex, !err);
@@ -298,7 +295,7 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
     row.state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
-    row.request_json = execution_public_request_json(ex);
+    memcpy(row.context, ex->context_id, sizeof(row.context));
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     if (done)
         done(ex->done_arg, NULL, &row);
@@ -309,7 +306,8 @@ void execution_insert_row(struct execution *ex)
     struct store_execution row = { .state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
                                    .created_ms = ex->created_ms,
                                    .started_ms = ex->started_ms,
-                                   .background = ex->background };
+                                   .background = ex->background,
+                                   .tty = ex->spec.tty };
     auto_free char *request = execution_request_json(ex);
 
     ex->row_submitted = true;
@@ -317,6 +315,7 @@ void execution_insert_row(struct execution *ex)
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
+    memcpy(row.context, ex->context_id, sizeof(row.context));
     row.request_json = request;
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     ex->insert_request = store_execution_insert(ex->sandbox->manager->store, &row, execution_on_row_inserted, ex);
@@ -391,7 +390,7 @@ static void execution_write_code_file(struct execution *ex)
         execution_send_code(ex);
 }
 
-/* The loader of a runtime names one file; executions side by side need one each. */
+/* The loader of a language names one file; concurrent executions need one each. */
 static char *execution_code_loader(const struct language *rt, const struct execution *ex)
 {
     const char *at = strstr(rt->code_loader, LANGUAGE_CODE_FILE);
@@ -430,10 +429,10 @@ static void execution_on_start_slot(void *arg, const struct err *err)
         execution_start(ex);
 }
 
-static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box UNUSED, const struct err *err)
+static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sandbox UNUSED, const struct err *err)
 {
     struct execution *ex = arg;
-    struct sandbox *sb = ex->sandbox; /* found before it was asked for; linked only now */
+    struct sandbox *sb = ex->sandbox; /* found before the request; linked only now */
     struct err why = { 0 };
 
     ex->sandbox = NULL;
@@ -441,7 +440,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box 
         execution_abort_start(ex, err);
         return;
     }
-    if (budget_check(sb->manager, sb->owner, true, &why) < 0) {
+    if (budget_check(sb->manager, sb->quota, true, &why) < 0) {
         manager_release_sandbox(sb->manager, sb->id);
         execution_abort_start(ex, &why);
         return;
@@ -455,8 +454,8 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box 
         return;
     }
     if (sb->nexecutions > sb->manager->settings.executions_max) {
-        err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, and no more at one time", sb->id,
-                sb->nexecutions - 1);
+        err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, which is the maximum; wait for one to end",
+                sb->id, sb->nexecutions - 1);
         execution_abort_start(ex, &why);
         return;
     }
@@ -471,7 +470,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *box 
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
-        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &sb->manager->quota_refusal, &why) < 0)
+        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &why) < 0)
         execution_abort_start(ex, &why);
     else
         fair_queue_acquire(&sb->manager->start_queue, &sb->quota->start_line, &ex->start_slot, execution_on_start_slot,
@@ -485,8 +484,9 @@ static int execution_check_argv_size(const struct execution_spec *s, struct err 
     for (size_t i = 0; s->argv && s->argv[i]; i++)
         sum += strlen(s->argv[i]) + 4;
     if (sum > WORDS_MAX)
-        return err_set(err, ERR_INVALID, "command: its words have %zu bytes, and at most %llu fit; use a file or stdin",
-                       sum, WORDS_MAX);
+        return err_set(err, ERR_INVALID,
+                       "command: the arguments have %zu bytes, the maximum is %llu; use a file or stdin", sum,
+                       WORDS_MAX);
     return 0;
 }
 
@@ -527,7 +527,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     manager_acquire_sandbox(m, owner, sandbox, execution_on_sandbox_acquired, ex);
 }
 
-/* --- after a restart --- */
+/* --- resume after a restart --- */
 
 static uint64_t execution_elapsed_ms(const struct execution *ex)
 {
@@ -544,7 +544,7 @@ int execution_resume(struct execution *ex, struct err *err)
     struct exec_resume resume = { .stream_id = ex->resume_stream, .elapsed_ms = execution_elapsed_ms(ex) };
 
     if (output_open_existing(ex) < 0)
-        return err_sys(err, ERR_SYS, "the output of %s", ex->id);
+        return err_sys(err, ERR_SYS, "output of %s", ex->id);
     resume.stored_bytes[0] = ex->output_bytes[0];
     resume.stored_bytes[1] = ex->output_bytes[1];
     resume.started_real_ns = ex->started_ms * NS_PER_MS;

@@ -1,6 +1,6 @@
-/* The end of an execution: one update with everything in it. Who waits for it is told when it is safe: noted
- * (end_journal.c), or else committed. When it is committed, the sandbox may forget the execution (exec_handle_free
- * confirms its last word), and so do we. */
+/* The end of an execution: one update of its row. Waiting clients are answered when the end is
+ * safe: in the journal (end_journal.c), or otherwise committed. After the commit the runtime may
+ * forget the execution (exec_handle_free confirms its end), and the manager frees it. */
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
@@ -18,7 +18,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
 
     ex->end_request = NULL;
     if (err && (!gone || (ex->end_journaled && !ex->row_inserted))) {
-        log_error("the end of %s is not written down yet: %s", ex->id, err->msg);
+        log_error("cannot store the end of %s, will retry: %s", ex->id, err->msg);
         ev_timer_set(sb->manager->ev, &ex->retry_timer, ev_now(sb->manager->ev) + RETRY_NS, execution_commit_end, ex);
         return;
     }
@@ -29,6 +29,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
     if (ex->has_receipt && ex->exec && !ex->resume_stream && !sb->first_execution_id[0]) {
         memcpy(sb->first_execution_id, ex->id, sizeof(sb->first_execution_id));
         sb->first_exec = take_ptr(&ex->exec);
+        sb->first_exec_ended_by = ex->ended_by;
     }
     execution_free(ex);
 }
@@ -37,6 +38,7 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
 {
     *row = (struct store_execution){ .state = ex->end_state,
                                      .background = ex->background,
+                                     .tty = ex->spec.tty,
                                      .created_ms = ex->created_ms,
                                      .started_ms = ex->started_ms,
                                      .ended_ms = ex->ended_ms,
@@ -53,7 +55,7 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;
-    row->request_json = execution_public_request_json(ex);
+    memcpy(row->context, ex->context_id, sizeof(row->context));
     row->created_by = ex->created_by[0] ? (char *)ex->created_by : NULL;
     row->usage_cpu_us = ex->end_cpu_us;
 }
@@ -114,7 +116,8 @@ static void manager_on_flush_deferred(void *arg)
     manager_flush_acknowledged_ends(arg);
 }
 
-/* Behind the answer, which need not wait for the copying of the row. Whoever asks sooner than that settles first. */
+/* Queues the commit after the answer, so that the answer does not wait for copying the row. A later
+ * request of a client flushes the queue first. */
 static void execution_queue_commit(struct execution *ex)
 {
     struct manager *m = ex->sandbox->manager;
@@ -125,7 +128,7 @@ static void execution_queue_commit(struct execution *ex)
     m->pending_commits_last = &ex->next_pending_commit;
 }
 
-/* Before the commit, if somebody waits and it can be made safe. */
+/* Acknowledges the end before the commit, if a client waits and the end is in the journal. */
 static bool execution_ack_before_commit(struct execution *ex)
 {
     struct manager *m = ex->sandbox->manager;
@@ -143,9 +146,17 @@ static bool execution_ack_before_commit(struct execution *ex)
     if (done)
         done(ex->done_arg, NULL, &row);
     execution_notify_end(ex, &row);
-    ev_defer(m->ev, &m->flush_defer, manager_on_flush_deferred,
-             m); /* only now: behind what they put off, which is to answer */
+    /* Only now: after the deferred answers of the callbacks above. */
+    ev_defer(m->ev, &m->flush_defer, manager_on_flush_deferred, m);
     return true;
+}
+
+/* Whether the budget of its tenant ended the execution or its sandbox. */
+static bool execution_was_over_budget(const struct execution *ex)
+{
+    const struct sandbox *sb = ex->sandbox;
+
+    return ex->over_budget || (sb->state == SANDBOX_STATE_ENDING && sb->ended_by == ENDED_BUDGET);
 }
 
 static void execution_set_receipt(struct execution *ex, const struct receipt *r)
@@ -153,11 +164,11 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
     struct buf out = { 0 };
     struct jsonw w;
 
-    struct receipt told = *r;
+    struct receipt receipt = *r;
 
-    if (ex->over_budget && told.ended_by == ENDED_KILLED)
-        told.ended_by = ENDED_BUDGET;
-    r = &told;
+    if (receipt.ended_by == ENDED_KILLED && execution_was_over_budget(ex))
+        receipt.ended_by = ENDED_BUDGET;
+    r = &receipt;
     jsonw_init(&w, &out, 0);
     receipt_json(r, &w);
     ex->receipt_json = out.data;
@@ -201,7 +212,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     if (ex->ended)
         return;
     fair_queue_release(&ex->start_slot);
-    if (!ex->exec && !ex->row_submitted) { /* nobody knows of it but the one who asked */
+    if (!ex->exec && !ex->row_submitted) { /* only its caller knows it */
         if (ex->done)
             ex->done(ex->done_arg, why, NULL);
         execution_free(ex);
@@ -211,7 +222,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = usage_meter_read_cpu_us(ex->sandbox);
-    budget_add_sandbox_execution(ex->sandbox);
+    budget_execution_end(m, ex->sandbox->quota);
     output_close(ex);
     if (r) {
         execution_set_receipt(ex, r);

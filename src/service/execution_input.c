@@ -1,7 +1,8 @@
-/* Standard input that is written while the program runs. What the program does not read waits on the side of whoever
- * writes: nothing is gathered here. Bytes are counted, so that a writer whose connection broke, or who met a new
- * server, goes on where the sandbox has them. That needs one writer at a time; a terminal has as many as sit before it,
- * and what they type goes in as it comes. */
+/* Standard input that is written while the program runs. Back-pressure goes to the writer: input
+ * that the program does not read is not buffered here. Bytes are counted, so that a writer that
+ * lost its connection, or a new server, continues after the bytes that the sandbox has. That
+ * requires one writer at a time. A terminal accepts any number of writers, and their input is sent
+ * in order of arrival. */
 #include "service/service_internal.h"
 
 #include "core/base/list.h"
@@ -15,13 +16,13 @@ struct execution_writer *manager_open_execution_input(struct manager *m, const c
     struct execution *ex = sb ? execution_find(sb, id) : NULL;
 
     if (!ex || !ex->row_inserted || (ex->resume_stream && !ex->started && !ex->ended)) {
-        err_set(err, ERR_BUSY, "the server has just started and is still finding its executions");
+        err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
         return NULL;
     }
     const char *why = ex->ended                            ? "has ended"
                       : !ex->input_open                    ? "was started without stdinOpen"
-                      : ex->input_closed                   ? "has had the end of its standard input"
-                      : ex->input_writers && !ex->spec.tty ? "is being written to by another request"
+                      : ex->input_closed                   ? "has already received the end of its standard input"
+                      : ex->input_writers && !ex->spec.tty ? "is already being written to by another request"
                                                            : NULL;
     if (why) {
         err_set(err, ERR_EXISTS, "execution %s %s", ex->id, why);
@@ -71,7 +72,7 @@ void execution_input_writable(struct execution *ex)
     struct execution_writer *next;
 
     for (struct execution_writer *w = ex->input_writers; w; w = next) {
-        next = w->next; /* it may go, and no other */
+        next = w->next; /* on_writable may free this writer, but no other */
         w->ops->on_writable(w->arg);
     }
 }

@@ -1,4 +1,5 @@
-/* Those who follow an execution. Output may come many times in a turn; a watch is told once, at its end. */
+/* Watches of executions. Output may arrive many times in one turn of the loop; a watch is notified
+ * once, at the end of the turn. */
 #include "service/context_internal.h"
 
 #include "core/base/list.h"

@@ -1,6 +1,7 @@
-/* Forgetting what is old: first the rows, in batches as the store removes them, and with each batch the output of its
- * executions. A kill between the two leaves output files whose row is gone; so does a restored backup. Nothing but a
- * look at every file finds those, one after another, and only when somebody asks for it. */
+/* Retention: removes rows in batches as the store returns them, and with each batch the output
+ * files of its executions. A kill between the two leaves output files without a row, as does a
+ * restored backup. Only a scan of all files finds those, one lookup per file, and only on
+ * request. */
 #include "service/service_internal.h"
 
 #include "core/base/fd.h"
@@ -24,7 +25,7 @@ static void gc_remove_stray(struct manager *m, const char *name)
     struct stat st;
 
     if (fstatat(m->output_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return; /* its other half, taken before */
+        return; /* removed meanwhile */
     if (!m->gc_retention.dry_run && unlinkat(m->output_dir, name, 0) < 0) {
         log_warn("output %s: %s", name, strerror(errno));
         return;
@@ -67,7 +68,7 @@ static void gc_find_strays(struct manager *m)
 
     m->gc_dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!m->gc_dir) {
-        err_sys(&err, ERR_SYS, "the directory of outputs");
+        err_sys(&err, ERR_SYS, "output directory");
         gc_finish(m, &err);
         return;
     }
@@ -104,7 +105,7 @@ void manager_gc(struct manager *m, const struct store_retention *keep, bool stra
     struct err err;
 
     if (m->gc_running) {
-        err_set(&err, ERR_BUSY, "what is too old is being removed already");
+        err_set(&err, ERR_BUSY, "retention is running already; try again later");
         done(arg, &err, NULL);
         return;
     }

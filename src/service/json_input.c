@@ -1,12 +1,12 @@
-/* jansson parses; what it is too generous with is checked around it. Depth is counted before, because its own bound is
- * deep and not ours to set; strings are counted in bytes after. */
+/* jansson parses; this file adds the checks that it lacks. Depth is limited before parsing, because
+ * jansson's own limit is large and cannot be set. Strings are measured in bytes after parsing. */
 #include "service/json_input.h"
 
 #include "core/base/buf.h"
 #include "core/base/str.h"
 #include "core/base/suggest.h"
 
-#define DOUBLE_EXACT_MAX 9007199254740992.0 /* 2^53: beyond it doubles skip numbers */
+#define DOUBLE_EXACT_MAX 9007199254740992.0 /* 2^53: larger doubles skip integers */
 
 bool json_input_within_limits(const char *text, size_t len, unsigned deep_max, size_t heavy_max)
 {
@@ -40,9 +40,9 @@ int json_input_parse(const char *text, size_t len, json_t **ret, struct err *err
     json_error_t why;
 
     if (len > JSON_INPUT_SIZE_MAX)
-        return err_set(err, ERR_INVALID, "the body has %zu bytes, and at most %u are read", len, JSON_INPUT_SIZE_MAX);
+        return err_set(err, ERR_INVALID, "the body has %zu bytes, the maximum is %u", len, JSON_INPUT_SIZE_MAX);
     if (len == 0)
-        return err_set(err, ERR_INVALID, "the body is empty; it has to be a JSON object");
+        return err_set(err, ERR_INVALID, "the body is empty; it must be a JSON object");
     if (!json_input_within_limits(text, len, JSON_INPUT_DEPTH_MAX, SIZE_MAX))
         return err_set(err, ERR_INVALID, "the body is nested deeper than %d levels", JSON_INPUT_DEPTH_MAX);
     if (!json_input_within_limits(text, len, JSON_INPUT_DEPTH_MAX, JSON_INPUT_WEIGHT_MAX))
@@ -55,7 +55,7 @@ int json_input_parse(const char *text, size_t len, json_t **ret, struct err *err
     }
     if (!json_is_object(root)) {
         json_decref(root);
-        return err_set(err, ERR_INVALID, "the body has to be a JSON object");
+        return err_set(err, ERR_INVALID, "the body must be a JSON object");
     }
     *ret = root;
     return 0;
@@ -63,7 +63,7 @@ int json_input_parse(const char *text, size_t len, json_t **ret, struct err *err
 
 static int json_input_type_error(const char *path, const char *name, const char *what, struct err *err)
 {
-    return err_set(err, ERR_INVALID, "%s%s: it has to be %s", path, name, what);
+    return err_set(err, ERR_INVALID, "%s%s: must be %s", path, name, what);
 }
 
 static int json_input_unknown_field_error(const char *path, const char *key, const char *near, const char *const *names,
@@ -74,11 +74,11 @@ static int json_input_unknown_field_error(const char *path, const char *key, con
     for (size_t i = 0; names[i]; i++)
         buf_addf(&all, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " and ", names[i]);
     if (near)
-        err_set(err, ERR_INVALID, "%s%.60s: there is no such field; did you mean %s?", path, key, near);
+        err_set(err, ERR_INVALID, "%s%.60s: unknown field; did you mean %s?", path, key, near);
     else if (all.len)
-        err_set(err, ERR_INVALID, "%s%.40s: there is no such field; there is %s", path, key, all.data);
+        err_set(err, ERR_INVALID, "%s%.40s: unknown field; known fields are %s", path, key, all.data);
     else
-        err_set(err, ERR_INVALID, "%s%.60s: there is no such field, and no other", path, key);
+        err_set(err, ERR_INVALID, "%s%.60s: unknown field; this object takes no fields", path, key);
     err_sanitize(err);
     return -1;
 }
@@ -105,7 +105,7 @@ int json_input_require_known_fields(const json_t *object, const char *path, cons
     return 0;
 }
 
-/* 1.0 and 1e3 are whole numbers too, where a double holds them exactly. */
+/* 1.0 and 1e3 are integers too, if a double holds them exactly. */
 static bool json_input_whole_number(const json_t *v, json_int_t *ret)
 {
     if (json_is_integer(v)) {
@@ -158,11 +158,10 @@ int json_input_text(const json_t *object, const char *path, const char *name, si
     if (!v)
         return 0;
     if (!json_is_string(v))
-        return json_input_type_error(path, name, "a text", err);
+        return json_input_type_error(path, name, "a string", err);
     size_t len = json_string_length(v);
     if (len < min || len > max)
-        return err_set(err, ERR_INVALID, "%s%s: it has %zu bytes, and has to have %zu to %zu", path, name, len, min,
-                       max);
+        return err_set(err, ERR_INVALID, "%s%s: has %zu bytes, must have %zu to %zu", path, name, len, min, max);
     *ret = json_string_value(v);
     return 0;
 }
@@ -185,7 +184,7 @@ int json_input_enum(const json_t *object, const char *path, const char *name, co
         }
         suggest_offer(&s, words[i]);
     }
-    err_set(err, ERR_INVALID, "%s%s: '%.40s' is not one of its values%s%s%s", path, name, text,
+    err_set(err, ERR_INVALID, "%s%s: '%.40s' is not a valid value%s%s%s", path, name, text,
             s.best ? "; did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
     err_sanitize(err);
     return -1;
@@ -213,8 +212,8 @@ int json_input_array(const json_t *object, const char *path, const char *name, s
     if (!json_is_array(v))
         return json_input_type_error(path, name, "a list", err);
     if (json_array_size(v) > max)
-        return err_set(err, ERR_INVALID, "%s%s: it has %zu entries, and at most %zu are read", path, name,
-                       json_array_size(v), max);
+        return err_set(err, ERR_INVALID, "%s%s: has %zu entries, the maximum is %zu", path, name, json_array_size(v),
+                       max);
     *ret = v;
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Each kind is a row of fields; a field is of one type and there or not. Fields that no row names are not an error, so
- * that a newer kernel can say more, but nothing of them is told on. */
+/* Each kind has a list of fields; a field has one type and may be optional. Unknown fields are not
+ * an error, so that a newer language kernel may send more, but they are not passed on. */
 #include "service/kernel_event.h"
 
 #include "core/base/mem.h"
@@ -7,7 +7,7 @@
 #include "service/json_input.h"
 
 #define FIELDS_MAX 6
-#define MIME_MAX 64 /* entries of one event */
+#define MIME_MAX 64 /* entries per event */
 #define MIME_NAME_MAX 128
 
 enum type { TEXT, NUMBER, FLAG, DATA, OBJECT, TEXTS, ID, ID_OR_NULL };
@@ -19,7 +19,7 @@ struct kernel_event_field {
 };
 
 static const struct {
-    const char *event, *told;
+    const char *event, *type_name;
     struct kernel_event_field fields[FIELDS_MAX];
 } kernel_event_kinds[] = {
     [KERNEL_EVENT_READY] = { "ready",
@@ -107,7 +107,7 @@ static int kernel_event_check_fields(const struct kernel_event *e, struct err *e
 
         if (v ? !kernel_event_type_ok(v, f->type) : !f->optional)
             return err_set(err, ERR_PROTOCOL, "%s of a %s event is %s", f->name, kernel_event_kinds[e->kind].event,
-                           v ? "not what it has to be" : "missing");
+                           v ? "not of the right type" : "missing");
     }
     return 0;
 }
@@ -121,7 +121,7 @@ static int kernel_event_find_kind(struct kernel_event *e, struct err *err)
             e->kind = (enum kernel_event_kind)i;
             return 0;
         }
-    return err_set(err, ERR_PROTOCOL, "an event of no known kind");
+    return err_set(err, ERR_PROTOCOL, "unknown kind of event");
 }
 
 static const char *kernel_event_text(const struct kernel_event *e, const char *name)
@@ -140,7 +140,7 @@ static int kernel_event_read_status(struct kernel_event *e, struct err *err)
             e->status = (enum kernel_status)i;
             return 0;
         }
-    return err_set(err, ERR_PROTOCOL, "finished with a status of no known kind");
+    return err_set(err, ERR_PROTOCOL, "finished with an unknown status");
 }
 
 static int kernel_event_read(struct kernel_event *e, struct err *err)
@@ -152,7 +152,7 @@ static int kernel_event_read(struct kernel_event *e, struct err *err)
     e->version = kernel_event_text(e, "version");
     e->note = kernel_event_text(e, "note");
     if (e->kind == KERNEL_EVENT_READY && json_integer_value(json_object_get(e->root, "protocol")) != 1)
-        return err_set(err, ERR_PROTOCOL, "a kernel of another protocol");
+        return err_set(err, ERR_PROTOCOL, "unsupported protocol version");
     return e->kind == KERNEL_EVENT_FINISHED ? kernel_event_read_status(e, err) : 0;
 }
 
@@ -162,11 +162,11 @@ int kernel_event_parse(const char *line, size_t len, struct kernel_event *ret, s
 
     if (len >= KERNEL_EVENT_LINE_MAX ||
         !json_input_within_limits(line, len, KERNEL_EVENT_DEPTH_MAX, KERNEL_EVENT_WEIGHT_MAX))
-        return err_set(err, ERR_PROTOCOL, "a line that is too long, too deep, or has too much in it");
+        return err_set(err, ERR_PROTOCOL, "the line is too long, nested too deeply, or has too many values");
     e.root = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(e.root) || kernel_event_read(&e, err) < 0) {
         kernel_event_done(&e);
-        return err && err->id != ERR_NONE ? -1 : err_set(err, ERR_PROTOCOL, "a line that is no JSON object");
+        return err && err->id != ERR_NONE ? -1 : err_set(err, ERR_PROTOCOL, "the line is not a JSON object");
     }
     *ret = e;
     return 0;
@@ -186,7 +186,7 @@ static int kernel_event_append_json(const char *data, size_t len, void *out)
 
 void kernel_event_json(const struct kernel_event *e, struct buf *out)
 {
-    buf_addf(out, "{\"type\":\"%s\"", kernel_event_kinds[e->kind].told);
+    buf_addf(out, "{\"type\":\"%s\"", kernel_event_kinds[e->kind].type_name);
     for (const struct kernel_event_field *f = kernel_event_kinds[e->kind].fields;
          f < kernel_event_kinds[e->kind].fields + FIELDS_MAX && f->name; f++) {
         const json_t *v = json_object_get(e->root, f->name);

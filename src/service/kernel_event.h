@@ -1,9 +1,10 @@
-/* kernel_event.h - what a kernel says, read from the bytes of its channel.
+/* kernel_event.h - events of a language kernel, parsed from the bytes of its channel.
  *
- * A kernel runs with the code of strangers, who can write to its channel themselves. So a line is taken only if it is
- * one JSON object of at most KERNEL_EVENT_LINE_MAX bytes and KERNEL_EVENT_DEPTH_MAX levels, with at most
- * KERNEL_EVENT_WEIGHT_MAX in it, of a kind that exists, with every field of its kind; all else is refused and the next
- * line is read. What is told of an event is written anew from the fields that are known. Pure: bytes in, events out. */
+ * A language kernel runs untrusted code, which can write to the channel itself. A line is accepted
+ * only if it is one JSON object of at most KERNEL_EVENT_LINE_MAX bytes, KERNEL_EVENT_DEPTH_MAX
+ * levels and KERNEL_EVENT_WEIGHT_MAX weight, of a known kind, with every field of that kind. All
+ * other lines are rejected, and reading continues with the next line. Clients receive a copy that
+ * is written from the known fields only. Pure: bytes in, events out. */
 #pragma once
 
 #include "core/base/base.h"
@@ -12,9 +13,9 @@
 
 #include <jansson.h>
 
-#define KERNEL_EVENT_LINE_MAX (1 * MIB) /* with its end */
+#define KERNEL_EVENT_LINE_MAX (1 * MIB) /* including the newline */
 #define KERNEL_EVENT_DEPTH_MAX 32
-#define KERNEL_EVENT_WEIGHT_MAX (512 * KIB) /* json_input_within_limits() */
+#define KERNEL_EVENT_WEIGHT_MAX (512 * KIB) /* see json_input_within_limits() */
 #define KERNEL_EVENT_ID_MAX 64
 
 enum kernel_event_kind {
@@ -33,25 +34,25 @@ enum kernel_status { KERNEL_STATUS_OK, KERNEL_STATUS_ERROR, KERNEL_STATUS_INTERR
 
 struct kernel_event {
     enum kernel_event_kind kind;
-    const char *id; /* "": of nothing that was asked */
+    const char *id; /* "": not about a request */
     enum kernel_status status;
     uint64_t count;
-    const char *version; /* of READY */
-    const char *note;    /* of READY, for the log: why it did not start as it should; "" */
-    json_t *root;        /* what the others are borrowed from */
+    const char *version; /* READY */
+    const char *note;    /* READY: why the start was slower than possible, for the log; "": none */
+    json_t *root;        /* the strings above point into it */
 };
 
-/* One line without its end. */
+/* Parses one line without its newline. */
 int kernel_event_parse(const char *line, size_t len, struct kernel_event *ret, struct err *err);
 void kernel_event_done(struct kernel_event *e);
-/* As it is told: one object that begins with its type, without the id. */
+/* Writes the event as clients see it: an object that begins with its type, without the id. */
 void kernel_event_json(const struct kernel_event *e, struct buf *out);
 
 struct kernel_event_reader {
     struct buf line;
-    bool skipping_long_line; /* the rest of a line that is too long */
+    bool skipping_long_line; /* discarding the rest of a line that is too long */
 };
-/* Calls fn for each line that is complete by now; e is NULL for one that was refused. fn must not free the reader. */
+/* Calls fn for each complete line; e is NULL for a rejected line. fn must not free the reader. */
 typedef void kernel_event_fn(void *arg, const struct kernel_event *e);
 void kernel_event_reader_feed(struct kernel_event_reader *r, const void *data, size_t len, kernel_event_fn *fn,
                               void *arg);

@@ -1,11 +1,12 @@
-/* The table of living sandboxes, and the connection to the jailer they live in.
+/* The table of live sandboxes, and the connection to the jailer.
  *
- * Only what lives is in memory; what has ended is in the store. A sandbox enters the table when its creation begins or
- * when it is loaded, and leaves it when its end is committed, so for any id the table and the store together have one
- * answer.
+ * Only live sandboxes are in memory; ended ones are in the store. A sandbox enters the table when
+ * its creation begins or when it is loaded, and leaves it when its end is committed, so for any id
+ * the table and the store together give one answer.
  *
- * A lost jailer takes its sandboxes with it. The engine tells each of them before it tells us, so by then all of them
- * are on their way to their tombstones, and all that is left to do is to connect again, a little later each time. */
+ * When the jailer is lost, its sandboxes are lost too. The engine reports the loss to each sandbox
+ * before it reports it to the manager, so by then every sandbox is already ending. The manager only
+ * has to reconnect, with exponential back-off. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -23,7 +24,8 @@
 #define BACKOFF_MIN (100 * NS_PER_MS)
 #define BACKOFF_MAX (5 * NS_PER_S)
 #define QUEUE_MAX_WAIT_NS (60 * NS_PER_S)
-#define CREATE_MAX_HOLD_NS (2 * NS_PER_S) /* many times what either takes; whatever hangs holds up others no longer */
+/* Many times the usual duration; limits how long a hanging request delays others. */
+#define CREATE_MAX_HOLD_NS (2 * NS_PER_S)
 #define START_MAX_HOLD_NS (1 * NS_PER_S)
 
 uint64_t manager_mono_ms(const struct manager *m)
@@ -106,6 +108,7 @@ void sandbox_free(struct sandbox *sb)
         a->sandbox = NULL;
     fair_queue_release(&sb->create_slot);
     quota_release(sb->quota, sb->quota_reserved);
+    budget_span_cancel(sb->quota, &sb->span);
     while (sb->contexts)
         context_free(sb->contexts);
     while (sb->executions)
@@ -131,7 +134,7 @@ void sandbox_free(struct sandbox *sb)
         m->on_empty(m->on_empty_arg);
 }
 
-/* --- what is written down --- */
+/* --- stored state --- */
 
 char *manager_error_json(const struct err *why)
 {
@@ -146,7 +149,7 @@ char *manager_error_json(const struct err *why)
     return out.data;
 }
 
-/* Limits that executions of an adopted sandbox still begin with. */
+/* Limits that executions of an adopted sandbox still use. */
 static const enum limit manager_stored_limits[] = { LIMIT_OUTPUT, LIMIT_CPU_TIME };
 
 char *sandbox_stored_json(const struct sandbox *sb)
@@ -162,7 +165,8 @@ char *sandbox_stored_json(const struct sandbox *sb)
     jsonw_object(&w);
     spec_json(&sb->spec, &w);
     jsonw_end_object(&w);
-    jsonw_key(&w, "limits"); /* also those that no request can name: a policy or a floor decided them */
+    /* Also limits that a request cannot set: they come from a policy or the operator limits. */
+    jsonw_key(&w, "limits");
     jsonw_object(&w);
     for (size_t i = 0; i < ARRAY_LEN(manager_stored_limits); i++)
         jsonw_ku64(&w, limit_info(manager_stored_limits[i])->name, sb->spec.limits.v[manager_stored_limits[i]]);
@@ -185,11 +189,11 @@ static int sandbox_parse_stored_json(const char *text, struct sandbox *sb, struc
     const char *cpus = NULL;
 
     if (!text)
-        return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
+        return err_set(err, ERR_STORE_CORRUPT, "the row has no spec");
     if (json_input_parse(text, strlen(text), &root, err) < 0 || json_input_object(root, "", "spec", &inner, err) < 0)
         return -1;
     if (!inner)
-        return err_set(err, ERR_STORE_CORRUPT, "it has no spec");
+        return err_set(err, ERR_STORE_CORRUPT, "the row has no spec");
     if (spec_read(spec, inner, SPEC_OF_SANDBOX, NULL, err) < 0 || spec_finish(spec, err) < 0 ||
         json_input_object(root, "", "limits", &limits, err) < 0)
         return -1;
@@ -201,7 +205,7 @@ static int sandbox_parse_stored_json(const char *text, struct sandbox *sb, struc
         return -1;
     if (cpus && limit_parse(LIMIT_CPUSET, cpus, &spec->limits.v[LIMIT_CPUSET], err) < 0)
         return -1;
-    spec_env_free(take_ptr(&spec->env)); /* a policy names variables; the sandbox has them with their values */
+    spec_env_free(take_ptr(&spec->env)); /* a policy names variables; their values are in the sandbox already */
     spec->nenv = 0;
     if (!sb)
         return 0;
@@ -230,7 +234,7 @@ int manager_read_stored_spec(const struct store_sandbox *row, struct spec *ret, 
 static void manager_on_event_appended(void *arg UNUSED, const struct err *err, uint64_t seq UNUSED)
 {
     if (err)
-        log_warn("an event was not written down: %s", err->msg);
+        log_warn("cannot store an event: %s", err->msg);
 }
 
 void sandbox_append_event(struct sandbox *sb, const char *kind, const char *execution, const char *body_json)
@@ -269,8 +273,8 @@ static void manager_on_reconnect_timer(void *arg)
 
 void manager_jailer_lost(struct manager *m, const struct err *why)
 {
-    log_warn("no jailer: %s", why->msg);
-    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "there is no jailer: %.120s", why->msg);
+    log_warn("no connection to the jailer: %s", why->msg);
+    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "no connection to the jailer: %.120s", why->msg);
     pools_set_engine(m->pools, NULL);
     if (m->engine)
         ev_defer(m->ev, &m->free_engine_defer, manager_free_engine, take_ptr(&m->engine));
@@ -292,7 +296,7 @@ static int manager_new_engine(struct manager *m, struct err *err)
     if (monitor < 0)
         engine_connect_monitor(m->engine);
     else if (engine_set_monitor(m->engine, monitor, err) < 0)
-        log_warn("no monitor: %s", err->msg); /* receipts say that refusals were not counted */
+        log_warn("no connection to the monitor: %s", err->msg); /* receipts then say that denials were not counted */
     return 0;
 }
 
@@ -320,7 +324,7 @@ bool manager_ready(const struct manager *m, const char **ret_why)
     else if (!m->loaded)
         why = "the store is still being read";
     else if (m->nadopting > 0)
-        why = "sandboxes of before are still being adopted";
+        why = "the sandboxes of the previous server are still being adopted";
     if (ret_why)
         *ret_why = why;
     return why == NULL;
@@ -338,7 +342,7 @@ void manager_stats(const struct manager *m, struct manager_stats *ret)
         }
 }
 
-/* --- life --- */
+/* --- creation and end --- */
 
 int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err)
 {
@@ -378,7 +382,7 @@ void manager_end_all(struct manager *m, const struct err *why, void (*done)(void
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
+    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
         sandbox_end(all[i], ENDED_KILLED, why);
     free(all);
     if (n == 0)
@@ -414,13 +418,13 @@ void manager_finish(struct manager *m)
 
     if (!m)
         return;
-    err_set(&why, ERR_BUSY, "the server is being stopped; what runs in sandboxes goes on");
+    err_set(&why, ERR_BUSY, "the server is stopping; programs in sandboxes keep running");
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             manager_fail_sandbox_callers(sb, &why);
 }
 
-/* The engine goes first: without it, letting go of an execution kills nothing. */
+/* The engine is freed first: without it, freeing an execution kills nothing. */
 void manager_free(struct manager *m)
 {
     if (!m)
@@ -448,6 +452,6 @@ void manager_free(struct manager *m)
     if (m->gc_dir)
         closedir(m->gc_dir);
     fd_close(&m->output_dir);
-    usage_meter_stop(m); /* what was let go of has stirred it */
+    usage_meter_stop(m); /* freeing sandboxes has set the timer again */
     free(m);
 }

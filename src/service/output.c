@@ -1,17 +1,20 @@
-/* What executions write, in two plain files each: <id>.1 and <id>.2; and <id>.3, what the kernel of a context told.
+/* Output of executions, in plain files: <id>.1 and <id>.2 for stdout and stderr, <id>.3 for the
+ * events of a context.
  *
- * A byte is in its file before the sandbox gets credit for it, and a file only grows; so what any reader was ever shown
- * is there after a kill, and the length of the two files together says exactly where a resumed execution goes on. A
- * disk that refuses costs the bytes and not the execution: they are counted, and told.
+ * A byte is in its file before the sandbox gets credit for it, and a file only grows. So everything
+ * that a reader was shown is there after a kill, and the lengths of the files say exactly where a
+ * resumed execution continues. If the disk refuses, the bytes are lost but the execution continues:
+ * lost bytes are counted and reported.
  *
- * A terminal may write for days. Of its file the beginning is given back to the disk (a hole is punched), so that
- * offsets stay what they are and about the last `ring` bytes are there. Where data begins is asked of the file itself.
- * A file system that cannot do that keeps the beginning, up to a bound, and what comes behind it is lost as on a full
- * disk: a sandbox must not fill the host, and a terminal without its latest output is seen to be broken.
+ * A terminal may write for days. The beginning of its file is given back to the disk (a hole is
+ * punched), so that offsets stay valid and about the last ring_bytes bytes are kept. The file
+ * itself shows where data begins. A file system that cannot punch holes keeps the beginning, up to
+ * a limit, and later output is lost as on a full disk: a sandbox must not fill the host, and a
+ * terminal that shows no new output is noticed.
  *
- * A program may write before its row is committed, and a kill in between would leave files that no retention ever
- * finds. So until then the files are called <id>.1.new and <id>.2.new, and the next manager looks what became of each.
- */
+ * A program may write before its row is committed, and a kill in between would leave files that no
+ * retention ever finds. So until then the files are called <id>.1.new and <id>.2.new, and the next
+ * manager looks up what became of each. */
 #include "service/service_internal.h"
 
 #include "core/base/fd.h"
@@ -85,7 +88,7 @@ void output_set_final_names(struct execution *ex, bool has_row)
         if (!has_row)
             output_remove_file(m, ex->id, i + 1, true);
         else if (output_set_final_name(m, ex->id, i + 1) < 0)
-            log_error("output %s.%d keeps its first name: %s", ex->id, i + 1, strerror(errno));
+            log_error("output %s.%d: cannot rename it from its .new name: %s", ex->id, i + 1, strerror(errno));
     }
 }
 
@@ -143,18 +146,17 @@ static void output_punch_old(struct execution *ex)
         return;
     }
     ex->file_bytes_max = max_u64(ex->ring_bytes * UNPUNCHED_RINGS, ex->output_bytes[0]);
-    log_warn("output of terminal %s is kept whole, and none behind %" PRIu64
-             " bytes: its file system cannot let go: %s",
+    log_warn("output of terminal %s: the file system cannot punch holes, so output after %" PRIu64 " bytes is lost: %s",
              ex->id, ex->file_bytes_max, strerror(errno));
     ex->ring_bytes = 0;
 }
 
-/* How much of it may be stored. */
+/* How much of the data may be stored. */
 static size_t output_writable_bytes(const struct execution *ex, int channel, size_t len)
 {
     if (channel != 1 || !ex->file_bytes_max)
         return len;
-    errno = EFBIG; /* for who says why it is not all */
+    errno = EFBIG; /* for the log line of the caller */
     return (size_t)min_u64(len, ex->file_bytes_max - min_u64(ex->file_bytes_max, ex->output_bytes[0]));
 }
 
@@ -162,7 +164,8 @@ uint64_t output_first_kept_offset(int fd, uint64_t offset)
 {
     off_t data = lseek(fd, (off_t)offset, SEEK_DATA);
 
-    return data > (off_t)offset ? (uint64_t)data : offset; /* -1 at the end, or where there are no holes */
+    /* -1 at the end of the file, or without support for holes. */
+    return data > (off_t)offset ? (uint64_t)data : offset;
 }
 
 void output_append(struct execution *ex, int channel, const void *data, size_t len)
@@ -194,7 +197,7 @@ void output_append(struct execution *ex, int channel, const void *data, size_t l
     if (len == 0)
         return;
     if (!refused)
-        log_error("output of %s is not stored from here on: %s", ex->id, strerror(errno));
+        log_error("output of %s: no more is stored: %s", ex->id, strerror(errno));
     ex->lost_bytes[channel - 1] += len;
     m->stats.output_lost_bytes += len;
 }
@@ -206,7 +209,8 @@ int output_open_existing(struct execution *ex)
     for (int i = 0; i < CHANNELS; i++) {
         if (ex->output_fd[i] >= 0)
             continue;
-        (void)output_set_final_name(ex->sandbox->manager, ex->id, i + 1); /* in case that it was not done any more */
+        /* In case it was not renamed before the kill. */
+        (void)output_set_final_name(ex->sandbox->manager, ex->id, i + 1);
         ex->output_fd[i] = output_open_file(ex->sandbox->manager, ex->id, i + 1, false, O_WRONLY | O_APPEND);
         if (ex->output_fd[i] < 0 && errno == ENOENT)
             continue;

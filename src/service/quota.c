@@ -1,6 +1,7 @@
-/* Executions are counted by the minute, in a ring of an hour: what is older than its place in the ring falls out with
- * the minute that takes the place over. So "an hour" is between 59 and 60 minutes, and counting costs the same at any
- * rate. Time is that of the machine: the calendar may be set, and a quota with it. */
+/* Executions are counted per minute in a ring of 60 minutes: a new minute replaces the count of the
+ * minute one hour before. So "an hour" is between 59 and 60 minutes, and counting costs the same at
+ * any rate. Times come from a monotonic clock, because a change of the wall clock must not change a
+ * quota. */
 #include "service/quota.h"
 
 #include "core/base/str.h"
@@ -17,14 +18,16 @@ static int quota_check_suspended(const struct tenant_quota *s, struct err *err)
     return s->is_suspended ? err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", s->tenant) : 0;
 }
 
-static int quota_set_refusal_error(const struct tenant_quota *s, const struct quota_refusal *r, struct err *err)
+static int quota_refuse(const struct tenant_quota *s, const struct err_limit *l, struct err *err)
 {
-    return err_set(err, ERR_QUOTA, "the tenant %s uses %" PRIu64 " of %" PRIu64 " %s, and this needs %" PRIu64 " more",
-                   s->tenant, r->used, r->limit, quota_names[r->quota], r->requested);
+    err_set(err, ERR_QUOTA, "the tenant %s uses %" PRIu64 " of %" PRIu64 " %s, and this needs %" PRIu64 " more",
+            s->tenant, l->used, l->limit, l->name, l->requested);
+    if (err)
+        err->limit = *l;
+    return -1;
 }
 
-int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct quota_refusal *ret,
-                  struct err *err)
+int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct err *err)
 {
     if (quota_check_suspended(s, err) < 0)
         return -1;
@@ -33,8 +36,7 @@ int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT
 
         if (!limit || (asked[q] <= limit && s->used[q] <= limit - asked[q]))
             continue;
-        *ret = (struct quota_refusal){ .quota = q, .used = s->used[q], .requested = asked[q], .limit = limit };
-        return quota_set_refusal_error(s, ret, err);
+        return quota_refuse(s, &(struct err_limit){ quota_names[q], s->used[q], asked[q], limit, 0 }, err);
     }
     quota_add_reserved(s, asked);
     return 0;
@@ -52,7 +54,7 @@ void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_CO
         s->used[q] -= amounts[q];
 }
 
-/* Empties the places of the minutes that passed since the last count. */
+/* Clears the counts of the minutes since the last call. */
 static void quota_advance_minute(struct tenant_quota *s, uint64_t now_ms)
 {
     uint64_t minute = now_ms / MINUTE_MS;
@@ -72,11 +74,11 @@ uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms)
     return sum;
 }
 
-/* When the oldest minute that has any falls out. */
+/* When the oldest minute with a count is replaced. */
 static uint64_t quota_retry_ms(const struct tenant_quota *s, uint64_t now_ms)
 {
     for (unsigned i = 1; i <= QUOTA_MINUTES; i++) {
-        uint64_t at = s->newest_minute + i; /* takes over the place of the minute an hour before */
+        uint64_t at = s->newest_minute + i; /* replaces the minute one hour before */
 
         if (s->executions_by_minute[at % QUOTA_MINUTES])
             return at * MINUTE_MS - now_ms;
@@ -84,17 +86,17 @@ static uint64_t quota_retry_ms(const struct tenant_quota *s, uint64_t now_ms)
     return MINUTE_MS;
 }
 
-int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct quota_refusal *ret, struct err *err)
+int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err *err)
 {
     uint64_t limit = s->limit[STORE_QUOTA_EXECUTIONS];
     uint64_t used = quota_executions_last_hour(s, now_ms);
 
     if (quota_check_suspended(s, err) < 0)
         return -1;
-    if (limit && used >= limit) {
-        *ret = (struct quota_refusal){ STORE_QUOTA_EXECUTIONS, used, 1, limit, quota_retry_ms(s, now_ms) };
-        return quota_set_refusal_error(s, ret, err);
-    }
+    if (limit && used >= limit)
+        return quota_refuse(
+            s, &(struct err_limit){ quota_names[STORE_QUOTA_EXECUTIONS], used, 1, limit, quota_retry_ms(s, now_ms) },
+            err);
     s->executions_by_minute[s->newest_minute % QUOTA_MINUTES]++;
     return 0;
 }

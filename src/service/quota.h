@@ -1,8 +1,8 @@
-/* quota.h - what each tenant has of the server, and may have.
+/* quota.h - the quotas of a tenant and how much of each is in use.
  *
- * The table of living sandboxes is in this process whole, and everything that adds to it passes through its loop. So a
- * quota is one comparison and one addition with nothing in between, whoever asks at the same time, and nothing has to
- * be built to find out that it may not be. */
+ * All live sandboxes are in one table of this process, and everything that adds to it runs in the
+ * loop. So a quota check is one comparison and one addition with nothing in between, however many
+ * requests compete, and nothing is created before it is admitted. */
 #pragma once
 
 #include "core/ev/fair_queue.h"
@@ -10,34 +10,30 @@
 
 #define QUOTA_MINUTES 60u
 
+struct tenant_budget;
+
 struct tenant_quota {
     struct tenant_quota *next;
+    struct tenant_budget *budget; /* budget.c; NULL: the tenant has none */
     char tenant[STORE_OWNER_MAX + 1];
-    uint64_t limit[STORE_QUOTA_COUNT];            /* 0: no bound */
-    uint64_t used[STORE_QUOTA_COUNT];             /* but executions */
-    bool is_suspended;                            /* suspended or removed: nothing new is begun */
-    uint64_t newest_minute;                       /* of the newest count */
-    uint32_t executions_by_minute[QUOTA_MINUTES]; /* executions, by minute modulo QUOTA_MINUTES */
+    uint64_t limit[STORE_QUOTA_COUNT];            /* 0: unlimited */
+    uint64_t used[STORE_QUOTA_COUNT];             /* except executions */
+    bool is_suspended;                            /* suspended or removed: nothing new starts */
+    uint64_t newest_minute;                       /* minute of the newest count */
+    uint32_t executions_by_minute[QUOTA_MINUTES]; /* at index minute modulo QUOTA_MINUTES */
     struct fair_queue_line create_line, start_line, ephemeral_line;
-    uint32_t ephemeral_waiting; /* in the last of them */
-};
-
-/* Why something was refused. */
-struct quota_refusal {
-    enum store_quota quota;
-    uint64_t used, requested, limit;
-    uint64_t retry_ms; /* until there is room again by itself; 0: not by itself */
+    uint32_t ephemeral_waiting; /* runs in ephemeral_line */
 };
 
 extern const char *const quota_names[STORE_QUOTA_COUNT]; /* as in JSON */
 
-/* Takes what is asked for, all of it or nothing: ERR_QUOTA, or ERR_TENANT_SUSPENDED. */
-int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct quota_refusal *ret,
-                  struct err *err);
-void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]); /* what is there already */
+/* Reserves all amounts or none: ERR_QUOTA with err->limit, or ERR_TENANT_SUSPENDED. */
+int quota_reserve(struct tenant_quota *s, const uint64_t asked[STORE_QUOTA_COUNT], struct err *err);
+/* Adds amounts that are in use already, without a check. */
+void quota_add_reserved(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]);
 void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_COUNT]);
-/* One execution more within the hour that ends now. Times are of any clock that only goes forwards and is past its
- * first hour. */
-int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct quota_refusal *ret, struct err *err);
+/* Counts one more execution in the past hour. now_ms comes from any monotonic clock that is past
+ * its first hour. */
+int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err *err);
 void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t age_minutes, uint64_t n);
 uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms);

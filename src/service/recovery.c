@@ -1,12 +1,13 @@
-/* What a new manager finds: rows that say "alive", and a jailer that knows what is.
+/* Recovery: a new manager reconciles the live rows of the store with the sandboxes of the jailer.
  *
- * First the tenants are read, then the living rows, sandboxes and then executions; then, as soon as there is a jailer,
- * each sandbox is adopted under its own id. One that the jailer does not know has ended meanwhile, and its row says so
- * from now on. What the jailer knows and no row does was being made or removed when the last manager died, and is
- * destroyed.
+ * It reads the tenants, then the live rows of sandboxes, then those of executions. As soon as the
+ * jailer is connected, each sandbox is adopted under its own id. A sandbox that the jailer does not
+ * know has ended meanwhile, and its end is committed. A sandbox of the jailer without a row was
+ * being created or removed when the previous server died, and is destroyed.
  *
- * A frozen sandbox cannot answer, so each is thawed for the moment of its adoption: also one that is not paused, since
- * the last manager may have died after it had it frozen and before it could write that down. */
+ * A frozen sandbox cannot answer, so each sandbox is thawed for its adoption, even if its row does
+ * not say "paused": the previous server may have crashed between freezing the sandbox and
+ * committing the state. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -31,10 +32,11 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     sb->state = row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED;
     sb->row_inserted = true;
     sb->created_ms = row->created_ms;
+    budget_span_begin(sb->quota, &sb->span, sb->created_ms);
     sb->expires_ms = row->expires_ms;
     sb->cpu_us = sb->committed_cpu_us = row->cpu_us;
     if (sandbox_read_stored_json(sb, row->spec_json, &err) < 0) {
-        log_error("sandbox %s: its row cannot be read: %s", sb->id, err.msg);
+        log_error("sandbox %s: cannot read its row: %s", sb->id, err.msg);
         spec_done(&sb->spec);
         spec_init(&sb->spec);
     }
@@ -51,8 +53,8 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
 
 static void recovery_load_failed(struct manager *m, const struct err *err)
 {
-    log_error("what the store knows cannot be read: %s", err->msg);
-    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "the store cannot be read: %.100s", err->msg);
+    log_error("cannot read the store: %s", err->msg);
+    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "cannot read the store: %.100s", err->msg);
 }
 
 static void recovery_on_sandboxes(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
@@ -86,11 +88,11 @@ static void recovery_load_sandboxes(struct manager *m, const char *cursor)
 static int recovery_read_request(struct execution *ex, const char *text, struct err *err)
 {
     auto_json *root = NULL;
-    const char *input = NULL, *context = NULL, *request = NULL;
+    const char *input = NULL, *request = NULL;
     uint64_t stream = 0, rows = 0, cols = 0;
 
     if (!text)
-        return err_set(err, ERR_STORE_CORRUPT, "it has no request");
+        return err_set(err, ERR_STORE_CORRUPT, "the row has no request");
     if (json_input_parse(text, strlen(text), &root, err) < 0 ||
         json_input_u64(root, "", "stream", 1, UINT32_MAX, &stream, NULL, err) < 0 ||
         json_input_u64(root, "", "timeoutMs", 0, UINT64_MAX, &ex->spec.wall_ms, NULL, err) < 0 ||
@@ -101,16 +103,12 @@ static int recovery_read_request(struct execution *ex, const char *text, struct 
         json_input_u64(root, "", "cpuBaseNs", 0, UINT64_MAX, &ex->cpu_base_ns, NULL, err) < 0 ||
         json_input_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
         json_input_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
-        json_input_bool(root, "", "tty", &ex->spec.tty, err) < 0 ||
         json_input_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
         json_input_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
         json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring_bytes, NULL, err) < 0 ||
-        json_input_text(root, "", "context", 1, ID_SIZE - 1, &context, err) < 0 ||
         json_input_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
         json_input_text(root, "", "stdin", 0, JSON_INPUT_SIZE_MAX, &input, err) < 0)
         return -1;
-    if (context)
-        context_execution_set_context(ex, context);
     (void)str_copy(ex->request_id, sizeof(ex->request_id), request ? request : "");
     ex->resume_stream = (uint32_t)stream;
     ex->spec.rows = (uint16_t)rows;
@@ -126,16 +124,17 @@ static void recovery_on_orphan_committed(void *arg UNUSED, const struct err *err
                                          const struct store_execution *row UNUSED)
 {
     if (err)
-        log_warn("the end of a lost execution was not written down: %s", err->msg);
+        log_warn("cannot store the end of a lost execution: %s", err->msg);
 }
 
-/* Of a sandbox that has ended: the end was committed, this one's was not. */
+/* Ends an execution whose sandbox has ended: the end of the sandbox was committed, that of the
+ * execution was not. */
 static void recovery_end_orphan(struct manager *m, const struct store_execution *row)
 {
     struct store_execution end = { .state = STORE_EXECUTION_FAILED, .ended_ms = clock_real_ms() };
     struct err lost;
 
-    err_set(&lost, ERR_LOST, "its sandbox ended while the server was away");
+    err_set(&lost, ERR_LOST, "its sandbox ended while the server was down");
     auto_free char *why = manager_error_json(&lost);
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
@@ -159,10 +158,12 @@ static void recovery_load_execution(struct manager *m, const struct store_execut
     ex->created_ms = row->created_ms;
     ex->started_ms = row->started_ms;
     ex->background = row->background;
+    ex->spec.tty = row->tty;
+    memcpy(ex->context_id, row->context, sizeof(ex->context_id));
     (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
     ex->row_inserted = true;
     if (recovery_read_request(ex, row->request_json, &err) < 0)
-        log_error("execution %s: its row cannot be read: %s", ex->id, err.msg);
+        log_error("execution %s: cannot read its row: %s", ex->id, err.msg);
     if (output_open_existing(ex) < 0) /* tried again when it is resumed */
         log_warn("output of %s: %s", ex->id, strerror(errno));
 }
@@ -209,7 +210,7 @@ void recovery_start(struct manager *m)
     tenant_quotas_load(m, recovery_on_quotas_loaded, recovery_load_failed);
 }
 
-/* --- adopting --- */
+/* --- adoption --- */
 
 static void recovery_on_thawed(void *arg UNUSED, const struct err *err UNUSED)
 {
@@ -221,13 +222,13 @@ static void recovery_adopt_sandbox(struct sandbox *sb)
     uint64_t now = sb->expires_mono_ms ? manager_mono_ms(m) : clock_real_ms();
     uint64_t until = sb->expires_mono_ms ? sb->expires_mono_ms : sb->expires_ms;
     uint64_t left = until > now ? until - now : 1;
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     struct err err = { 0 };
 
-    spec_fill_sandbox_spec(&sb->spec, &box);
-    box.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
-    box.limits.v[LIMIT_WALL] = min_u64(box.limits.v[LIMIT_WALL], box.limits.v[LIMIT_LIFETIME]);
-    if (sandbox_handle_adopt(m->engine, sb->id, &box, &sandbox_engine_ops, sb, &sb->handle, &err) < 0) {
+    spec_fill_sandbox_spec(&sb->spec, &sandbox);
+    sandbox.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
+    sandbox.limits.v[LIMIT_WALL] = min_u64(sandbox.limits.v[LIMIT_WALL], sandbox.limits.v[LIMIT_LIFETIME]);
+    if (sandbox_handle_adopt(m->engine, sb->id, &sandbox, &sandbox_engine_ops, sb, &sb->handle, &err) < 0) {
         sandbox_end(sb, ENDED_LOST, &err);
         recovery_sandbox_resolved(m);
         return;
@@ -242,7 +243,7 @@ static void recovery_on_refrozen(void *arg, const struct err *err)
     if (sb->state != SANDBOX_STATE_LOADED)
         return;
     if (err)
-        log_warn("sandbox %s could not be paused again: %s", sb->id, err->msg);
+        log_warn("sandbox %s: cannot pause it again: %s", sb->id, err->msg);
     sb->state = err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED;
     sandbox_restart_idle_timer(sb);
     recovery_sandbox_resolved(sb->manager);
@@ -284,22 +285,22 @@ static void recovery_on_jailer_list(void *arg, const char (*ids)[ID_SIZE], size_
     struct manager *m = arg;
 
     if (err) {
-        log_warn("the jailer's list: %s", err->msg);
+        log_warn("cannot list the sandboxes of the jailer: %s", err->msg);
         pools_set_engine(m->pools, m->engine);
         return;
     }
     for (size_t i = 0; i < n; i++)
         if (!sandbox_find(m, STORE_ANY_OWNER, ids[i])) {
-            log_info("sandbox %s belongs to nobody and is removed", ids[i]);
+            log_info("sandbox %s has no row and is destroyed", ids[i]);
             engine_destroy_sandbox(m->engine, ids[i]);
         }
     if (n == ENGINE_LIST_MAX)
         engine_list_sandboxes(m->engine, ids[n - 1], recovery_on_jailer_list, m);
     else
-        pools_set_engine(m->pools, m->engine); /* not before: what is made ahead belongs to nobody, too */
+        pools_set_engine(m->pools, m->engine); /* only now: sandboxes of pools have no rows either */
 }
 
-/* The last of them, and what is left over belongs to nobody. */
+/* After the last adoption, destroys the sandboxes of the jailer that have no row. */
 void recovery_sandbox_resolved(struct manager *m)
 {
     if (m->nadopting > 0 && --m->nadopting == 0 && m->engine)
@@ -310,7 +311,7 @@ static void recovery_end_unfinished(struct sandbox *sb)
 {
     struct err why;
 
-    err_set(&why, ERR_LOST, "the server was restarted before it was ready");
+    err_set(&why, ERR_LOST, "the server restarted before the sandbox was ready");
     engine_destroy_sandbox(sb->manager->engine, sb->id);
     sandbox_end(sb, ENDED_LOST, &why);
 }
@@ -320,7 +321,7 @@ void recovery_adopt_all(struct manager *m)
     size_t n = 0;
     struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
 
-    m->nadopting = 1; /* our own, so that none of them is the last before all were begun */
+    m->nadopting = 1; /* one extra, so that the count reaches 0 only after all adoptions have started */
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (!sb->handle && !sb->create_slot.is_waiting &&

@@ -1,7 +1,7 @@
-/* Three speeds. While something is executed, or was found to run by itself, a look comes at each full minute. When the
- * last execution has ended, one look comes a second later and writes down what is left to be written. From then on
- * nobody wakes up but at full hours, for the sake of programs that slept at that look: what they use is counted in the
- * hour in which they used it. Without a sandbox there is no look at all. */
+/* CPU counters are sampled every full minute while an execution runs or a program was found to run
+ * without one; once, one second after the last execution ended, to record the rest; and otherwise
+ * at every full hour, for programs that slept at the last sample: their usage is recorded in the
+ * hour of its use. Without a sandbox there is no timer. */
 #include "service/sample_schedule.h"
 
 #include "core/base/clock.h"

@@ -2,14 +2,17 @@
  *
  *     CREATING -> RUNNING <-> PAUSED -> ENDING -> (row only)
  *
- * What is asked of it between its creation and its end is sandbox_ops.c.
+ * Requests between creation and end are in sandbox_ops.c.
  *
  * Invariants:
- * 1. A row is inserted before the box is asked for, so a kill leaves at most a row without a sandbox, never a sandbox
- *    without a row: the next manager ends the former, and the jailer ends what was not kept.
- * 2. `running` is told when the jailer has promised to keep the sandbox and the row says so.
- * 3. A sandbox has one end, the first that was noticed. It is told when nothing of it is left and the row says so; a
- *    store that refuses is asked again until it does not. */
+ * 1. The row is inserted before the sandbox is requested, so a kill leaves at most a row without a
+ *    sandbox, never a sandbox without a row. The next manager ends such rows, and the jailer ends
+ *    sandboxes that it was not asked to keep.
+ * 2. `running` is reported only after the jailer has promised to keep the sandbox and the row is
+ *    committed.
+ * 3. A sandbox has one end, the first that was noticed. The end is reported when the sandbox is
+ *    destroyed and the row is committed; if the store refuses, the commit is retried until it
+ *    succeeds. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
@@ -25,14 +28,14 @@
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret)
 {
     err_set(ret, ERR_SANDBOX_ENDED, "sandbox %s %s%s%s: %.140s", sb->id,
-            sb->creation_failed ? "was never made" : "has ended (",
+            sb->creation_failed ? "was not created" : "has ended (",
             sb->creation_failed ? "" : ended_by_name(sb->ended_by), sb->creation_failed ? "" : ")", sb->end_error.msg);
 }
 
 static void sandbox_claim_finished(struct sandbox *sb, bool well);
 static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *err);
 
-/* The sandbox has it; here it would only wait to be found. */
+/* The sandbox has its own copy; keeping secrets here would only risk a leak. */
 static void sandbox_free_env(struct sandbox *sb)
 {
     spec_env_free(take_ptr(&sb->spec.env));
@@ -60,8 +63,9 @@ static void sandbox_on_end_committed(void *arg, const struct err *err, const str
     struct manager *m = sb->manager;
 
     if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
-        log_error("the end of sandbox %s is not written down yet: %s", sb->id, err->msg);
-        sandbox_answer_end_waiters(sb, err, NULL); /* nothing of it is left; only the row says otherwise for now */
+        log_error("cannot store the end of sandbox %s, will retry: %s", sb->id, err->msg);
+        /* The sandbox is destroyed; only its row is not up to date yet. */
+        sandbox_answer_end_waiters(sb, err, NULL);
         ev_timer_set(m->ev, &sb->retry_timer, ev_now(m->ev) + RETRY_NS, sandbox_commit_end, sb);
         return;
     }
@@ -93,7 +97,7 @@ static void sandbox_on_first_receipt_committed(void *arg UNUSED, const struct er
                                                const struct store_execution *row UNUSED)
 {
     if (err && err->id != ERR_MISSING)
-        log_warn("a final receipt was not written down: %s", err->msg);
+        log_warn("cannot store a final receipt: %s", err->msg);
 }
 
 static void sandbox_commit_first_receipt(struct sandbox *sb)
@@ -105,7 +109,9 @@ static void sandbox_commit_first_receipt(struct sandbox *sb)
     if (!sb->first_exec || !exec_handle_receipt(sb->first_exec)->final)
         return;
     jsonw_init(&w, &out, 0);
-    receipt_json(exec_handle_receipt(sb->first_exec), &w);
+    struct receipt final = *exec_handle_receipt(sb->first_exec);
+    final.ended_by = sb->first_exec_ended_by;
+    receipt_json(&final, &w);
     memcpy(row.id, sb->first_execution_id, sizeof(row.id));
     row.receipt_json = out.data;
     store_execution_update(sb->manager->store, sb->owner, &row, STORE_EXECUTION_SET_RECEIPT, NULL,
@@ -130,8 +136,6 @@ static void sandbox_finish_end(struct sandbox *sb)
     sandbox_ended_error(sb, &err);
     contexts_fail_waiters(sb, &err);
     sandbox_fail_ops(sb, &err);
-    if (!sb->creation_failed)
-        budget_add_ended_sandbox(sb);
     if (!sb->creation_failed) {
         sb->manager->stats.ended[sb->ended_by]++;
         buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
@@ -152,6 +156,19 @@ static void sandbox_on_destroyed(void *arg, const struct err *err)
     sandbox_finish_end(sb);
 }
 
+uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms)
+{
+    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
+
+    return until_ms > from ? until_ms - from : 0;
+}
+
+static void sandbox_count_lifetime(struct sandbox *sb)
+{
+    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += sandbox_observed_ms(sb, sb->ended_ms);
+    budget_span_end(sb->quota, &sb->span, sb->ended_ms);
+}
+
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
 {
     bool made = sb->handle != NULL && !sb->is_destroyed;
@@ -162,7 +179,11 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
     sb->ended_by = by;
     sb->end_error = *why;
     sb->ended_ms = clock_real_ms();
-    (void)usage_meter_read_cpu_us(sb); /* where the end tells no figure, this one is the last */
+    if (sb->creation_failed)
+        budget_span_cancel(sb->quota, &sb->span);
+    else
+        sandbox_count_lifetime(sb);
+    (void)usage_meter_read_cpu_us(sb); /* used if the counter cannot be read at the end */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
     if (made)
@@ -171,17 +192,17 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
         sandbox_finish_end(sb);
 }
 
-/* --- creating --- */
+/* --- creation --- */
 
-/* Nothing ended what was never made, so its row has a reason and no endedBy. A jailer that died over it took it along,
- * and that is a loss. */
+/* A sandbox that was never created has a reason but no endedBy. If the jailer was lost meanwhile,
+ * the sandbox counts as lost. */
 static void sandbox_fail_create(struct sandbox *sb, const struct err *err)
 {
     sandbox_claim_finished(sb, false);
     sb->manager->stats.create_failed++;
     if (sb->state != SANDBOX_STATE_ENDING)
         sb->creation_failed = err->id != ERR_LOST;
-    sandbox_end(sb, ENDED_LOST, err); /* which answers */
+    sandbox_end(sb, ENDED_LOST, err); /* answers the caller */
 }
 
 static void sandbox_count_start_time(const struct sandbox *sb)
@@ -291,9 +312,9 @@ static void sandbox_on_failed(void *arg, const struct err *err)
     if (sandbox_replace_dead_member(sb, err))
         return;
     if (loaded && err->id == ERR_MISSING && late)
-        err_set(&why, ERR_TIMEOUT, "its lifetime was over while the server was away");
+        err_set(&why, ERR_TIMEOUT, "its lifetime ended while the server was down");
     else if (loaded && err->id == ERR_MISSING)
-        err_set(&why, ERR_LOST, "it ended while the server was away");
+        err_set(&why, ERR_LOST, "it ended while the server was down");
     sb->is_destroyed = true;
     if (!loaded) {
         sandbox_fail_create(sb, &why);
@@ -309,7 +330,8 @@ static void sandbox_on_ended(void *arg, const struct err *why)
     enum ended_by by = sandbox_handle_ended_by(sb->handle);
     bool loaded = sb->state == SANDBOX_STATE_LOADED;
 
-    /* The jailer runs the same clock, for a server that is away, and may be the first to look at it. */
+    /* The jailer enforces the same deadline, for the time when the server is down, and may notice
+     * it first. */
     if (by == ENDED_LOST && sb->expires_ms && sandbox_lifetime_expired(sb, 50))
         by = ENDED_LIFETIME;
     sandbox_end(sb, by, why);
@@ -321,8 +343,8 @@ const struct sandbox_handle_ops sandbox_engine_ops = { .on_ready = sandbox_on_re
                                                        .on_failed = sandbox_on_failed,
                                                        .on_ended = sandbox_on_ended };
 
-/* As many processors as the share needs, of those that policy and floor leave (0: all), with the fewest others on
- * them. */
+/* Chooses as many CPUs as the CPU limit needs, from those that the policy and the operator limits
+ * allow (0: all), with the fewest sandboxes pinned to them. */
 static uint64_t sandbox_choose_cpus(struct manager *m, uint64_t millis, uint64_t within)
 {
     uint64_t chosen = 0, wanted = (millis + 999) / 1000;
@@ -346,7 +368,8 @@ static uint64_t sandbox_choose_cpus(struct manager *m, uint64_t millis, uint64_t
     return chosen;
 }
 
-/* Where none can be chosen the set stays as it was, and the jailer refuses one that this host does not have. */
+/* If no CPU can be chosen the set stays unchanged, and the jailer refuses CPUs that this host does
+ * not have. */
 static void sandbox_pin_cpus(struct sandbox *sb)
 {
     uint64_t *set = &sb->spec.limits.v[LIMIT_CPUSET];
@@ -386,10 +409,10 @@ static int sandbox_create_check(struct manager *m, const struct spec *spec, stru
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     return rt ? language_find_program(rt, language_dirs, path, sizeof(path), err)
-              : err_set(err, ERR_RUNTIME_MISSING, "there is no runtime '%s'", spec->runtime);
+              : err_set(err, ERR_RUNTIME_MISSING, "runtime: '%s' does not exist", spec->runtime);
 }
 
-/* What a policy hides, on the way to the jailer. */
+/* The hidden paths of a policy, as mounts for the jailer. */
 struct sandbox_hidden_mounts {
     struct sandbox_mount mounts[POLICY_PATHS_MAX];
     char dst[POLICY_PATHS_MAX][POLICY_TARGET_TEXT + 1];
@@ -426,16 +449,16 @@ static void sandbox_fill_handle_spec(const struct sandbox *sb, struct sandbox_sp
     ret->require_all_walls = sb->manager->settings.require_all_walls;
 }
 
-/* One that was made ahead has its name already, so whoever chose one gets none of them. */
+/* A pool member already has an id, so it cannot serve a request that chose its own. */
 static void sandbox_take_pool_member(struct sandbox *sb)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     enum pool_result found;
 
-    sandbox_fill_handle_spec(sb, &box);
+    sandbox_fill_handle_spec(sb, &sandbox);
     if (sb->id_chosen_by_caller || sb->spec.nhidden_paths)
         return;
-    sb->handle = pools_take(sb->manager->pools, &box, &found);
+    sb->handle = pools_take(sb->manager->pools, &sandbox, &found);
     sb->from_warm_pool = found == POOL_HIT;
     sb->claim_pending = true;
     sb->claim_began_ns = ev_now(sb->manager->ev);
@@ -446,16 +469,16 @@ static void sandbox_take_pool_member(struct sandbox *sb)
 
 static void sandbox_claim_finished(struct sandbox *sb, bool well)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
 
     if (!sb->claim_pending)
         return;
     sb->claim_pending = false;
-    sandbox_fill_handle_spec(sb, &box);
-    pools_claim_finished(sb->manager->pools, &box, well ? ev_now(sb->manager->ev) - sb->claim_began_ns + 1 : 0);
+    sandbox_fill_handle_spec(sb, &sandbox);
+    pools_claim_finished(sb->manager->pools, &sandbox, well ? ev_now(sb->manager->ev) - sb->claim_began_ns + 1 : 0);
 }
 
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *box,
+int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
                                const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
                                struct err *err)
 {
@@ -463,11 +486,11 @@ int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struc
     int rc = sandbox_open_hidden_mounts(m, spec, &h, err);
 
     if (rc == 0) {
-        box->mounts = h.mounts;
-        box->nmounts = h.n;
-        box->owner_uid = h.n ? geteuid() : 0;
-        box->owner_gid = h.n ? getegid() : 0;
-        rc = sandbox_handle_new(m->engine, box, ops, arg, ret, err);
+        sandbox->mounts = h.mounts;
+        sandbox->nmounts = h.n;
+        sandbox->owner_uid = h.n ? geteuid() : 0;
+        sandbox->owner_gid = h.n ? getegid() : 0;
+        rc = sandbox_handle_new(m->engine, sandbox, ops, arg, ret, err);
     }
     sandbox_close_hidden_mounts(&h);
     return rc;
@@ -475,20 +498,20 @@ int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struc
 
 static int sandbox_new_or_claim_handle(struct sandbox *sb, struct err *err)
 {
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
     int rc;
 
-    sandbox_fill_handle_spec(sb, &box);
+    sandbox_fill_handle_spec(sb, &sandbox);
     if (sb->handle)
-        return sandbox_handle_claim(sb->handle, &box, &sandbox_engine_ops, sb, err);
-    rc = manager_new_sandbox_handle(sb->manager, &sb->spec, &box, &sandbox_engine_ops, sb, &sb->handle, err);
+        return sandbox_handle_claim(sb->handle, &sandbox, &sandbox_engine_ops, sb, err);
+    rc = manager_new_sandbox_handle(sb->manager, &sb->spec, &sandbox, &sandbox_engine_ops, sb, &sb->handle, err);
     if (rc == 0)
         sandbox_free_env(sb);
     return rc;
 }
 
-/* One that was made ahead and died before it could be claimed held nothing of anybody: another is made under its name,
- * once, and nobody learns of it. */
+/* A pool member that died before it was claimed has run nothing for its new owner: it is replaced
+ * once by a new sandbox with the same id, without notice. */
 static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *err)
 {
     struct err why = { 0 };
@@ -504,7 +527,7 @@ static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *er
     return true;
 }
 
-/* Its turn has come, or will not. */
+/* The sandbox has acquired its slot, or failed to. */
 static void sandbox_on_create_slot(void *arg, const struct err *failed)
 {
     struct sandbox *sb = arg;
@@ -512,7 +535,8 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
     struct err err = { 0 };
 
     if (!failed && !m->engine)
-        failed = (err_set(&err, ERR_BUSY, "%s", m->not_ready_reason), &err); /* it went while this one waited */
+        /* The jailer was lost while this sandbox waited. */
+        failed = (err_set(&err, ERR_BUSY, "%s", m->not_ready_reason), &err);
     if (failed) {
         sandbox_fail_create(sb, failed);
         return;
@@ -531,14 +555,15 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
                     manager_id_assigned_fn *named, store_sandbox_fn *done, void *arg)
 {
     struct err err = { 0 };
-    char fresh[ID_SIZE]; /* until a box is taken that has a name */
+    char fresh[ID_SIZE]; /* used unless a pool member provides the id */
     uint64_t amounts[STORE_QUOTA_COUNT];
 
     quota_amounts_for_spec(spec, amounts);
     if (id && sandbox_find(m, STORE_ANY_OWNER, id))
-        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being made already", id);
-    if (err.id || sandbox_create_check(m, spec, &err) < 0 || budget_check(m, owner, false, &err) < 0 ||
-        quota_reserve(tenant_quota_get(m, owner), amounts, &m->quota_refusal, &err) < 0) {
+        err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
+    if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
+        budget_check(m, tenant_quota_get(m, owner), false, &err) < 0 ||
+        quota_reserve(tenant_quota_get(m, owner), amounts, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
         done(arg, &err, NULL);
@@ -554,6 +579,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     sb->id_chosen_by_caller = id != NULL && !named;
     sb->on_id_assigned = named;
     sb->created_ms = clock_real_ms();
+    budget_span_begin(sb->quota, &sb->span, sb->created_ms);
     sb->create_began_ns = ev_now(m->ev);
     sb->on_created = done;
     sb->on_created_arg = arg;

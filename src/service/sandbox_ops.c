@@ -1,23 +1,23 @@
-/* What is asked of a sandbox, carried out one thing after another: each is put to the jailer, then written down, then
- * answered. An end passes all of them: they are answered with its reason.
+/* Requests to a sandbox, one after another: each is sent to the jailer, then committed, then
+ * answered. The end of the sandbox answers all pending requests with its reason.
  *
- * Idleness is one more that asks. It is measured here and not by the engine, because file requests count too, and
- * because an idle sandbox may be paused instead of ended; one that was is woken up by the next that has a use for it.
- */
+ * Idleness causes such a request too. It is measured here and not by the engine, because file
+ * requests count as use, and because an idle sandbox may be paused instead of ended. The next use
+ * resumes a sandbox that was paused for idleness. */
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-/* --- finding it --- */
+/* --- lookup --- */
 
 struct sandbox_lookup { /* for an id that is not in the table */
     store_sandbox_fn *done;
     sandbox_handle_usage_fn *on_usage;
     manager_acquire_fn *on_acquired;
     void *arg;
-    bool include_ended; /* bring one that has ended instead of refusing */
+    bool include_ended; /* return the row of an ended sandbox instead of an error */
 };
 
 static void sandbox_lookup_answer(const struct sandbox_lookup *l, const struct err *err,
@@ -39,19 +39,19 @@ static void sandbox_lookup_on_row(void *arg, const struct err *err, const struct
 
     if (err) {
         sandbox_lookup_answer(l, err, NULL);
-    } else if (row->state != STORE_SANDBOX_ENDED) { /* its end is being written down, or it is being loaded */
-        err_set(&why, ERR_BUSY, "sandbox %s is not settled yet; ask again", row->id);
+    } else if (row->state != STORE_SANDBOX_ENDED) { /* its end is being committed, or it is being loaded */
+        err_set(&why, ERR_BUSY, "sandbox %s is being created, recovered or ended; try again", row->id);
         sandbox_lookup_answer(l, &why, NULL);
     } else if (l->include_ended) {
         sandbox_lookup_answer(l, NULL, row);
     } else {
         err_set(&why, ERR_SANDBOX_ENDED, "sandbox %s ended at %s (%s)", row->id,
-                clock_rfc3339(row->ended_ms * NS_PER_MS, at), row->ended_by ? row->ended_by : "it was never made");
+                clock_rfc3339(row->ended_ms * NS_PER_MS, at), row->ended_by ? row->ended_by : "it was not created");
         sandbox_lookup_answer(l, &why, NULL);
     }
 }
 
-/* NULL: it was answered, or will be. */
+/* NULL: the request is answered, or will be. */
 static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *owner, const char *id,
                                               const struct sandbox_lookup *l)
 {
@@ -61,7 +61,7 @@ static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *own
     if (!id_valid(id, "sb")) {
         err_set(&err, ERR_MISSING, "there is no such sandbox");
     } else if (!m->loaded || (sb && sb->state == SANDBOX_STATE_LOADED)) {
-        err_set(&err, ERR_BUSY, "the server has just started and is still finding its sandboxes");
+        err_set(&err, ERR_BUSY, "the server has just started and is still recovering its sandboxes; try again");
     } else if (!sb) {
         store_sandbox_get(m->store, owner, id, sandbox_lookup_on_row, mem_copy(l, sizeof(*l)));
         return NULL;
@@ -109,7 +109,8 @@ void sandbox_fail_ops(struct sandbox *sb, const struct err *err)
     }
 }
 
-/* The answer of the one at the front; what it said may come after the sandbox's end, and then nobody waits. */
+/* The request at the front whose answer has arrived; NULL if the sandbox ended meanwhile and the
+ * request was answered. */
 static struct sandbox_op *sandbox_op_in_progress(struct sandbox *sb)
 {
     return sb->state == SANDBOX_STATE_ENDING || !sb->ops || !sb->ops->in_progress ? NULL : sb->ops;
@@ -222,12 +223,12 @@ static void sandbox_op_on_usage(void *arg, const struct sandbox_handle_usage *u,
 
     if (!op)
         return;
-    struct sandbox_op told = *op;
+    struct sandbox_op finished = *op;
     uint64_t idle_at = sb->idle_timer.slot ? sb->idle_timer.at : 0;
     sandbox_op_pop(sb);
-    told.on_usage(told.arg, u, err);
+    finished.on_usage(finished.arg, u, err);
     sandbox_op_run_queue(sb);
-    if (idle_at && sb->idle_timer.slot) /* looking is not using: idleness goes on where it was */
+    if (idle_at && sb->idle_timer.slot) /* reading usage is not use: the idle timer continues */
         ev_timer_set(sb->manager->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);
 }
 
@@ -367,7 +368,7 @@ void manager_delete(struct manager *m, const char *owner, const char *id, store_
     w->arg = arg;
     w->next = sb->end_waiters;
     sb->end_waiters = w;
-    err_set(&why, ERR_SANDBOX_ENDED, "it was deleted on request");
+    err_set(&why, ERR_SANDBOX_ENDED, "deleted on request");
     sb->delete_requested |= sb->state != SANDBOX_STATE_ENDING;
     sandbox_end(sb, ENDED_KILLED, &why);
 }

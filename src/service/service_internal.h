@@ -1,11 +1,14 @@
-/* sandbox_internal.h - what the files of this room know of one another. Nothing outside includes it.
+/* service_internal.h - types and functions shared by the files of src/service. Not for other
+ * directories.
  *
- * Who owns what: the manager its sandboxes (sb), a sandbox its box, its operations and its executions (ex), an
- * execution its engine exec, its output files and the list of its watches; a watch belongs to whoever made it. A sb or
- * an ex goes only when its end is committed, so everything that is still to be told is told before. */
+ * Ownership: the manager owns its sandboxes; a sandbox owns its engine handle, its operations and
+ * its executions; an execution owns its engine handle, its output files and the list of its
+ * watches. A watch belongs to its creator. A sandbox or an execution is freed only after its end is
+ * committed, so every callback that is still due runs first. */
 #pragma once
 
 #include "service/sample_schedule.h"
+#include "service/budget_period.h"
 #include "service/manager.h"
 
 #include "core/base/backoff.h"
@@ -16,23 +19,23 @@
 
 #define SANDBOX_BUCKETS 1024u
 #define TENANT_QUOTA_BUCKETS 64u
-#define RETRY_NS (1 * NS_PER_S) /* for an end that the store did not take */
+#define RETRY_NS (1 * NS_PER_S) /* before an end that the store refused is submitted again */
 
 enum sandbox_state {
     SANDBOX_STATE_LOADED,   /* known from the store; not adopted yet */
-    SANDBOX_STATE_CREATING, /* box and row are on their way */
+    SANDBOX_STATE_CREATING, /* handle and row are being made */
     SANDBOX_STATE_RUNNING,
     SANDBOX_STATE_PAUSED,
-    SANDBOX_STATE_ENDING, /* being destroyed, or its end being written down */
+    SANDBOX_STATE_ENDING, /* being destroyed, or the end is being committed */
 };
 
 enum sandbox_op_kind { SANDBOX_OP_PAUSE, SANDBOX_OP_RESUME, SANDBOX_OP_EXTEND, SANDBOX_OP_USAGE, SANDBOX_OP_ACQUIRE };
 
-struct sandbox_op { /* something asked of a sandbox; carried out one after another */
+struct sandbox_op { /* one request to a sandbox; requests run one after another */
     struct sandbox_op *next;
     enum sandbox_op_kind kind;
-    bool in_progress;    /* somebody is asked, and will answer */
-    bool idle_initiated; /* SANDBOX_OP_PAUSE: nobody asked */
+    bool in_progress;    /* waiting for the jailer or the store */
+    bool idle_initiated; /* SANDBOX_OP_PAUSE: caused by idleness, not by a request */
     uint64_t lifetime_ms;
     store_sandbox_fn *done;
     sandbox_handle_usage_fn *on_usage;
@@ -40,7 +43,7 @@ struct sandbox_op { /* something asked of a sandbox; carried out one after anoth
     void *arg;
 };
 
-struct sandbox_end_waiter { /* for an end */
+struct sandbox_end_waiter { /* waits for the end of a sandbox */
     struct sandbox_end_waiter *next;
     store_sandbox_fn *done;
     void *arg;
@@ -55,69 +58,73 @@ struct sandbox {
     char owner[STORE_OWNER_MAX + 1];
     enum sandbox_state state;
     struct tenant_quota *quota;
-    uint64_t quota_reserved[STORE_QUOTA_COUNT]; /* of it */
-    struct fair_queue_slot create_slot;         /* to be made */
-    char *template;                             /* until its row is written */
+    uint64_t quota_reserved[STORE_QUOTA_COUNT]; /* amounts reserved from quota */
+    struct fair_queue_slot create_slot;         /* slot for the creation */
+    char *template;                             /* name to record; until the row is inserted */
     struct spec spec;
     struct sandbox_handle *handle;
-    uint64_t created_ms, expires_ms;        /* of the calendar, for people */
-    uint64_t expires_mono_ms;               /* manager_mono_ms(): what counts; 0: not known */
-    uint64_t paused_total_ms, paused_at_ms; /* in all before; since when by manager_mono_ms(), or 0 */
+    uint64_t created_ms, expires_ms; /* wall clock, for display */
+    uint64_t expires_mono_ms;        /* deadline on the clock of manager_mono_ms(); 0: unknown */
+    /* Total of earlier pauses; start of the current pause by manager_mono_ms(), 0: not paused. */
+    uint64_t paused_total_ms, paused_at_ms;
     bool paused_by_idle;
     struct execution *executions;
     size_t nexecutions;
     struct context *contexts;       /* oldest first */
-    uint64_t contexts_write_seq;    /* how often they were written down */
-    unsigned use_count;             /* manager_acquire_sandbox without its manager_release_sandbox */
-    struct exec_handle *first_exec; /* the first execution's, kept for its final sums */
+    uint64_t contexts_write_seq;    /* number of commits of the context list */
+    unsigned use_count;             /* manager_acquire_sandbox without manager_release_sandbox */
+    struct exec_handle *first_exec; /* handle of the first execution, kept for its final sums */
     char first_execution_id[ID_SIZE];
+    enum ended_by first_exec_ended_by; /* as in its row; the engine does not know budgets, so its receipt may differ */
     struct sandbox_op *ops;
     struct sandbox_end_waiter *end_waiters;
     struct sandbox_subscription *subscriptions;
     struct ev_timer idle_timer;
     struct ev_timer retry_timer;
-    uint64_t pinned_cpus;              /* processors that were chosen for it */
-    uint64_t over_budget_cpu_us;       /* when its tenant's time was found used up, and one more; 0: it is not */
-    uint64_t budget_stop_cpu_us;       /* the same when its last execution was stopped for that */
-    uint64_t cpu_us, committed_cpu_us; /* its counter as last seen, and as the store knows it (usage_meter.c) */
+    uint64_t pinned_cpus;    /* CPUs chosen for it, bit per CPU */
+    struct budget_span span; /* its lifetime, from its creation to its end */
+    /* CPU counter + 1 at the last tick on which the tenant's CPU budget was used up; 0: not over
+     * budget. */
+    uint64_t over_budget_cpu_us;
+    uint64_t budget_stop_cpu_us;       /* CPU counter when the last execution was stopped for the budget */
+    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (usage_meter.c) */
 
     /* CREATING */
     bool row_inserted, kept_by_jailer;
-    bool id_chosen_by_caller;               /* its id was chosen by who asked */
-    manager_id_assigned_fn *on_id_assigned; /* with created_arg; NULL: nobody needs to know */
-    bool claim_pending;                     /* pools_claim_finished() is to come */
-    bool from_warm_pool;                    /* it was ready before it was asked for */
-    bool pool_member_unconfirmed;           /* its box was made ahead, and has not said yet that it lives */
+    bool id_chosen_by_caller;               /* the caller insists on its own id */
+    manager_id_assigned_fn *on_id_assigned; /* called with on_created_arg; may be NULL */
+    bool claim_pending;                     /* pools_claim_finished() must still be called */
+    bool from_warm_pool;                    /* it was ready before the request */
+    bool pool_member_unconfirmed;           /* a pool member that has not confirmed yet that it lives */
     uint64_t create_began_ns, claim_began_ns;
     store_sandbox_fn *on_created;
     void *on_created_arg;
     /* ENDING */
     enum ended_by ended_by;
-    bool lifetime_counted; /* its time is among the sums of what has ended */
-    bool creation_failed;  /* its creation failed, and nothing ended it */
-    bool delete_requested; /* somebody asked for it */
+    bool creation_failed;  /* it never ran, so it has no cause of end */
+    bool delete_requested; /* ended by a delete request */
     struct err end_error;
     uint64_t ended_ms;
-    bool is_destroyed; /* nothing of the sandbox is left; only its row is to be written */
+    bool is_destroyed; /* the sandbox is destroyed; only the row must be written */
 };
 
 struct sandbox_subscription {
     struct sandbox_subscription *next;
-    struct sandbox *sandbox; /* NULL when it is over */
+    struct sandbox *sandbox; /* NULL after the end */
     sandbox_subscription_fn *fn;
     void *arg;
 };
 
 struct execution_watch {
     struct execution_watch *next;
-    struct execution *execution; /* NULL when it is over */
+    struct execution *execution; /* NULL after the end */
     execution_watch_fn *fn;
     void *arg;
 };
 
 struct execution_writer {
     struct execution_writer *next;
-    struct execution *execution; /* NULL when it is over */
+    struct execution *execution; /* NULL after the end */
     const struct execution_writer_ops *ops;
     void *arg;
 };
@@ -127,13 +134,12 @@ struct execution {
     struct sandbox *sandbox;
     char id[ID_SIZE];
     struct exec_handle *exec;
-    struct context *running_context;   /* its kernel runs it; NULL when that is over */
-    struct execution *next_in_context; /* behind it */
-    char context_id[ID_SIZE];          /* of one; or "" */
-    char public_request_json[48];      /* of its request, see execution_public_request_json() */
+    struct context *running_context;   /* the context whose queue it is in; NULL after that */
+    struct execution *next_in_context; /* the next one in that queue */
+    char context_id[ID_SIZE];          /* "": not of a context */
     bool awaits_input, is_only_execution;
-    struct fair_queue_slot start_slot; /* to be started */
-    struct files_job *files_job;       /* while its code is written to a file, or that is removed */
+    struct fair_queue_slot start_slot; /* slot for the start */
+    struct files_job *files_job;       /* while its code file is written or removed */
     char *code;
     size_t code_sent;
     bool code_in_file;
@@ -141,54 +147,55 @@ struct execution {
     char *cwd;
     char *input;
     size_t input_len, input_sent;
-    bool input_open, input_closed; /* for a writer; closed by one */
+    bool input_open, input_closed; /* accepts writers; a writer sent the end of input */
     struct execution_writer *input_writers;
     struct exec_spec spec;
-    uint32_t resume_stream; /* of the earlier host, when it is taken up again */
+    uint32_t resume_stream; /* stream id from before a restart of the server; 0: not resumed */
     uint64_t created_ms, started_ms, ended_ms;
-    uint64_t created_mono_ms; /* 0: not known */
+    uint64_t created_mono_ms; /* 0: unknown */
     char created_by[ID_SIZE];
-    char request_id[RECEIPT_REQUEST_MAX + 1]; /* that asked for it, or "" */
-    uint64_t cpu_base_ns;                     /* of the earlier host's */
-    uint64_t sandbox_paused_ms;               /* of the sandbox, when it was created */
+    char request_id[RECEIPT_REQUEST_MAX + 1]; /* of the HTTP request; "": none */
+    uint64_t cpu_base_ns;                     /* CPU counter of the sandbox when it began */
+    uint64_t sandbox_paused_ms;               /* paused_total_ms of the sandbox when it began */
     bool background;
-    int output_fd[3]; /* output, and the events of a context */
+    int output_fd[3]; /* stdout, stderr, events of a context */
     uint64_t output_bytes[3];
-    uint64_t ring_bytes;      /* bytes that are kept of a terminal, the last ones; 0: all */
-    uint64_t file_bytes_max;  /* where the beginning cannot be given back: of its file, and no more; 0: no bound */
-    uint64_t discarded_bytes; /* bytes of a terminal from its beginning that are not kept any more */
+    uint64_t ring_bytes; /* terminal: size of the kept tail; 0: everything is kept */
+    /* Size limit of the file of a terminal whose file system cannot punch holes; 0: unlimited. */
+    uint64_t file_bytes_max;
+    uint64_t discarded_bytes; /* terminal: bytes discarded from the beginning */
     uint64_t lost_bytes[3];   /* bytes not stored because the disk refused */
-    bool has_temp_name[3];    /* its file waits for the row */
-    bool started, ended;      /* ended: its end is being written down */
-    bool report_only_end;     /* nobody is told of it before its end */
-    bool row_submitted;       /* the row is on its way */
-    bool row_inserted;        /* the row is there */
-    bool end_journaled;       /* its end is safe, and was told */
+    bool has_temp_name[3];    /* its file has the .new name until the row is inserted */
+    bool started, ended;      /* ended: the end is being committed */
+    bool report_only_end;     /* the caller needs no answer before the end */
+    bool row_submitted;       /* the insertion was submitted */
+    bool row_inserted;        /* the insertion is committed */
+    bool end_journaled;       /* its end is in the journal and was acknowledged */
     struct execution_watch *watches;
     struct ev_timer retry_timer, insert_timer;
     struct ev_defer notify_defer, cancel_defer;
-    struct execution *next_pending_commit,
-        **pending_commit_link; /* told_at NULL: its end is not told ahead of its row */
+    /* List of ends that were acknowledged ahead of their commit; the link is NULL outside of it. */
+    struct execution *next_pending_commit, **pending_commit_link;
 
     /* the end */
     enum store_execution_state end_state;
     bool has_receipt;
     int exit_code, signal;
-    uint64_t dropped_bytes[3]; /* past the limit of output, or lost */
+    uint64_t dropped_bytes[3]; /* beyond the output limit, or lost */
     enum ended_by ended_by;
     bool has_ended_by;
     char *receipt_json, *error_json;
-    bool over_budget;    /* killed for that */
-    uint64_t end_cpu_us; /* for its usage; 0: unknown */
+    bool over_budget;    /* killed because a budget is used up */
+    uint64_t end_cpu_us; /* CPU counter of the sandbox at the end, for usage; 0: unknown */
 
-    struct store_request *insert_request, *end_request; /* not answered yet */
+    struct store_request *insert_request, *end_request; /* pending */
     store_execution_fn *done;
     void *done_arg;
 };
 
 struct ephemeral_sandbox;
 
-struct ephemeral_usage_batch { /* what guests used (ephemeral_sandbox.c) */
+struct ephemeral_usage_batch { /* usage of ephemeral sandboxes (ephemeral_sandbox.c) */
     struct store_usage *rows, *flushing;
     size_t n, nflushing;
     struct store_request *request;
@@ -201,9 +208,9 @@ struct manager {
     struct manager_settings settings;
     int output_dir;
     struct {
-        int fd; /* or -1 */
+        int fd; /* -1: the journal is not used */
         uint64_t size;
-        size_t uncommitted; /* noted, not committed */
+        size_t uncommitted; /* entries that are not committed yet */
         struct end_journal_entry *replay_entries;
         struct ev_timer timer;
     } end_journal;
@@ -215,28 +222,28 @@ struct manager {
     size_t nsandboxes;
     struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
     struct fair_queue create_queue, start_queue;
-    struct quota_refusal quota_refusal;
-    bool loaded;      /* the store's living rows are all here */
-    size_t nadopting; /* still to be adopted */
+    bool loaded;      /* all live rows of the store are loaded */
+    size_t nadopting; /* sandboxes still to be adopted */
     char not_ready_reason[160];
-    unsigned pinned_per_cpu[64]; /* sandboxes that were confined to each processor */
+    unsigned pinned_per_cpu[64]; /* sandboxes pinned to each CPU */
     struct manager_stats stats;
     bool gc_running, gc_strays;
-    DIR *gc_dir; /* being looked through for strays */
+    DIR *gc_dir; /* open while output files are searched for strays */
     char gc_name[ID_SIZE + 8];
     struct store_retention gc_retention;
     struct manager_gc gc_removed;
     manager_gc_fn *gc_done;
     void *gc_arg;
     struct ev_defer free_engine_defer;
-    struct execution *pending_commits,
-        **pending_commits_last; /* ends that were told and are still to be submitted to the store */
+    /* Ends that were acknowledged and must still be submitted to the store. */
+    struct execution *pending_commits, **pending_commits_last;
     struct ev_defer flush_defer;
     struct ev_timer sample_timer;
     struct sample_schedule sample_schedule;
-    uint64_t started_ms;                           /* of the calendar */
-    uint64_t usage_totals[STORE_BUDGET_RESOURCES]; /* since then, by what has ended, and processor time: in us, ms and
-                                                      ones */
+    uint64_t started_ms; /* wall clock */
+    /* Usage since started_ms, except the lifetimes of live sandboxes and executions that still run;
+     * in us, ms and counts. */
+    uint64_t usage_totals[STORE_BUDGET_RESOURCES];
     uint64_t budget_refused;
     struct tenant_budget *budgets;
     struct store_request *budgets_request;
@@ -244,33 +251,33 @@ struct manager {
     struct ev_timer budget_timer;
     struct ephemeral_sandbox *ephemeral_sandboxes;
     struct ephemeral_usage_batch ephemeral_usage;
-    void (*on_empty)(void *arg); /* when the last sandbox is gone; NULL: nobody waits for that */
+    void (*on_empty)(void *arg); /* called when the last sandbox is gone; may be NULL */
     void *on_empty_arg;
 };
 
 /* manager.c */
 struct sandbox *sandbox_find(const struct manager *m, const char *owner, const char *id);
 struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner);
-void sandbox_set_id(struct sandbox *sb, const char *id); /* nobody knows it by its name yet */
+void sandbox_set_id(struct sandbox *sb, const char *id); /* only while the old id is unknown to all clients */
 void sandbox_free(struct sandbox *sb);
-void sandbox_set_pinned_cpus(struct sandbox *sb,
-                             uint64_t pins); /* once: counts it on these processors until it is freed */
-/* Since the machine was started. Sandboxes do not outlive that, so what is written down of a living one can be compared
- * after a restart of the server too, however the calendar was set meanwhile. */
+/* Call once: counts the sandbox on these CPUs until it is freed. */
+void sandbox_set_pinned_cpus(struct sandbox *sb, uint64_t pins);
+/* Milliseconds since boot. A sandbox does not survive a reboot, so stored values of a live sandbox
+ * stay comparable after a restart of the server, even if the wall clock was changed meanwhile. */
 uint64_t manager_mono_ms(const struct manager *m);
 bool sandbox_lifetime_expired(const struct sandbox *sb, uint64_t slack_ms);
 void sandbox_append_event(struct sandbox *sb, const char *kind, const char *execution, const char *body_json);
 char *manager_error_json(const struct err *why);
-char *sandbox_stored_json(const struct sandbox *sb); /* as it is stored */
+char *sandbox_stored_json(const struct sandbox *sb); /* as stored in the row */
 int sandbox_read_stored_json(struct sandbox *sb, const char *spec_json, struct err *err);
 void manager_jailer_lost(struct manager *m, const struct err *why);
 void manager_connect_jailer(struct manager *m);
 
 /* tenant_quotas.c */
-struct tenant_quota *tenant_quota_get(struct manager *m, const char *name); /* made when there is none */
+struct tenant_quota *tenant_quota_get(struct manager *m, const char *name); /* created on first use */
 void tenant_quotas_free(struct manager *m);
 uint64_t quota_now_ms(const struct manager *m);
-void sandbox_end_suspended(struct sandbox *sb); /* its tenant is */
+void sandbox_end_suspended(struct sandbox *sb); /* because its tenant is suspended */
 void quota_amounts_for_spec(const struct spec *spec, uint64_t ret[STORE_QUOTA_COUNT]);
 void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
                         void (*failed)(struct manager *m, const struct err *err));
@@ -278,16 +285,18 @@ void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
+/* The part of its lifetime that this process has seen. */
+uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms);
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
-/* A box that nobody made ahead; its mounts are made here, as the spec says. */
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *box,
+/* Creates a handle without a pool. Opens and closes the mounts that the spec requires. */
+int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
                                const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
                                struct err *err);
 
 /* sandbox_ops.c */
-void sandbox_restart_idle_timer(struct sandbox *sb); /* something runs in it, or just did: idleness begins anew */
-void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err,
-                                const struct store_sandbox *row); /* for its end */
+/* Call it when something begins or ends in the sandbox: the idle period starts again. */
+void sandbox_restart_idle_timer(struct sandbox *sb);
+void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const struct store_sandbox *row);
 void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
 
 /* execution.c */
@@ -296,49 +305,66 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id);
 struct execution *execution_alloc(const char *id);
 void execution_link(struct execution *ex, struct sandbox *sb);
 void execution_kill(struct execution *ex);
-char **execution_copy_list(const char *const *list); /* NULL-terminated; spec_env_free() */
+char **execution_copy_list(const char *const *list); /* NULL-terminated; free with spec_env_free() */
 void execution_free(struct execution *ex);
-void execution_insert_row(struct execution *ex); /* its row */
-char *execution_public_request_json(
-    const struct execution *ex); /* of its request, what a row that is told has of it: whether it is a terminal */
+void execution_insert_row(struct execution *ex);
 int execution_resume(struct execution *ex, struct err *err);
 
 /* execution_input.c */
-void execution_input_writable(struct execution *ex); /* its standard input may take more */
-void execution_input_end(struct execution *ex);      /* it takes no more */
+void execution_input_writable(struct execution *ex); /* its standard input accepts more */
+void execution_input_end(struct execution *ex);      /* no more input is accepted */
 
 /* execution_end.c */
 void manager_stats_count_receipt(struct manager_stats *s, const struct receipt *r);
-void manager_count_denials(struct manager *m, const char *owner, const struct receipt *r); /* of it, and told */
-void execution_unqueue_commit(struct execution *ex); /* takes it from the list of manager_flush_acknowledged_ends */
+/* Adds the denials to the statistics and calls on_denials. */
+void manager_count_denials(struct manager *m, const char *owner, const struct receipt *r);
+void execution_unqueue_commit(struct execution *ex); /* removes it from pending_commits */
 void execution_end(struct execution *ex, enum store_execution_state state, const struct receipt *r,
                    const struct err *why);
 
 /* subscription.c */
-void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused, or runs again */
+void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused or resumed */
 void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
 /* budget.c */
+struct tenant_budget {
+    struct tenant_budget *next;
+    struct manager *manager;
+    struct tenant_quota *quota;  /* of the same tenant */
+    struct budget_period period; /* used: everything that has ended, and all CPU time read so far */
+    size_t nloading;             /* pending answers of the store */
+    bool load_failed;            /* an answer was an error; requests are refused until a retry succeeds */
+    bool is_over;                /* a limit was reached at the last tick, so sandboxes may have over_budget_cpu_us */
+    struct store_request *requests[STORE_PERIOD_COUNT];
+    /* Live sandboxes and executions, counted so that budget_check() takes constant time. */
+    uint64_t nspans; /* running spans */
+    /* Sum over the running spans: the beginning of the span or the period, whichever is later. */
+    uint64_t spans_from_ms[STORE_PERIOD_COUNT];
+    uint64_t nexecutions; /* executions that have begun and are not in period.used yet */
+};
 void budget_load_all(struct manager *m);
 void budget_free_all(struct manager *m);
-/* Whether a sandbox, or an execution, may begin: ERR_BUDGET. */
-int budget_check(struct manager *m, const char *owner, bool execution, struct err *err);
-void budget_add_sandbox_cpu(const struct sandbox *sb, uint64_t us); /* its counter grew */
-void budget_add_sandbox_execution(const struct sandbox *sb);        /* one of its has ended */
-void budget_add_ended_sandbox(struct sandbox *sb);                  /* it has ended */
-/* The same of guests. */
-void budget_add_cpu(struct manager *m, const char *owner, uint64_t us);
-void budget_add_execution(struct manager *m, const char *owner);
-void budget_add_span(struct manager *m, const char *owner, uint64_t from_ms, uint64_t to_ms);
+/* Whether a sandbox or an execution may begin; otherwise ERR_BUDGET. The CPU time is that of the
+ * last tick, at most one second ago. */
+int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err);
+void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us); /* a CPU counter grew by us */
+void budget_execution_begin(const struct tenant_quota *q);
+void budget_execution_end(struct manager *m, const struct tenant_quota *q);
+void budget_execution_cancel(const struct tenant_quota *q); /* it began, but does not count */
+void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms);
+/* Both do nothing if the span is not running; cancel does not count it. */
+void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms);
+void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s);
 
 /* ephemeral_sandbox.c */
-uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its processor counter in us; 0: unknown */
+uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its CPU counter in us; 0: unknown */
+uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms);
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
-void ephemeral_usage_flush(struct manager *m); /* what is gathered goes to the store */
+void ephemeral_usage_flush(struct manager *m); /* submits the collected rows to the store */
 void ephemeral_sandboxes_free(struct manager *m);
 
 /* usage_meter.c */
-uint64_t usage_meter_read_cpu_us(struct sandbox *sb); /* its processor counter in us; 0: unknown */
+uint64_t usage_meter_read_cpu_us(struct sandbox *sb); /* its CPU counter in us; 0: unknown */
 void usage_meter_activity(struct manager *m);         /* something began or ended */
 void usage_meter_stop(struct manager *m);
 
@@ -350,12 +376,13 @@ void execution_notify_end(struct execution *ex, const struct store_execution *ro
 /* output.c */
 void output_append(struct execution *ex, int channel, const void *data, size_t len);
 void output_close(struct execution *ex);
-int output_open_existing(struct execution *ex); /* what an earlier manager stored; again is nothing */
+int output_open_existing(struct execution *ex); /* files of an earlier server; may be called twice */
 void output_set_final_names(struct execution *ex, bool has_row);
 void output_remove(const struct manager *m, const char *id);
-bool output_parse_file_name(const char *name, char ret_id[ID_SIZE]); /* of a file whose execution has a row */
+/* False: not a file of an execution with a row. */
+bool output_parse_file_name(const char *name, char ret_id[ID_SIZE]);
 void output_file_sizes(const struct manager *m, const char *id, uint64_t ret[3]);
-void output_resolve_temp_files(struct manager *m); /* files of executions that never got a row */
+void output_resolve_temp_files(struct manager *m); /* files of executions that may have no row */
 
 /* end_journal.c */
 #define EXECUTION_SET_ALL                                                                                             \
@@ -363,12 +390,12 @@ void output_resolve_temp_files(struct manager *m); /* files of executions that n
      STORE_EXECUTION_SET_RECEIPT)
 void end_journal_open(struct manager *m);
 void end_journal_close(struct manager *m);
-bool end_journal_append(struct manager *m, const struct store_execution *row); /* true: it may be told */
-void end_journal_committed(struct manager *m);                                 /* one that was noted is committed */
+bool end_journal_append(struct manager *m, const struct store_execution *row); /* true: it may be acknowledged */
+void end_journal_committed(struct manager *m);                                 /* one journaled end is committed */
 void end_journal_replay(struct manager *m); /* before anything is read from the store */
 
 /* recovery.c */
 void recovery_start(struct manager *m);
-void recovery_adopt_all(struct manager *m);      /* connected, and everything is loaded */
-void recovery_sandbox_ready(struct sandbox *sb); /* its box is ready */
+void recovery_adopt_all(struct manager *m);      /* requires a connection and loaded rows */
+void recovery_sandbox_ready(struct sandbox *sb); /* its handle is ready */
 void recovery_sandbox_resolved(struct manager *m);

@@ -9,7 +9,7 @@
 
 const char *const idle_action_names[] = { "end", "pause", NULL };
 
-/* What a request can say, and which limit it is. */
+/* Fields of a request and their limits. */
 static const struct {
     const char *name;
     enum limit limit;
@@ -73,12 +73,13 @@ static void spec_put_env(char ***env, size_t *nenv, char *pair)
 static int spec_check_variable(const char *path, const char *name, const json_t *value, struct err *err)
 {
     if (!policy_env_name_valid(name, strlen(name))) {
-        err_set(err, ERR_INVALID, "%s: '%.40s': a variable's name holds letters, digits and '_'", path, name);
+        err_set(err, ERR_INVALID, "%s: '%.40s': the name of a variable may have letters, digits and '_' only", path,
+                name);
         err_sanitize(err);
         return -1;
     }
     if (!json_is_string(value))
-        return err_set(err, ERR_INVALID, "%s.%.60s: a variable's value has to be a text", path, name);
+        return err_set(err, ERR_INVALID, "%s.%.60s: the value must be a string", path, name);
     if (json_string_length(value) > SPEC_ENV_TEXT)
         return err_set(err, ERR_INVALID, "%s.%.60s: the value is longer than %llu bytes", path, name, SPEC_ENV_TEXT);
     return 0;
@@ -101,7 +102,7 @@ int spec_read_env(const json_t *object, const char *path, char ***env, size_t *n
         sum += strlen(name) + json_string_length(value) + 5;
     }
     if (sum > SPEC_ENV_SUM)
-        return err_set(err, ERR_INVALID, "%s: the variables have %zu bytes, and at most %llu fit", path, sum,
+        return err_set(err, ERR_INVALID, "%s: the variables have %zu bytes, the maximum is %llu", path, sum,
                        SPEC_ENV_SUM);
     json_object_foreach((json_t *)object, name, value)
         spec_put_env(env, nenv, str_printf("%s=%s", name, json_string_value(value)));
@@ -118,9 +119,9 @@ static int spec_read_metadata(struct spec *s, const json_t *object, struct err *
     json_object_foreach((json_t *)object, key, value)
     {
         if (!*key || strlen(key) > SPEC_METADATA_KEY || strchr(key, '='))
-            return err_set(err, ERR_INVALID, "metadata: a key has 1 to %d bytes and no '='", SPEC_METADATA_KEY);
+            return err_set(err, ERR_INVALID, "metadata: a key must have 1 to %d bytes and no '='", SPEC_METADATA_KEY);
         if (!json_is_string(value) || json_string_length(value) > SPEC_METADATA_VALUE)
-            return err_set(err, ERR_INVALID, "metadata: a value has to be a text of at most %d bytes",
+            return err_set(err, ERR_INVALID, "metadata: a value must be a string of at most %d bytes",
                            SPEC_METADATA_VALUE);
     }
     if (!s->metadata)
@@ -188,36 +189,36 @@ static int spec_read_preload(struct spec *s, const json_t *object, struct err *e
     if (!list)
         return 0;
     if (!json_is_array(list) || json_array_size(list) > SPEC_PRELOAD_MAX)
-        return err_set(err, ERR_INVALID, "preload: a list of at most %d names of modules", SPEC_PRELOAD_MAX);
+        return err_set(err, ERR_INVALID, "preload: must be a list of at most %d module names", SPEC_PRELOAD_MAX);
     buf_adds(&text, "");
     json_array_foreach(list, i, name)
     {
         if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name) ||
             !spec_is_module_name(json_string_value(name)))
-            return err_set(err, ERR_INVALID, "preload: entry %zu is not the name of a module", i + 1);
+            return err_set(err, ERR_INVALID, "preload: entry %zu is not a module name", i + 1);
         buf_addf(&text, "%s%s", i ? "," : "", json_string_value(name));
     }
     if (text.len > SPEC_PRELOAD_SUM)
-        return err_set(err, ERR_INVALID, "preload: the names have %zu bytes, and at most %d fit", text.len,
+        return err_set(err, ERR_INVALID, "preload: the names have %zu bytes, the maximum is %d", text.len,
                        SPEC_PRELOAD_SUM);
     free(s->preload);
     s->preload = str_dup(text.len ? text.data : "");
     return 0;
 }
 
-/* A kind of its own for every policy would be a zygote for each: who writes a policy says that it is worth it, by
- * naming what to load. */
+/* Sandboxes of level standard share a zygote. A zygote for every custom policy would be too
+ * expensive; a template with a policy gets one only if it names modules to preload. */
 static int spec_choose_zygote(struct spec *s, struct err *err)
 {
     s->zygote = (struct zygote_spec){ 0 };
     if (!str_eq(s->runtime, "python"))
-        return s->preload ? err_set(err, ERR_INVALID, "preload: only templates of runtime python have it") : 0;
+        return s->preload ? err_set(err, ERR_INVALID, "preload: only templates of runtime python may have it") : 0;
     if (s->level == LEVEL_STANDARD || s->preload)
         s->zygote = (struct zygote_spec){ "python", s->preload ? s->preload : template_python_preload };
     return 0;
 }
 
-/* --- the whole --- */
+/* --- the whole spec --- */
 
 static int spec_unknown_runtime_error(const char *name, struct err *err)
 {
@@ -232,9 +233,9 @@ static int spec_unknown_runtime_error(const char *name, struct err *err)
         buf_addf(&names, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", all[i].name);
     }
     if (near.best)
-        err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; did you mean %s?", name, near.best);
+        err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.40s' does not exist; did you mean %s?", name, near.best);
     else
-        err_set(err, ERR_RUNTIME_MISSING, "runtime: there is no '%.40s'; there is %s", name, names.data);
+        err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.40s' does not exist; available are %s", name, names.data);
     err_sanitize(err);
     return -1;
 }
@@ -261,7 +262,7 @@ static int spec_read_names(struct spec *s, const json_t *object, struct err *err
     return 0;
 }
 
-/* A policy is read before everything that goes over it. */
+/* The policy is read first: other fields override it. */
 static int spec_read_policy(struct spec *s, const json_t *object, char **ret_details, struct err *err)
 {
     json_t *document = NULL;
@@ -270,14 +271,14 @@ static int spec_read_policy(struct spec *s, const json_t *object, char **ret_det
     if (json_input_object(object, "", "policy", &document, err) < 0)
         return -1;
     if (document && said)
-        return err_set(err, ERR_INVALID, "level: %s and a policy do not go together: what has one is custom",
+        return err_set(err, ERR_INVALID, "level: %s cannot have a policy; use custom or omit the level",
                        level_name(s->level));
     if (document)
         return custom_policy_read(s, document, ret_details, err);
     if (s->level == LEVEL_CUSTOM && !s->policy)
-        return err_set(err, ERR_INVALID, "policy: level custom needs one");
+        return err_set(err, ERR_INVALID, "policy: level custom requires a policy");
     if (said && s->policy)
-        return err_set(err, ERR_INVALID, "level: the template has a policy, and that makes it custom");
+        return err_set(err, ERR_INVALID, "level: the template has a policy, so the level is custom; omit the level");
     return 0;
 }
 
@@ -290,9 +291,9 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
     char *details = NULL;
 
     if (of == SPEC_OF_TEMPLATE && json_object_get(object, "template"))
-        return err_set(err, ERR_INVALID, "template: a template is not made from another");
+        return err_set(err, ERR_INVALID, "template: a template cannot be based on another; omit this field");
     if (of == SPEC_OF_SANDBOX && json_object_get(object, "preload"))
-        return err_set(err, ERR_INVALID, "preload: only a template has it; name one that does");
+        return err_set(err, ERR_INVALID, "preload: only a template may have it; name a template that does");
     if (json_input_require_known_fields(object, "", names, err) < 0 || spec_read_names(s, object, err) < 0)
         return -1;
     int rc = spec_read_policy(s, object, &details, err);
@@ -320,15 +321,17 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
 int spec_finish(struct spec *s, struct err *err)
 {
     if (!s->runtime[0])
-        return err_set(err, ERR_INVALID, "runtime: say which, or name a template that does");
+        return err_set(err, ERR_INVALID, "runtime: required; name a runtime or a template");
     if (s->level == LEVEL_HIGH)
         return err_set(err, ERR_LEVEL_UNAVAILABLE,
-                       "level: high needs a second kernel behind the sandbox, and this server has no driver for one");
+                       "level: high requires a driver with a second kernel (gVisor or a microVM), which this server "
+                       "does not have; use standard");
     limits_fit(&s->limits, s->explicit_limits);
     return spec_choose_zygote(s, err) < 0 ? -1 : limits_check(&s->limits, err);
 }
 
-/* The sandbox's idleness is the manager's to measure: file requests count too, and it may pause instead. */
+/* The manager measures idleness: file requests count as use, and the sandbox may be paused instead
+ * of ended. */
 void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret)
 {
     const struct language *rt = language_by_name(s->runtime);

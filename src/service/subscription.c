@@ -1,4 +1,4 @@
-/* Those who stay with a sandbox: sockets that show its state, and end with it. */
+/* Subscriptions to a sandbox: WebSockets that show its state and close when it ends. */
 #include "service/service_internal.h"
 
 #include "core/base/list.h"
@@ -11,7 +11,7 @@ struct sandbox_subscription *sandbox_subscribe(struct manager *m, const char *ow
 
     if (!sb || sb->state == SANDBOX_STATE_LOADED || sb->state == SANDBOX_STATE_CREATING) {
         if (!m->loaded || sb)
-            err_set(err, ERR_BUSY, "the sandbox is not settled yet; ask again");
+            err_set(err, ERR_BUSY, "the sandbox is being created or recovered; try again");
         else
             err_set(err, ERR_MISSING, "there is no such sandbox");
         return NULL;
@@ -54,7 +54,7 @@ void sandbox_notify_subscribers(struct sandbox *sb)
     struct sandbox_subscription *next;
 
     for (struct sandbox_subscription *a = sb->subscriptions; a; a = next) {
-        next = a->next; /* it may go, and no other */
+        next = a->next; /* fn may free this subscription, but no other */
         a->fn(a->arg, NULL);
     }
 }

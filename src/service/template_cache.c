@@ -1,7 +1,7 @@
-/* A few places, filled in turn: there are a handful of templates that anybody asks for often.
+/* A fixed number of entries, replaced in turn: only a handful of templates are used often.
  *
- * 1. What was asked of the store before a change is not kept after it, whenever the answer comes: each question
- *    remembers how many changes there were. */
+ * 1. A row that was requested from the store before a change is not cached after it, however late
+ *    the answer arrives: each lookup records the number of changes. */
 #include "service/template_cache.h"
 
 #include "core/base/clock.h"
@@ -10,16 +10,16 @@
 #include "core/base/str.h"
 
 #define TEMPLATE_CACHE_ENTRIES 16u
-#define TEMPLATE_CACHE_TTL_NS (1 * NS_PER_S) /* somebody else may write to the same store */
+#define TEMPLATE_CACHE_TTL_NS (1 * NS_PER_S) /* another process may write to the same store */
 
 struct template_cache_entry {
-    struct store_template row; /* without a spec: nothing stands here */
+    struct store_template row; /* spec_json NULL: empty */
     uint64_t cached_ns;
 };
 
 struct template_cache_lookup {
     struct template_cache_lookup *next, **link;
-    struct template_cache *cache; /* NULL: it is gone */
+    struct template_cache *cache; /* NULL: the cache was freed */
     uint64_t changes, now_ns;
     store_template_fn *done;
     void *arg;

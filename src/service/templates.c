@@ -1,55 +1,35 @@
-/* What is built in is not written to the store: a new version of the program brings its own, and whoever stores one
- * under such a name has his. */
+/* Built-in templates are not in the store: a new version of the program brings its own, and a
+ * stored template with the same name overrides the built-in one. */
 #include "service/templates.h"
 
 #include "core/base/jsonw.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-/* clang-format off */
-#define PYTHON_USUAL_MODULES \
-    "json,re,math,random,statistics,datetime,time,calendar,collections,itertools,functools,operator,string,textwrap," \
-    "pathlib,os,io,csv,tempfile,shutil,subprocess,hashlib,base64,uuid,decimal,fractions,dataclasses,enum,typing," \
-    "contextlib,copy,urllib.parse,zlib,heapq,bisect,pprint,inspect,threading,logging,struct,traceback"
-/* clang-format on */
-
-const char template_python_preload[] = PYTHON_USUAL_MODULES;
-
-static const struct template_builtin template_builtins[] = {
-    { "bash", "bash", NULL },
-    { "node", "node", NULL },
-    { "python", "python", PYTHON_USUAL_MODULES },
-    { "python-data", "python", PYTHON_USUAL_MODULES ",numpy,pandas,matplotlib,matplotlib.pyplot" },
-};
-
-const struct template_builtin *template_builtin_list(size_t *count)
+const char *template_builtin_name(size_t i)
 {
-    *count = ARRAY_LEN(template_builtins);
-    return template_builtins;
+    size_t n;
+    const struct template_builtin *all = template_builtin_list(&n);
+
+    return i < n ? all[i].name : NULL;
 }
 
-const struct template_builtin *template_builtin_find(const char *name)
+bool template_name_is_builtin(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(template_builtins); i++)
-        if (str_eq(template_builtins[i].name, name))
-            return &template_builtins[i];
-    return NULL;
+    return template_builtin_find(name) != NULL;
 }
 
 int template_not_found_error(struct err *err, const char *name)
 {
+    size_t n;
+    const struct template_builtin *all = template_builtin_list(&n);
     auto_buf built = { 0 };
 
-    for (size_t i = 0; i < ARRAY_LEN(template_builtins); i++)
-        buf_addf(&built, "%s%s",
-                 i == 0                                  ? ""
-                 : i + 1 == ARRAY_LEN(template_builtins) ? " and "
-                                                         : ", ",
-                 template_builtins[i].name);
-    return err_set(
-        err, ERR_MISSING,
-        "template: there is no template '%.63s'; %s are built in, others are made with PUT /v1/templates/{name}", name,
-        built.data);
+    for (size_t i = 0; i < n; i++)
+        buf_addf(&built, "%s%s", i == 0 ? "" : i + 1 == n ? " and " : ", ", all[i].name);
+    return err_set(err, ERR_MISSING,
+                   "template: '%.63s' does not exist; %s are built in, create others with PUT /v1/templates/{name}",
+                   name, built.data);
 }
 
 static void template_put_preload_json(struct jsonw *w, const char *names)

@@ -1,22 +1,16 @@
-/* templates.h - templates that every server has, and where to find any of them by its name. */
+/* templates.h - the built-in templates, and the lookup of any template by its name. */
 #pragma once
 
+#include "sandbox/template_builtins.h"
 #include "store/store.h"
 
-struct template_builtin {
-    const char *name;
-    const char *runtime;
-    const char *preload; /* names with commas between them, or NULL */
-};
-extern const char template_python_preload[]; /* also of python sandboxes that are made without a template */
-
-const struct template_builtin *template_builtin_list(size_t *count);
-const struct template_builtin *template_builtin_find(const char *name); /* NULL: there is none */
-int template_not_found_error(struct err *err, const char *name);        /* for who asked for it */
-char *template_builtin_json(const struct template_builtin *t);          /* its spec; the caller frees */
-/* As the store brings one; the spec is the caller's to free. */
+const char *template_builtin_name(size_t i); /* of the i-th built-in template; NULL: there are fewer */
+bool template_name_is_builtin(const char *name);
+int template_not_found_error(struct err *err, const char *name); /* for the client that named it */
+char *template_builtin_json(const struct template_builtin *t);   /* its spec; the caller frees */
+/* Fills a row as the store would return it; the caller frees ret->spec_json. */
 void template_builtin_row(const struct template_builtin *t, struct store_template *ret);
-bool template_is_builtin(const struct store_template *row); /* nobody made it */
+bool template_is_builtin(const struct store_template *row);
 
-/* The store's, or the one that is built in. */
+/* Returns the template of the store, otherwise the built-in one. */
 void template_get(struct store *st, const char *name, store_template_fn *done, void *arg);

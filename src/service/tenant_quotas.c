@@ -1,7 +1,9 @@
-/* The shares of all tenants: read at the start, before anything that counts against them, and changed when they are.
+/* The quotas of all tenants: read at the start, before anything that counts against them, and
+ * updated when they change.
  *
- * A share is made for any name that comes along and stays: there are as many as tenants, and what one has begun within
- * the hour must not be forgotten with its last sandbox. */
+ * An entry is created for every name that is used and is never removed: there are as many as
+ * tenants, and the executions of the last hour must not be forgotten with the last sandbox of a
+ * tenant. */
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
@@ -36,7 +38,7 @@ void tenant_quotas_free(struct manager *m)
         }
 }
 
-/* The hour before the machine was started is one, too. */
+/* One hour is added, so that the clock is past its first hour even right after boot. */
 uint64_t quota_now_ms(const struct manager *m)
 {
     return manager_mono_ms(m) + HOUR_MS;
@@ -61,7 +63,7 @@ void sandbox_end_suspended(struct sandbox *sb)
     sandbox_end(sb, ENDED_KILLED, &why);
 }
 
-/* Those that are still to be adopted are ended when they are. */
+/* Sandboxes that are still to be adopted are ended at their adoption. */
 static void tenant_end_all_sandboxes(struct manager *m, const struct tenant_quota *s)
 {
     struct err why;
@@ -72,7 +74,7 @@ static void tenant_end_all_sandboxes(struct manager *m, const struct tenant_quot
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (sb->quota == s && sb->state != SANDBOX_STATE_LOADED)
                 all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* each may be gone when this returns, but only itself */
+    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
         sandbox_end_suspended(all[i]);
     free(all);
     err_set(&why, ERR_TENANT_SUSPENDED, "the tenant %s was suspended or removed", s->tenant);
@@ -109,11 +111,6 @@ void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t r
 
     memcpy(ret, s->used, sizeof(s->used));
     ret[STORE_QUOTA_EXECUTIONS] = quota_executions_last_hour(s, quota_now_ms(m));
-}
-
-const struct quota_refusal *manager_quota_refusal(const struct manager *m)
-{
-    return &m->quota_refusal;
 }
 
 /* --- at the start --- */

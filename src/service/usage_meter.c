@@ -1,9 +1,10 @@
-/* The processor counters of living sandboxes, read now and then and told to the store, so that what runs for long is
- * counted in the hours in which it ran, and what a crash of the machine takes is a minute. When that is,
- * sample_schedule.c says.
+/* Samples the CPU counters of live sandboxes and sends them to the store, so that the usage of a
+ * long execution is recorded in the hours in which it ran, and a crash of the machine loses at most
+ * a minute. sample_schedule.c decides when.
  *
- * A counter is one file of the kernel, read in a few microseconds; what did not move is not written down. The store
- * adds what a figure is above the highest before, so a note that comes twice, or behind an end, changes nothing. */
+ * A counter is one file of the kernel, read in a few microseconds; an unchanged counter is not
+ * sent. The store adds only the difference above the highest value so far, so a reading that
+ * arrives twice, or after the end, changes nothing. */
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
@@ -19,7 +20,7 @@ uint64_t usage_meter_read_cpu_us(struct sandbox *sb)
     uint64_t ns = sb->handle ? sandbox_handle_cpu_ns(sb->handle) : SANDBOX_USAGE_UNKNOWN;
 
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > sb->cpu_us) {
-        budget_add_sandbox_cpu(sb, ns / NS_PER_US - sb->cpu_us);
+        budget_add_cpu(sb->manager, sb->quota, ns / NS_PER_US - sb->cpu_us);
         sb->cpu_us = ns / NS_PER_US;
     }
     return sb->cpu_us;
@@ -28,11 +29,11 @@ uint64_t usage_meter_read_cpu_us(struct sandbox *sb)
 static void usage_meter_on_committed(void *arg UNUSED, const struct err *err)
 {
     if (err)
-        log_warn("usage was not written down yet: %s", err->msg);
+        log_warn("cannot store CPU usage; the next sample includes it: %s", err->msg);
 }
 
-/* Whose it is: that of the one execution that runs. With several, or none, it is left to the one who made the sandbox.
- */
+/* The user of the CPU time: the user of the only running execution. With several or none, "": the
+ * creator of the sandbox. */
 static const char *usage_meter_cpu_user(const struct sandbox *sb)
 {
     return sb->executions && !sb->executions->next ? sb->executions->created_by : "";
@@ -96,8 +97,8 @@ size_t manager_list_live_sandboxes(const struct manager *m, const char *owner, s
     return n;
 }
 
-/* Whether something runs in a sandbox by itself: a hundredth of a processor since its counter was read last. Where it
- * was never read, what it says is the start of the sandbox. */
+/* Whether a program runs in the sandbox without an execution: at least 1 % of a CPU since the last
+ * reading. The first reading does not count, because it contains the start of the sandbox. */
 static bool usage_meter_is_active(struct sandbox *sb, uint64_t since_ns)
 {
     uint64_t before = sb->cpu_us;
@@ -111,8 +112,8 @@ static void usage_meter_set_timer(struct manager *m)
 {
     uint64_t at = sample_schedule_next_ns(&m->sample_schedule);
 
-    if (at != SAMPLE_NEVER &&
-        (!m->sample_timer.slot || m->sample_timer.at > at)) /* one that comes too early plans again */
+    /* A timer that fires too early sets itself again. */
+    if (at != SAMPLE_NEVER && (!m->sample_timer.slot || m->sample_timer.at > at))
         ev_timer_set(m->ev, &m->sample_timer, at, usage_meter_on_timer, m);
 }
 

@@ -48,6 +48,8 @@ static const struct row_column execution_columns[] = {
     COLUMN(store_execution, state, ROW_STATE, .set = STORE_EXECUTION_SET_STATE),
     COLUMN(store_execution, request_json, ROW_TEXT),
     COLUMN(store_execution, background, ROW_BOOL),
+    COLUMN(store_execution, tty, ROW_BOOL),
+    FIXED(store_execution, context, .optional = true),
     COLUMN(store_execution, created_ms, ROW_U64),
     COLUMN(store_execution, started_ms, ROW_U64, .set = STORE_EXECUTION_SET_STARTED),
     COLUMN(store_execution, ended_ms, ROW_U64, .set = STORE_EXECUTION_SET_END),

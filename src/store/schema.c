@@ -120,6 +120,14 @@ static const char *const schema_steps[] = {
     /* Events of contexts. */
     ("ALTER TABLE executions ADD COLUMN out_bytes3 INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE executions ADD COLUMN dropped3 INTEGER NOT NULL DEFAULT 0;"),
+
+    /* Terminal flag and context of an execution; both were members of request_json before. */
+    ("ALTER TABLE executions ADD COLUMN tty INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE executions ADD COLUMN context TEXT;"
+     "UPDATE executions SET tty = json_type(request_json, '$.tty') IS 'true',"
+     " context = CASE WHEN json_type(request_json, '$.context') IS 'text'"
+     " AND length(json_extract(request_json, '$.context')) = 22 THEN json_extract(request_json, '$.context') END"
+     " WHERE json_valid(request_json);"),
 };
 
 const struct schema schema_current = { schema_steps, ARRAY_LEN(schema_steps) };

@@ -164,6 +164,8 @@ struct store_execution {
     enum store_execution_state state;
     char *request_json;
     bool background;
+    bool tty;              /* the execution is a terminal */
+    char context[ID_SIZE]; /* the context that runs it; "": none */
     uint64_t created_ms;
     uint64_t started_ms;
     uint64_t ended_ms;

@@ -1,5 +1,5 @@
-/* The cgroup room against the real kernel, once with everything the host has and once as if it had no v2: the paths of
- * a plain v1 host are the ones that a hybrid machine would never try by itself. */
+/* Cgroups on the real kernel, once with everything that the host has and once as if it had no v2: a
+ * hybrid machine would never use the code paths of a plain v1 host by itself. */
 #include "tests/unit/test.h"
 
 #include "core/base/clock.h"
@@ -58,8 +58,8 @@ static void slow(struct world *w, const struct limits *lim)
     io_limits_apply(&w->forest, w->id, disks, &reach, lim, &w->held);
 }
 
-/* Both worlds where both exist. A host with neither, or without root, cannot run this at all. With a rate for disks,
- * those that have a controller for it. */
+/* Runs in both modes where both exist. A host with neither, or without root, cannot run this.
+ * With a rate, only modes that have a controller for disk rates. */
 static void each_world_at(void (*fn)(struct world *w), uint64_t rate)
 {
     int ran = 0;
@@ -131,7 +131,7 @@ static void wait_until_inside(struct world *w, uint64_t n)
             return;
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     }
-    fail_msg("only %" PRIu64 " processes came", s.pids);
+    fail_msg("only %" PRIu64 " processes started", s.pids);
 }
 
 static void sleep_on(void)
@@ -169,7 +169,7 @@ static void owner_is_marked(struct world *w)
     assert_int_equal(w->held.enforcement[0], 77);
 }
 
-TEST(the_group_of_a_leaf_names_its_owner_from_its_first_moment)
+TEST(the_group_of_a_leaf_names_its_owner_from_its_creation)
 {
     each_world(owner_is_marked);
 }
@@ -183,17 +183,17 @@ static void not_bare(struct world *w)
     cgroup_close_hierarchies(&again);
 }
 
-TEST(whoever_comes_later_sees_that_a_leaf_is_there)
+TEST(a_later_process_sees_an_existing_leaf)
 {
     each_world(not_bare);
 }
 
-TEST(trees_in_which_nothing_was_left_are_known)
+TEST(empty_trees_are_recognized)
 {
     char parent[32];
     struct cgroup_hierarchies f;
 
-    snprintf(parent, sizeof(parent), "cove-test-%d", getpid()); /* nobody else's */
+    snprintf(parent, sizeof(parent), "cove-test-%d", getpid()); /* a directory that only this test uses */
     if (geteuid() != 0 || !find_below(&f, parent, false))
         skip();
     assert_true(f.found_empty);
@@ -216,7 +216,7 @@ static void a_missing_leaf_is_refused(struct world *w)
     assert_int_equal(err.id, ERR_NO_CGROUP);
 }
 
-TEST(nobody_enters_when_one_of_the_leaves_is_gone)
+TEST(entering_fails_when_one_of_the_leaves_is_gone)
 {
     each_world(a_missing_leaf_is_refused);
 }
@@ -237,7 +237,7 @@ static void pids_hold_and_kill_ends_all(struct world *w)
 
     wait_until_inside(w, 20);
     uint64_t most = 0;
-    for (int i = 0; i < 1000; i++) { /* the fork that is refused comes a moment after the one that fills it */
+    for (int i = 0; i < 1000; i++) { /* the refused fork comes a moment after the one that reaches the limit */
         cgroup_read_stats(&w->forest, w->id, false, &s);
         most = max_u64(most, s.pids);
         if (s.pids_refused != CGROUP_UNKNOWN && s.pids_refused > 0)
@@ -249,10 +249,10 @@ static void pids_hold_and_kill_ends_all(struct world *w)
         cgroup_kill(&w->forest, w->id);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
         cgroup_read_stats(&w->forest, w->id, false, &s);
-    } while (s.pids > 1 && rounds++ < 500); /* the last one waits for us to reap it */
+    } while (s.pids > 1 && rounds++ < 500); /* the last process waits for us to reap it */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    assert_int_equal(most, 20); /* asked only now, so that a failure leaves nobody asleep behind it */
+    assert_int_equal(most, 20); /* checked only now, so that a failure leaves no sleeping process */
     assert_true(refused != CGROUP_UNKNOWN && refused > 0);
 }
 
@@ -291,7 +291,7 @@ static void frozen_stands_still_and_still_dies(struct world *w)
     munmap((void *)(uintptr_t)ticks, 4096);
 }
 
-TEST(a_frozen_leaf_stands_still_and_can_be_killed)
+TEST(a_frozen_leaf_does_not_run_and_can_be_killed)
 {
     each_world(frozen_stands_still_and_still_dies);
 }
@@ -324,7 +324,7 @@ static void memory_is_bounded_and_told(struct world *w)
     assert_true(s.memory_peak <= 32 * MIB);
 }
 
-TEST(memory_past_the_limit_kills_and_rings)
+TEST(memory_beyond_the_limit_kills_and_notifies)
 {
     each_world(memory_is_bounded_and_told);
 }
@@ -348,10 +348,11 @@ static void cpu_time_is_counted(struct world *w)
 
     assert_int_equal(wait4(pid, NULL, 0, &used), pid);
     cgroup_read_stats(&w->forest, w->id, false, &s);
-    /* As the kernel says elsewhere: a machine that is emulated counts what its own host took from it as well. */
+    /* The limit is the kernel's own measurement: an emulated machine also counts time that its host
+     * took. */
     uint64_t most = ((uint64_t)used.ru_utime.tv_sec + (uint64_t)used.ru_stime.tv_sec + 2) * NS_PER_S;
     if (s.cpu_ns < 50 * NS_PER_MS || s.cpu_ns > most)
-        fail_msg("%" PRIu64 " ns were counted, at most %" PRIu64 " were used", s.cpu_ns, most);
+        fail_msg("%" PRIu64 " ns counted, at most %" PRIu64 " used", s.cpu_ns, most);
     auto_fd int fd = cgroup_usage_fd(&w->forest, w->id, &v2);
     assert_true(fd >= 0);
     ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
@@ -360,14 +361,14 @@ static void cpu_time_is_counted(struct world *w)
     assert_int_equal(strncmp(text, "usage_usec ", 11) == 0, v2);
 }
 
-TEST(cpu_time_of_the_dead_is_still_counted)
+TEST(cpu_time_of_ended_processes_is_still_counted)
 {
     each_world(cpu_time_is_counted);
 }
 
 static int on_disk = -1;
 
-/* A file of the directory we stand in, past all caches; false when that is on no disk. */
+/* Opens a file of the current directory without caches; false if the directory is not on a disk. */
 static bool open_on_disk(void)
 {
     on_disk = open(".", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
@@ -397,7 +398,7 @@ static void both_ways_take_their_time(struct world *w)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     uint64_t took = clock_mono_ns() - start;
     assert_int_equal(status, 0);
-    assert_true(took >= 1500 * NS_PER_MS); /* a second each way, less the first slice of time */
+    assert_true(took >= 1500 * NS_PER_MS); /* one second each way, less the first time slice */
     assert_int_equal(w->held.enforcement[LIMIT_IO_READ], ENFORCEMENT_FULL);
     if (!w->forest.v2[w->forest.job[CGROUP_IO]])
         assert_int_equal(w->held.reason[LIMIT_IO_WRITE], REASON_LATE_WRITES);
@@ -425,14 +426,15 @@ static void the_slowed_die_at_once(struct world *w)
     pid_t pid = child_in(w, write_for_minutes);
 
     wait_until_inside(w, 1);
-    nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL); /* until it waits for the disk, which nothing shows */
+    /* Until it waits for the disk, which cannot be observed. */
+    nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
     start = clock_mono_ns();
     cgroup_kill(&w->forest, w->id);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(clock_mono_ns() - start < 10 * NS_PER_S);
 }
 
-TEST(who_waits_for_a_slow_disk_can_be_killed)
+TEST(a_process_that_waits_for_a_slow_disk_can_be_killed)
 {
     if (!open_on_disk())
         skip();
@@ -444,16 +446,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(the_leaf_carries_memory_pids_and_cpu),
-        RUN(the_group_of_a_leaf_names_its_owner_from_its_first_moment),
-        RUN(whoever_comes_later_sees_that_a_leaf_is_there),
-        RUN(trees_in_which_nothing_was_left_are_known),
-        RUN(nobody_enters_when_one_of_the_leaves_is_gone),
+        RUN(the_group_of_a_leaf_names_its_owner_from_its_creation),
+        RUN(a_later_process_sees_an_existing_leaf),
+        RUN(empty_trees_are_recognized),
+        RUN(entering_fails_when_one_of_the_leaves_is_gone),
         RUN(the_pids_limit_holds_and_killing_ends_every_process),
-        RUN(a_frozen_leaf_stands_still_and_can_be_killed),
-        RUN(memory_past_the_limit_kills_and_rings),
-        RUN(cpu_time_of_the_dead_is_still_counted),
+        RUN(a_frozen_leaf_does_not_run_and_can_be_killed),
+        RUN(memory_beyond_the_limit_kills_and_notifies),
+        RUN(cpu_time_of_ended_processes_is_still_counted),
         RUN(disks_are_no_faster_than_their_limit),
-        RUN(who_waits_for_a_slow_disk_can_be_killed),
+        RUN(a_process_that_waits_for_a_slow_disk_can_be_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

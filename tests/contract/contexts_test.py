@@ -533,7 +533,7 @@ def a_context_with_variables_keeps_them_but_cannot_restart_after_a_server_restar
     assert run(s, sb, cx, "import os; os.environ['TOKEN']")["results"][0]["data"]["text/plain"] == "'red'"
     run(s, sb, cx, "import os; os._exit(3)")
     again = s.call("POST", where(sb, cx, "restart"))
-    assert again.status == 409 and again.code == "context_dead" and "not written down" in again.json["error"]["message"], again.body
+    assert again.status == 409 and again.code == "context_dead" and "not stored" in again.json["error"]["message"], again.body
     assert s.call("DELETE", where(sb, cx)).status == 200
     s.delete(sb)
 
@@ -594,6 +594,28 @@ def modules_that_cannot_be_preloaded_are_refused_by_name(s):
         assert a.status == 400 and "preload" in a.json["error"]["message"], (body, a.body)
     a = s.call("POST", "/v1/sandboxes", {"runtime": "python", "preload": ["json"]})
     assert a.status == 400 and "preload" in a.json["error"]["message"], a.body
+
+
+@case
+def a_template_whose_modules_the_host_lacks_is_unavailable_and_refused_early(s):
+    a = s.call("PUT", "/v1/templates/lacking", {"runtime": "python", "preload": ["json", "no_such_module", "nor_this.one", "math"]})
+    listed = [t for t in s.call("GET", "/v1/templates").json["templates"] if t["name"] == "lacking"]
+    for t in (a.json, s.call("GET", "/v1/templates/lacking").json, *listed):
+        assert t["available"] is False and t["missing"] == ["no_such_module", "nor_this"], t
+        assert "no_such_module and nor_this" in t["reason"], t
+        assert t["fix"] == "apt-get install python3-no-such-module python3-nor-this", t
+    for path, body in (("/v1/sandboxes", {}), ("/v1/execute", {"code": "1"})):
+        a = s.call("POST", path, {"template": "lacking", **body})
+        error = a.json["error"]
+        assert (a.status, error["code"]) == (422, "template_unavailable"), a.body
+        assert "no_such_module" in error["message"] and "apt-get install" in error["message"], error
+        assert error["details"] == {"template": "lacking", "missing": ["no_such_module", "nor_this"],
+                                    "fix": "apt-get install python3-no-such-module python3-nor-this"}, error
+    a = s.call("PUT", "/v1/templates/lacking", {"runtime": "python", "preload": ["nor_this"], "env": {"PYTHONPATH": "/workspace"}})
+    assert a.json["available"] is True, a.body  # the sandbox may bring it
+    s.call("DELETE", "/v1/templates/lacking")
+    python = s.call("GET", "/v1/templates/python").json
+    assert python["available"] is True and "reason" not in python and "missing" not in python, python
 
 
 @case

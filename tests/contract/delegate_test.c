@@ -1,12 +1,14 @@
-/* Where a plain user's cgroup comes from, against the real cgroup v2 of the kernel and a user's systemd that is played.
+/* Where an unprivileged user's cgroup comes from, with the real cgroup v2 of the kernel and a fake
+ * systemd of the user.
  *
- * Each scene is a process in a mount namespace and a cgroup of its own:
+ * Each scene is a process in its own mount namespace and cgroup:
  *
- *     cove-delegate-ID        top: what the user may have been given
- *     cove-delegate-ID/mine   where the scene lives when it looks around
+ *     cove-delegate-ID        top: the cgroup that the user may have been given
+ *     cove-delegate-ID/mine   where the scene runs when it inspects its cgroup
  *
- * A hybrid host has no controllers in its v2 tree, so the files that list them are covered, in that namespace only, by
- * files that say what a host with v2 alone would say. Who is moved where is never played. */
+ * A hybrid host has no controllers in its v2 tree, so the files that list them are covered, in that
+ * namespace only, by files with the contents of a v2-only host. Moves of processes are never
+ * faked. */
 #include "tests/support/fakebus.h"
 #include "tests/unit/test.h"
 
@@ -35,17 +37,17 @@
 #define PATIENCE_MS 20000
 
 struct scene {
-    char point[512]; /* of cgroup2 */
+    char point[512]; /* mount point of cgroup2 */
     char top[600];   /* directories of the tree */
     char mine[640];
-    char work[64]; /* ours on the host: files to cover others with, and the sockets of systemd */
+    char work[64]; /* a directory on the host: files that cover others, and the sockets of systemd */
     unsigned covers;
 };
 
 #define DEMAND(x)                                                                                          \
     do {                                                                                                   \
         if (!(x)) {                                                                                        \
-            dprintf(STDERR_FILENO, "# %s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #x, strerror(errno)); \
+            dprintf(STDERR_FILENO, "# %s:%d: failed: %s (%s)\n", __FILE__, __LINE__, #x, strerror(errno)); \
             _exit(1);                                                                                      \
         }                                                                                                  \
     } while (0)
@@ -66,7 +68,7 @@ static bool find_point(struct scene *s)
     return false;
 }
 
-/* Ends whoever lives there, and removes it. */
+/* Ends the processes of a cgroup and removes it. */
 static void wipe(const char *dir)
 {
     DIR *d = opendir(dir);
@@ -84,7 +86,7 @@ static void wipe(const char *dir)
         nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 }
 
-/* --- what a scene does --- */
+/* --- steps of a scene --- */
 
 static void cover(struct scene *s, const char *dir, const char *file, const char *text)
 {
@@ -96,8 +98,8 @@ static void cover(struct scene *s, const char *dir, const char *file, const char
     DEMAND(mount(ours, theirs, NULL, MS_BIND, NULL) == 0);
 }
 
-/* Room in front: what is written to hand controllers down lands there, and the words stay as the kernel would keep
- * them. */
+/* Spaces in front: controller names that are written to enable them land there, and the list stays
+ * as the kernel would keep it. */
 #define HANDED_DOWN "                cpu memory pids\n"
 #define OFFERED "cpu memory pids\n"
 
@@ -146,7 +148,8 @@ static pid_t helper(void)
     return pid;
 }
 
-/* A process that is nobody's child here. Returns when it is there and has lost its parent. */
+/* Starts a process that is not a child of this one. Returns when it runs and has lost its
+ * parent. */
 static void stranger(void)
 {
     int up[2];
@@ -168,7 +171,8 @@ static void stranger(void)
     DEMAND(waitpid(middle, NULL, 0) == middle && read(up[0], &byte, 1) == 1);
 }
 
-/* A tree to make leaves in, which is `dir` and can do what limits need. */
+/* Checks that `dir` is a tree in which leaves can be made, with the controllers that limits
+ * need. */
 static void must_be_forest(const struct cgroup_hierarchies *f, const char *dir)
 {
     struct stat a, b;
@@ -184,7 +188,7 @@ static void must_be_none(const struct cgroup_hierarchies *f)
     DEMAND(str_eq(f->kind, "none") && f->ntrees == 0 && f->job[CGROUP_MEMORY] == -1);
 }
 
-/* --- a systemd --- */
+/* --- a fake systemd --- */
 
 enum manner { PROMPT, LATER, NEVER, REFUSING };
 
@@ -237,7 +241,7 @@ static NORETURN void serve(struct scene *s, int door, enum manner manner)
         pause();
 }
 
-/* Lives outside of `mine`, as a systemd does. */
+/* Runs outside of `mine`, like a real systemd. */
 static void start_systemd(struct scene *s, enum manner manner)
 {
     auto_free char *below = str_printf("%s/systemd", s->work);
@@ -250,7 +254,7 @@ static void start_systemd(struct scene *s, enum manner manner)
     close(door);
 }
 
-/* --- the frame around a scene --- */
+/* --- around a scene --- */
 
 static void play(void (*scene)(struct scene *s))
 {
@@ -301,7 +305,7 @@ static void take_our_own(struct scene *s)
     DEMAND(is_empty(s->mine) && lives_in(getpid(), s->point, host) && lives_in(spawner, s->point, host));
 }
 
-TEST(a_marked_cgroup_of_our_own_is_taken_and_cleared)
+TEST(a_delegated_cgroup_of_our_own_is_used_and_cleared)
 {
     play(take_our_own);
 }
@@ -317,7 +321,7 @@ static void take_where_nobody_marks(struct scene *s)
     must_be_forest(&f, s->mine);
 }
 
-TEST(without_systemd_a_cgroup_that_can_be_written_is_enough)
+TEST(without_systemd_a_writable_cgroup_is_enough)
 {
     play(take_where_nobody_marks);
 }
@@ -336,7 +340,7 @@ static void spare_strangers(struct scene *s)
     DEMAND(lives_in(getpid(), s->point, s->mine));
 }
 
-TEST(a_cgroup_that_a_stranger_lives_in_is_left_alone)
+TEST(a_cgroup_with_a_foreign_process_is_not_used)
 {
     play(spare_strangers);
 }
@@ -354,11 +358,11 @@ static void stand_beside(struct scene *s)
     DEMAND(mkdir(leaf, 0755) == 0);
     DEMAND(delegate_find_cgroup(&f, USER, 0, &err) == 0);
     must_be_forest(&f, s->top);
-    DEMAND(lives_in(getpid(), s->point, s->mine)); /* nobody has to move for it */
-    DEMAND(access(leaf, F_OK) == 0);               /* it may be somebody's who is about to use it */
+    DEMAND(lives_in(getpid(), s->point, s->mine)); /* no process has to move */
+    DEMAND(access(leaf, F_OK) == 0);               /* another process may be about to use it */
 }
 
-TEST(a_marked_cgroup_above_is_shared_with_others)
+TEST(a_delegated_parent_cgroup_is_shared_with_others)
 {
     play(stand_beside);
 }
@@ -407,7 +411,7 @@ TEST(the_users_systemd_is_asked_for_a_scope)
     play(ask_prompt);
 }
 
-TEST(a_scope_that_comes_after_the_answer_is_waited_for)
+TEST(a_scope_that_appears_after_the_answer_is_awaited)
 {
     play(ask_later);
 }
@@ -441,7 +445,7 @@ TEST(a_systemd_that_refuses_is_quoted)
     play(be_refused);
 }
 
-TEST(a_systemd_that_promises_and_does_nothing_is_not_waited_for_forever)
+TEST(waiting_for_a_systemd_that_does_nothing_times_out)
 {
     play(be_forgotten);
 }
@@ -469,7 +473,8 @@ static void lack_controllers(struct scene *s)
     struct err err = { 0 };
 
     cover(s, s->mine, "cgroup.controllers", OFFERED);
-    cover(s, s->mine, "cgroup.subtree_control", "                cpu pids\n"); /* memory could not be handed down */
+    /* Memory cannot be enabled for children. */
+    cover(s, s->mine, "cgroup.subtree_control", "                cpu pids\n");
     mark(s->mine);
     enter(s->mine);
     DEMAND(delegate_find_cgroup(&f, USER, 0, &err) == -1 && err.id == ERR_NO_CGROUP && strstr(err.msg, "for memory"));
@@ -484,14 +489,14 @@ TEST(a_controller_that_cannot_be_handed_down_is_named)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_marked_cgroup_of_our_own_is_taken_and_cleared),
-        RUN(without_systemd_a_cgroup_that_can_be_written_is_enough),
-        RUN(a_cgroup_that_a_stranger_lives_in_is_left_alone),
-        RUN(a_marked_cgroup_above_is_shared_with_others),
+        RUN(a_delegated_cgroup_of_our_own_is_used_and_cleared),
+        RUN(without_systemd_a_writable_cgroup_is_enough),
+        RUN(a_cgroup_with_a_foreign_process_is_not_used),
+        RUN(a_delegated_parent_cgroup_is_shared_with_others),
         RUN(the_users_systemd_is_asked_for_a_scope),
-        RUN(a_scope_that_comes_after_the_answer_is_waited_for),
+        RUN(a_scope_that_appears_after_the_answer_is_awaited),
         RUN(a_systemd_that_refuses_is_quoted),
-        RUN(a_systemd_that_promises_and_does_nothing_is_not_waited_for_forever),
+        RUN(waiting_for_a_systemd_that_does_nothing_times_out),
         RUN(a_host_without_cgroup_v2_says_so),
         RUN(a_controller_that_cannot_be_handed_down_is_named),
     };

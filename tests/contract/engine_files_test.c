@@ -94,7 +94,7 @@ static void put_file(struct world *w, const char *path, const void *data, size_t
     reset(&s);
 }
 
-TEST(a_file_of_many_windows_comes_back_as_it_went)
+TEST(a_file_of_many_windows_is_read_back_unchanged)
 {
     struct world w;
     struct seen s = { 0 };
@@ -155,7 +155,7 @@ TEST(directories_are_made_listed_moved_and_removed)
     close_world(&w);
 }
 
-TEST(a_tree_goes_out_as_tar_and_comes_in_again)
+TEST(a_tree_is_exported_as_tar_and_imported_again)
 {
     struct world w;
     struct seen s = { 0 }, in = { 0 };
@@ -185,7 +185,7 @@ TEST(a_tree_goes_out_as_tar_and_comes_in_again)
     close_world(&w);
 }
 
-TEST(a_write_that_is_given_up_leaves_the_old_file)
+TEST(an_aborted_write_keeps_the_old_file)
 {
     struct world w;
     struct seen s = { 0 };
@@ -202,7 +202,7 @@ TEST(a_write_that_is_given_up_leaves_the_old_file)
     reset(&s);
     assert_int_equal(files_list(w.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
-    assert_int_equal(s.result.files, 1); /* and nothing unfinished beside it */
+    assert_int_equal(s.result.files, 1); /* no partial file remains */
     reset(&s);
     destroy(&w);
     close_world(&w);
@@ -271,9 +271,9 @@ TEST(a_kept_sandbox_is_adopted_with_its_files_and_walls)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_file_of_many_windows_comes_back_as_it_went), RUN(directories_are_made_listed_moved_and_removed),
-        RUN(a_tree_goes_out_as_tar_and_comes_in_again),    RUN(a_write_that_is_given_up_leaves_the_old_file),
-        RUN(a_receipt_lists_what_the_program_changed),     RUN(a_kept_sandbox_is_adopted_with_its_files_and_walls),
+        RUN(a_file_of_many_windows_is_read_back_unchanged), RUN(directories_are_made_listed_moved_and_removed),
+        RUN(a_tree_is_exported_as_tar_and_imported_again),  RUN(an_aborted_write_keeps_the_old_file),
+        RUN(a_receipt_lists_what_the_program_changed),      RUN(a_kept_sandbox_is_adopted_with_its_files_and_walls),
     };
 
     return cmocka_run_group_tests(tests, make_state_dir, remove_state_dir);

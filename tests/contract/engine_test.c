@@ -1,9 +1,7 @@
-/* The engine over a real jailer and a real runtime: every promise that a scripted peer cannot keep for us. */
+/* The engine with a real jailer and a real runtime: promises that a scripted peer cannot check. */
 #include "world.h"
 
 #include "sandbox/limit_hits.h"
-
-/* --- */
 
 TEST(a_program_runs_and_its_receipt_is_complete_after_destroy)
 {
@@ -27,7 +25,7 @@ TEST(a_program_runs_and_its_receipt_is_complete_after_destroy)
     close_world(&w);
 }
 
-TEST(input_reaches_the_program_and_its_end_too)
+TEST(input_and_its_end_reach_the_program)
 {
     struct world w;
     struct sandbox_spec box = plain_spec();
@@ -42,7 +40,7 @@ TEST(input_reaches_the_program_and_its_end_too)
     close_world(&w);
 }
 
-TEST(kernels_are_copied_into_every_root_and_can_only_be_read_and_run)
+TEST(language_kernels_are_in_every_root_and_are_read_only)
 {
     struct world w;
     struct exec_spec spec = {
@@ -88,7 +86,7 @@ TEST(a_program_that_does_not_exist_is_named)
     close_world(&w);
 }
 
-TEST(wall_time_ends_a_tree_that_ignores_signals_and_daemons_too)
+TEST(a_timeout_ends_a_tree_that_ignores_signals_and_its_daemons)
 {
     struct world w;
     struct exec_spec spec = {
@@ -126,11 +124,11 @@ TEST(cpu_time_is_counted_over_the_whole_tree)
     close_world(&w);
 }
 
-TEST(memory_ends_the_execution_whoever_was_killed)
+TEST(the_memory_limit_ends_the_execution_whichever_process_was_killed)
 {
     static const char *const scripts[] = {
         "x = bytearray(400 << 20)\n",
-        /* a child is the one that is killed, and its parent hides it behind a code of its own */
+        /* a child is killed, and its parent hides that with its own exit code */
         "import os,sys\n"
         "pid = os.fork()\n"
         "if pid == 0:\n"
@@ -152,13 +150,13 @@ TEST(memory_ends_the_execution_whoever_was_killed)
         expect_end(&w, ENDED_MEMORY);
         destroy(&w);
         const struct receipt *r = exec_handle_receipt(w.exec);
-        /* whether the kernel's kill or ours came first is open; that the limit was reached is not */
+        /* either the kernel's kill or ours comes first; in both cases the limit was reached */
         assert_true(r->memory_peak.why || r->memory_peak.v >= 48 * MIB);
         close_world(&w);
     }
 }
 
-/* True: it went off within its time, which a busy machine may not let it. */
+/* True: the bomb reached its limit within its time, which a busy machine may prevent. */
 static bool bomb(uint64_t wall_ms)
 {
     struct world w;
@@ -181,7 +179,7 @@ static bool bomb(uint64_t wall_ms)
     return off;
 }
 
-TEST(a_fork_bomb_ends_by_its_clock_and_is_gone)
+TEST(a_fork_bomb_ends_with_its_timeout_and_leaves_no_process)
 {
     uint64_t wall_ms = 1000 * slow_factor();
     bool off = false;
@@ -191,8 +189,9 @@ TEST(a_fork_bomb_ends_by_its_clock_and_is_gone)
     assert_true(off);
 }
 
-/* Each place is filled until it refuses; the counter of processes is the kernel's own, on either kind of cgroup. */
-TEST(limits_that_refused_are_known_at_the_end_and_no_others)
+/* Each file system is filled until it refuses; the process counter is the kernel's own, on both
+ * kinds of cgroup. */
+TEST(the_receipt_names_exactly_the_limits_that_were_hit)
 {
     static const struct {
         enum limit limit;
@@ -219,7 +218,7 @@ TEST(limits_that_refused_are_known_at_the_end_and_no_others)
         const struct receipt *r = exec_handle_receipt(w.exec);
         size_t n = limit_hits_list(r, met);
         if (rows[i].limit == LIMIT_PIDS && r->pids_refused.why) {
-            assert_int_equal(n, 0); /* this host counts none, and the receipt says so */
+            assert_int_equal(n, 0); /* this host does not count, and the receipt says so */
             assert_non_null(limit_hit_unobservable(r, LIMIT_PIDS));
         } else if (n != 1 || met[0].limit != rows[i].limit) {
             fail_msg("row %zu: %zu limits, the first is %s", i, n, n ? limit_info(met[0].limit)->name : "none");
@@ -229,7 +228,7 @@ TEST(limits_that_refused_are_known_at_the_end_and_no_others)
     }
 }
 
-TEST(output_past_the_cap_is_dropped_with_a_count_and_never_blocks)
+TEST(output_beyond_the_limit_is_dropped_and_counted_and_never_blocks)
 {
     struct world w;
     struct exec_spec spec = { .argv = SH("head -c 3000000 /dev/zero; echo end >&2"),
@@ -280,7 +279,7 @@ TEST(lifetime_ends_execution_and_sandbox)
     close_world(&w);
 }
 
-TEST(frozen_time_is_not_wall_time)
+TEST(time_while_frozen_does_not_count_against_the_timeout)
 {
     struct world w;
     struct sandbox_spec box = plain_spec();
@@ -305,7 +304,7 @@ TEST(frozen_time_is_not_wall_time)
     close_world(&w);
 }
 
-TEST(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side)
+TEST(one_engine_runs_many_sandboxes_in_sequence_and_concurrently)
 {
     struct world w[8];
     struct exec_spec spec = { .argv = SH("echo $$"), .wall_ms = 20000 };
@@ -334,7 +333,7 @@ TEST(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side)
     close_world(&w[0]);
 }
 
-static struct exec_resume resume; /* what the second host knows of the first one's execution */
+static struct exec_resume resume; /* the second client's knowledge of the first one's execution */
 
 static void on_adopted(void *arg)
 {
@@ -346,8 +345,9 @@ static void on_adopted(void *arg)
     sandbox_handle_resume_finish(w->box);
 }
 
-/* The first host stores "one" and goes without a word; what the program wrote meanwhile, and its end, are not lost. */
-TEST(a_second_host_takes_up_an_execution_and_misses_nothing)
+/* The first client stores "one" and disappears; later output and the end of the program are not
+ * lost. */
+TEST(a_second_client_resumes_an_execution_without_loss)
 {
     static const struct sandbox_handle_ops adopted_ops = { .on_ready = on_adopted,
                                                            .on_failed = on_failed,
@@ -371,7 +371,7 @@ TEST(a_second_host_takes_up_an_execution_and_misses_nothing)
                                    .stored_bytes = { 4, 0 },
                                    .elapsed_ms = 10 };
     assert_int_equal(jailer_connect_kept(state_dir, id, &sock, NULL), 0);
-    engine_free(w.engine); /* as a kill would leave it: every connection just ends */
+    engine_free(w.engine); /* as after a kill: every connection just ends */
     exec_handle_free(w.exec);
     sandbox_handle_free(w.box);
     buf_clear(&w.out);
@@ -393,20 +393,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_program_runs_and_its_receipt_is_complete_after_destroy),
-        RUN(input_reaches_the_program_and_its_end_too),
-        RUN(kernels_are_copied_into_every_root_and_can_only_be_read_and_run),
+        RUN(input_and_its_end_reach_the_program),
+        RUN(language_kernels_are_in_every_root_and_are_read_only),
         RUN(a_program_that_does_not_exist_is_named),
-        RUN(wall_time_ends_a_tree_that_ignores_signals_and_daemons_too),
+        RUN(a_timeout_ends_a_tree_that_ignores_signals_and_its_daemons),
         RUN(cpu_time_is_counted_over_the_whole_tree),
-        RUN(memory_ends_the_execution_whoever_was_killed),
-        RUN(a_fork_bomb_ends_by_its_clock_and_is_gone),
-        RUN(limits_that_refused_are_known_at_the_end_and_no_others),
-        RUN(output_past_the_cap_is_dropped_with_a_count_and_never_blocks),
+        RUN(the_memory_limit_ends_the_execution_whichever_process_was_killed),
+        RUN(a_fork_bomb_ends_with_its_timeout_and_leaves_no_process),
+        RUN(the_receipt_names_exactly_the_limits_that_were_hit),
+        RUN(output_beyond_the_limit_is_dropped_and_counted_and_never_blocks),
         RUN(a_killed_jailer_makes_the_execution_lost_and_leaves_no_process),
         RUN(lifetime_ends_execution_and_sandbox),
-        RUN(frozen_time_is_not_wall_time),
-        RUN(a_second_host_takes_up_an_execution_and_misses_nothing),
-        RUN(one_engine_runs_many_sandboxes_one_after_another_and_side_by_side),
+        RUN(time_while_frozen_does_not_count_against_the_timeout),
+        RUN(a_second_client_resumes_an_execution_without_loss),
+        RUN(one_engine_runs_many_sandboxes_in_sequence_and_concurrently),
     };
 
     return cmocka_run_group_tests(tests, make_state_dir, remove_state_dir);

@@ -1,8 +1,8 @@
-/* The engine and zygotes: a member waits in a box until an execution takes it, and a receipt tells of it as of any
- * other. */
+/* The engine and zygotes: an interpreter waits in a sandbox until an execution takes it, and its
+ * receipt is like any other. */
 #include "world.h"
 
-static struct buf said; /* by the kernel */
+static struct buf said; /* sent by the language kernel */
 
 static void on_kernel(void *arg UNUSED, const void *data, size_t len)
 {
@@ -27,7 +27,7 @@ static struct sandbox_spec joinable(const struct zygote_spec *zygote)
     return spec;
 }
 
-/* A box with a member of a Python zygote in it. */
+/* A sandbox with a waiting interpreter of a Python zygote. */
 static void begin_joined(struct world *w, const char *preload)
 {
     struct zygote_spec zygote = { "python", preload };
@@ -72,7 +72,7 @@ static void leave(struct world *w)
     close_world(w);
 }
 
-TEST(a_member_that_waited_runs_cells_and_has_a_receipt)
+TEST(a_waiting_interpreter_runs_cells_and_has_a_receipt)
 {
     struct world w;
     struct err err = { 0 };
@@ -96,7 +96,7 @@ TEST(a_member_that_waited_runs_cells_and_has_a_receipt)
     leave(&w);
 }
 
-TEST(no_execution_takes_a_member_that_is_not_there)
+TEST(only_one_interpreter_waits_and_only_one_execution_takes_it)
 {
     struct world w;
     struct err err = { 0 };
@@ -170,8 +170,8 @@ static void claim_and_run(struct world *w, const struct zygote_spec *zygote)
     await(w, "\"ready\"");
 }
 
-/* Each kind of sandboxes has its zygote: what one has loaded the other has not. */
-TEST(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind)
+/* Each kind of sandbox has its own zygote: modules loaded by one are not loaded by the other. */
+TEST(a_prepared_sandbox_is_claimed_with_an_interpreter_of_its_kind)
 {
     static const struct zygote_spec with = { "python", "colorsys" }, without = { "python", "" };
     static const char ask_for[] = "{\"op\":\"execute\",\"id\":\"a\",\"code\":\"import sys; 'colorsys' in "
@@ -199,7 +199,7 @@ TEST(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind)
     close_world(&w);
 }
 
-TEST(a_prepared_box_is_refused_to_who_wants_another)
+TEST(a_prepared_sandbox_is_refused_for_a_different_spec)
 {
     static const struct zygote_spec mine = { "python", "" }, other = { "python", "json" };
     struct sandbox_spec wants = joinable(&other);
@@ -214,7 +214,7 @@ TEST(a_prepared_box_is_refused_to_who_wants_another)
     wants.zygote = &mine;
     wants.limits.v[LIMIT_PIDS]++;
     assert_int_equal(sandbox_handle_claim(w.box, &wants, &box_ops, &w, &err), -1);
-    claim_and_run(&w, &mine); /* it is as it was */
+    claim_and_run(&w, &mine); /* it is unchanged */
     assert_int_equal(sandbox_handle_claim(w.box, bare(&mine), &box_ops, &w, &err), -1);
     assert_int_equal(err.id, ERR_LOST);
     exec_handle_free(w.exec);
@@ -222,7 +222,7 @@ TEST(a_prepared_box_is_refused_to_who_wants_another)
     leave(&w);
 }
 
-TEST(a_prepared_box_holds_the_limits_of_its_claim)
+TEST(a_prepared_sandbox_has_the_limits_of_its_claim)
 {
     static const char *const hungry[] = { "/usr/bin/python3", "-c", "print(len(b'x' * (450 << 20)))", NULL };
     struct exec_spec eats = { .argv = hungry, .wall_ms = 60000 };
@@ -231,7 +231,7 @@ TEST(a_prepared_box_holds_the_limits_of_its_claim)
     struct err err = { 0 };
 
     begin_kernels(&w);
-    for (int i = 0; i < 2; i++) { /* less than it was prepared with, and more */
+    for (int i = 0; i < 2; i++) { /* less than it was prepared with, and then more */
         struct sandbox_spec like = plain_spec();
 
         like.limits.v[LIMIT_MEMORY] = (i ? 400 : 600) * MIB;
@@ -259,8 +259,9 @@ TEST(a_prepared_box_holds_the_limits_of_its_claim)
     close_world(&w);
 }
 
-/* The member is on its way when the box is claimed: whoever claimed it is told of it, and not who had prepared it. */
-TEST(a_join_on_its_way_goes_with_the_box)
+/* The interpreter is still being forked when the sandbox is claimed: the new owner is notified, not
+ * the previous one. */
+TEST(a_pending_join_ends_with_its_sandbox)
 {
     static const struct zygote_spec mine = { "python", "" };
     struct world w, unheard = { 0 };
@@ -281,7 +282,7 @@ TEST(a_join_on_its_way_goes_with_the_box)
     leave(&w);
 }
 
-/* argv is only for a kernel that has to be started. */
+/* argv is only used if the language kernel has to be started. */
 static const struct exec_spec wanted = { .argv = (const char *const[]){ "/usr/bin/python3", "-I",
                                                                         "/.cove/kernels/python/kernel.py", NULL },
                                          .is_language_kernel = true,
@@ -301,7 +302,7 @@ static void run_wanted(struct world *w, bool preloaded)
     exec_handle_free(take_ptr(&w->exec));
 }
 
-TEST(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_had)
+TEST(an_interpreter_is_forked_on_request_or_started_without_a_zygote)
 {
     static const struct zygote_spec zygote = { "python", "colorsys" };
     struct sandbox_spec spec = joinable(&zygote);
@@ -314,11 +315,11 @@ TEST(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_h
     run_wanted(&w, false); /* there is no zygote */
     zygote_of(&w, &zygote);
     run_wanted(&w, true);
-    run_wanted(&w, true); /* the next one, of the same sandbox */
+    run_wanted(&w, true); /* the next one, in the same sandbox */
     leave(&w);
 }
 
-TEST(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it)
+TEST(a_cancelled_execution_gets_no_callback_for_a_pending_interpreter)
 {
     static const struct zygote_spec zygote = { "python", "" };
     struct sandbox_spec spec = joinable(&zygote);
@@ -332,15 +333,17 @@ TEST(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it)
     assert_int_equal(sandbox_handle_exec(w.box, &wanted, &kernel_ops, &w, &w.exec, &err), 0);
     exec_handle_free(take_ptr(&w.exec));
     w.done = 0;
-    for (int i = 0; i < 600 && !sandbox_handle_has_interpreter(w.box); i++) /* it comes, and waits for another */
+    /* It arrives, and waits for another execution. */
+    for (int i = 0; i < 600 && !sandbox_handle_has_interpreter(w.box); i++)
         ev_turn(w.ev, 100);
     assert_true(sandbox_handle_has_interpreter(w.box));
     assert_int_equal(w.exited + w.exec_failed, 0);
     leave(&w);
 }
 
-/* Whatever waits in it, a sandbox that ends leaves nothing; a member that nobody took is no execution. */
-TEST(a_box_that_goes_with_its_member_leaves_nothing)
+/* A sandbox that ends leaves nothing, whatever waits in it; an interpreter that was not taken is
+ * not an execution. */
+TEST(a_sandbox_that_ends_with_its_interpreter_leaves_nothing)
 {
     struct world w;
 
@@ -348,8 +351,9 @@ TEST(a_box_that_goes_with_its_member_leaves_nothing)
     leave(&w);
 }
 
-/* Born of a zygote or of a fork: PID 1 is its parent, so it hears of its end and reads its output. */
-TEST(a_member_can_be_forked_and_the_fork_outlives_it)
+/* Whether forked from a zygote or from an interpreter: PID 1 is its parent, so it sees its end and
+ * reads its output. */
+TEST(an_interpreter_can_be_forked_and_the_fork_outlives_it)
 {
     static const char cell[] = "{\"op\":\"execute\",\"id\":\"b\",\"code\":\"print('forked'); x + 1\"}\n";
     struct world w;
@@ -380,23 +384,24 @@ TEST(a_member_can_be_forked_and_the_fork_outlives_it)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_member_that_waited_runs_cells_and_has_a_receipt, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_waiting_interpreter_runs_cells_and_has_a_receipt, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(no_execution_takes_a_member_that_is_not_there, make_state_dir,
+        cmocka_unit_test_setup_teardown(only_one_interpreter_waits_and_only_one_execution_takes_it, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_prepared_box_is_claimed_with_the_interpreter_of_its_own_kind, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_prepared_sandbox_is_claimed_with_an_interpreter_of_its_kind, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_prepared_box_is_refused_to_who_wants_another, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_prepared_sandbox_is_refused_for_a_different_spec, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_prepared_box_holds_the_limits_of_its_claim, make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_join_on_its_way_goes_with_the_box, make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(an_interpreter_is_brought_for_who_wants_one_and_started_where_none_can_be_had,
+        cmocka_unit_test_setup_teardown(a_prepared_sandbox_has_the_limits_of_its_claim, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_pending_join_ends_with_its_sandbox, make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(an_interpreter_is_forked_on_request_or_started_without_a_zygote, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_cancelled_execution_gets_no_callback_for_a_pending_interpreter,
                                         make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(who_gives_up_while_an_interpreter_is_on_its_way_is_told_nothing_of_it,
-                                        make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_member_can_be_forked_and_the_fork_outlives_it, make_state_dir,
+        cmocka_unit_test_setup_teardown(an_interpreter_can_be_forked_and_the_fork_outlives_it, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_box_that_goes_with_its_member_leaves_nothing, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_sandbox_that_ends_with_its_interpreter_leaves_nothing, make_state_dir,
                                         remove_state_dir),
     };
 

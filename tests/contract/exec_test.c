@@ -20,7 +20,7 @@ static const char *text(struct got *g, int channel)
     return g->data[channel].data ? g->data[channel].data : "";
 }
 
-/* Runs a script to its end and returns what was heard; the stream stays open. */
+/* Runs a script to its end and returns what was received; the stream stays open. */
 static struct got *run(struct host *h, const char *script)
 {
     uint32_t s = host_sh(h, script);
@@ -43,7 +43,7 @@ static int open_fds(pid_t pid)
     return n;
 }
 
-/* True when a process with this argument still lives. */
+/* Whether a process with this argument is still alive. */
 static bool lives(struct host *h, const char *mark)
 {
     char script[256];
@@ -72,7 +72,7 @@ TEST(nothing_is_answered_before_hello_and_claim)
     host_stop(h);
 }
 
-TEST(another_version_is_refused_by_name)
+TEST(another_protocol_version_is_refused_by_name)
 {
     struct host *h = host_start();
     struct rt_hello m = { .version = WIRE_VERSION + 1, .epoch = 1 };
@@ -95,7 +95,7 @@ TEST(a_landlock_newer_than_the_kernels_is_refused)
     host_stop(h);
 }
 
-TEST(a_claim_that_demands_a_wall_which_is_missing_is_refused_and_so_is_what_follows)
+TEST(a_claim_that_requires_a_missing_wall_is_refused_and_so_are_later_requests)
 {
     struct host *h = host_start();
 
@@ -113,15 +113,15 @@ TEST(walls_are_reported_as_they_are)
     struct host *h = host_ready();
 
     assert_true(h->claimed.walls & RT_WALL_NO_NEW_PRIVS);
-    assert_false(h->claimed.walls & RT_WALL_SECCOMP); /* nobody raised them here */
+    assert_false(h->claimed.walls & RT_WALL_SECCOMP); /* they are not installed here */
     assert_false(h->claimed.walls & RT_WALL_ROOT_RO);
     assert_int_equal(!!(h->claimed.walls & RT_WALL_PID_NS), h->isolated);
     assert_int_equal(!!(h->claimed.walls & RT_WALL_LANDLOCK), h->claimed.landlock_abi > 0);
     host_stop(h);
 }
 
-/* Whether a file can be made in a sandbox that expected rules with `expected` for all files and was claimed with
- * `claimed`; -1 without Landlock. */
+/* Whether a file can be created in a sandbox that expected rules with `expected` for all files and
+ * was claimed with `claimed`; -1 without Landlock. */
 static int can_write(uint8_t expected, uint8_t claimed)
 {
     struct host *h = host_start();
@@ -142,7 +142,7 @@ static int can_write(uint8_t expected, uint8_t claimed)
     return able;
 }
 
-TEST(rules_that_were_expected_hold_if_the_claim_says_the_same)
+TEST(expected_rules_hold_if_the_claim_has_the_same)
 {
     int able = can_write(RT_ACCESS_READ_EXEC, RT_ACCESS_READ_EXEC);
 
@@ -154,7 +154,7 @@ TEST(rules_that_were_expected_hold_if_the_claim_says_the_same)
     assert_int_equal(can_write(RT_ACCESS_READ_EXEC, RT_ACCESS_READ_WRITE), 1);
 }
 
-TEST(nothing_is_expected_after_the_claim)
+TEST(rules_cannot_be_expected_after_the_claim)
 {
     struct host *h = host_ready();
     struct rt_claim c = { .id = "sbaaaaaaaaaaaaaaaaaaaa", .env = no_env };
@@ -203,7 +203,7 @@ TEST(environment_of_the_execution_overrides_that_of_the_claim)
     host_stop(h);
 }
 
-TEST(what_cannot_be_started_is_said_with_its_reason)
+TEST(a_program_that_cannot_start_is_reported_with_the_reason)
 {
     static const struct {
         const char *argv0, *cwd, *env;
@@ -254,7 +254,7 @@ TEST(a_script_without_its_interpreter_names_the_interpreter)
     host_stop(h);
 }
 
-TEST(ten_mebibytes_of_input_come_back_whole)
+TEST(ten_mebibytes_of_input_are_echoed_unchanged)
 {
     struct host *h = host_ready();
     size_t len = 10 * MIB;
@@ -280,7 +280,7 @@ static uint32_t start_kernel(struct host *h, const char *script)
     return host_exec(h, &(struct rt_exec){ .flags = RT_EXEC_KERNEL, .cwd = "/", .argv = argv, .env = no_env });
 }
 
-TEST(a_kernel_has_a_channel_of_its_own_in_both_directions)
+TEST(a_language_kernel_has_a_channel_of_its_own_in_both_directions)
 {
     struct host *h = host_ready();
     uint32_t s = start_kernel(h, "while read -r line <&3; do echo \"got $line\" >&3; echo out; done; echo over >&3");
@@ -295,7 +295,7 @@ TEST(a_kernel_has_a_channel_of_its_own_in_both_directions)
     host_stop(h);
 }
 
-TEST(only_a_kernel_has_a_descriptor_beside_the_usual_three)
+TEST(only_a_language_kernel_has_a_descriptor_besides_the_usual_three)
 {
     struct host *h = host_ready();
 
@@ -303,7 +303,7 @@ TEST(only_a_kernel_has_a_descriptor_beside_the_usual_three)
     host_stop(h);
 }
 
-/* The kernel says how many bytes it has written; so many must have arrived. */
+/* The language kernel sends how many bytes it has written; that many must have arrived. */
 static void count_before(struct got *g, unsigned channel)
 {
     if (channel != RT_KERNEL)
@@ -318,12 +318,12 @@ static void count_before(struct got *g, unsigned channel)
         uint64_t here = g->data[RT_STDOUT].len + g->data[RT_STDERR].len;
 
         if (here < written)
-            fail_msg("an event says %" PRIu64 " bytes were written, and only %" PRIu64 " have come", written, here);
+            fail_msg("an event reports %" PRIu64 " bytes written, but only %" PRIu64 " have arrived", written, here);
     }
     free(said);
 }
 
-TEST(output_is_told_before_what_a_kernel_says_after_it)
+TEST(output_arrives_before_a_later_language_kernel_message)
 {
     struct host *h = host_ready();
     uint32_t s = start_kernel(h, "n=0; while [ $n -lt 40000 ]; do printf %0200d 1; printf %0200d 2 >&2; n=$((n + 400));"
@@ -338,7 +338,7 @@ TEST(output_is_told_before_what_a_kernel_says_after_it)
     host_stop(h);
 }
 
-TEST(a_flood_of_output_does_not_keep_a_kernel_from_speaking)
+TEST(a_flood_of_output_does_not_block_language_kernel_messages)
 {
     struct host *h = host_ready();
     uint32_t s = start_kernel(h, "yes & read -r line <&3; echo \"$line\" >&3; read -r line <&3; kill %1");
@@ -353,7 +353,7 @@ TEST(a_flood_of_output_does_not_keep_a_kernel_from_speaking)
     host_stop(h);
 }
 
-TEST(a_new_host_is_told_again_what_a_kernel_said)
+TEST(a_new_client_receives_unconfirmed_language_kernel_messages_again)
 {
     struct host *h = host_ready();
     uint32_t s = start_kernel(h, "echo before; echo event >&3; read -r line <&3; echo \"$line\" >&3");
@@ -371,7 +371,7 @@ TEST(a_new_host_is_told_again_what_a_kernel_said)
     host_stop(h);
 }
 
-TEST(a_program_that_lives_on_without_its_terminal_says_only_that)
+TEST(a_program_that_closes_its_terminal_and_continues_ends_only_its_output)
 {
     struct host *h = host_ready();
     const char *argv[] = { "sh", "-c", "exec </dev/null >/dev/null 2>&1; sleep 0.3", NULL };
@@ -383,7 +383,7 @@ TEST(a_program_that_lives_on_without_its_terminal_says_only_that)
     host_stop(h);
 }
 
-TEST(a_program_that_never_reads_its_input_only_stops_the_credit)
+TEST(a_program_that_never_reads_its_input_only_stops_its_credit)
 {
     struct host *h = host_ready();
     const char *argv[] = { "sleep", "1000", NULL };
@@ -400,7 +400,7 @@ TEST(a_program_that_never_reads_its_input_only_stops_the_credit)
     host_stop(h);
 }
 
-TEST(a_program_that_closes_its_input_does_not_hold_up_the_host)
+TEST(a_program_that_closes_its_input_does_not_block_the_client)
 {
     struct host *h = host_ready();
     const char *argv[] = { "sh", "-c", "exec <&-; sleep 0.2; echo done", NULL };
@@ -426,7 +426,7 @@ static uint64_t rss_of(pid_t pid)
     return kb * KIB;
 }
 
-/* A sanitizer's own memory would drown what is measured. */
+/* The memory of a sanitizer would hide the measured value. */
 static bool stays_below(pid_t pid, uint64_t max)
 {
     const char *sanitized = getenv("COVE_TEST_SANITIZED");
@@ -434,7 +434,7 @@ static bool stays_below(pid_t pid, uint64_t max)
     return (sanitized && *sanitized) || rss_of(pid) < max;
 }
 
-TEST(a_flood_with_a_slow_reader_stays_bounded_and_whole)
+TEST(a_flood_with_a_slow_reader_stays_bounded_and_complete)
 {
     struct host *h = host_ready();
     uint32_t s = host_sh(h, "head -c 52428800 /dev/zero | tr '\\0' 'x'");
@@ -459,13 +459,13 @@ TEST(a_flood_with_a_slow_reader_stays_bounded_and_whole)
     host_stop(h);
 }
 
-TEST(one_byte_writes_to_both_channels_neither_stop_nor_grow_the_runtime)
+TEST(one_byte_writes_to_both_channels_neither_stall_nor_grow_the_runtime)
 {
     struct host *h = host_ready();
     uint32_t s = host_sh(h, "i=0; while [ $i -lt 20000 ]; do printf x; printf y >&2; i=$((i+1)); done");
     struct got *g = host_got(h, s);
 
-    g->hold = true; /* never a credit: all of it is less than the window */
+    g->hold = true; /* no credit at all: everything fits into the window */
     host_wait(h, s);
     assert_true(stays_below(h->pid, 4 * MIB));
     assert_int_equal(g->data[1].len, 20000);
@@ -473,7 +473,7 @@ TEST(one_byte_writes_to_both_channels_neither_stop_nor_grow_the_runtime)
     host_stop(h);
 }
 
-TEST(a_new_host_in_the_middle_of_a_flood_misses_nothing_and_hears_nothing_twice)
+TEST(a_new_client_during_a_flood_gets_every_byte_exactly_once)
 {
     struct host *h = host_ready();
     uint32_t s = host_sh(h, "i=0; while [ $i -lt 60000 ]; do echo line $i; i=$((i+1)); done; exit 5");
@@ -485,7 +485,7 @@ TEST(a_new_host_in_the_middle_of_a_flood_misses_nothing_and_hears_nothing_twice)
     for (int round = 2; round < 8; round++) {
         for (int i = 0; i < 40 && !g->last; i++)
             host_turn(h, 5000);
-        if (round % 2) { /* what was stored but never credited is told again, and dropped */
+        if (round % 2) { /* data that was stored but not credited is sent again, and dropped */
             g->hold = true;
             for (int i = 0; i < 5 && !g->last; i++)
                 host_turn(h, 100);
@@ -503,7 +503,7 @@ TEST(a_new_host_in_the_middle_of_a_flood_misses_nothing_and_hears_nothing_twice)
     host_stop(h);
 }
 
-TEST(a_new_host_hears_last_words_again_until_it_confirms)
+TEST(a_new_client_receives_the_end_again_until_it_confirms)
 {
     struct host *h = host_ready();
     uint32_t s = host_sh(h, "echo x; exit 9");
@@ -522,12 +522,12 @@ TEST(a_new_host_hears_last_words_again_until_it_confirms)
     h->was_claimed = false;
     host_hello(h, 3);
     assert_true(host_turn(h, 5000));
-    assert_true(h->was_claimed); /* the walls, for the new host to check; and nothing else */
+    assert_true(h->was_claimed); /* the walls, for the new client to check, and nothing else */
     assert_false(host_turn(h, 200));
     host_stop(h);
 }
 
-TEST(a_new_host_goes_on_with_the_input_where_the_old_one_stopped)
+TEST(a_new_client_continues_the_input_where_the_old_one_stopped)
 {
     struct host *h = host_ready();
     const char *argv[] = { "cat", NULL };
@@ -579,7 +579,7 @@ TEST(forty_uncredited_streams_can_be_taken_over)
     host_stop(h);
 }
 
-TEST(a_terminal_has_its_size_and_is_told_when_it_changes)
+TEST(a_terminal_has_its_size_and_is_notified_when_it_changes)
 {
     struct host *h = host_ready();
     const char *argv[] = { "bash", "-c",
@@ -647,7 +647,7 @@ TEST(signals_reach_the_process_its_group_or_its_tree)
     host_stop(h);
 }
 
-TEST(killing_a_tree_spares_the_other_execution)
+TEST(killing_a_tree_leaves_the_other_execution_running)
 {
     struct host *h = host_ready();
     uint32_t a = host_sh(h, "trap '' TERM HUP; (sleep 7771 & sleep 7771) & sh -c 'sleep 7771; true' & echo go; wait");
@@ -667,7 +667,7 @@ TEST(killing_a_tree_spares_the_other_execution)
     host_stop(h);
 }
 
-TEST(killing_the_only_execution_takes_daemons_along)
+TEST(killing_the_only_execution_also_kills_its_daemons)
 {
     struct host *h = host_ready();
 
@@ -685,7 +685,7 @@ TEST(killing_the_only_execution_takes_daemons_along)
     host_stop(h);
 }
 
-TEST(a_program_that_cannot_start_leaves_the_others_alone)
+TEST(a_program_that_cannot_start_does_not_affect_the_others)
 {
     struct host *h = host_ready();
     const char *argv[] = { "no-such-program", NULL };
@@ -703,7 +703,7 @@ TEST(a_program_that_cannot_start_leaves_the_others_alone)
     host_stop(h);
 }
 
-TEST(a_process_that_stops_every_newcomer_does_not_stop_pid_one)
+TEST(a_process_that_stops_every_new_process_does_not_stop_pid_one)
 {
     struct host *h = host_ready();
 
@@ -717,7 +717,7 @@ TEST(a_process_that_stops_every_newcomer_does_not_stop_pid_one)
     for (size_t i = 0; i < ARRAY_LEN(victims); i++)
         victims[i] = host_sh(h, "sleep 1000");
     uint32_t s = host_path(h, FRAME_STAT, "/", 0);
-    host_wait(h, s); /* PID 1 is not waiting for any of them */
+    host_wait(h, s); /* PID 1 does not wait for any of them */
     assert_int_equal(host_got(h, s)->last, FRAME_DONE);
     for (size_t i = 0; i < ARRAY_LEN(victims); i++)
         host_signal(h, victims[i], SIGKILL, RT_SCOPE_TREE);
@@ -742,13 +742,14 @@ TEST(an_early_close_ends_the_program)
     host_stop(h);
 }
 
-TEST(an_execution_ends_with_its_main_process_though_children_hold_the_pipes)
+TEST(an_execution_ends_with_its_main_process_even_if_children_hold_the_pipes)
 {
     struct host *h = host_ready();
     struct got *g;
-    bool late = slow_factor() > 1; /* where a program takes longer to start than the grace lasts */
+    bool late = slow_factor() > 1; /* a program takes longer to start than the grace period */
 
-    for (int i = 0; i < 100 && (i == 0 || !late); i++) { /* on a busy machine not every child is within the grace */
+    /* On a busy machine not every child runs within the grace period. */
+    for (int i = 0; i < 100 && (i == 0 || !late); i++) {
         g = run(h, "sleep 7775 & (sleep 0.02; echo late) & echo now; exit 2");
         assert_int_equal(g->exit.code, 2);
         assert_true(str_starts(text(g, 1), "now\n"));
@@ -756,17 +757,17 @@ TEST(an_execution_ends_with_its_main_process_though_children_hold_the_pipes)
     }
     assert_true(late);
     g = run(h, "(while :; do echo flood; done) & sleep 0.05");
-    assert_int_equal(g->last, FRAME_EXIT); /* a flood of children cannot hold the end off for ever */
+    assert_int_equal(g->last, FRAME_EXIT); /* a flood of children cannot delay the end forever */
     host_stop(h);
 }
 
-TEST(a_program_that_closes_its_output_and_goes_on_is_waited_for)
+TEST(a_program_that_closes_its_output_and_continues_is_awaited)
 {
     struct host *h = host_ready();
     uint32_t s = host_sh(h, "echo x; exec >&- 2>&-; sleep 1; exit 12");
     struct got *g = host_got(h, s);
 
-    while (g->ended != (1u << 1 | 1u << 2)) /* the host hears of it before the program ends */
+    while (g->ended != (1u << 1 | 1u << 2)) /* the client is notified before the program ends */
         assert_true(host_turn(h, 60000));
     assert_int_equal(g->last, 0);
     host_wait(h, s);
@@ -774,7 +775,7 @@ TEST(a_program_that_closes_its_output_and_goes_on_is_waited_for)
     host_stop(h);
 }
 
-TEST(use_is_accounted_for_the_main_process_and_the_children_it_waited_for)
+TEST(usage_includes_the_main_process_and_the_children_it_waited_for)
 {
     struct host *h = host_ready();
     struct got *g = run(h, "head -c 3000000 /dev/zero | cat >/dev/null; sh -c 'i=0; while [ $i -lt 100000 ]; do "
@@ -792,7 +793,7 @@ TEST(use_is_accounted_for_the_main_process_and_the_children_it_waited_for)
     host_stop(h);
 }
 
-TEST(many_programs_at_once_keep_their_output_apart)
+TEST(concurrent_programs_do_not_mix_their_output)
 {
     struct host *h = host_ready();
     uint32_t s[50];
@@ -827,14 +828,15 @@ TEST(two_hundred_programs_leave_no_descriptor_and_no_zombie)
     if (h->isolated)
         assert_string_equal(text(host_got(h, s), 1), "0\n");
     host_close(h, s);
-    assert_string_equal(text(run(h, "echo"), 1), "\n"); /* the close was heard */
+    assert_string_equal(text(run(h, "echo"), 1), "\n"); /* the close was processed */
     host_turn(h, 50);
     assert_true(open_fds(h->pid) <= before);
     host_stop(h);
 }
 
-/* rt_host holds every stream to it; a program that is over before its start was told is the hard case. */
-TEST(the_start_is_told_before_the_end_of_output_of_a_program_that_is_over_at_once)
+/* rt_host checks this for every stream; the hard case is a program that ends before its start is
+ * reported. */
+TEST(the_start_is_reported_before_the_end_of_output_of_a_very_short_program)
 {
     struct host *h = host_ready();
     const char *argv[] = { "true", NULL };
@@ -896,46 +898,46 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(nothing_is_answered_before_hello_and_claim),
-        RUN(another_version_is_refused_by_name),
+        RUN(another_protocol_version_is_refused_by_name),
         RUN(a_landlock_newer_than_the_kernels_is_refused),
-        RUN(a_claim_that_demands_a_wall_which_is_missing_is_refused_and_so_is_what_follows),
+        RUN(a_claim_that_requires_a_missing_wall_is_refused_and_so_are_later_requests),
         RUN(walls_are_reported_as_they_are),
-        RUN(rules_that_were_expected_hold_if_the_claim_says_the_same),
-        RUN(nothing_is_expected_after_the_claim),
+        RUN(expected_rules_hold_if_the_claim_has_the_same),
+        RUN(rules_cannot_be_expected_after_the_claim),
         RUN(output_and_exit_code_arrive_on_their_channels),
         RUN(a_program_sees_only_its_three_descriptors_and_no_host_environment),
         RUN(environment_of_the_execution_overrides_that_of_the_claim),
-        RUN(what_cannot_be_started_is_said_with_its_reason),
+        RUN(a_program_that_cannot_start_is_reported_with_the_reason),
         RUN(a_script_without_its_interpreter_names_the_interpreter),
-        RUN(ten_mebibytes_of_input_come_back_whole),
-        RUN(a_kernel_has_a_channel_of_its_own_in_both_directions),
-        RUN(only_a_kernel_has_a_descriptor_beside_the_usual_three),
-        RUN(output_is_told_before_what_a_kernel_says_after_it),
-        RUN(a_flood_of_output_does_not_keep_a_kernel_from_speaking),
-        RUN(a_new_host_is_told_again_what_a_kernel_said),
-        RUN(a_program_that_lives_on_without_its_terminal_says_only_that),
-        RUN(a_program_that_never_reads_its_input_only_stops_the_credit),
-        RUN(a_program_that_closes_its_input_does_not_hold_up_the_host),
-        RUN(a_flood_with_a_slow_reader_stays_bounded_and_whole),
-        RUN(one_byte_writes_to_both_channels_neither_stop_nor_grow_the_runtime),
-        RUN(a_new_host_in_the_middle_of_a_flood_misses_nothing_and_hears_nothing_twice),
-        RUN(a_new_host_hears_last_words_again_until_it_confirms),
-        RUN(a_new_host_goes_on_with_the_input_where_the_old_one_stopped),
+        RUN(ten_mebibytes_of_input_are_echoed_unchanged),
+        RUN(a_language_kernel_has_a_channel_of_its_own_in_both_directions),
+        RUN(only_a_language_kernel_has_a_descriptor_besides_the_usual_three),
+        RUN(output_arrives_before_a_later_language_kernel_message),
+        RUN(a_flood_of_output_does_not_block_language_kernel_messages),
+        RUN(a_new_client_receives_unconfirmed_language_kernel_messages_again),
+        RUN(a_program_that_closes_its_terminal_and_continues_ends_only_its_output),
+        RUN(a_program_that_never_reads_its_input_only_stops_its_credit),
+        RUN(a_program_that_closes_its_input_does_not_block_the_client),
+        RUN(a_flood_with_a_slow_reader_stays_bounded_and_complete),
+        RUN(one_byte_writes_to_both_channels_neither_stall_nor_grow_the_runtime),
+        RUN(a_new_client_during_a_flood_gets_every_byte_exactly_once),
+        RUN(a_new_client_receives_the_end_again_until_it_confirms),
+        RUN(a_new_client_continues_the_input_where_the_old_one_stopped),
         RUN(forty_uncredited_streams_can_be_taken_over),
-        RUN(a_terminal_has_its_size_and_is_told_when_it_changes),
+        RUN(a_terminal_has_its_size_and_is_notified_when_it_changes),
         RUN(a_terminal_passes_input_and_its_end),
         RUN(signals_reach_the_process_its_group_or_its_tree),
-        RUN(killing_a_tree_spares_the_other_execution),
-        RUN(killing_the_only_execution_takes_daemons_along),
-        RUN(a_program_that_cannot_start_leaves_the_others_alone),
-        RUN(a_process_that_stops_every_newcomer_does_not_stop_pid_one),
+        RUN(killing_a_tree_leaves_the_other_execution_running),
+        RUN(killing_the_only_execution_also_kills_its_daemons),
+        RUN(a_program_that_cannot_start_does_not_affect_the_others),
+        RUN(a_process_that_stops_every_new_process_does_not_stop_pid_one),
         RUN(an_early_close_ends_the_program),
-        RUN(an_execution_ends_with_its_main_process_though_children_hold_the_pipes),
-        RUN(a_program_that_closes_its_output_and_goes_on_is_waited_for),
-        RUN(use_is_accounted_for_the_main_process_and_the_children_it_waited_for),
-        RUN(many_programs_at_once_keep_their_output_apart),
+        RUN(an_execution_ends_with_its_main_process_even_if_children_hold_the_pipes),
+        RUN(a_program_that_closes_its_output_and_continues_is_awaited),
+        RUN(usage_includes_the_main_process_and_the_children_it_waited_for),
+        RUN(concurrent_programs_do_not_mix_their_output),
         RUN(two_hundred_programs_leave_no_descriptor_and_no_zombie),
-        RUN(the_start_is_told_before_the_end_of_output_of_a_program_that_is_over_at_once),
+        RUN(the_start_is_reported_before_the_end_of_output_of_a_very_short_program),
         RUN(thousands_of_orphans_are_reaped),
         RUN(pid_one_survives_what_its_children_do_to_it),
         RUN(an_idle_runtime_does_not_wake_up_and_is_small),

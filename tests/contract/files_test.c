@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-static char top[64];   /* a directory of this test, and what the sandbox is asked about */
+static char top[64];   /* a directory of this test, which all requests name */
 static char path[512]; /* in(name) */
 
 static const char *in(const char *name)
@@ -33,7 +33,8 @@ static int zap(const char *name, const struct stat *st UNUSED, int type UNUSED, 
 
 static struct host *begin(void)
 {
-    /* in memory where possible: ten thousand directories take a busy disk longer than the runtime */
+    /* in memory if possible: ten thousand directories would take a busy disk longer than the
+     * runtime */
     snprintf(top, sizeof(top), "%s/cove-files-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(top));
     return host_ready();
@@ -68,7 +69,7 @@ static bool there(const char *name)
     return lstat(in(name), &st) == 0;
 }
 
-/* Sends a path request and waits; the error id, or 0 on DONE. */
+/* Sends a path request and waits. Returns the error id, or 0 on DONE. */
 static uint32_t ask(struct host *h, uint8_t type, const char *p, uint32_t flags, struct got **ret)
 {
     uint32_t s = host_path(h, type, p, flags);
@@ -110,7 +111,7 @@ static uint32_t write_file(struct host *h, const char *p, uint32_t flags, const 
     return host_got(h, s)->last == FRAME_ERROR ? host_got(h, s)->error.id : 0;
 }
 
-TEST(a_file_is_written_whole_and_read_back_by_range)
+TEST(a_file_is_written_and_read_back_by_range)
 {
     struct host *h = begin();
     struct got *g;
@@ -133,20 +134,48 @@ TEST(a_file_is_written_whole_and_read_back_by_range)
     end(h);
 }
 
-TEST(a_read_of_the_file_that_was_seen_gets_no_other)
+TEST(a_conditional_read_fails_when_the_file_has_changed)
 {
     struct host *h = begin();
     struct got *g;
 
     put("f", "first");
     assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
-    uint32_t seen = rt_file_version(entry_of(g)->size, entry_of(g)->mtime_ns);
+    uint32_t seen = rt_file_version_check(entry_of(g)->version);
     assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), 0);
     assert_string_equal(g->data[0].data, "first");
     put("f", "second and longer");
     assert_int_equal(ask(h, FRAME_READ, in("f"), seen, &g), ERR_BUSY);
     assert_int_equal(g->data[0].len, 0);
     assert_int_equal(ask(h, FRAME_READ, in("f"), 0, NULL), 0);
+    end(h);
+}
+
+/* Writes in place, without a change of size, several times within each tick of the clock. A version
+ * that a stat reports as settled must change with the next write. */
+TEST(a_version_that_is_settled_changes_with_every_write)
+{
+    struct host *h = begin();
+    struct got *g;
+    uint64_t before = 0;
+    bool was_settled = false, any_settled = false;
+    auto_fd int fd = -1;
+
+    put("f", "0");
+    fd = open(in("f"), O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (int i = 0; i < 500; i++) {
+        assert_int_equal(ask(h, FRAME_STAT, in("f"), 0, &g), 0);
+        if (was_settled)
+            assert_int_not_equal(entry_of(g)->version, before);
+        before = entry_of(g)->version;
+        was_settled = entry_of(g)->settled;
+        any_settled |= was_settled;
+        assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+        if (i % 20 == 0)
+            usleep(12000); /* longer than a tick of any kernel */
+    }
+    assert_true(any_settled);
     end(h);
 }
 
@@ -171,7 +200,7 @@ TEST(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs)
     end(h);
 }
 
-TEST(a_write_replaces_atomically_and_leaves_nothing_when_given_up)
+TEST(a_write_replaces_atomically_and_leaves_nothing_when_aborted)
 {
     struct host *h = begin();
     struct got *g;
@@ -183,7 +212,7 @@ TEST(a_write_replaces_atomically_and_leaves_nothing_when_given_up)
     assert_string_equal(get("x"), "old");
     host_close(h, s);
     assert_int_equal(ask(h, FRAME_LIST, top, 0, &g), 0);
-    assert_int_equal(done_of(g).files, 1); /* no leftover beside it */
+    assert_int_equal(done_of(g).files, 1); /* no temporary file remains */
     assert_string_equal(get("x"), "old");
 
     assert_int_equal(write_file(h, in("x"), RT_PATH_EXCL, "new", NULL), ERR_EXISTS);
@@ -240,7 +269,7 @@ TEST(only_regular_files_are_read_and_nothing_blocks)
     end(h);
 }
 
-TEST(paths_must_be_absolute_and_name_something)
+TEST(paths_must_be_absolute_and_not_empty)
 {
     static const struct {
         uint8_t type;
@@ -296,7 +325,7 @@ TEST(names_of_any_bytes_are_listed_and_removed)
     end(h);
 }
 
-TEST(a_listing_stops_at_its_limit_and_says_so)
+TEST(a_listing_stops_at_its_limit_and_reports_it)
 {
     struct host *h = begin();
     struct rt_path m = { .length = 250 };
@@ -367,7 +396,7 @@ static uint32_t move(struct host *h, const char *from, const char *to, uint32_t 
     return host_got(h, s)->last == FRAME_ERROR ? host_got(h, s)->error.id : 0;
 }
 
-TEST(a_move_replaces_only_when_it_may)
+TEST(a_move_with_the_exclusive_flag_replaces_nothing)
 {
     struct host *h = begin();
 
@@ -383,7 +412,7 @@ TEST(a_move_replaces_only_when_it_may)
     end(h);
 }
 
-TEST(removing_a_tree_follows_no_link_and_opens_what_is_closed)
+TEST(removing_a_tree_follows_no_link_and_enters_closed_directories)
 {
     struct host *h = begin();
     struct got *g;
@@ -397,7 +426,8 @@ TEST(removing_a_tree_follows_no_link_and_opens_what_is_closed)
     chmod(in("t/closed"), 0);
     mkdir(in("t/empty"), 0);
     assert_int_equal(symlink("../outside", in("t/link")), 0);
-    assert_int_equal(ask(h, FRAME_REMOVE, in("t"), 0, NULL), ERR_EXISTS); /* not empty, and not asked to recurse */
+    /* Not empty, and without the recursive flag. */
+    assert_int_equal(ask(h, FRAME_REMOVE, in("t"), 0, NULL), ERR_EXISTS);
     assert_int_equal(ask(h, FRAME_REMOVE, in("t"), RT_PATH_RECURSIVE, &g), 0);
     assert_int_equal(done_of(g).files, 5);
     assert_false(there("t"));
@@ -461,7 +491,7 @@ static uint32_t unpack_into(struct host *h, const char *dir, const struct buf *b
     return host_got(h, s)->last == FRAME_ERROR ? host_got(h, s)->error.id : 0;
 }
 
-TEST(an_archive_goes_round)
+TEST(an_archive_is_exported_and_imported_unchanged)
 {
     struct host *h = begin();
     struct got *g;
@@ -495,7 +525,7 @@ TEST(an_archive_goes_round)
     end(h);
 }
 
-TEST(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none)
+TEST(a_file_or_link_is_an_archive_of_one_entry_and_a_pipe_is_refused)
 {
     static const char *const names[] = { "one", "soft" };
     struct host *h = begin();
@@ -519,7 +549,7 @@ TEST(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none)
     end(h);
 }
 
-TEST(what_tar_makes_is_understood_and_what_we_make_tar_understands)
+TEST(archives_are_compatible_with_tar_in_both_directions)
 {
     struct host *h = begin();
     char script[1024];
@@ -547,7 +577,8 @@ TEST(what_tar_makes_is_understood_and_what_we_make_tar_understands)
         snprintf(script, sizeof(script), "cd %s; diff -r --no-dereference s %s", top, formats[i]);
         s = host_sh(h, script);
         host_wait(h, s);
-        assert_int_equal(host_got(h, s)->exit.code, i == 0 ? host_got(h, s)->exit.code : 0); /* ustar lost a name */
+        /* Ustar cannot store one of the names. */
+        assert_int_equal(host_got(h, s)->exit.code, i == 0 ? host_got(h, s)->exit.code : 0);
     }
     assert_int_equal(ask(h, FRAME_TAR_OUT, in("s"), 0, &g), 0);
     assert_int_equal(unlink(in("gnu.tar")), 0);
@@ -574,7 +605,7 @@ TEST(hostile_archives_stay_inside)
         { 'f', "../escape", NULL, 0, NULL, NULL, ERR_INVALID },
         { 'f', "/escape", NULL, 0, NULL, NULL, ERR_INVALID },
         { 'f', "a/../../escape", NULL, 0, NULL, NULL, ERR_INVALID },
-        { 'l', "l", "..", 'f', "l/escape", NULL, ERR_WRONG_KIND }, /* through a link of its own */
+        { 'l', "l", "..", 'f', "l/escape", NULL, ERR_WRONG_KIND }, /* through its own link */
         { 'l', "l", "/tmp", 'd', "l/escape", NULL, ERR_WRONG_KIND },
         { 'h', "h", "../secret", 0, NULL, NULL, ERR_INVALID },
         { 'h', "h", "/etc/passwd", 0, NULL, NULL, ERR_INVALID },
@@ -606,7 +637,7 @@ TEST(hostile_archives_stay_inside)
     end(h);
 }
 
-TEST(an_archive_that_breaks_off_leaves_no_half_file)
+TEST(a_truncated_archive_leaves_no_partial_file)
 {
     struct host *h = begin();
     auto_buf b = { 0 };
@@ -624,7 +655,7 @@ TEST(an_archive_that_breaks_off_leaves_no_half_file)
 
 /* --- changes --- */
 
-TEST(changes_since_a_mark_are_found)
+TEST(changes_since_a_snapshot_are_found)
 {
     struct host *h = begin();
     struct got *g;
@@ -632,7 +663,7 @@ TEST(changes_since_a_mark_are_found)
     auto_buf seen = { 0 };
     auto_free struct rt_change *c = mem_new(struct rt_change);
 
-    assert_int_equal(ask(h, FRAME_CHANGES, top, 0, NULL), ERR_INVALID); /* no mark yet */
+    assert_int_equal(ask(h, FRAME_CHANGES, top, 0, NULL), ERR_INVALID); /* there is no snapshot yet */
     put("same", "same");
     put("written", "one");
     put("gone", "x");
@@ -706,7 +737,7 @@ TEST(statistics_count_processes_and_executions)
     end(h);
 }
 
-TEST(a_new_host_in_the_middle_of_a_read_gets_every_byte_once)
+TEST(a_new_client_during_a_read_gets_every_byte_once)
 {
     struct host *h = begin();
     size_t len = 6 * MIB;
@@ -728,7 +759,7 @@ TEST(a_new_host_in_the_middle_of_a_read_gets_every_byte_once)
     end(h);
 }
 
-TEST(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited)
+TEST(a_new_client_after_a_read_gets_uncredited_bytes_again)
 {
     struct host *h = begin();
     auto_free char *data = mem_alloc(200001);
@@ -752,7 +783,7 @@ TEST(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited)
     end(h);
 }
 
-TEST(a_long_upload_is_credited_in_few_words)
+TEST(a_long_upload_is_credited_in_few_frames)
 {
     struct host *h = begin();
     auto_free char *data = mem_alloc(8 * MIB);
@@ -769,31 +800,32 @@ TEST(a_long_upload_is_credited_in_few_words)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_file_is_written_whole_and_read_back_by_range),
-        RUN(a_read_of_the_file_that_was_seen_gets_no_other),
+        RUN(a_version_that_is_settled_changes_with_every_write),
         RUN(eight_mebibytes_go_in_and_out_unchanged_while_a_program_runs),
-        RUN(a_write_replaces_atomically_and_leaves_nothing_when_given_up),
         RUN(a_link_planted_at_the_target_is_replaced_not_followed),
         RUN(only_regular_files_are_read_and_nothing_blocks),
-        RUN(paths_must_be_absolute_and_name_something),
+        RUN(paths_must_be_absolute_and_not_empty),
         RUN(names_of_any_bytes_are_listed_and_removed),
-        RUN(a_listing_stops_at_its_limit_and_says_so),
+        RUN(a_listing_stops_at_its_limit_and_reports_it),
         RUN(stat_describes_the_name_itself),
         RUN(directories_are_made_with_and_without_parents),
-        RUN(a_move_replaces_only_when_it_may),
-        RUN(removing_a_tree_follows_no_link_and_opens_what_is_closed),
+        RUN(a_move_with_the_exclusive_flag_replaces_nothing),
+        RUN(removing_a_tree_follows_no_link_and_enters_closed_directories),
         RUN(ten_thousand_levels_are_removed_in_little_memory),
-        RUN(an_archive_goes_round),
-        RUN(a_single_file_or_link_is_an_archive_of_one_and_a_pipe_is_none),
-        RUN(what_tar_makes_is_understood_and_what_we_make_tar_understands),
+        RUN(an_archive_is_exported_and_imported_unchanged),
+        RUN(a_file_or_link_is_an_archive_of_one_entry_and_a_pipe_is_refused),
+        RUN(archives_are_compatible_with_tar_in_both_directions),
         RUN(hostile_archives_stay_inside),
-        RUN(an_archive_that_breaks_off_leaves_no_half_file),
-        RUN(changes_since_a_mark_are_found),
+        RUN(a_truncated_archive_leaves_no_partial_file),
+        RUN(changes_since_a_snapshot_are_found),
         RUN(changes_are_counted_beyond_the_listed),
         RUN(statistics_count_processes_and_executions),
-        RUN(a_new_host_in_the_middle_of_a_read_gets_every_byte_once),
-        RUN(a_new_host_after_the_end_of_a_read_hears_again_what_was_not_credited),
-        RUN(a_long_upload_is_credited_in_few_words),
+        RUN(a_new_client_during_a_read_gets_every_byte_once),
+        RUN(a_new_client_after_a_read_gets_uncredited_bytes_again),
+        RUN(a_long_upload_is_credited_in_few_frames),
+        RUN(a_file_is_written_and_read_back_by_range),
+        RUN(a_conditional_read_fails_when_the_file_has_changed),
+        RUN(a_write_replaces_atomically_and_leaves_nothing_when_aborted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -951,7 +951,7 @@ def done_log(server):
     server.talk(request("GET /hello HTTP/1.1", "X-Request-Id: five", "A : b"))
     lines = [line.split(" ", 1) for line in server.get("/log").body.decode().splitlines()]
     told = dict(lines)
-    assert told["one"].startswith("GET /items/x /items/{id} 200 whole in=0") and told["one"].endswith("user=somebody")
+    assert told["one"].startswith("GET /items/x /items/{id} 200 whole in=0") and told["one"].endswith("user=user-1")
     assert told["two"].startswith("GET /nothing - 404 whole") and told["two"].endswith("user=-")
     assert told["three"].startswith("POST /echo /echo 401 whole in=3")
     assert told["four"].startswith("GET /stream /stream 200 whole in=0 out=1000 ")

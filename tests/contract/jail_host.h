@@ -1,5 +1,5 @@
-/* jail_host.h - a host of the jailer, played by a test: requests over the real socket, answers with their descriptors.
- * Needs root. */
+/* jail_host.h - a test as a client of the jailer: requests over the real socket, answers with their
+ * descriptors. Needs root. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define PATIENCE_MS 60000 /* machines that build and test at once are slow, translated ones too */
+#define PATIENCE_MS 60000 /* machines that build and test at the same time are slow, emulated ones too */
 
 static char state_dir[64];
 
@@ -50,7 +50,7 @@ static inline void host_start(struct host *h)
     close(s.runtime_fd);
 }
 
-/* Closes the connection; the jailer must end by itself, having removed everything. */
+/* Closes the connection; the jailer must end by itself and remove everything. */
 static inline void host_stop(struct host *h)
 {
     int status;
@@ -91,7 +91,7 @@ static inline void drop_fds(struct reply *r)
         close(r->fds[i]);
 }
 
-/* The answer to the last request; events are passed over. */
+/* The answer to the last request; events are skipped. */
 static inline void answer_of(struct host *h, struct reply *r)
 {
     do
@@ -157,7 +157,7 @@ static inline void ask_create(struct host *h, const struct jail_create *c, const
     send_frame(h, FRAME_J_CREATE, out, jail_create_encode(c, out, NULL), fds, nfds);
 }
 
-/* The encoder refuses to write nonsense; a hostile host does not ask it. */
+/* The encoder refuses invalid values; a hostile client does not use it. */
 static inline void ask_create_spoilt(struct host *h, const struct jail_create *c, const char *good, const char *bad,
                                      const int *fds, size_t nfds)
 {
@@ -204,7 +204,7 @@ static inline void greet(int control)
     assert_int_equal(packet[4], FRAME_HELLO);
 }
 
-/* A template and one living sandbox, whose runtime has answered. */
+/* A template and one live sandbox, whose runtime has answered. */
 static inline void one_sandbox(struct host *h, char id[ID_SIZE], struct reply *r)
 {
     struct jail_create c = a_request();
@@ -220,7 +220,7 @@ static inline void one_sandbox(struct host *h, char id[ID_SIZE], struct reply *r
     greet(r->fds[0]);
 }
 
-/* Name of the directory below each cgroup root that holds the leaves of this process's jailers. */
+/* The directory below each cgroup root that holds the leaves of this process's jailers. */
 static inline const char *cgroup_parent(void)
 {
     const char *given = getenv("COVE_CGROUP_PARENT");
@@ -266,5 +266,5 @@ static inline int tear_down(void **state UNUSED)
 
     snprintf(path, sizeof(path), "%s/kept", state_dir);
     rmdir(path);
-    return rmdir(state_dir); /* fails when a socket or anything else was left */
+    return rmdir(state_dir); /* fails if a socket or anything else remains */
 }

@@ -1,5 +1,5 @@
-/* Requests that a host may not make, makes twice, or makes at the wrong moment: each has one answer, and it is the
- * right one. And what a jailer finds when it starts that is not as it should be. */
+/* Requests that a client may not send, sends twice, or sends at the wrong moment: each gets exactly
+ * one correct answer. Also the state that a jailer may find when it starts. */
 #include "jail_host.h"
 
 #include "core/base/clock.h"
@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The answers to the last two requests, in whatever order they come; events are passed over. */
+/* The answers to the last two requests, in any order; events are skipped. */
 static void expect_both(struct host *h, uint8_t types[2], enum err_id ids[2])
 {
     bool seen[2] = { false, false };
@@ -31,7 +31,7 @@ static void expect_both(struct host *h, uint8_t types[2], enum err_id ids[2])
     }
 }
 
-TEST(the_list_names_the_living_and_only_them)
+TEST(the_list_names_exactly_the_live_sandboxes)
 {
     struct host h;
     struct reply r, l;
@@ -55,7 +55,7 @@ TEST(the_list_names_the_living_and_only_them)
     host_stop(&h);
 }
 
-TEST(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done)
+TEST(a_second_kill_and_a_kill_of_an_ended_sandbox_succeed)
 {
     struct host h;
     struct reply r;
@@ -71,7 +71,7 @@ TEST(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done)
     assert_true(types[1] == FRAME_J_OK || ids[1] == ERR_EXISTS);
     ask(&h, FRAME_J_KILL, id);
     expect(&h, FRAME_J_OK);
-    ask(&h, FRAME_J_STATS, id); /* its counters are still there */
+    ask(&h, FRAME_J_STATS, id); /* its counters still exist */
     expect(&h, FRAME_DONE);
     ask(&h, FRAME_J_FREEZE, id);
     expect_error(&h, ERR_EXISTS);
@@ -82,7 +82,7 @@ TEST(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_destroy_asked_for_twice_is_answered_twice)
+TEST(a_destroy_requested_twice_is_answered_twice)
 {
     struct host h;
     struct reply r;
@@ -101,8 +101,8 @@ TEST(a_destroy_asked_for_twice_is_answered_twice)
     assert_int_equal(leaves(id), 0);
 }
 
-/* The timer of a freeze that is under way is the one that a kill needs. */
-TEST(a_kill_in_the_middle_of_a_freeze_answers_both)
+/* A freeze in progress and a kill share one timer. */
+TEST(a_kill_during_a_freeze_answers_both)
 {
     struct host h;
     struct reply r;
@@ -122,7 +122,7 @@ TEST(a_kill_in_the_middle_of_a_freeze_answers_both)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_sandbox_s_name_is_its_own)
+TEST(a_sandbox_id_cannot_be_used_twice)
 {
     struct host h;
     struct reply r;
@@ -139,7 +139,7 @@ TEST(a_sandbox_s_name_is_its_own)
     host_stop(&h);
 }
 
-TEST(what_only_the_monitor_takes_is_no_request_to_the_jailer)
+TEST(the_jailer_refuses_requests_that_belong_to_the_monitor)
 {
     struct host h;
     struct reply r;
@@ -150,7 +150,7 @@ TEST(what_only_the_monitor_takes_is_no_request_to_the_jailer)
     expect_error(&h, ERR_PROTOCOL);
     ask(&h, FRAME_J_UNWATCH, id);
     expect_error(&h, ERR_PROTOCOL);
-    send_frame(&h, FRAME_J_MONITOR, NULL, 0, NULL, 0); /* there is none here */
+    send_frame(&h, FRAME_J_MONITOR, NULL, 0, NULL, 0); /* there is no monitor here */
     expect_error(&h, ERR_MISSING);
     send_frame(&h, FRAME_J_MONITOR, (const uint8_t *)"junk", 4, NULL, 0);
     expect_error(&h, ERR_PROTOCOL);
@@ -195,7 +195,7 @@ static void create_from(struct host *h, const char *template, uint8_t answer)
     drop_fds(&r);
 }
 
-TEST(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of_none_in_use)
+TEST(the_least_recently_used_template_is_evicted_and_none_in_use)
 {
     struct host h;
     char name[16];
@@ -207,7 +207,7 @@ TEST(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of
         expect(&h, FRAME_J_OK);
     }
     create_from(&h, "t0", FRAME_J_CREATED); /* the oldest, and in use */
-    ask_template(&h, "t1");                 /* asked for again, so somebody is about to use it */
+    ask_template(&h, "t1");                 /* requested again, so it is about to be used */
     expect_error(&h, ERR_EXISTS);
     ask_template(&h, "t64");
     expect(&h, FRAME_J_OK);
@@ -218,7 +218,7 @@ TEST(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of
     host_stop(&h);
 }
 
-/* Nobody's clock but the jailer's runs for a sandbox whose host has gone. */
+/* Only the jailer measures the lifetime of a sandbox whose client is gone. */
 static void ask_extend(struct host *h, const char *id, uint64_t lifetime_ms)
 {
     struct jail_set_limits m = { .lifetime_ms = lifetime_ms };
@@ -242,7 +242,7 @@ static void ask_limits(struct host *h, const struct jail_create *c)
     send_frame(h, FRAME_J_SET_LIMITS, out, jail_set_limits_encode(&m, out, NULL), NULL, 0);
 }
 
-/* The number in a file of its leaf, wherever this host has that. */
+/* The number in a file of the leaf, in v1 or v2. */
 static uint64_t leaf_number(const char *id, const char *v1_tree, const char *v1_file, const char *v2_file)
 {
     char path[256];
@@ -260,7 +260,7 @@ static uint64_t leaf_number(const char *id, const char *v1_tree, const char *v1_
     return n;
 }
 
-TEST(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down)
+TEST(limits_of_a_live_sandbox_can_be_changed_and_processes_only_lowered)
 {
     struct host h;
     struct reply r;
@@ -295,7 +295,7 @@ TEST(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down)
     host_stop(&h);
 }
 
-TEST(a_kept_sandbox_lives_as_long_as_it_was_last_told)
+TEST(a_kept_sandbox_lives_until_the_last_lifetime_that_was_set)
 {
     struct host h;
     struct reply r;
@@ -345,7 +345,7 @@ TEST(a_kept_sandbox_ends_with_its_lifetime)
     greet(r.fds[0]);
     ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
-    ask(&h, FRAME_J_FREEZE, c.id); /* as cove leaves it; the frozen die too */
+    ask(&h, FRAME_J_FREEZE, c.id); /* as after a crash of cove; frozen processes die too */
     expect(&h, FRAME_J_OK);
     close(h.sock);
     assert_true(readable_within(r.fds[1], 5000));
@@ -355,7 +355,7 @@ TEST(a_kept_sandbox_ends_with_its_lifetime)
     assert_int_equal(leaves(c.id), 0);
 }
 
-TEST(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one)
+TEST(leftovers_of_a_killed_jailer_can_be_removed_without_starting_one)
 {
     struct host h;
     struct reply r;
@@ -369,7 +369,7 @@ TEST(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one)
     assert_true(readable_within(r.fds[1], 5000));
     drop_fds(&r);
     assert_true(leaves(id) > 0);
-    /* Its spawner may still be dying, and as long as it is, the sandbox has an owner. */
+    /* Its spawner may still be ending, and until then the sandbox has an owner. */
     for (int i = 0; i < 100 && leaves(id) > 0; i++) {
         assert_true(jailer_sweep(state_dir, &err) >= 0);
         poll(NULL, 0, 20);
@@ -377,7 +377,7 @@ TEST(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_state_directory_that_others_may_write_is_refused_on_every_request)
+TEST(a_state_directory_writable_by_others_is_refused_on_every_request)
 {
     char dir[] = "/tmp/cove-test-XXXXXX", kept[sizeof(state_dir)];
     struct host h;
@@ -402,7 +402,7 @@ TEST(a_state_directory_that_others_may_write_is_refused_on_every_request)
     assert_int_equal(rmdir(dir), 0);
 }
 
-TEST(a_door_behind_which_nobody_is_left_is_taken_down)
+TEST(a_stale_socket_of_a_kept_sandbox_is_removed)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     struct err err = { 0 };
@@ -421,7 +421,7 @@ TEST(a_door_behind_which_nobody_is_left_is_taken_down)
     assert_int_not_equal(access(addr.sun_path, F_OK), 0);
     assert_int_equal(jailer_connect_kept(state_dir, "sb/../../etc/passwd", &sock, &err), -1);
     assert_int_equal(err.id, ERR_INVALID);
-    memset(deep, 'd', sizeof(deep) - 1); /* no socket has so long a name */
+    memset(deep, 'd', sizeof(deep) - 1); /* longer than the path of a socket may be */
     deep[0] = '/';
     deep[sizeof(deep) - 1] = '\0';
     assert_int_equal(jailer_connect_kept(deep, id, &sock, &err), -1);
@@ -432,24 +432,24 @@ TEST(a_door_behind_which_nobody_is_left_is_taken_down)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(the_list_names_the_living_and_only_them),
-        RUN(a_kill_asked_for_twice_is_one_and_of_the_dead_it_is_done),
-        RUN(a_destroy_asked_for_twice_is_answered_twice),
-        RUN(a_kill_in_the_middle_of_a_freeze_answers_both),
-        RUN(a_sandbox_s_name_is_its_own),
-        RUN(what_only_the_monitor_takes_is_no_request_to_the_jailer),
+        RUN(the_list_names_exactly_the_live_sandboxes),
+        RUN(a_second_kill_and_a_kill_of_an_ended_sandbox_succeed),
+        RUN(a_destroy_requested_twice_is_answered_twice),
+        RUN(a_kill_during_a_freeze_answers_both),
+        RUN(a_sandbox_id_cannot_be_used_twice),
+        RUN(the_jailer_refuses_requests_that_belong_to_the_monitor),
         RUN(a_sandbox_has_one_workspace),
-        RUN(one_template_too_many_takes_the_place_of_the_one_least_recently_used_and_of_none_in_use),
-        RUN(a_kept_sandbox_lives_as_long_as_it_was_last_told),
-        RUN(limits_of_a_living_sandbox_go_down_and_up_and_processes_only_down),
+        RUN(the_least_recently_used_template_is_evicted_and_none_in_use),
+        RUN(a_kept_sandbox_lives_until_the_last_lifetime_that_was_set),
+        RUN(limits_of_a_live_sandbox_can_be_changed_and_processes_only_lowered),
         RUN(a_kept_sandbox_ends_with_its_lifetime),
-        RUN(leftovers_of_a_killed_jailer_can_be_swept_without_starting_one),
-        RUN(a_state_directory_that_others_may_write_is_refused_on_every_request),
-        RUN(a_door_behind_which_nobody_is_left_is_taken_down),
+        RUN(leftovers_of_a_killed_jailer_can_be_removed_without_starting_one),
+        RUN(a_state_directory_writable_by_others_is_refused_on_every_request),
+        RUN(a_stale_socket_of_a_kept_sandbox_is_removed),
     };
 
     if (geteuid() != 0) {
-        printf("1..0 # SKIP the native driver is started by root\n");
+        printf("1..0 # SKIP the native driver requires root\n");
         return 0;
     }
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,8 +1,10 @@
-/* The jailer as a service: hosts come and go, are somebody, and may be malicious; sandboxes that they asked to keep
- * outlive them, and nothing outlives the jailer. */
+/* The jailer as a service: clients connect and disconnect, are authenticated, and may be malicious.
+ * Sandboxes that they asked to keep outlive them, and no sandbox outlives the jailer. */
 #include "jail_host.h"
 
+#include "core/base/id.h"
 #include "core/wire/unix_listener.h"
+#include "host/jailer/sweep.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -24,12 +26,12 @@ static void service_start(void)
                                  .host_uid = HOST_UID };
 
     assert_true(s.runtime_fd >= 0);
-    assert_int_equal(chmod(state_dir, 0755), 0); /* so that refusals are the jailer's, and not the directory's */
+    assert_int_equal(chmod(state_dir, 0755), 0); /* so that the jailer refuses, and not the directory */
     snprintf(door, sizeof(door), "%s/jailer.sock", state_dir);
     service = fork();
     assert_true(service >= 0);
     if (service == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails must not leave it behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test must not leave it running */
         _exit(jailer_service(&s));
     }
     close(s.runtime_fd);
@@ -63,7 +65,7 @@ static void make_one(struct host *h, struct jail_create *c, struct reply *r)
     assert_int_equal(r->f.type, FRAME_J_CREATED);
 }
 
-static bool ended(struct host *h) /* the connection, by the other side */
+static bool ended(struct host *h) /* whether the other side closed the connection */
 {
     struct pollfd p = { .fd = h->sock, .events = POLLIN };
     char c;
@@ -84,7 +86,7 @@ static void listed(struct host *h, const char *after, struct jail_list *ret)
     assert_int_equal(jail_list_decode(&r.f, ret, NULL), 0);
 }
 
-/* Runs fn as a process of another user; what it asserts counts here. */
+/* Runs fn in a process of another user; its assertions count here. */
 static void as_user(uid_t uid, void (*fn)(void))
 {
     int status;
@@ -120,7 +122,7 @@ static enum err_id error_of(struct host *h)
     return (enum err_id)e.id;
 }
 
-/* --- who comes in --- */
+/* --- authentication --- */
 
 static void stranger_is_sent_away(void)
 {
@@ -137,9 +139,9 @@ TEST(a_foreign_uid_is_refused_by_the_socket_and_by_the_jailer)
     service_start();
     knock(&h);
     as_user(STRANGER_UID, stranger_is_sent_away);
-    assert_int_equal(chmod(door, 0666), 0); /* the mode is the lesser half of it */
+    assert_int_equal(chmod(door, 0666), 0); /* the mode of the socket is only a part of the check */
     as_user(STRANGER_UID, stranger_is_sent_away);
-    ask_template(&h, "t"); /* and nobody else noticed */
+    ask_template(&h, "t"); /* other clients are not affected */
     expect(&h, FRAME_J_OK);
     close(h.sock);
     service_stop();
@@ -176,7 +178,7 @@ static void host_lends_as_itself_only(void)
     HOLDS(error_of(&h) == ERR_NONE);
 }
 
-TEST(a_host_without_privilege_lends_files_as_itself_only)
+TEST(an_unprivileged_client_mounts_files_as_itself_only)
 {
     struct host h;
 
@@ -187,7 +189,7 @@ TEST(a_host_without_privilege_lends_files_as_itself_only)
     service_stop();
 }
 
-/* A file system whose process never answers: whoever asks it anything sleeps. */
+/* A file system whose process never answers: every access to it blocks. */
 static char silent[] = "/run/cove-silent-XXXXXX";
 
 static void host_lends_what_never_answers(void)
@@ -199,14 +201,14 @@ static void host_lends_what_never_answers(void)
     HOLDS(error_of(&h) == ERR_BIND_SOURCE);
 }
 
-TEST(a_file_system_that_never_answers_does_not_stop_the_jailer)
+TEST(a_hanging_file_system_does_not_block_the_jailer)
 {
     char options[96];
     struct host h;
     int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
     if (fuse < 0)
-        skip(); /* no FUSE here: the type is refused by name all the same, as that of /proc above */
+        skip(); /* no FUSE here: the type is refused by name all the same, like that of /proc above */
     assert_non_null(mkdtemp(silent));
     snprintf(options, sizeof(options), "fd=%d,rootmode=40777,user_id=0,group_id=0,allow_other", fuse);
     if (mount("cove-test", silent, "fuse", MS_NOSUID | MS_NODEV, options) < 0) {
@@ -236,7 +238,7 @@ static void other_host_sees_nothing_of_root(void)
     HOLDS(l.n == 0);
 }
 
-TEST(hosts_have_each_their_own_sandboxes)
+TEST(each_client_has_its_own_sandboxes)
 {
     struct host a, b;
     struct jail_create ca, cb;
@@ -254,7 +256,7 @@ TEST(hosts_have_each_their_own_sandboxes)
     expect_error(&b, ERR_BUSY);
     listed(&a, NULL, &l);
     assert_int_equal(l.n, 2);
-    assert_true(strcmp(l.ids[0], l.ids[1]) < 0); /* in their order, so that a page can follow a page */
+    assert_true(strcmp(l.ids[0], l.ids[1]) < 0); /* sorted, so that pages follow each other */
     listed(&a, l.ids[0], &l);
     assert_int_equal(l.n, 1);
     listed(&a, l.ids[0], &l);
@@ -271,7 +273,7 @@ TEST(hosts_have_each_their_own_sandboxes)
     assert_int_equal(leaves(ca.id) + leaves(cb.id), 0);
 }
 
-/* --- hosts that die --- */
+/* --- clients that die --- */
 
 static void say(int control, uint8_t type, uint32_t stream, const uint8_t *payload, int len)
 {
@@ -326,13 +328,13 @@ static void first_host(void)
     make_one(&h, &c, &r);
     greet(r.fds[0]);
     claim_and_run(r.fds[0], c.id, "echo heard; sleep 60; echo more");
-    hear(r.fds[0], FRAME_DATA, &d); /* taken and not credited: nobody can know whether it was kept */
+    hear(r.fds[0], FRAME_DATA, &d); /* received but not credited: it may or may not have been stored */
     ask_keep(&h, c.id, r.fds[0]);
     expect(&h, FRAME_J_OK);
     kill(getpid(), SIGKILL);
 }
 
-TEST(a_killed_host_s_sandbox_is_adopted_by_the_next_and_its_output_resumed)
+TEST(the_next_client_adopts_a_sandbox_of_a_killed_one_and_resumes_its_output)
 {
     static uint8_t out[FRAME_PAYLOAD_MAX];
     struct rt_hello hello = { .version = WIRE_VERSION, .epoch = 8 };
@@ -354,7 +356,7 @@ TEST(a_killed_host_s_sandbox_is_adopted_by_the_next_and_its_output_resumed)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     listed(&h, NULL, &l);
     assert_int_equal(l.n, 1);
-    do { /* the jailer may not have seen the end of the first yet */
+    do { /* the jailer may not have noticed the end of the first one yet */
         ask(&h, FRAME_J_ADOPT, l.ids[0]);
         answer_of(&h, &r);
     } while (r.f.type == FRAME_J_ERROR);
@@ -375,7 +377,7 @@ TEST(a_killed_host_s_sandbox_is_adopted_by_the_next_and_its_output_resumed)
     service_stop();
 }
 
-TEST(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime)
+TEST(a_kept_sandbox_without_a_client_ends_with_its_extended_lifetime)
 {
     static uint8_t out[FRAME_PAYLOAD_MAX];
     struct host h;
@@ -402,9 +404,9 @@ TEST(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime)
     assert_int_equal(leaves(c.id), 0);
 }
 
-/* --- many at once --- */
+/* --- many at the same time --- */
 
-TEST(more_orders_than_a_spawner_s_socket_holds_wait_their_turn)
+TEST(requests_beyond_the_spawner_s_socket_buffer_wait_in_order)
 {
     enum { MANY = 160 };
     struct host h;
@@ -433,7 +435,7 @@ TEST(more_orders_than_a_spawner_s_socket_holds_wait_their_turn)
     assert_int_equal(leaves(c.id), 0);
 }
 
-TEST(what_waits_can_be_destroyed_and_goes_with_its_host)
+TEST(a_waiting_request_can_be_destroyed_and_ends_with_its_client)
 {
     enum { MANY = 60 };
     struct host h, other;
@@ -453,7 +455,7 @@ TEST(what_waits_can_be_destroyed_and_goes_with_its_host)
     ask(&h, FRAME_J_DESTROY, c[MANY - 1].id);
     uint32_t destroyed = h.stream;
     bool done = false;
-    while (!done || answers == 0) { /* its creation is answered as well, and exactly once */
+    while (!done || answers == 0) { /* its creation is answered as well, exactly once */
         receive(&h, &r);
         done = done || r.f.stream == destroyed;
         answers += r.f.stream == destroyed - 2;
@@ -473,7 +475,7 @@ TEST(what_waits_can_be_destroyed_and_goes_with_its_host)
 
 /* --- ends of the jailer --- */
 
-TEST(sigterm_ends_the_kept_too_and_leaves_nothing)
+TEST(sigterm_also_ends_kept_sandboxes_and_leaves_nothing)
 {
     struct host h;
     struct jail_create c;
@@ -491,7 +493,7 @@ TEST(sigterm_ends_the_kept_too_and_leaves_nothing)
     close(h.sock);
 }
 
-TEST(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves)
+TEST(sandboxes_of_a_killed_jailer_end_and_the_next_one_cleans_up)
 {
     struct host h;
     struct jail_create c, again;
@@ -509,7 +511,7 @@ TEST(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves)
     drop_fds(&r);
     close(h.sock);
     assert_true(leaves(c.id) > 0);
-    service_start(); /* on the socket file that the dead one left */
+    service_start(); /* on the socket file of the dead one */
     knock(&h);
     make_one(&h, &again, &r);
     for (int i = 0; i < 200 && leaves(c.id) > 0; i++)
@@ -520,9 +522,9 @@ TEST(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves)
     service_stop();
 }
 
-/* The next one sweeps while it is asked for sandboxes, some of which go again at once: every old one goes, and of the
- * new ones those that were taken away and no other. */
-TEST(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox)
+/* The next jailer cleans up while it creates sandboxes, some of which are destroyed immediately:
+ * every old sandbox is removed, and of the new ones exactly those that were destroyed. */
+TEST(RC09_a_cleanup_concurrent_with_creation_removes_no_live_sandbox)
 {
     enum { OLD = 24, NEW = 48 };
     struct host h;
@@ -580,7 +582,43 @@ TEST(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox)
     service_stop();
 }
 
-TEST(a_second_jailer_at_the_same_door_is_refused)
+static bool leaf_goes_within(const char *id, int ms)
+{
+    for (int i = 0; i < ms / 20 && leaves(id) > 0; i++)
+        poll(NULL, 0, 20);
+    return leaves(id) == 0;
+}
+
+/* This process plays the spawner of a killed jailer: it holds the lock of its uid while the next
+ * jailer sweeps. */
+TEST(a_leaf_with_a_locked_uid_is_removed_after_the_lock_is_released)
+{
+    struct cgroup_hierarchies hierarchies;
+    struct uids uids = { .fd = -1 };
+    struct err err = { 0 };
+    struct host h;
+    char id[ID_SIZE];
+    uid_t uid;
+
+    if (sweep_open_host(&hierarchies, &uids, &err) < 0 || uids_take(&uids, &uid, &err) < 0)
+        fail_msg("%s", err.msg);
+    id_new("sb", id);
+    for (size_t i = 0; i < hierarchies.ntrees; i++) {
+        assert_int_equal(mkdirat(hierarchies.trees[i], id, 0755), 0);
+        assert_int_equal(fchownat(hierarchies.trees[i], id, 0, uid, AT_SYMLINK_NOFOLLOW), 0);
+    }
+    service_start();
+    knock(&h);
+    assert_false(leaf_goes_within(id, 400)); /* swept several times, but not removed */
+    uids_release(&uids, uid);
+    assert_true(leaf_goes_within(id, 25000));
+    close(h.sock);
+    service_stop();
+    cgroup_close_hierarchies(&hierarchies);
+    uids_done(&uids);
+}
+
+TEST(a_second_jailer_on_the_same_socket_is_refused)
 {
     struct host h;
     pid_t first;
@@ -599,7 +637,7 @@ TEST(a_second_jailer_at_the_same_door_is_refused)
     service_stop();
 }
 
-TEST(malformed_frames_and_floods_of_descriptors_cost_only_their_own_connection)
+TEST(malformed_frames_and_descriptor_floods_affect_only_their_own_connection)
 {
     struct host bad, good;
     uint8_t junk[FRAME_MAX] = { 0xff, 0xff, 0xff, 0xff };
@@ -631,22 +669,24 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_foreign_uid_is_refused_by_the_socket_and_by_the_jailer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_host_without_privilege_lends_files_as_itself_only, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_system_that_never_answers_does_not_stop_the_jailer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(hosts_have_each_their_own_sandboxes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_killed_host_s_sandbox_is_adopted_by_the_next_and_its_output_resumed, set_up,
+        cmocka_unit_test_setup_teardown(an_unprivileged_client_mounts_files_as_itself_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_hanging_file_system_does_not_block_the_jailer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_client_has_its_own_sandboxes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_next_client_adopts_a_sandbox_of_a_killed_one_and_resumes_its_output, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_kept_sandbox_without_a_host_ends_with_its_extended_lifetime, set_up,
+        cmocka_unit_test_setup_teardown(a_kept_sandbox_without_a_client_ends_with_its_extended_lifetime, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(more_orders_than_a_spawner_s_socket_holds_wait_their_turn, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_waits_can_be_destroyed_and_goes_with_its_host, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sigterm_ends_the_kept_too_and_leaves_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_killed_jailer_s_sandboxes_die_and_the_next_one_sweeps_and_serves, set_up,
+        cmocka_unit_test_setup_teardown(requests_beyond_the_spawner_s_socket_buffer_wait_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_waiting_request_can_be_destroyed_and_ends_with_its_client, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sigterm_also_ends_kept_sandboxes_and_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandboxes_of_a_killed_jailer_end_and_the_next_one_cleans_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(RC09_a_cleanup_concurrent_with_creation_removes_no_live_sandbox, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(RC09_a_sweep_that_races_with_creates_takes_no_live_sandbox, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_second_jailer_at_the_same_door_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(malformed_frames_and_floods_of_descriptors_cost_only_their_own_connection,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_leaf_with_a_locked_uid_is_removed_after_the_lock_is_released, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_second_jailer_on_the_same_socket_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(malformed_frames_and_descriptor_floods_affect_only_their_own_connection, set_up,
+                                        tear_down),
     };
 
     if (geteuid() != 0) {

@@ -1,5 +1,5 @@
-/* The jailer as a host sees it: real requests over its socket, real sandboxes behind it. What it must never do is trust
- * a field, answer twice, or leave something behind. */
+/* The jailer as its client sees it: real requests over its socket, real sandboxes. It must never
+ * trust a field, answer twice, or leave anything. */
 #include "jail_host.h"
 
 #include "core/base/mem.h"
@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <time.h>
 
-TEST(destroying_answers_with_counters_and_removes_every_leaf)
+TEST(destroying_returns_counters_and_removes_every_leaf)
 {
     struct host h;
     struct reply r, d;
@@ -25,7 +25,7 @@ TEST(destroying_answers_with_counters_and_removes_every_leaf)
     assert_int_equal(d.f.type, FRAME_DONE);
     assert_int_equal(jail_stats_decode(&d.f, &s, NULL), 0);
     assert_true(s.cpu_ns > 0 && s.cpu_ns != JAIL_UNKNOWN && s.pids == 0);
-    assert_true(readable_within(r.fds[1], 0)); /* the pidfd: dead before the answer */
+    assert_true(readable_within(r.fds[1], 0)); /* the pidfd: the sandbox is dead before the answer */
     drop_fds(&r);
     ask(&h, FRAME_J_STATS, id);
     expect_error(&h, ERR_MISSING);
@@ -33,7 +33,7 @@ TEST(destroying_answers_with_counters_and_removes_every_leaf)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_host_that_goes_away_takes_its_sandboxes_along)
+TEST(the_sandboxes_of_a_disconnected_client_end)
 {
     struct host h;
     struct reply r;
@@ -46,7 +46,7 @@ TEST(a_host_that_goes_away_takes_its_sandboxes_along)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps)
+TEST(a_killed_jailer_leaves_no_process_and_the_next_one_cleans_up)
 {
     struct host h;
     struct reply r;
@@ -66,7 +66,7 @@ TEST(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(the_next_jailer_leaves_the_living_alone)
+TEST(the_next_jailer_does_not_touch_live_sandboxes)
 {
     struct host h, other;
     struct reply r;
@@ -83,7 +83,7 @@ TEST(the_next_jailer_leaves_the_living_alone)
     host_stop(&h);
 }
 
-TEST(a_jailer_with_another_state_directory_sees_the_living_too)
+TEST(a_jailer_with_another_state_directory_sees_live_sandboxes_too)
 {
     struct host h, other;
     struct reply r;
@@ -105,7 +105,7 @@ TEST(a_jailer_with_another_state_directory_sees_the_living_too)
     host_stop(&h);
 }
 
-/* Sets the variable for the jailers that are started from now on; NULL removes it. */
+/* Sets the variable for jailers that are started from now on; NULL removes it. */
 static void set_parent(const char *name)
 {
     assert_int_equal(name ? setenv("COVE_CGROUP_PARENT", name, 1) : unsetenv("COVE_CGROUP_PARENT"), 0);
@@ -176,7 +176,7 @@ TEST(a_cgroup_parent_outside_the_rule_is_refused)
     set_parent(before);
 }
 
-TEST(fields_are_checked_again)
+TEST(the_jailer_validates_every_field)
 {
     struct host h;
     struct jail_create c;
@@ -188,7 +188,7 @@ TEST(fields_are_checked_again)
     expect_error(&h, ERR_EXISTS);
     ask_template(&h, "../t");
     expect_error(&h, ERR_INVALID);
-    ask_filter(&h, "t", 1, 0); /* EXISTS would let a host go on under another filter than it asked for */
+    ask_filter(&h, "t", 1, 0); /* EXISTS would let a client continue with a different filter than it requested */
     expect_error(&h, ERR_INVALID);
     ask_filter(&h, "t", 0, 1ull << 63);
     expect_error(&h, ERR_INVALID);
@@ -221,7 +221,7 @@ TEST(fields_are_checked_again)
     host_stop(&h);
 }
 
-TEST(mounts_are_checked_again)
+TEST(the_jailer_validates_every_mount)
 {
     struct host h;
     struct jail_create c;
@@ -234,7 +234,7 @@ TEST(mounts_are_checked_again)
     c = a_request();
     c.nmounts = 1;
     c.mounts[0] = (struct jail_mount){ .kind = JAIL_BIND_RO, .fd = 3, .dst = "/mnt/x" };
-    ask_create(&h, &c, &dir, 1); /* names a descriptor that did not come */
+    ask_create(&h, &c, &dir, 1); /* names a descriptor that was not sent */
     expect_error(&h, ERR_INVALID);
     c = a_request();
     c.nmounts = 1;
@@ -244,7 +244,7 @@ TEST(mounts_are_checked_again)
     c = a_request();
     c.nmounts = 1;
     c.mounts[0] = (struct jail_mount){ .kind = JAIL_WORKSPACE, .fd = 0 };
-    ask_create(&h, &c, &file, 1); /* a file is no workspace */
+    ask_create(&h, &c, &file, 1); /* a file is not a workspace */
     expect_error(&h, ERR_WORKSPACE_REFUSED);
     c = a_request();
     c.nmounts = 1;
@@ -275,9 +275,10 @@ static void ask_mount(struct host *h, uint8_t kind, const char *path)
     close(fd);
 }
 
-TEST(what_the_kernel_tells_is_never_lent_also_not_from_below)
+TEST(kernel_file_systems_and_run_are_never_mounted_not_even_as_submounts)
 {
-    char dir[] = "/var/tmp/cove-test-XXXXXX"; /* owners can be mapped on a disk by every kernel, on a tmpfs since 6.3 */
+    /* Every kernel can map owners on a disk, but on a tmpfs only since 6.3. */
+    char dir[] = "/var/tmp/cove-test-XXXXXX";
     struct host h;
 
     host_start(&h);
@@ -287,7 +288,7 @@ TEST(what_the_kernel_tells_is_never_lent_also_not_from_below)
     expect_error(&h, ERR_BIND_REFUSED);
     ask_mount(&h, JAIL_WORKSPACE, "/sys");
     expect_error(&h, ERR_BIND_REFUSED);
-    ask_mount(&h, JAIL_BIND_RO, "/run"); /* nor where the services of the host listen */
+    ask_mount(&h, JAIL_BIND_RO, "/run"); /* nor the sockets of host services */
     expect_error(&h, ERR_BIND_REFUSED);
 
     assert_non_null(mkdtemp(dir));
@@ -313,7 +314,7 @@ TEST(requests_are_legal_only_in_their_states)
     char id[ID_SIZE];
 
     one_sandbox(&h, id, &r);
-    ask(&h, FRAME_J_THAW, id); /* nothing to do; a host that took over cannot know that */
+    ask(&h, FRAME_J_THAW, id); /* no effect; a client that took over cannot know the state */
     expect(&h, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, id);
     expect(&h, FRAME_J_OK);
@@ -334,7 +335,7 @@ TEST(requests_are_legal_only_in_their_states)
     host_stop(&h);
 }
 
-TEST(frames_of_the_runtime_are_no_requests)
+TEST(frames_of_the_runtime_are_refused)
 {
     struct host h;
     uint8_t out[FRAME_PAYLOAD_MAX];
@@ -346,7 +347,7 @@ TEST(frames_of_the_runtime_are_no_requests)
     host_stop(&h);
 }
 
-TEST(the_end_of_a_sandbox_is_told_unasked)
+TEST(the_end_of_a_sandbox_is_reported_without_a_request)
 {
     struct host h;
     struct reply r, e;
@@ -367,7 +368,7 @@ TEST(the_end_of_a_sandbox_is_told_unasked)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_kept_sandbox_outlives_its_host_and_can_be_adopted)
+TEST(a_kept_sandbox_outlives_its_client_and_can_be_adopted)
 {
     struct host h, next = { 0 };
     struct reply r, a;
@@ -395,14 +396,14 @@ TEST(a_kept_sandbox_outlives_its_host_and_can_be_adopted)
     expect(&next, FRAME_DONE);
     drop_fds(&a);
     close(next.sock);
-    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer); /* the last one gone, the jailer ends */
+    assert_int_equal(waitpid(h.jailer, &status, 0), h.jailer); /* the jailer ends with its last client */
     assert_int_equal(status, 0);
     assert_int_equal(leaves(id), 0);
     assert_int_equal(jailer_connect_kept(state_dir, id, &next.sock, &err), -1);
     assert_int_equal(err.id, ERR_MISSING);
 }
 
-TEST(a_jailer_holds_no_file_of_its_host)
+TEST(a_jailer_holds_no_open_file_of_its_client)
 {
     struct host h;
     int p[2];
@@ -412,12 +413,13 @@ TEST(a_jailer_holds_no_file_of_its_host)
     close(p[1]);
     ask_template(&h, "t");
     expect(&h, FRAME_J_OK);
-    assert_true(readable_within(p[0], 5000)); /* the end of file, while jailer and spawner live */
+    assert_true(readable_within(p[0], 5000)); /* end of file, while jailer and spawner live */
     close(p[0]);
     host_stop(&h);
 }
 
-/* Two questions sent before the answer to the first: each stream hears something, the later one a refusal. */
+/* Two requests sent before the answer to the first: each stream gets an answer, the later one an
+ * error. */
 static void ask_twice(struct host *h, uint8_t type, const char *id)
 {
     struct reply r;
@@ -435,7 +437,7 @@ static void ask_twice(struct host *h, uint8_t type, const char *id)
     }
 }
 
-TEST(a_question_asked_twice_is_answered_twice)
+TEST(a_request_sent_twice_is_answered_twice)
 {
     struct host h;
     struct reply r;
@@ -448,7 +450,7 @@ TEST(a_question_asked_twice_is_answered_twice)
     host_stop(&h);
 }
 
-TEST(destroying_what_is_still_being_made_answers_both)
+TEST(destroying_a_sandbox_in_creation_answers_both_requests)
 {
     struct host h;
     struct reply r;
@@ -473,7 +475,7 @@ TEST(destroying_what_is_still_being_made_answers_both)
     host_stop(&h);
 }
 
-TEST(a_door_that_another_user_put_up_is_not_entered)
+TEST(a_kept_socket_of_another_user_is_refused)
 {
     char dir[] = "/run/cove-test-XXXXXX", id[ID_SIZE];
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -519,7 +521,7 @@ static pid_t child_of(pid_t pid)
     return (pid_t)atoi(text);
 }
 
-TEST(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on)
+TEST(a_lost_spawner_ends_its_frozen_sandboxes_and_the_jailer_continues)
 {
     struct host h;
     struct reply r;
@@ -535,7 +537,7 @@ TEST(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on)
     ask(&h, FRAME_J_DESTROY, id);
     expect(&h, FRAME_DONE);
     assert_int_equal(leaves(id), 0);
-    ask_template(&h, "t"); /* the name is free again */
+    ask_template(&h, "t"); /* the name can be used again */
     expect(&h, FRAME_J_OK);
     c = a_request();
     ask_create(&h, &c, NULL, 0);
@@ -546,29 +548,29 @@ TEST(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(destroying_answers_with_counters_and_removes_every_leaf),
-        RUN(a_host_that_goes_away_takes_its_sandboxes_along),
-        RUN(a_killed_jailer_leaves_no_process_and_the_next_one_sweeps),
-        RUN(the_next_jailer_leaves_the_living_alone),
-        RUN(a_jailer_with_another_state_directory_sees_the_living_too),
+        RUN(destroying_returns_counters_and_removes_every_leaf),
+        RUN(the_sandboxes_of_a_disconnected_client_end),
+        RUN(a_killed_jailer_leaves_no_process_and_the_next_one_cleans_up),
+        RUN(the_next_jailer_does_not_touch_live_sandboxes),
+        RUN(a_jailer_with_another_state_directory_sees_live_sandboxes_too),
         RUN(another_cgroup_parent_holds_the_leaves_and_shares_the_uids_of_the_host),
         RUN(a_cgroup_parent_outside_the_rule_is_refused),
-        RUN(fields_are_checked_again),
-        RUN(mounts_are_checked_again),
-        RUN(what_the_kernel_tells_is_never_lent_also_not_from_below),
+        RUN(the_jailer_validates_every_field),
+        RUN(the_jailer_validates_every_mount),
+        RUN(kernel_file_systems_and_run_are_never_mounted_not_even_as_submounts),
         RUN(requests_are_legal_only_in_their_states),
-        RUN(frames_of_the_runtime_are_no_requests),
-        RUN(the_end_of_a_sandbox_is_told_unasked),
-        RUN(a_kept_sandbox_outlives_its_host_and_can_be_adopted),
-        RUN(a_jailer_holds_no_file_of_its_host),
-        RUN(a_question_asked_twice_is_answered_twice),
-        RUN(destroying_what_is_still_being_made_answers_both),
-        RUN(a_door_that_another_user_put_up_is_not_entered),
-        RUN(a_lost_spawner_takes_frozen_sandboxes_along_and_the_jailer_goes_on),
+        RUN(frames_of_the_runtime_are_refused),
+        RUN(the_end_of_a_sandbox_is_reported_without_a_request),
+        RUN(a_kept_sandbox_outlives_its_client_and_can_be_adopted),
+        RUN(a_jailer_holds_no_open_file_of_its_client),
+        RUN(a_request_sent_twice_is_answered_twice),
+        RUN(destroying_a_sandbox_in_creation_answers_both_requests),
+        RUN(a_kept_socket_of_another_user_is_refused),
+        RUN(a_lost_spawner_ends_its_frozen_sandboxes_and_the_jailer_continues),
     };
 
     if (geteuid() != 0) {
-        printf("1..0 # SKIP the native driver is started by root\n");
+        printf("1..0 # SKIP the native driver requires root\n");
         return 0;
     }
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,5 +1,5 @@
-/* An unprivileged process brings a fork of itself into a sandbox: by ownership, behind every wall, and never at the
- * mercy of the sandbox it enters. */
+/* An unprivileged process brings a fork of itself into a sandbox: because it owns the user
+ * namespace, with every wall, and without depending on the sandbox it enters. */
 #include "jail_host.h"
 
 #include "host/zygote/join.h"
@@ -15,7 +15,7 @@ struct scene {
     struct host h;
     struct reply r;
     char id[ID_SIZE];
-    pid_t pid1;  /* as we see it */
+    pid_t pid1;  /* in our pid namespace */
     uid_t owner; /* of its user namespace */
     struct native_template t;
     struct native_spec spec;
@@ -123,14 +123,14 @@ static void scene_end(struct scene *s)
     assert_int_equal(leaves(s->id), 0);
 }
 
-/* What the member finds, as lines of "name value". */
+/* Writes what the interpreter sees, as lines of "name value". */
 static NORETURN void look_around(void)
 {
     static const char *const spaces[] = { "user", "mnt", "pid", "net", "ipc", "uts", "cgroup" };
     char line[256], path[64];
     FILE *f = fopen("/proc/self/status", "re");
 
-    while (getppid() != 1) /* whoever brought it in may not have left yet */
+    while (getppid() != 1) /* the process that brought it in may not have ended yet */
         usleep(1000);
     dprintf(3, "uid %d %d\nppid %d\n", (int)getuid(), (int)getgid(), (int)getppid());
     while (f && fgets(line, sizeof(line), f))
@@ -155,7 +155,7 @@ static NORETURN void look_around(void)
     _exit(0);
 }
 
-/* The zygote of this test: without privilege, it joins and tells how that went. */
+/* The zygote of this test: it joins without privilege and reports the result. */
 static int join_as(struct scene *s, uid_t uid)
 {
     int status;
@@ -199,7 +199,7 @@ static void must_say(const char *text, const char *what)
         fail_msg("no '%s' in:\n%s", what, text);
 }
 
-TEST(a_member_stands_behind_every_wall)
+TEST(a_joined_interpreter_has_every_wall)
 {
     static const char *const spaces[] = { "user", "mnt", "pid", "net", "ipc", "uts", "cgroup" };
     struct scene s;
@@ -228,7 +228,7 @@ TEST(a_member_stands_behind_every_wall)
     scene_end(&s);
 }
 
-TEST(a_stranger_cannot_join)
+TEST(a_foreign_process_cannot_join)
 {
     struct scene s;
 
@@ -237,8 +237,8 @@ TEST(a_stranger_cannot_join)
     scene_end(&s);
 }
 
-/* The network of the others belongs to nobody who could be an owner. */
-TEST(sandboxes_that_were_not_made_for_it_cannot_be_joined)
+/* The network namespace of the others has no owner in this user namespace. */
+TEST(sandboxes_not_prepared_for_a_zygote_cannot_be_joined)
 {
     struct scene s;
 
@@ -247,7 +247,7 @@ TEST(sandboxes_that_were_not_made_for_it_cannot_be_joined)
     scene_end(&s);
 }
 
-TEST(a_sandbox_that_has_ended_is_an_error_and_not_the_end_of_the_zygote)
+TEST(joining_an_ended_sandbox_fails_without_ending_the_zygote)
 {
     struct scene s;
 
@@ -258,7 +258,7 @@ TEST(a_sandbox_that_has_ended_is_an_error_and_not_the_end_of_the_zygote)
     scene_end(&s);
 }
 
-TEST(a_frozen_sandbox_does_not_hold_the_zygote)
+TEST(a_frozen_sandbox_does_not_block_the_zygote)
 {
     struct scene s;
     char text[8192];
@@ -275,8 +275,8 @@ TEST(a_frozen_sandbox_does_not_hold_the_zygote)
     scene_end(&s);
 }
 
-/* What cannot be raised ends the member, and is told. */
-TEST(a_missing_wall_ends_the_member_before_it_does_anything)
+/* A wall that cannot be raised ends the interpreter and is reported. */
+TEST(a_missing_wall_ends_the_interpreter_before_it_runs)
 {
     struct scene s;
     char text[8192];
@@ -293,13 +293,12 @@ TEST(a_missing_wall_ends_the_member_before_it_does_anything)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_member_stands_behind_every_wall, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_stranger_cannot_join, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sandboxes_that_were_not_made_for_it_cannot_be_joined, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_sandbox_that_has_ended_is_an_error_and_not_the_end_of_the_zygote, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_frozen_sandbox_does_not_hold_the_zygote, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_missing_wall_ends_the_member_before_it_does_anything, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_joined_interpreter_has_every_wall, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_foreign_process_cannot_join, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandboxes_not_prepared_for_a_zygote_cannot_be_joined, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(joining_an_ended_sandbox_fails_without_ending_the_zygote, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_frozen_sandbox_does_not_block_the_zygote, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_missing_wall_ends_the_interpreter_before_it_runs, set_up, tear_down),
     };
 
     if (geteuid() != 0) {

@@ -1,9 +1,11 @@
-/* The real cove-runtime, asked for files while links stand in its way, or are put there while it looks.
+/* The real cove-runtime, asked for files while links are in the way, or are swapped in during a
+ * request.
  *
- * Beside the workspace lies a canary. A path that a request names may lead through links, but never through those of
- * /proc; what a request finds by walking may lead through none. So the one swap leads to the canary by /proc, and every
- * request that goes by path must miss it; the other is an ordinary link, and every request that walks must not follow.
- * COVE_SWAP_ROUNDS is how often each request is made while they are swapped. */
+ * Next to the workspace lies a canary. The path of a request may lead through links, but never
+ * through those of /proc; a tree traversal may not follow any link. So one swapped link leads to
+ * the canary through /proc, and every request by path must miss it; the other one is an ordinary
+ * link, and no traversal may follow it. COVE_SWAP_ROUNDS is how often each request is made during
+ * the swaps. */
 #include "rt_host.h"
 
 #include "tests/unit/test.h"
@@ -30,7 +32,7 @@
 #define EXCHANGE 2u /* RENAME_EXCHANGE */
 
 static char top[64];
-static struct buf seen; /* what look() adds up */
+static struct buf seen; /* collected by look() */
 
 static const char *in(const char *name)
 {
@@ -74,7 +76,7 @@ static int look(const char *name, const struct stat *st, int type UNUSED, struct
     return 0;
 }
 
-/* All that can be said about it: names, contents, modes, and when anything of that was last changed. */
+/* Everything about the canary: names, contents, modes, and times of change. */
 static char *canary(void)
 {
     seen = (struct buf){ 0 };
@@ -87,7 +89,7 @@ static void expect_canary(const char *before, const char *who)
     auto_free char *now = canary();
 
     if (strcmp(before, now) != 0)
-        fail_msg("%s changed what lies outside:\n%s%s", who, before, now);
+        fail_msg("%s changed the canary:\n%s%s", who, before, now);
 }
 
 static struct host *begin(void)
@@ -113,7 +115,7 @@ static void end(struct host *h)
 
 /* --- requests --- */
 
-/* The end of a stream: what it brought may not come from the canary. The error id, or 0. */
+/* Ends a stream: its data must not come from the canary. Returns the error id, or 0. */
 static uint32_t finish(struct host *h, uint32_t s, const char *who)
 {
     host_wait(h, s);
@@ -122,7 +124,7 @@ static uint32_t finish(struct host *h, uint32_t s, const char *who)
 
     if (g->data[0].len &&
         (memmem(g->data[0].data, g->data[0].len, "CANARY", 6) || memmem(g->data[0].data, g->data[0].len, "secret", 6)))
-        fail_msg("%s brought what lies outside", who);
+        fail_msg("%s returned data of the canary", who);
     host_close(h, s);
     return id;
 }
@@ -180,7 +182,7 @@ static uint32_t unpack_into(struct host *h, const char *name, const char *dir, c
     return finish(h, s, name);
 }
 
-/* Says what it watches, or refuses; a watch that stands is closed. */
+/* Returns what it watches, or an error; a successful watch is closed. */
 static uint32_t watch(struct host *h, const char *name)
 {
     uint32_t s = host_path(h, FRAME_WATCH, in(name), RT_PATH_RECURSIVE);
@@ -193,12 +195,12 @@ static uint32_t watch(struct host *h, const char *name)
     return id;
 }
 
-/* --- requests that go by path, to NAME/... --- */
+/* --- requests by path, to NAME/... --- */
 
 struct verb {
     const char *name;
     uint32_t (*ask)(struct host *h, const char *name);
-    bool never; /* names what only the canary has, so it is always refused */
+    bool never; /* it names a file that only the canary has, so it is always refused */
 };
 
 static const char *below(const char *name, const char *leaf)
@@ -305,7 +307,7 @@ static const struct verb by_path[] = {
     { "watch", v_watch, false },
 };
 
-/* --- requests that walk: NAME is met below work, or removed itself --- */
+/* --- requests that traverse: NAME is found below work, or removed itself --- */
 
 static uint32_t w_tar_out(struct host *h, const char *name UNUSED)
 {
@@ -360,11 +362,11 @@ static const struct verb walks[] = {
     { "watch", w_watch, false },
 };
 
-/* --- who swaps --- */
+/* --- the swapping process --- */
 
 struct swapper {
     pid_t pid;
-    uint64_t *swaps; /* in memory that both see */
+    uint64_t *swaps; /* in shared memory */
 };
 
 /* A directory that holds f, with this mode, at `name`. */
@@ -387,8 +389,9 @@ static bool is_link(const char *name)
     return readlink(in(name), &c, 1) >= 0;
 }
 
-/* Swaps the directory and the link, and puts back what a request took away. With `gap` the name is empty for moments
- * too, so that what is made there may have become a link before it is looked at again. */
+/* Swaps the directory and the link, and restores what a request removed. With `gap` the name is
+ * missing for moments too, so that a new object may have become a link before it is opened
+ * again. */
 static NORETURN void swap_for_ever(const char *name, const char *other, const char *target, mode_t mode, bool gap,
                                    uint64_t *swaps)
 {
@@ -445,8 +448,8 @@ static uint64_t swaps(const struct swapper *s)
     return __atomic_load_n(s->swaps, __ATOMIC_RELAXED);
 }
 
-/* A request as often as asked and until as many swaps were made; one that goes by path goes on until it met both what
- * it may have and what it may not. */
+/* Repeats a request until both counts are reached: rounds and swaps. A request by path continues
+ * until it has both succeeded and been refused. */
 static void race(struct host *h, const struct verb *v, const char *name, const struct swapper *s, bool walking)
 {
     auto_free char *before = canary();
@@ -460,15 +463,15 @@ static void race(struct host *h, const struct verb *v, const char *name, const s
         refused += id != 0;
         done += id == 0;
         if (i >= n && clock_mono_ns() > give_up)
-            fail_msg("%s: %u refused and %u done while %u swaps were made", v->name, refused, done,
+            fail_msg("%s: %u refused and %u done during %u swaps", v->name, refused, done,
                      (unsigned)(swaps(s) - first));
     }
     if (v->never && done)
-        fail_msg("%s: %u times what is not there", v->name, done);
+        fail_msg("%s: succeeded %u times on a name that only the canary has", v->name, done);
     expect_canary(before, v->name);
 }
 
-TEST(FA03_a_directory_swapped_for_a_link_leads_no_request_out)
+TEST(FA03_a_directory_swapped_for_a_link_cannot_redirect_a_request)
 {
     struct host *h = begin();
     char target[128];
@@ -482,12 +485,13 @@ TEST(FA03_a_directory_swapped_for_a_link_leads_no_request_out)
     end(h);
 }
 
-TEST(FA03_a_walk_follows_no_link_that_is_put_before_it)
+TEST(FA03_a_tree_traversal_follows_no_link_swapped_in_during_it)
 {
     static const struct {
         mode_t mode;
         bool gap;
-    } ways[] = { { 0755, false }, { 0, false }, { 0755, true } }; /* open, closed to ourselves, and not yet there */
+        /* Open, closed to ourselves, and missing at first. */
+    } ways[] = { { 0755, false }, { 0, false }, { 0755, true } };
     static const char *const targets[] = { "../canary", "../canary/closed" };
     struct host *h = begin();
 
@@ -502,14 +506,14 @@ TEST(FA03_a_walk_follows_no_link_that_is_put_before_it)
     end(h);
 }
 
-/* --- links and odd files that stay where they are --- */
+/* --- links and special files that do not move --- */
 
 static void expect_refused(struct host *h, const char *name, const char *what)
 {
     auto_free char *before = canary();
 
     for (size_t i = 0; i < ARRAY_LEN(by_path); i++)
-        if (by_path[i].ask(h, name) == 0 && by_path[i].ask != v_remove_sub) /* what is not there need not be removed */
+        if (by_path[i].ask(h, name) == 0 && by_path[i].ask != v_remove_sub) /* removing a missing name succeeds */
             fail_msg("%s through %s", by_path[i].name, what);
     expect_canary(before, what);
 }
@@ -533,7 +537,7 @@ TEST(FA02_no_request_goes_through_a_link_of_proc_a_loop_or_nowhere)
         unlink(in("work/other"));
     }
     assert_int_equal(symlink("../canary", in("work/chain0")), 0);
-    for (int i = 1; i <= 40; i++) { /* the kernel follows 40, and this is one more */
+    for (int i = 1; i <= 40; i++) { /* the kernel follows 40; this is one more */
         snprintf(name, sizeof(name), "chain%d", i - 1);
         snprintf(far[0], sizeof(far[0]), "work/chain%d", i);
         assert_int_equal(symlink(name, in(far[0])), 0);
@@ -542,7 +546,7 @@ TEST(FA02_no_request_goes_through_a_link_of_proc_a_loop_or_nowhere)
     end(h);
 }
 
-TEST(FA02_a_link_that_is_named_is_itself_what_is_changed)
+TEST(FA02_a_request_on_a_link_changes_the_link_itself)
 {
     struct host *h = begin();
     auto_free char *before = canary();
@@ -573,7 +577,7 @@ TEST(FA02_a_link_that_is_named_is_itself_what_is_changed)
     end(h);
 }
 
-TEST(FA02_what_is_neither_file_nor_directory_blocks_nobody)
+TEST(FA02_special_files_do_not_block_a_request)
 {
     static const char *const odd[] = { "work/fifo", "work/sock", "work/dev", "work/link", "../../null", "../../fd/0" };
     struct host *h = begin();
@@ -587,7 +591,7 @@ TEST(FA02_what_is_neither_file_nor_directory_blocks_nobody)
     assert_int_equal(bind(fd, (struct sockaddr *)&sun, sizeof(sun)), 0);
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
         if (odd[i][0] == '.' && strncmp(top, "/dev/", 5) != 0)
-            continue; /* that is /dev/null only from /dev/shm */
+            continue; /* this leads to /dev/null only from /dev/shm */
         expect_refused(h, odd[i], odd[i]);
         assert_int_not_equal(ask(h, FRAME_READ, odd[i], 0), 0);
         assert_int_not_equal(ask(h, FRAME_LIST, odd[i], 0), 0);
@@ -595,7 +599,7 @@ TEST(FA02_what_is_neither_file_nor_directory_blocks_nobody)
     }
     assert_int_equal(ask(h, FRAME_TAR_OUT, "work/fifo", 0), ERR_WRONG_KIND);
     assert_int_equal(ask(h, FRAME_TAR_OUT, "work", 0), 0);
-    assert_int_equal(write_file(h, "work/fifo", 0), 0); /* put in its place, not written into it */
+    assert_int_equal(write_file(h, "work/fifo", 0), 0); /* replaced, not written into */
     assert_int_equal(move(h, "work/sock", "work/moved"), 0);
     assert_int_equal(ask(h, FRAME_REMOVE, "work/dev", 0), 0);
     assert_int_equal(ask(h, FRAME_REMOVE, "work", RT_PATH_RECURSIVE), 0);
@@ -606,10 +610,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(FA02_no_request_goes_through_a_link_of_proc_a_loop_or_nowhere),
-        RUN(FA02_a_link_that_is_named_is_itself_what_is_changed),
-        RUN(FA02_what_is_neither_file_nor_directory_blocks_nobody),
-        RUN(FA03_a_directory_swapped_for_a_link_leads_no_request_out),
-        RUN(FA03_a_walk_follows_no_link_that_is_put_before_it),
+        RUN(FA02_a_request_on_a_link_changes_the_link_itself),
+        RUN(FA02_special_files_do_not_block_a_request),
+        RUN(FA03_a_directory_swapped_for_a_link_cannot_redirect_a_request),
+        RUN(FA03_a_tree_traversal_follows_no_link_swapped_in_during_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

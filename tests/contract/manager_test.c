@@ -1,5 +1,5 @@
-/* The manager over a real jailer service and a real store: what was told stays true, also for the manager that comes
- * after a killed one. Needs root. */
+/* The manager with a real jailer service and a real store: what it reported stays true, also for
+ * the next manager after a kill. Needs root. */
 #include "tests/unit/test.h"
 
 #include "core/base/clock.h"
@@ -83,7 +83,7 @@ static void turn_for(struct world *w, const int *what)
     while (!*what && clock_mono_ns() < end)
         ev_turn(w->ev, 100);
     if (!*what)
-        fail_msg("waited in vain; last error: %s", w->err.msg);
+        fail_msg("timed out; last error: %s", w->err.msg);
 }
 
 static void wait_ready(struct world *w)
@@ -97,7 +97,7 @@ static void wait_ready(struct world *w)
         fail_msg("not ready: %s", why);
 }
 
-static uint32_t creating_max = 16, starting_max = 64; /* of the next world */
+static uint32_t creating_max = 16, starting_max = 64; /* for the next world */
 
 static void open_world(struct world *w)
 {
@@ -148,7 +148,7 @@ static void on_row(void *arg, const struct err *err, const struct store_sandbox 
     w->state = row->state;
     w->expires_ms = row->expires_ms;
     w->ended_ms = row->ended_ms;
-    if (row->ended_by) /* one that lives must not wipe out the end of an execution */
+    if (row->ended_by) /* a live row must not overwrite the recorded end of an execution */
         str_copy(w->ended_by, sizeof(w->ended_by), row->ended_by);
     snprintf(w->why, sizeof(w->why), "%s", row->why_json ? row->why_json : "");
 }
@@ -212,7 +212,7 @@ static void bad(struct world *w, enum err_id id)
         fail_msg("%s", w->err.msg);
 }
 
-/* --- scenes --- */
+/* --- steps --- */
 
 static void create_for(struct world *w, const char *owner, const char *json, store_sandbox_fn *done, void *arg)
 {
@@ -292,7 +292,7 @@ static void get_execution(struct world *w)
     good(w);
 }
 
-/* --- life --- */
+/* --- sandboxes and executions --- */
 
 TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
 {
@@ -308,7 +308,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     assert_int_equal(w.bytes[0], 4);
     char first[ID_SIZE];
     str_copy(first, sizeof(first), w.ex);
-    assert_false(w.final); /* if it stays alone, the sandbox's sums are its own */
+    assert_false(w.final); /* if it stays the only one, the sandbox's sums are its own */
     const char *const env[] = { "X=1", NULL };
     run(&w, &(struct execution_spec){
                 .argv = SH("echo $X; pwd; cat; exit 3"), .env = env, .cwd = "/tmp", .input = "in", .input_len = 2 });
@@ -322,7 +322,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     str_copy(w.ex, sizeof(w.ex), first);
     get_execution(&w);
     assert_true(w.final);
-    manager_delete(w.m, "me", w.sb, on_row, &w); /* once more: the same answer */
+    manager_delete(w.m, "me", w.sb, on_row, &w); /* again: the same answer */
     good(&w);
     manager_execute(w.m, "me", w.sb, NULL, &(struct execution_spec){ .argv = SH("true") }, on_accepted, &w);
     bad(&w, ERR_SANDBOX_ENDED);
@@ -330,7 +330,7 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     close_world(&w);
 }
 
-TEST(another_s_sandbox_does_not_exist)
+TEST(a_sandbox_of_another_owner_does_not_exist)
 {
     struct world w;
 
@@ -347,7 +347,7 @@ TEST(another_s_sandbox_does_not_exist)
     end(&w);
 }
 
-TEST(long_code_goes_by_a_file_of_its_own_and_leaves_none)
+TEST(long_code_uses_a_file_that_is_removed_afterwards)
 {
     struct world w;
     struct buf code = { 0 };
@@ -374,7 +374,7 @@ TEST(a_program_that_cannot_start_is_a_failed_execution)
     end(&w);
 }
 
-TEST(a_watch_kills_and_clocks_end)
+TEST(a_watch_can_kill_and_timeouts_end_an_execution)
 {
     struct world w;
 
@@ -390,7 +390,7 @@ TEST(a_watch_kills_and_clocks_end)
     end(&w);
 }
 
-TEST(output_past_its_cap_is_counted)
+TEST(output_beyond_its_limit_is_counted)
 {
     struct world w;
 
@@ -406,7 +406,7 @@ static void on_box(void *arg, struct sandbox_handle *box UNUSED, const struct er
     note(arg, err);
 }
 
-TEST(pausing_stops_everything_and_resuming_goes_on)
+TEST(pausing_stops_everything_and_resuming_continues)
 {
     struct world w;
 
@@ -424,7 +424,7 @@ TEST(pausing_stops_everything_and_resuming_goes_on)
         ev_turn(w.ev, 100); /* longer than its timeout */
     assert_int_equal(w.ended, 0);
     manager_resume(w.m, "me", w.sb, on_row, &w);
-    while (w.state != STORE_SANDBOX_RUNNING) /* the end of the program may be told first */
+    while (w.state != STORE_SANDBOX_RUNNING) /* the end of the program may be reported first */
         good(&w);
     turn_for(&w, &w.ended);
     w.answers = 0;
@@ -433,13 +433,13 @@ TEST(pausing_stops_everything_and_resuming_goes_on)
     end(&w);
 }
 
-TEST(an_idle_sandbox_ends_or_is_paused_and_wakes_up)
+TEST(an_idle_sandbox_ends_or_is_paused_and_resumes_on_use)
 {
     struct world w;
     struct manager_stats st = { 0 };
 
     begin(&w, "{\"runtime\":\"sh\",\"idleTimeoutMs\":150,\"idleAction\":\"pause\"}");
-    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.4; echo busy") }); /* not idle while something runs */
+    run(&w, &(struct execution_spec){ .argv = SH("sleep 0.4; echo busy") }); /* not idle while a program runs */
     assert_string_equal(w.ended_by, "exit");
     for (int i = 0; i < 100 && st.paused == 0; i++) {
         ev_turn(w.ev, 50);
@@ -461,7 +461,7 @@ TEST(an_idle_sandbox_ends_or_is_paused_and_wakes_up)
     close_world(&w);
 }
 
-TEST(lifetimes_end_sandboxes_and_can_be_set_anew)
+TEST(lifetimes_end_sandboxes_and_can_be_changed)
 {
     struct world w;
     struct manager_stats st = { 0 };
@@ -494,7 +494,7 @@ static void on_usage(void *arg, const struct sandbox_handle_usage *u, const stru
         w->usage = *u;
 }
 
-TEST(usage_is_of_this_moment)
+TEST(usage_is_current)
 {
     struct world w;
 
@@ -524,9 +524,9 @@ TEST(a_spec_that_the_host_cannot_make_fails_with_its_reason)
         close_world(&w);
 }
 
-/* --- the manager after a killed one --- */
+/* --- the next manager after a kill --- */
 
-TEST(a_second_manager_adopts_what_lives_and_misses_nothing)
+TEST(a_second_manager_adopts_live_sandboxes_without_loss)
 {
     struct world w;
     char sb[ID_SIZE], ex[ID_SIZE];
@@ -580,7 +580,7 @@ static void on_asked(void *arg, const struct err *err, const struct store_execut
         w->watch = manager_watch_execution(w->m, "me", row->sandbox, row->id, ask_when_told, w);
 }
 
-TEST(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask)
+TEST(an_acknowledged_end_is_in_the_store_for_the_next_request)
 {
     struct world w;
 
@@ -596,7 +596,7 @@ TEST(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask)
     end(&w);
 }
 
-TEST(who_waits_for_the_end_alone_is_told_once_and_the_row_follows)
+TEST(a_caller_that_waits_for_the_end_gets_one_answer_and_the_row_follows)
 {
     struct world w;
 
@@ -604,7 +604,7 @@ TEST(who_waits_for_the_end_alone_is_told_once_and_the_row_follows)
     for (int i = 0; i < 20; i++) {
         execute(&w, &(struct execution_spec){ .argv = SH("echo x; exit 7"), .report_only_end = true });
         good(&w);
-        if (w.watch) /* it was not over in a moment, on a slow machine */
+        if (w.watch) /* on a slow machine the program may still run */
             turn_for(&w, &w.ended);
         w.answers = 0;
         assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
@@ -617,12 +617,12 @@ TEST(who_waits_for_the_end_alone_is_told_once_and_the_row_follows)
     assert_int_equal(w.exit_code, 7);
     assert_string_equal(read_output(&w, 1), "x\n");
     run(&w, &(struct execution_spec){ .argv = SH("sleep 0.3; exit 8"),
-                                      .report_only_end = true }); /* told of while it runs */
+                                      .report_only_end = true }); /* reported while it runs */
     assert_int_equal(w.exit_code, 8);
     end(&w);
 }
 
-static int told[2]; /* a pipe out of the manager that is killed */
+static int told[2]; /* a pipe from the manager that is killed */
 
 static void die_at_end(void *arg UNUSED, const struct store_execution *ended)
 {
@@ -644,7 +644,7 @@ static void on_told(void *arg, const struct err *err, const struct store_executi
     w->watch = manager_watch_execution(w->m, "me", row->sandbox, row->id, die_at_end, w);
 }
 
-/* Whichever way the end is told, that comes before the store hears of it. */
+/* In both cases the end is acknowledged before the store knows it. */
 static void be_killed_when_told(const char *sandbox)
 {
     struct world w;
@@ -666,7 +666,7 @@ static void on_events(void *arg, const struct err *err, const struct store_event
         w->rows += str_eq(rows[i].kind, "execution_ended") && strstr(rows[i].body_json, w->ex);
 }
 
-TEST(an_end_that_was_told_survives_a_kill_before_its_commit)
+TEST(an_acknowledged_end_survives_a_kill_before_its_commit)
 {
     struct world w;
     char sb[ID_SIZE], ex[ID_SIZE] = "";
@@ -683,7 +683,7 @@ TEST(an_end_that_was_told_survives_a_kill_before_its_commit)
     assert_int_equal(read(told[0], ex, sizeof(ex)), ID_SIZE);
     close(told[0]);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    for (int i = 0; i < 2; i++) { /* and it is applied once */
+    for (int i = 0; i < 2; i++) { /* applied only once */
         open_world(&w);
         str_copy(w.ex, sizeof(w.ex), ex);
         get_execution(&w);
@@ -726,7 +726,7 @@ TEST(a_paused_sandbox_stays_paused_under_the_next_manager)
     end(&w);
 }
 
-TEST(what_ended_while_nobody_was_there_is_told_as_it_was)
+TEST(ends_during_downtime_are_reported_correctly)
 {
     struct world w;
     char sb[ID_SIZE], ex[ID_SIZE];
@@ -737,7 +737,7 @@ TEST(what_ended_while_nobody_was_there_is_told_as_it_was)
     str_copy(sb, sizeof(sb), w.sb);
     str_copy(ex, sizeof(ex), w.ex);
     close_world(&w);
-    poll(NULL, 0, 900); /* the jailer's clock, with nobody else there */
+    poll(NULL, 0, 900); /* only the jailer measures the lifetime now */
     open_world(&w);
     str_copy(w.ex, sizeof(w.ex), ex);
     manager_delete(w.m, "me", sb, on_row, &w);
@@ -749,7 +749,7 @@ TEST(what_ended_while_nobody_was_there_is_told_as_it_was)
     close_world(&w);
 }
 
-TEST(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on)
+TEST(a_killed_jailer_ends_its_sandboxes_and_the_manager_continues)
 {
     struct world w;
     const char *why;
@@ -803,7 +803,7 @@ TEST(retention_removes_output_with_its_row)
     end(&w);
 }
 
-/* --- the frame --- */
+/* --- setup and teardown --- */
 
 static int set_up(void **state UNUSED)
 {
@@ -828,13 +828,13 @@ static int tear_down(void **state UNUSED)
     return system(command);
 }
 
-/* --- sharing --- */
+/* --- fairness --- */
 
 #define CROWD 30
 
-struct race {            /* of one tenant with many and one with few */
+struct race {            /* one tenant with many requests against one with few */
     int crowd, few;      /* answered so far */
-    int before_last_few; /* of the crowd, when the last of the few was answered */
+    int before_last_few; /* answers of the crowd when the last of the few was answered */
     int failed;
     char sb[2][ID_SIZE];
 };
@@ -872,7 +872,7 @@ static void race_to_end(struct world *w, const struct race *r, int few)
     assert_int_equal(r->failed, 0);
 }
 
-TEST(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few)
+TEST(a_tenant_with_many_queued_sandboxes_does_not_delay_one_with_few)
 {
     struct world w;
     struct race r = { 0 };
@@ -885,10 +885,11 @@ TEST(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few)
     for (int i = 0; i < 2; i++)
         create_for(&w, "few", "{\"runtime\": \"sh\"}", on_few, &r);
     race_to_end(&w, &r, 2);
-    /* By turns: two were under way, and of the next four places two are the few's. The rest is room for those that
-     * overtake each other. First come, first served would be all of the crowd. */
+    /* Round-robin: two were in progress, and of the next four slots two belong to the few. The rest
+     * is a margin for requests that overtake each other. First come, first served would serve the
+     * whole crowd first. */
     if (r.before_last_few > CROWD / 2)
-        fail_msg("%d of %d came before", r.before_last_few, CROWD);
+        fail_msg("%d of %d were served before", r.before_last_few, CROWD);
     w.answers = 0;
     manager_end_all(w.m, &(struct err){ .id = ERR_SANDBOX_ENDED, .msg = "over" }, on_emptied, &w);
     turn_for(&w, &w.answers);
@@ -914,7 +915,7 @@ static void on_few_run(void *arg, const struct err *err, const struct store_exec
     on_few(arg, err, NULL);
 }
 
-TEST(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few)
+TEST(a_tenant_with_many_queued_executions_does_not_delay_one_with_few)
 {
     const struct execution_spec s = { .argv = SH("true"), .report_only_end = true };
     struct world w;
@@ -935,14 +936,14 @@ TEST(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few)
     manager_execute(w.m, "few", r.sb[1], NULL, &s, on_few_run, &r);
     race_to_end(&w, &r, 1);
     if (r.before_last_few > CROWD / 2)
-        fail_msg("%d of %d came before", r.before_last_few, CROWD);
+        fail_msg("%d of %d were served before", r.before_last_few, CROWD);
     w.answers = 0;
     manager_end_all(w.m, &(struct err){ .id = ERR_SANDBOX_ENDED, .msg = "over" }, on_emptied, &w);
     turn_for(&w, &w.answers);
     close_world(&w);
 }
 
-TEST(a_tenant_that_is_suspended_while_nobody_is_there_is_ended_by_the_next_manager)
+TEST(the_next_manager_ends_sandboxes_of_a_tenant_suspended_during_downtime)
 {
     struct store_tenant t = { .name = "me", .suspended_ms = 1 };
     struct world w;
@@ -971,31 +972,31 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone),
-        RUN(another_s_sandbox_does_not_exist),
-        RUN(long_code_goes_by_a_file_of_its_own_and_leaves_none),
+        RUN(a_sandbox_of_another_owner_does_not_exist),
+        RUN(long_code_uses_a_file_that_is_removed_afterwards),
         RUN(a_program_that_cannot_start_is_a_failed_execution),
-        RUN(a_watch_kills_and_clocks_end),
-        RUN(output_past_its_cap_is_counted),
-        RUN(pausing_stops_everything_and_resuming_goes_on),
-        RUN(an_idle_sandbox_ends_or_is_paused_and_wakes_up),
-        RUN(lifetimes_end_sandboxes_and_can_be_set_anew),
-        RUN(usage_is_of_this_moment),
+        RUN(a_watch_can_kill_and_timeouts_end_an_execution),
+        RUN(output_beyond_its_limit_is_counted),
+        RUN(pausing_stops_everything_and_resuming_continues),
+        RUN(an_idle_sandbox_ends_or_is_paused_and_resumes_on_use),
+        RUN(lifetimes_end_sandboxes_and_can_be_changed),
+        RUN(usage_is_current),
         RUN(a_spec_that_the_host_cannot_make_fails_with_its_reason),
-        RUN(a_second_manager_adopts_what_lives_and_misses_nothing),
-        RUN(who_was_told_of_an_end_finds_it_in_the_store_however_soon_they_ask),
-        RUN(who_waits_for_the_end_alone_is_told_once_and_the_row_follows),
-        RUN(an_end_that_was_told_survives_a_kill_before_its_commit),
+        RUN(a_second_manager_adopts_live_sandboxes_without_loss),
+        RUN(an_acknowledged_end_is_in_the_store_for_the_next_request),
+        RUN(a_caller_that_waits_for_the_end_gets_one_answer_and_the_row_follows),
+        RUN(an_acknowledged_end_survives_a_kill_before_its_commit),
         RUN(a_paused_sandbox_stays_paused_under_the_next_manager),
-        RUN(what_ended_while_nobody_was_there_is_told_as_it_was),
-        RUN(a_killed_jailer_ends_its_sandboxes_and_the_manager_goes_on),
+        RUN(ends_during_downtime_are_reported_correctly),
+        RUN(a_killed_jailer_ends_its_sandboxes_and_the_manager_continues),
         RUN(retention_removes_output_with_its_row),
-        RUN(a_tenant_with_many_sandboxes_to_make_does_not_hold_up_one_with_few),
-        RUN(a_tenant_with_many_executions_to_start_does_not_hold_up_one_with_few),
-        RUN(a_tenant_that_is_suspended_while_nobody_is_there_is_ended_by_the_next_manager),
+        RUN(a_tenant_with_many_queued_sandboxes_does_not_delay_one_with_few),
+        RUN(a_tenant_with_many_queued_executions_does_not_delay_one_with_few),
+        RUN(the_next_manager_ends_sandboxes_of_a_tenant_suspended_during_downtime),
     };
 
     if (geteuid() != 0) {
-        printf("1..0 # SKIP the native driver is started by root\n");
+        printf("1..0 # SKIP the native driver requires root\n");
         return 0;
     }
     return cmocka_run_group_tests(tests, set_up, tear_down);

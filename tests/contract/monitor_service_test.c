@@ -1,5 +1,5 @@
-/* Jailer and monitor as two services: refused calls are counted also after the monitor was restarted, and never
- * allowed. */
+/* Jailer and monitor as two services: denied calls are counted even after a restart of the monitor,
+ * and never allowed. */
 #include "world.h"
 
 #include "host/monitor/monitor.h"
@@ -18,7 +18,7 @@
 
 static pid_t monitor, jailer;
 static char jailer_door[96], monitor_door[96];
-static const char *monitor_log; /* a file for what it says; NULL: where the test's own words go */
+static const char *monitor_log; /* a file for its log; NULL: the test's own stderr */
 
 static pid_t start(int (*serve)(void))
 {
@@ -95,7 +95,7 @@ static void close_services(struct world *w)
     end_process(&jailer, SIGTERM);
     if (monitor)
         end_process(&monitor, SIGTERM);
-    unlink(monitor_door); /* it has no right left to do that itself */
+    unlink(monitor_door); /* it has no permission left to do that itself */
     buf_done(&w->out);
     buf_done(&w->errout);
 }
@@ -123,7 +123,7 @@ static void await_output(struct world *w, size_t len)
     "    if libc.syscall(*args) != -1: return 0\n" \
     "    return ctypes.get_errno()\n"
 
-TEST(refused_calls_are_counted_through_the_jailer)
+TEST(denied_calls_are_counted_through_the_jailer)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0), call(165, 0, 0, 0, 0, 0))"),
@@ -138,7 +138,7 @@ TEST(refused_calls_are_counted_through_the_jailer)
     close_services(&w);
 }
 
-TEST(the_next_monitor_takes_over_and_a_call_that_waited_is_refused)
+TEST(the_next_monitor_takes_over_and_a_waiting_call_is_denied)
 {
     struct world w;
     struct err err = { 0 };
@@ -156,12 +156,14 @@ TEST(the_next_monitor_takes_over_and_a_call_that_waited_is_refused)
     exec_handle_write_end(w.exec);
     for (int i = 0; i < 5; i++)
         ev_turn(w.ev, 50);
-    assert_int_equal(w.out.len, 3); /* nobody is there to refuse it, and it is not allowed */
+    assert_int_equal(w.out.len, 3); /* no monitor answers it, and it is not allowed */
     monitor = start(serve_monitor);
     turn_until(&w, &w.exited, 30);
     assert_string_equal(w.out.data, "up\n1\n");
-    assert_non_null(exec_handle_receipt(w.exec)->denials_why); /* what the first one knew is gone, and it says so */
-    /* The engine finds the next monitor by itself, and how soon is not promised: one that ran before says so. */
+    /* The counts of the first monitor are lost, and the receipt says so. */
+    assert_non_null(exec_handle_receipt(w.exec)->denials_why);
+    /* The engine reconnects to the next monitor by itself, without a promise of how soon: an
+     * earlier execution says so. */
     for (int tries = 0; tries < 50 && exec_handle_receipt(w.exec)->denials_why; tries++) {
         exec_handle_free(w.exec);
         w.exited = 0;
@@ -176,7 +178,7 @@ TEST(the_next_monitor_takes_over_and_a_call_that_waited_is_refused)
     close_services(&w);
 }
 
-TEST(without_a_next_monitor_refused_calls_answer_enosys_after_a_while)
+TEST(without_a_next_monitor_denied_calls_return_enosys_after_a_while)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True)\n"
@@ -197,7 +199,7 @@ TEST(without_a_next_monitor_refused_calls_answer_enosys_after_a_while)
     close_services(&w);
 }
 
-/* A host that asks and never reads the answers. */
+/* A client that sends requests and never reads the answers. */
 static int stalled_host(const char *id)
 {
     uint8_t packet[FRAME_MAX];
@@ -232,8 +234,8 @@ static bool said(const char *log, const char *what)
     return strstr(text, what) != NULL;
 }
 
-/* Its log is a file here: no limit of the monitor's may make its first line its last. */
-TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
+/* The log is a file here, to check that no resource limit of the monitor truncates it. */
+TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True)\n"
@@ -253,7 +255,7 @@ TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
     turn_until(&w, &w.exited, 60);
     assert_string_equal(w.out.data, "up\n1\n");
     assert_null(exec_handle_receipt(w.exec)->denials_why);
-    while (recv(stalled, &c, 1, 0) > 0) /* what it was told before, and then the end */
+    while (recv(stalled, &c, 1, 0) > 0) /* earlier answers, and then the end */
         ;
     close(stalled);
     assert_true(said(log, "disconnecting a client"));
@@ -262,7 +264,7 @@ TEST(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on)
     unlink(log);
 }
 
-TEST(a_stranger_cannot_speak_to_the_monitor)
+TEST(a_foreign_process_cannot_connect_to_the_monitor)
 {
     struct world w;
     struct exec_spec spec = { .argv = SH("echo fine"), .wall_ms = 20000 };
@@ -293,14 +295,15 @@ TEST(a_stranger_cannot_speak_to_the_monitor)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(refused_calls_are_counted_through_the_jailer, make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(the_next_monitor_takes_over_and_a_call_that_waited_is_refused, make_state_dir,
+        cmocka_unit_test_setup_teardown(denied_calls_are_counted_through_the_jailer, make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(the_next_monitor_takes_over_and_a_waiting_call_is_denied, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(without_a_next_monitor_refused_calls_answer_enosys_after_a_while,
+        cmocka_unit_test_setup_teardown(without_a_next_monitor_denied_calls_return_enosys_after_a_while, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_client_that_does_not_read_is_disconnected_and_others_are_served,
                                         make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_host_that_does_not_read_is_sent_away_and_the_calls_of_others_go_on,
-                                        make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_stranger_cannot_speak_to_the_monitor, make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_foreign_process_cannot_connect_to_the_monitor, make_state_dir,
+                                        remove_state_dir),
     };
 
     if (geteuid() != 0) {

@@ -1,4 +1,5 @@
-/* Refused system calls of real sandboxes: named, counted, bounded, and refused whatever happens to the monitor. */
+/* Denied system calls of real sandboxes: named, counted, bounded, and denied whatever happens to
+ * the monitor. */
 #include "world.h"
 
 #include "host/monitor/monitor.h"
@@ -11,7 +12,7 @@
 #include <time.h>
 
 static pid_t monitor;
-static int to_monitor = -1; /* the jailer's end of their socket, kept by tests that want to fill it */
+static int to_monitor = -1; /* the jailer's end of their socket, kept by tests that fill it */
 
 static void open_watched(struct world *w)
 {
@@ -42,7 +43,7 @@ static void start_box(struct world *w, struct engine *e, const struct exec_spec 
 
     w->spec = spec;
     if (sandbox_handle_new(e, &box, &box_ops, w, &w->box, &err) < 0)
-        fail_msg("box_new: %s", err.msg);
+        fail_msg("sandbox_handle_new: %s", err.msg);
 }
 
 static void begin_watched(struct world *w, const struct exec_spec *spec)
@@ -51,7 +52,7 @@ static void begin_watched(struct world *w, const struct exec_spec *spec)
     start_box(w, w->engine, spec);
 }
 
-/* The monitor outlives nobody: it is gone when host and jailer are. */
+/* The monitor is gone when client and jailer are. */
 static void close_watched(struct world *w)
 {
     fd_close(&to_monitor);
@@ -83,7 +84,7 @@ static const struct receipt_denial *find(const struct receipt *r, const char *ca
     "    if libc.syscall(*args) != -1: return 0\n" \
     "    return ctypes.get_errno()\n"
 
-TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
+TEST(denials_have_the_call_with_its_arguments_the_rule_and_the_fix)
 {
     struct world w;
     struct exec_spec spec = {
@@ -109,7 +110,8 @@ TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
     begin_watched(&w, &spec);
     turn_until(&w, &w.exited, 30);
     expect_end(&w, ENDED_EXIT);
-    /* the program sees EPERM, and what only looks missing is neither EPERM nor told: AF_VSOCK, clone3 */
+    /* the program sees EPERM; calls that only look missing (AF_VSOCK, clone3) are neither EPERM nor
+     * reported */
     assert_string_equal(w.out.data, "1 1 1 1 1 1 1 1 1\n97 38\n");
     const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->denials_why);
@@ -128,7 +130,7 @@ TEST(refused_calls_are_named_with_their_numbers_rule_and_fix)
     close_watched(&w);
 }
 
-TEST(a_program_that_is_refused_nothing_has_a_receipt_that_says_so)
+TEST(a_program_without_denials_has_a_receipt_that_says_so)
 {
     struct world w;
     struct exec_spec spec = { .argv = SH("echo fine"), .wall_ms = 20000 };
@@ -141,7 +143,7 @@ TEST(a_program_that_is_refused_nothing_has_a_receipt_that_says_so)
     close_watched(&w);
 }
 
-TEST(without_a_monitor_the_receipt_does_not_claim_to_know)
+TEST(without_a_monitor_the_receipt_says_that_denials_are_unknown)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0))"), .wall_ms = 20000 };
@@ -153,7 +155,7 @@ TEST(without_a_monitor_the_receipt_does_not_claim_to_know)
     close_world(&w);
 }
 
-TEST(a_second_execution_is_told_only_its_own)
+TEST(a_second_execution_reports_only_its_own_denials)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "call(165, 0, 0, 0, 0, 0); call(101, 16, 1, 0, 0)"), .wall_ms = 20000 };
@@ -175,8 +177,9 @@ TEST(a_second_execution_is_told_only_its_own)
     close_watched(&w);
 }
 
-/* It is killed in the middle of a refused call, by its clock, and by the jailer when even PID 1 is of no help. */
-TEST(what_was_refused_before_a_kill_is_told)
+/* The sandbox is killed during a denied call: by its timeout, and by the jailer if PID 1 does not
+ * react. */
+TEST(denials_before_a_kill_are_reported)
 {
     struct world w;
     struct exec_spec spec = {
@@ -207,7 +210,7 @@ static uint64_t cpu_of(pid_t pid)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-TEST(a_flood_costs_little_and_another_sandbox_does_not_notice)
+TEST(a_flood_of_denials_is_cheap_and_does_not_slow_another_sandbox)
 {
     struct world w, other;
     struct exec_spec flood = {
@@ -230,16 +233,16 @@ TEST(a_flood_costs_little_and_another_sandbox_does_not_notice)
     other = (struct world){ .ev = w.ev, .engine = w.engine };
     start_box(&other, w.engine, &one);
     turn_until(&other, &other.exited, 30);
-    assert_int_equal(w.exited, 0); /* the flood is still on */
+    assert_int_equal(w.exited, 0); /* the flood continues */
     assert_int_equal(sscanf(other.out.data, "%d %d", &refused, &ms), 2);
     assert_int_equal(refused, EPERM);
-    if (ms > (int)(500 * slow_factor())) /* a moment, on a machine however busy; the flood would last for minutes */
-        fail_msg("the other sandbox waited %d ms for its refusal", ms);
+    if (ms > (int)(500 * slow_factor())) /* short even on a busy machine; the flood would last for minutes */
+        fail_msg("the other sandbox waited %d ms for its denial", ms);
     assert_non_null(find(exec_handle_receipt(other.exec), "unshare(0x20000)"));
     turn_until(&w, &w.exited, 60);
     uint64_t took = clock_mono_ns() - began;
     cpu = cpu_of(monitor) - cpu;
-    print_message("# monitor: %u us of processor time in %u ms of flood\n", (unsigned)(cpu / NS_PER_US),
+    print_message("# monitor: %u us of CPU time in %u ms of flood\n", (unsigned)(cpu / NS_PER_US),
                   (unsigned)(took / NS_PER_MS));
     expect_end(&w, ENDED_WALL);
     assert_true(cpu < took / 10 * slow_factor());
@@ -272,7 +275,7 @@ TEST(more_kinds_than_the_list_holds_are_counted)
     close_watched(&w);
 }
 
-TEST(a_signal_to_a_waiting_caller_does_not_make_one_call_two)
+TEST(a_signal_to_a_waiting_caller_does_not_count_its_call_twice)
 {
     struct world w;
     struct exec_spec spec = {
@@ -295,7 +298,7 @@ TEST(a_signal_to_a_waiting_caller_does_not_make_one_call_two)
     close_watched(&w);
 }
 
-TEST(a_killed_monitor_means_enosys_and_a_receipt_that_says_so)
+TEST(a_killed_monitor_causes_enosys_and_the_receipt_says_so)
 {
     struct world w;
     struct exec_spec spec = {
@@ -319,7 +322,7 @@ TEST(a_killed_monitor_means_enosys_and_a_receipt_that_says_so)
     close_watched(&w);
 }
 
-TEST(a_monitor_that_dies_during_a_call_lets_the_caller_go)
+TEST(a_monitor_that_dies_during_a_call_releases_the_caller)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print('up', flush=True); print(call(165, 0, 0, 0, 0, 0))"),
@@ -342,7 +345,7 @@ TEST(a_monitor_that_dies_during_a_call_lets_the_caller_go)
     close_watched(&w);
 }
 
-TEST(a_stopped_monitor_holds_the_caller_but_not_the_clock)
+TEST(a_stopped_monitor_blocks_the_caller_but_not_the_timeout)
 {
     struct world w;
     struct exec_spec spec = { .argv = PY(CALLS "print(call(165, 0, 0, 0, 0, 0))"), .wall_ms = 1000 };
@@ -359,7 +362,7 @@ TEST(a_stopped_monitor_holds_the_caller_but_not_the_clock)
     close_watched(&w);
 }
 
-TEST(a_sandbox_is_not_started_when_nobody_takes_its_listener)
+TEST(a_sandbox_is_not_started_when_its_listener_is_not_accepted)
 {
     struct world w;
 
@@ -374,7 +377,8 @@ TEST(a_sandbox_is_not_started_when_nobody_takes_its_listener)
     close_watched(&w);
 }
 
-/* The listener would have to wait in a socket that nobody empties, and no clock runs before a sandbox has started. */
+/* The listener would have to wait in a socket that is never read, and no timeout runs before a
+ * sandbox has started. */
 TEST(a_stopped_monitor_whose_socket_is_full_does_not_hang_the_start)
 {
     struct world w;
@@ -396,7 +400,7 @@ TEST(a_stopped_monitor_whose_socket_is_full_does_not_hang_the_start)
     close_watched(&w);
 }
 
-/* --- who holds a listener --- */
+/* --- which processes hold a listener --- */
 
 static pid_t parent_of(pid_t pid)
 {
@@ -452,7 +456,7 @@ TEST(only_the_monitor_holds_a_listener_and_it_holds_no_privilege)
     while (w.out.len < 9 && !w.exited)
         ev_turn(w.ev, 100);
     assert_string_equal(w.out.data, "0\n1\n2\n3\n\n"); /* 3 is the directory that ls reads */
-    bool root = geteuid() == 0; /* the descriptors of processes that hide them are for root to see */
+    bool root = geteuid() == 0;                        /* only root can see the descriptors of other processes */
     assert_int_equal(listeners_of(monitor), root ? 1 : 0);
     DIR *dir = opendir("/proc");
     while ((e = readdir(dir))) {
@@ -472,7 +476,7 @@ TEST(only_the_monitor_holds_a_listener_and_it_holds_no_privilege)
     ssize_t n = fd_read_full(fd, status, sizeof(status) - 1);
     assert_true(n > 0);
     status[n] = '\0';
-    if (root) { /* a plain user has no other uid to give it */
+    if (root) { /* an unprivileged user has no other uid to give it */
         assert_non_null(strstr(status, "Uid:\t1900290000\t1900290000\t1900290000\t1900290000"));
         assert_non_null(strstr(status, "Groups:\t \n"));
     }
@@ -485,7 +489,7 @@ TEST(only_the_monitor_holds_a_listener_and_it_holds_no_privilege)
     close_watched(&w);
 }
 
-TEST(a_killed_jailer_leaves_no_monitor_behind)
+TEST(a_killed_jailer_leaves_no_monitor)
 {
     struct world w;
     struct exec_spec spec = { .argv = SH("echo before; sleep 1000") };
@@ -499,21 +503,21 @@ TEST(a_killed_jailer_leaves_no_monitor_behind)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(refused_calls_are_named_with_their_numbers_rule_and_fix),
-        RUN(a_program_that_is_refused_nothing_has_a_receipt_that_says_so),
-        RUN(without_a_monitor_the_receipt_does_not_claim_to_know),
-        RUN(a_second_execution_is_told_only_its_own),
-        RUN(what_was_refused_before_a_kill_is_told),
-        RUN(a_flood_costs_little_and_another_sandbox_does_not_notice),
+        RUN(denials_have_the_call_with_its_arguments_the_rule_and_the_fix),
+        RUN(a_program_without_denials_has_a_receipt_that_says_so),
+        RUN(without_a_monitor_the_receipt_says_that_denials_are_unknown),
+        RUN(a_second_execution_reports_only_its_own_denials),
+        RUN(denials_before_a_kill_are_reported),
+        RUN(a_flood_of_denials_is_cheap_and_does_not_slow_another_sandbox),
         RUN(more_kinds_than_the_list_holds_are_counted),
-        RUN(a_signal_to_a_waiting_caller_does_not_make_one_call_two),
-        RUN(a_killed_monitor_means_enosys_and_a_receipt_that_says_so),
-        RUN(a_monitor_that_dies_during_a_call_lets_the_caller_go),
-        RUN(a_stopped_monitor_holds_the_caller_but_not_the_clock),
-        RUN(a_sandbox_is_not_started_when_nobody_takes_its_listener),
+        RUN(a_signal_to_a_waiting_caller_does_not_count_its_call_twice),
+        RUN(a_killed_monitor_causes_enosys_and_the_receipt_says_so),
+        RUN(a_monitor_that_dies_during_a_call_releases_the_caller),
+        RUN(a_stopped_monitor_blocks_the_caller_but_not_the_timeout),
+        RUN(a_sandbox_is_not_started_when_its_listener_is_not_accepted),
         RUN(a_stopped_monitor_whose_socket_is_full_does_not_hang_the_start),
         RUN(only_the_monitor_holds_a_listener_and_it_holds_no_privilege),
-        RUN(a_killed_jailer_leaves_no_monitor_behind),
+        RUN(a_killed_jailer_leaves_no_monitor),
     };
 
     return cmocka_run_group_tests(tests, make_state_dir, remove_state_dir);

@@ -1,11 +1,12 @@
-/* Pools over a real jailer and real Python zygotes: what is taken is used at once, and what dies is replaced. */
+/* Pools with a real jailer and real Python zygotes: a taken member is used immediately, and a dead
+ * one is replaced. */
 #include "world.h"
 
 #include "sandbox/pool/pools.h"
 
 #include <dirent.h>
 
-static struct buf said; /* by the kernel */
+static struct buf said; /* sent by the language kernel */
 
 static void on_kernel(void *arg UNUSED, const void *data, size_t len)
 {
@@ -133,7 +134,7 @@ static void leave(struct scene *s)
     sandbox_handle_free(take_ptr(&s->w.box));
 }
 
-TEST(what_is_taken_has_an_interpreter_that_answers_and_the_pool_fills_again)
+TEST(a_taken_member_has_a_working_interpreter_and_the_pool_refills)
 {
     struct scene s;
     uint64_t ready = UINT64_MAX, answer = UINT64_MAX;
@@ -185,7 +186,8 @@ static bool below(pid_t pid, pid_t ancestor)
     return false;
 }
 
-/* Of this test's jailer: a Python that is the child of a spawner, or one that was forked from it into a sandbox. */
+/* A Python of this test's jailer: the child of a spawner, or one that was forked from it into a
+ * sandbox. */
 static pid_t find_python(pid_t jailer, bool zygote)
 {
     DIR *d = opendir("/proc");
@@ -216,7 +218,7 @@ static bool repaired(const struct scene *s)
     return full(s) && info(s).zygotes_started >= 2;
 }
 
-TEST(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again)
+TEST(a_killed_zygote_costs_at_most_one_interpreter_and_is_restarted)
 {
     struct scene s;
 
@@ -242,7 +244,7 @@ static bool repaired_member(const struct scene *s)
     return full(s) && info(s).lost == 1;
 }
 
-TEST(a_member_that_dies_while_it_waits_is_noticed_and_gets_another)
+TEST(a_pool_member_that_dies_while_waiting_is_replaced)
 {
     struct scene s;
 
@@ -261,7 +263,7 @@ TEST(a_member_that_dies_while_it_waits_is_noticed_and_gets_another)
     end_pool(&s);
 }
 
-TEST(a_preload_that_fails_is_named_and_members_come_without_an_interpreter)
+TEST(a_failed_preload_is_named_and_members_have_no_interpreter)
 {
     struct exec_spec started = { .argv = PY("print(6 * 7)"), .wall_ms = 60000 };
     struct scene s;
@@ -293,7 +295,7 @@ static size_t descriptors(pid_t pid)
     return n;
 }
 
-/* 20,000 is a usual limit; the jailer keeps two more of each where a monitor may be restarted. */
+/* 20,000 is a usual limit; the jailer keeps two more per sandbox if a monitor may be restarted. */
 TEST(four_thousand_members_can_wait_with_twenty_thousand_descriptors)
 {
     static const struct pool_settings more = { .min = 10, .max = 10 };
@@ -317,16 +319,16 @@ TEST(four_thousand_members_can_wait_with_twenty_thousand_descriptors)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_taken_has_an_interpreter_that_answers_and_the_pool_fills_again,
-                                        make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_zygote_that_is_killed_costs_an_interpreter_at_most_and_is_started_again,
-                                        make_state_dir, remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_member_that_dies_while_it_waits_is_noticed_and_gets_another, make_state_dir,
+        cmocka_unit_test_setup_teardown(a_taken_member_has_a_working_interpreter_and_the_pool_refills, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_killed_zygote_costs_at_most_one_interpreter_and_is_restarted, make_state_dir,
+                                        remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_pool_member_that_dies_while_waiting_is_replaced, make_state_dir,
                                         remove_state_dir),
         cmocka_unit_test_setup_teardown(four_thousand_members_can_wait_with_twenty_thousand_descriptors, make_state_dir,
                                         remove_state_dir),
-        cmocka_unit_test_setup_teardown(a_preload_that_fails_is_named_and_members_come_without_an_interpreter,
-                                        make_state_dir, remove_state_dir),
+        cmocka_unit_test_setup_teardown(a_failed_preload_is_named_and_members_have_no_interpreter, make_state_dir,
+                                        remove_state_dir),
     };
 
     if (geteuid() != 0) {

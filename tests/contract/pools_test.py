@@ -312,7 +312,7 @@ def metrics_report_zygotes_and_members_without_an_interpreter(s):
         states = {state: figure(s, f'pool_zygote{{pool="{name}",state="{state}"}}') for state in ("none", "starting", "ready", "failed")}
         return figure(s, f'pool_bare{{pool="{name}"}}'), states
     template(s, "told")
-    template(s, "lacks", runtime="python", preload=["no_such_module"])
+    template(s, "lacks", runtime="python", preload=["json.no_such_module"])
     for name, of in (("told", "told"), ("has", "python"), ("lacks", "lacks")):
         put(s, name, template=of, min=1, max=1, autoscale={"enabled": False})
     full(s, "told", 1)
@@ -363,10 +363,10 @@ def metrics_report_start_times_by_runtime_and_source(s):
 @case
 def a_member_without_its_interpreter_does_not_count_as_a_hit(s):
     hits, partial = 'executor_sandboxes_total{pool="hit"}', 'executor_sandboxes_total{pool="partial"}'
-    template(s, "bare", runtime="python", preload=["no_such_module"])
+    template(s, "bare", runtime="python", preload=["json.no_such_module"])
     put(s, "bare", template="bare", min=1, max=1, autoscale={"enabled": False})
     t = until(s, "bare", lambda t: t.get("ready") == 1 and t["zygote"]["state"] == "failed")
-    assert "preload no_such_module" in t["zygote"]["message"] and t["phase"] == "degraded", t
+    assert "preload json.no_such_module" in t["zygote"]["message"] and t["phase"] == "degraded", t
     before, warm = (figure(s, hits), figure(s, partial)), figure(s, 'sandbox_startup_seconds_count{runtime="python",warm="true"}')
     a = s.call("POST", "/v1/execute", {"code": "6 * 7", "template": "bare"}).json
     assert (a["status"], a["pool"]) == ("ok", "partial"), a

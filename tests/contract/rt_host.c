@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define PATIENCE_MS 60000 /* machines that build and test at once are slow */
+#define PATIENCE_MS 60000 /* machines that build and test at the same time are slow */
 
 static int put(const char *path, const char *text)
 {
@@ -65,7 +65,8 @@ static NORETURN void become_runtime(int sock, bool isolated)
     _exit(97);
 }
 
-/* The middle process makes the namespaces, tells us the number of PID 1 as seen from here, and waits for it. */
+/* The middle process makes the namespaces, sends the pid of PID 1 as seen from here, and waits for
+ * it. */
 static NORETURN void middle(int sock, int tell)
 {
     int word[2] = { 0, 0 };
@@ -161,7 +162,7 @@ static void take_data(struct host *h, struct got *g, const struct frame *f)
     size_t drop = (size_t)min_u64(g->skip, f->len);
 
     assert_true(channel < 4);
-    if (f->len > 0) /* an end may be said twice, bytes after it never */
+    if (f->len > 0) /* an end may be sent twice, bytes after it never */
         assert_false(g->ended & 1u << channel && drop == 0);
     g->skip -= drop;
     g->bytes += f->len - drop;
@@ -194,7 +195,7 @@ static void take_stream(struct host *h, const struct frame *f)
         break;
     case FRAME_STARTED:
         assert_int_equal(rt_number_decode(f, &m, NULL), 0);
-        assert_true(g->resumed || (g->bytes == 0 && g->ended == 0)); /* nothing is heard before the start */
+        assert_true(g->resumed || (g->bytes == 0 && g->ended == 0)); /* nothing arrives before the start */
         g->started = true;
         g->pid = m.value;
         break;
@@ -257,7 +258,7 @@ bool host_turn(struct host *h, int timeout_ms)
         return false;
     ssize_t n = recv(h->fd, packet, sizeof(packet), 0);
     if (n <= 0)
-        fail_msg("the runtime is gone");
+        fail_msg("the runtime has ended");
     if (frame_parse(packet, (size_t)n, &f, &err) < 0)
         fail_msg("%s", err.msg);
     take(h, &f);
@@ -267,10 +268,10 @@ bool host_turn(struct host *h, int timeout_ms)
 static void turn(struct host *h)
 {
     if (!host_turn(h, PATIENCE_MS))
-        fail_msg("nothing heard for %d ms", PATIENCE_MS);
+        fail_msg("no frame for %d ms", PATIENCE_MS);
 }
 
-/* Frames that an earlier host left unread are not for us: they are dropped until the answer to our HELLO. */
+/* Frames that an earlier client left unread are dropped until the answer to our HELLO. */
 void host_hello(struct host *h, uint64_t epoch)
 {
     static uint8_t packet[FRAME_MAX];

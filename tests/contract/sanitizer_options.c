@@ -1,5 +1,6 @@
-/* The runtime starts with an empty environment and is not dumpable, so its sanitizers are told here what they would
- * otherwise read from a variable: no search for leaks (it needs ptrace), and an exit status that the tests notice. */
+/* The runtime starts with an empty environment and is not dumpable, so its sanitizer options are
+ * set here instead of in a variable: no leak detection (it needs ptrace), and an exit status that
+ * the tests recognize. */
 const char *__asan_default_options(void);
 const char *__ubsan_default_options(void);
 

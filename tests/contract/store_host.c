@@ -31,7 +31,7 @@ int host_setup(void **state UNUSED)
 {
     struct err err = { 0 };
 
-    /* In memory where that can be had: kill -9 is what is tested, and not the patience of a disk. */
+    /* In memory if possible: kill -9 is tested, not the speed of a disk. */
     strcpy(host_dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cove-store-XXXXXX" : "/tmp/cove-store-XXXXXX");
     if (!mkdtemp(host_dir) || ev_new(&loop, &err) < 0 || host_open(&err) < 0) {
         print_error("# %s\n", err.msg);

@@ -1,4 +1,5 @@
-/* store_host.h - a store in a directory of its own, and a way to make its calls one after the other. */
+/* store_host.h - a store in its own directory, and helpers to make its calls one after the
+ * other. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -8,16 +9,16 @@
 
 extern struct ev *loop;
 extern struct store *store;
-extern const char *host_backend; /* the one under test */
-extern char host_dir[64];        /* made for each test, removed after it */
+extern const char *host_backend; /* the backend under test */
+extern char host_dir[64];        /* made for each test and removed after it */
 
 int host_setup(void **state);    /* directory, loop and an open store with the tenants anna and bert */
-int host_teardown(void **state); /* takes all of it away */
+int host_teardown(void **state); /* removes all of it */
 void host_reopen(void);
-int host_open(struct err *err); /* into `store` */
+int host_open(struct err *err); /* opens `store` */
 char *host_path(void);          /* of the database; the caller frees */
 
-/* What the last call brought. */
+/* The result of the last call. */
 struct got {
     bool answered;
     bool failed;
@@ -60,12 +61,12 @@ store_role_fn on_role;
 store_roles_fn on_roles;
 store_login_fn on_login;
 
-void host_begin(void);                                         /* forgets the last answer */
-void host_await(void);                                         /* turns the loop until there is one */
+void host_begin(void);                                         /* clears the last answer */
+void host_await(void);                                         /* turns the loop until there is an answer */
 void host_check(const char *what, const char *file, int line); /* fails the test when the call failed */
 void host_check_err(enum err_id id, const char *what, const char *file, int line);
 
-/* One call, made and waited for. OK demands success, FAILS a certain error. */
+/* Makes one call and waits for it. OK expects success, FAILS a certain error. */
 #define OK(call)                               \
     do {                                       \
         host_begin();                          \
@@ -83,7 +84,7 @@ void host_check_err(enum err_id id, const char *what, const char *file, int line
 
 #define GOT(type, i) (&((struct type *)(void *)got.rows.rows)[i])
 
-/* Rows with an id of their own and just enough in them; nothing to free. */
+/* Rows with an id of their own and just enough content; nothing to free. */
 struct store_sandbox a_sandbox(const char *owner, uint64_t created_ms);
 struct store_execution an_execution(const struct store_sandbox *sb, uint64_t created_ms);
 struct store_key a_key(const char *owner, uint8_t hash);

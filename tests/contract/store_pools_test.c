@@ -40,7 +40,7 @@ static void check(const struct store_pool *want)
     assert_int_equal(is->updated_ms, want->updated_ms);
 }
 
-TEST(a_pool_comes_back_as_it_was_written)
+TEST(a_pool_is_read_back_as_it_was_written)
 {
     struct store_pool want = some;
 
@@ -54,7 +54,7 @@ TEST(a_pool_comes_back_as_it_was_written)
     check(&want);
 }
 
-TEST(a_pool_is_replaced_whole_and_only_by_those_who_know_its_generation)
+TEST(a_pool_is_replaced_as_a_whole_and_only_with_its_generation)
 {
     struct store_pool other = { .name = "quick", .template = "node", .max = 9, .created_ms = 90, .updated_ms = 91 };
     struct store_condition stale = { .generation = 7 }, right = { .generation = 1 };
@@ -72,7 +72,7 @@ TEST(a_pool_is_replaced_whole_and_only_by_those_who_know_its_generation)
     FAILS(ERR_MISSING, store_pool_get(store, "quick", on_pool, NULL));
 }
 
-TEST(a_pool_that_makes_no_sense_is_refused)
+TEST(an_invalid_pool_is_refused)
 {
     struct store_pool p = some;
 
@@ -89,7 +89,7 @@ TEST(a_pool_that_makes_no_sense_is_refused)
     assert_int_equal(got.rows.n, 0);
 }
 
-TEST(a_template_that_a_pool_is_made_of_stays)
+TEST(a_template_used_by_a_pool_cannot_be_removed)
 {
     struct store_template t = { .name = "python", .created_ms = 1 }, u = { .name = "other", .created_ms = 1 };
 
@@ -131,10 +131,10 @@ TEST(pools_are_listed_by_name_page_by_page)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_STORE(a_pool_comes_back_as_it_was_written),
-        RUN_STORE(a_pool_is_replaced_whole_and_only_by_those_who_know_its_generation),
-        RUN_STORE(a_pool_that_makes_no_sense_is_refused),
-        RUN_STORE(a_template_that_a_pool_is_made_of_stays),
+        RUN_STORE(a_pool_is_read_back_as_it_was_written),
+        RUN_STORE(a_pool_is_replaced_as_a_whole_and_only_with_its_generation),
+        RUN_STORE(an_invalid_pool_is_refused),
+        RUN_STORE(a_template_used_by_a_pool_cannot_be_removed),
         RUN_STORE(pools_are_listed_by_name_page_by_page),
     };
 

@@ -1,4 +1,5 @@
-/* What can happen to a database that is a file: another process, a full disk, a damaged page, a killed migration. */
+/* Faults of a database file: another process, a full disk, a damaged page, a killed
+ * migration. */
 #include "store_host.h"
 
 #include "core/base/fd.h"
@@ -30,7 +31,7 @@ static void expect_open_fails(enum err_id id)
         fail_msg("expected %s, got %s: %s", err_info(id)->code, err_info(err.id)->code, err.msg);
 }
 
-/* Runs SQL on the file as a stranger would, while the store is closed. */
+/* Runs SQL on the file as another program would, while the store is closed. */
 static void run_sql(const char *path, const char *sql)
 {
     sqlite3 *db;
@@ -44,7 +45,7 @@ static void run_sql(const char *path, const char *sql)
 
 /* --- ST02 --- */
 
-TEST(ST02_a_second_process_is_refused_and_the_first_goes_on)
+TEST(ST02_a_second_process_is_refused_and_the_first_continues)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     int status;
@@ -62,13 +63,13 @@ TEST(ST02_a_second_process_is_refused_and_the_first_goes_on)
             _exit(2);
         _exit(store_open(ev, &set, &second, &err) < 0 && err.id == ERR_STORE_IN_USE ? 0 : 1);
     }
-    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* while the other one tries */
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* while the other process tries */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
-TEST(ST02_a_lost_wal_costs_only_what_it_held)
+TEST(ST02_a_lost_wal_loses_only_its_own_contents)
 {
     auto_free char *path = host_path();
     auto_free char *wal = str_printf("%s-wal", path);
@@ -76,7 +77,7 @@ TEST(ST02_a_lost_wal_costs_only_what_it_held)
     int status;
 
     OK(store_sandbox_insert(store, &kept, 0, on_done, NULL));
-    close_store(); /* folds the WAL into the file */
+    close_store(); /* merges the WAL into the file */
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -91,14 +92,14 @@ TEST(ST02_a_lost_wal_costs_only_what_it_held)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    assert_int_equal(unlink(wal), 0); /* it was there, and held the last commit */
+    assert_int_equal(unlink(wal), 0); /* it existed and held the last commit */
     struct err err = { 0 };
     assert_int_equal(host_open(&err), 0);
     OK(store_sandbox_get(store, "anna", kept.id, on_sandbox, NULL));
     OK(store_check(store, on_done, NULL));
 }
 
-/* A small file system of its own for the store. */
+/* A small file system for the store alone. */
 static void mount_small(const char *size)
 {
     close_store();
@@ -125,7 +126,7 @@ static int teardown_small(void **state)
     return host_teardown(state);
 }
 
-TEST(ST02_RC04_a_full_disk_refuses_what_does_not_fit_loses_nothing_and_needs_no_restart)
+TEST(ST02_RC04_a_full_disk_refuses_writes_loses_nothing_and_needs_no_restart)
 {
     struct store_sandbox sb = a_sandbox("anna", 1), first = a_sandbox("anna", 1);
     auto_free char *large = mem_alloc(100001);
@@ -144,10 +145,10 @@ TEST(ST02_RC04_a_full_disk_refuses_what_does_not_fit_loses_nothing_and_needs_no_
     } while (!got.failed && stored < 1000);
     assert_int_equal(got.err.id, ERR_STORE_FULL);
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL)); /* not even a part of it */
-    OK(store_sandbox_get(store, "anna", first.id, on_sandbox, NULL));              /* reading goes on */
+    OK(store_sandbox_get(store, "anna", first.id, on_sandbox, NULL));              /* reading still works */
     OK(store_check(store, on_done, NULL));
 
-    /* Ending a sandbox and forgetting others still work: that is how room is made. */
+    /* Ending a sandbox and retention still work: that is how space is freed. */
     first.state = STORE_SANDBOX_ENDED;
     first.ended_ms = 1;
     OK(store_sandbox_update(store, "anna", &first, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED, NULL, on_sandbox,
@@ -187,7 +188,7 @@ static void on_fill(void *arg UNUSED, const struct err *err)
     got.answered = full + fitted == 60;
 }
 
-TEST(ST02_one_call_that_does_not_fit_takes_no_other_of_its_batch_down)
+TEST(ST02_one_call_that_does_not_fit_fails_no_other_of_its_batch)
 {
     struct store_sandbox sb = a_sandbox("anna", 1), huge = a_sandbox("anna", 1);
     auto_free char *large = mem_alloc(STORE_TEXT_MAX);
@@ -231,7 +232,7 @@ static void damage(const char *path)
         assert_int_equal(pwrite(fd, junk, sizeof(junk), at), sizeof(junk));
 }
 
-TEST(ST02_a_damaged_page_is_told_as_damage_and_a_backup_brings_all_back)
+TEST(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything)
 {
     auto_free char *path = host_path();
     auto_free char *backup = str_printf("%s/backup", host_dir);
@@ -266,13 +267,13 @@ TEST(ST02_a_damaged_page_is_told_as_damage_and_a_backup_brings_all_back)
     assert_true(told);
     if (store_restore(&set, backup, &err) < 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(access(old, F_OK), 0); /* the damaged one is still there to look at */
+    assert_int_equal(access(old, F_OK), 0); /* the damaged file is kept for inspection */
     assert_int_equal(host_open(&err), 0);
     OK(store_check(store, on_done, NULL));
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
-TEST(a_row_that_no_code_could_have_written_is_named)
+TEST(an_impossible_row_is_named)
 {
     auto_free char *path = host_path();
     struct store_sandbox good = a_sandbox("anna", 1), bad = a_sandbox("anna", 2);
@@ -291,7 +292,7 @@ TEST(a_row_that_no_code_could_have_written_is_named)
     OK(store_sandbox_get(store, "anna", good.id, on_sandbox, NULL));
 }
 
-TEST(a_file_that_is_no_database_or_another_programs_is_refused_and_not_touched)
+TEST(a_file_that_is_not_our_database_is_refused_and_not_changed)
 {
     auto_free char *path = host_path();
     char text[64];
@@ -312,7 +313,7 @@ TEST(a_file_that_is_no_database_or_another_programs_is_refused_and_not_touched)
     run_sql(path, "INSERT INTO bookmarks VALUES ('y')");
 }
 
-TEST(a_backup_that_is_damaged_newer_or_something_else_is_not_restored)
+TEST(a_damaged_newer_or_foreign_backup_is_not_restored)
 {
     auto_free char *path = host_path();
     auto_free char *backup = str_printf("%s/backup", host_dir);
@@ -341,11 +342,11 @@ TEST(a_backup_that_is_damaged_newer_or_something_else_is_not_restored)
     damage(backup);
     assert_int_equal(store_restore(&set, backup, &err), -1);
     assert_int_equal(err.id, ERR_STORE_CORRUPT);
-    assert_int_equal(host_open(&err), 0); /* what was there is still there */
+    assert_int_equal(host_open(&err), 0); /* the data is still there */
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
-TEST(a_backup_is_one_plain_file_that_a_read_only_place_can_hold)
+TEST(a_backup_is_one_plain_file_that_can_be_read_from_a_read_only_directory)
 {
     auto_free char *path = host_path();
     auto_free char *place = str_printf("%s/small", host_dir);
@@ -371,7 +372,7 @@ TEST(a_backup_is_one_plain_file_that_a_read_only_place_can_hold)
 
 /* --- ST06 --- */
 
-TEST(ST06_a_newer_schema_is_refused_and_left_as_it_is)
+TEST(ST06_a_newer_schema_is_refused_and_left_unchanged)
 {
     auto_free char *path = host_path();
     struct store_sandbox sb = a_sandbox("anna", 1);
@@ -388,7 +389,7 @@ TEST(ST06_a_newer_schema_is_refused_and_left_as_it_is)
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
 }
 
-TEST(owners_of_before_there_were_tenants_become_tenants_and_keep_what_is_theirs)
+TEST(owners_from_before_tenants_become_tenants_and_keep_their_rows)
 {
     const struct schema before = { schema_current.steps, 1 };
     auto_free char *path = host_path();
@@ -420,7 +421,7 @@ TEST(owners_of_before_there_were_tenants_become_tenants_and_keep_what_is_theirs)
     OK(store_sandbox_get(store, "older", "sbaaaaaaaaaaaaaaaaaaaa", on_sandbox, NULL));
 }
 
-/* Two steps of which the second moves many rows. */
+/* Two steps; the second one moves many rows. */
 static const char *const long_steps[] = {
     "CREATE TABLE a (n INTEGER NOT NULL) STRICT;"
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20000) INSERT INTO a SELECT n FROM c;",
@@ -453,7 +454,7 @@ static sqlite3 *open_raw(const char *path)
 
 static int killed_inside;
 
-TEST(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one)
+TEST(ST06_a_migration_killed_at_any_moment_leaves_the_old_or_the_new_schema)
 {
     const struct schema before = { long_steps, 1 }, after = { long_steps, 2 };
 
@@ -488,8 +489,8 @@ TEST(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one)
         if (version == 1) {
             killed_inside++;
             assert_int_equal(query(db, "SELECT count(*) FROM a"), 20000);
-            assert_int_equal(query(db, "SELECT count(*) FROM b"), -1); /* not there */
-            assert_int_equal(schema_migrate(db, &after, &err), 0);     /* and the next start goes on */
+            assert_int_equal(query(db, "SELECT count(*) FROM b"), -1); /* the table does not exist */
+            assert_int_equal(schema_migrate(db, &after, &err), 0);     /* the next start continues */
         }
         assert_int_equal(query(db, "PRAGMA user_version"), 2);
         assert_int_equal(query(db, "SELECT count(*) FROM b"), 40000);
@@ -499,7 +500,7 @@ TEST(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one)
     assert_true(killed_inside > 0);
 }
 
-TEST(ST06_a_step_that_fails_changes_nothing_and_says_which)
+TEST(ST06_a_failed_migration_step_changes_nothing_and_is_named)
 {
     static const char *const bad[] = { "CREATE TABLE a (n INTEGER) STRICT;",
                                        "CREATE TABLE b (n INTEGER) STRICT; BOOM;" };
@@ -515,6 +516,44 @@ TEST(ST06_a_step_that_fails_changes_nothing_and_says_which)
     sqlite3_close(db);
 }
 
+TEST(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions)
+{
+    static const char *const requests[] = {
+        "'{\"stream\":1,\"tty\":true,\"rows\":24}'",
+        "'{\"context\":\"cxaaaaaaaaaaaaaaaaaaaa\",\"timeoutMs\":1}'",
+        "'{\"stream\":1,\"stdin\":\"\\\"tty\\\":true \\\"context\\\":\\\"cxaaaaaaaaaaaaaaaaaaaa\\\"\"}'",
+        "'{\"tty\":\"true\",\"context\":\"cx\"}'",
+        "'nonsense'",
+        "NULL",
+    };
+    const struct schema before = { schema_current.steps, 6 };
+    auto_free char *path = str_printf("%s/columns.db", host_dir);
+    struct err err = { 0 };
+    sqlite3 *db = open_raw(path);
+
+    assert_int_equal(schema_migrate(db, &before, &err), 0);
+    assert_int_equal(sqlite3_exec(db,
+                                  "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+                                  " VALUES ('sb', 'anna', 'ended', 1, 1, 1)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        auto_free char *sql = str_printf("INSERT INTO executions (id, sandbox, owner, state, request_json, background,"
+                                         " created_ms, started_ms, ended_ms, out_bytes1, out_bytes2, dropped1,"
+                                         " dropped2, signal) VALUES ('ex%zu', 'sb', 'anna', 'ended', %s, 0, 1, 1, 1, 0,"
+                                         " 0, 0, 0, 0)",
+                                         i, requests[i]);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    }
+    if (schema_migrate(db, &schema_current, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE tty = 1"), 1);
+    assert_int_equal(query(db, "SELECT tty FROM executions WHERE id = 'ex0'"), 1);
+    assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE context IS NOT NULL"), 1);
+    assert_int_equal(query(db, "SELECT context = 'cxaaaaaaaaaaaaaaaaaaaa' FROM executions WHERE id = 'ex1'"), 1);
+    sqlite3_close(db);
+}
+
 /* --- ST08 --- */
 
 static void expect_mode(const char *path, mode_t mode)
@@ -527,7 +566,7 @@ static void expect_mode(const char *path, mode_t mode)
         fail_msg("%s has mode %o", path, (unsigned)sb.st_mode & 07777);
 }
 
-TEST(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_before)
+TEST(ST08_files_are_private_whatever_the_umask_and_their_previous_mode)
 {
     auto_free char *dir = str_printf("%s/state", host_dir);
     auto_free char *path = str_printf("%s/state/cove.db", host_dir);
@@ -551,7 +590,7 @@ TEST(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_b
             OK(store_backup(store, backup, on_done, NULL));
         expect_mode(backup, 0600);
         close_store();
-        assert_int_equal(chmod(dir, 0777), 0); /* somebody opens it up; the next start closes it */
+        assert_int_equal(chmod(dir, 0777), 0); /* another user opens it up; the next start closes it */
         assert_int_equal(chmod(path, 0666), 0);
     }
     assert_int_equal(store_restore(&set, backup, &err), 0);
@@ -560,7 +599,7 @@ TEST(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_b
     umask(old);
 }
 
-TEST(ST08_a_directory_that_is_shared_with_others_or_a_link_in_the_place_of_the_file_is_refused)
+TEST(ST08_a_shared_directory_or_a_link_in_place_of_the_file_is_refused)
 {
     auto_free char *path = host_path();
     auto_free char *target = str_printf("%s/target", host_dir);
@@ -580,22 +619,23 @@ TEST(ST08_a_directory_that_is_shared_with_others_or_a_link_in_the_place_of_the_f
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_STORE(ST02_a_second_process_is_refused_and_the_first_goes_on),
-        RUN_STORE(ST02_a_lost_wal_costs_only_what_it_held),
-        RUN_STORE(ST02_RC04_a_full_disk_refuses_what_does_not_fit_loses_nothing_and_needs_no_restart),
-        RUN_STORE(ST02_one_call_that_does_not_fit_takes_no_other_of_its_batch_down),
+        RUN_STORE(ST02_a_second_process_is_refused_and_the_first_continues),
+        RUN_STORE(ST02_a_lost_wal_loses_only_its_own_contents),
+        RUN_STORE(ST02_RC04_a_full_disk_refuses_writes_loses_nothing_and_needs_no_restart),
+        RUN_STORE(ST02_one_call_that_does_not_fit_fails_no_other_of_its_batch),
         RUN_STORE(ST02_a_read_only_file_system_is_a_clear_error_at_the_start),
-        RUN_STORE(ST02_a_damaged_page_is_told_as_damage_and_a_backup_brings_all_back),
-        RUN_STORE(a_row_that_no_code_could_have_written_is_named),
-        RUN_STORE(a_file_that_is_no_database_or_another_programs_is_refused_and_not_touched),
-        RUN_STORE(a_backup_that_is_damaged_newer_or_something_else_is_not_restored),
-        RUN_STORE(a_backup_is_one_plain_file_that_a_read_only_place_can_hold),
-        RUN_STORE(ST06_a_newer_schema_is_refused_and_left_as_it_is),
-        RUN_STORE(owners_of_before_there_were_tenants_become_tenants_and_keep_what_is_theirs),
-        RUN_STORE(ST06_a_migration_killed_at_any_moment_leaves_the_old_form_or_the_new_one),
-        RUN_STORE(ST06_a_step_that_fails_changes_nothing_and_says_which),
-        RUN_STORE(ST08_files_are_closed_to_others_whatever_the_umask_and_whatever_they_were_before),
-        RUN_STORE(ST08_a_directory_that_is_shared_with_others_or_a_link_in_the_place_of_the_file_is_refused),
+        RUN_STORE(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions),
+        RUN_STORE(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything),
+        RUN_STORE(an_impossible_row_is_named),
+        RUN_STORE(a_file_that_is_not_our_database_is_refused_and_not_changed),
+        RUN_STORE(a_damaged_newer_or_foreign_backup_is_not_restored),
+        RUN_STORE(a_backup_is_one_plain_file_that_can_be_read_from_a_read_only_directory),
+        RUN_STORE(ST06_a_newer_schema_is_refused_and_left_unchanged),
+        RUN_STORE(owners_from_before_tenants_become_tenants_and_keep_their_rows),
+        RUN_STORE(ST06_a_migration_killed_at_any_moment_leaves_the_old_or_the_new_schema),
+        RUN_STORE(ST06_a_failed_migration_step_changes_nothing_and_is_named),
+        RUN_STORE(ST08_files_are_private_whatever_the_umask_and_their_previous_mode),
+        RUN_STORE(ST08_a_shared_directory_or_a_link_in_place_of_the_file_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

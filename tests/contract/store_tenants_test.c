@@ -1,4 +1,4 @@
-/* Tenants, users, roles and logging in, on every store. */
+/* Tenants, users, roles and logins, on every store. */
 #include "store_host.h"
 
 #include "core/base/str.h"
@@ -52,7 +52,7 @@ TEST(a_new_store_has_the_tenant_local_and_tenants_are_listed_by_name)
     assert_null(got.next);
 }
 
-TEST(a_removed_tenant_leaves_no_way_in_and_its_name_is_never_used_again)
+TEST(a_removed_tenant_has_no_login_and_its_name_is_never_reused)
 {
     struct store_user user = a_user("anna", "carla", "admin");
     struct store_key key = a_key("anna", 1), other = a_key("bert", 2);
@@ -77,11 +77,11 @@ TEST(a_removed_tenant_leaves_no_way_in_and_its_name_is_never_used_again)
     user = a_user("anna", "dora", "admin");
     FAILS(ERR_MISSING, store_user_insert(store, &user, on_done, NULL));
     FAILS(ERR_MISSING, store_tenant_remove(store, "anna", 60, on_done, NULL));
-    FAILS(ERR_MISSING, store_tenant_remove(store, "nobody", 60, on_done, NULL));
+    FAILS(ERR_MISSING, store_tenant_remove(store, "missing", 60, on_done, NULL));
     FAILS(ERR_DENIED, store_tenant_remove(store, STORE_LOCAL_TENANT, 60, on_done, NULL));
 }
 
-TEST(users_are_named_once_in_a_tenant_and_have_a_role_that_exists_there)
+TEST(user_names_are_unique_in_a_tenant_and_their_roles_exist_there)
 {
     struct store_user a = a_user("anna", "carla", "viewer"), b = a_user("bert", "carla", "ops");
     struct store_role role = a_role("anna", "ops", "files executions");
@@ -90,7 +90,7 @@ TEST(users_are_named_once_in_a_tenant_and_have_a_role_that_exists_there)
     a = a_user("anna", "carla", "viewer");
     FAILS(ERR_EXISTS, store_user_insert(store, &a, on_done, NULL));
     OK(store_role_insert(store, &role, on_done, NULL));
-    FAILS(ERR_MISSING, store_user_insert(store, &b, on_done, NULL)); /* another tenant's role */
+    FAILS(ERR_MISSING, store_user_insert(store, &b, on_done, NULL)); /* a role of another tenant */
     strcpy(b.role, "developer");
     OK(store_user_insert(store, &b, on_done, NULL)); /* the name is free there */
     strcpy(b.role, "ops");
@@ -106,7 +106,7 @@ TEST(users_are_named_once_in_a_tenant_and_have_a_role_that_exists_there)
     FAILS(ERR_MISSING, store_key_insert(store, &key, false, on_done, NULL));
 }
 
-TEST(a_role_that_somebody_has_stays_and_roles_are_listed_by_name)
+TEST(a_role_in_use_cannot_be_removed_and_roles_are_listed_by_name)
 {
     struct store_role ops = a_role("anna", "ops", "files"), ci = a_role("anna", "ci", "executions"),
                       theirs = a_role("bert", "ops", "keys");
@@ -128,7 +128,7 @@ TEST(a_role_that_somebody_has_stays_and_roles_are_listed_by_name)
     OK(store_role_get(store, "bert", "ops", on_role, NULL));
 }
 
-TEST(AU17_a_tenant_keeps_an_admin_whichever_way_they_go)
+TEST(AU17_the_last_admin_of_a_tenant_cannot_be_lost_in_any_way)
 {
     struct store_user one = a_user("anna", "one", "admin"), two = a_user("anna", "two", "admin"),
                       far = a_user("bert", "far", "admin"), change;
@@ -140,7 +140,7 @@ TEST(AU17_a_tenant_keeps_an_admin_whichever_way_they_go)
     change.disabled = true;
     OK(store_user_update(store, "anna", &change, STORE_USER_SET_DISABLED, true, on_user, NULL));
     change = one;
-    strcpy(change.role, "viewer"); /* the other one is disabled, and that of another tenant does not count */
+    strcpy(change.role, "viewer"); /* the other admin is disabled, and the one of another tenant does not count */
     FAILS(ERR_LAST_ADMIN, store_user_update(store, "anna", &change, STORE_USER_SET_ROLE, true, on_user, NULL));
     change = one;
     change.disabled = true;
@@ -151,11 +151,11 @@ TEST(AU17_a_tenant_keeps_an_admin_whichever_way_they_go)
     assert_false(GOT(store_user, 0)->disabled);
     strcpy(change.name, "first");
     OK(store_user_update(store, "anna", &change, STORE_USER_SET_NAME, true, on_user, NULL));
-    OK(store_user_remove(store, "anna", two.id, 9, true, on_done, NULL));  /* was none that counts */
+    OK(store_user_remove(store, "anna", two.id, 9, true, on_done, NULL));  /* it was not an admin that counts */
     OK(store_user_remove(store, "anna", one.id, 9, false, on_done, NULL)); /* the operator may */
 }
 
-TEST(a_login_brings_key_role_and_tenant_in_one_look)
+TEST(a_login_reads_key_role_and_tenant_in_one_query)
 {
     struct store_role role = a_role("anna", "ops", "files executions");
     struct store_user user = a_user("anna", "carla", "ops");
@@ -192,7 +192,7 @@ TEST(a_login_brings_key_role_and_tenant_in_one_look)
     assert_false(GOT(store_login, 0)->member);
 }
 
-TEST(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them)
+TEST(AU16_a_removed_user_is_not_recreated_until_an_admin_adds_them)
 {
     struct store_user user = a_user("anna", "carla", "viewer"), again = a_user("anna", "carla", "viewer"),
                       far = a_user("bert", "carla", "viewer"), other = a_user("anna", "dora", "viewer");
@@ -202,10 +202,10 @@ TEST(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them)
     OK(store_user_remove(store, "anna", user.id, 70, false, on_done, NULL));
     FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &again, on_done, NULL));
     FAILS(ERR_USER_REMOVED,
-          store_user_insert_from_provider(store, &again, on_done, NULL)); /* and the question changes nothing */
-    OK(store_user_insert_from_provider(store, &far, on_done, NULL));      /* the name is another's elsewhere */
+          store_user_insert_from_provider(store, &again, on_done, NULL)); /* asking again changes nothing */
+    OK(store_user_insert_from_provider(store, &far, on_done, NULL));      /* in another tenant the name is free */
     OK(store_user_insert_from_provider(store, &other, on_done, NULL));
-    OK(store_user_insert(store, &again, on_done, NULL)); /* an admin */
+    OK(store_user_insert(store, &again, on_done, NULL)); /* added by an admin */
     OK(store_user_remove(store, "anna", again.id, 80, false, on_done, NULL));
     FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL));
     FAILS(ERR_MISSING,
@@ -213,7 +213,7 @@ TEST(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them)
                             &(struct store_user){
                                 .id = "usaaaaaaaaaaaaaaaaaaaa", .owner = "anna", .name = "carla", .role = "nothing" },
                             on_done, NULL));
-    FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL)); /* which added nobody */
+    FAILS(ERR_USER_REMOVED, store_user_insert_from_provider(store, &user, on_done, NULL)); /* nothing was added */
 }
 
 TEST(keys_are_listed_by_their_user)
@@ -241,12 +241,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN_STORE(a_tenant_keeps_its_quotas_and_an_update_sets_only_what_it_names),
         RUN_STORE(a_new_store_has_the_tenant_local_and_tenants_are_listed_by_name),
-        RUN_STORE(a_removed_tenant_leaves_no_way_in_and_its_name_is_never_used_again),
-        RUN_STORE(users_are_named_once_in_a_tenant_and_have_a_role_that_exists_there),
-        RUN_STORE(a_role_that_somebody_has_stays_and_roles_are_listed_by_name),
-        RUN_STORE(AU17_a_tenant_keeps_an_admin_whichever_way_they_go),
-        RUN_STORE(a_login_brings_key_role_and_tenant_in_one_look),
-        RUN_STORE(AU16_who_was_removed_is_not_made_again_until_an_admin_adds_them),
+        RUN_STORE(a_removed_tenant_has_no_login_and_its_name_is_never_reused),
+        RUN_STORE(user_names_are_unique_in_a_tenant_and_their_roles_exist_there),
+        RUN_STORE(a_role_in_use_cannot_be_removed_and_roles_are_listed_by_name),
+        RUN_STORE(AU17_the_last_admin_of_a_tenant_cannot_be_lost_in_any_way),
+        RUN_STORE(a_login_reads_key_role_and_tenant_in_one_query),
+        RUN_STORE(AU16_a_removed_user_is_not_recreated_until_an_admin_adds_them),
         RUN_STORE(keys_are_listed_by_their_user),
     };
 

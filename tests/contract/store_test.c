@@ -1,5 +1,5 @@
-/* What every store promises, whatever database is behind it. The program runs all of it once for each backend in
- * `backends`; a new one is added there and nowhere else. */
+/* The contract of every store, whatever its database. The program runs all tests once for each
+ * backend in `backends`; a new backend is added only there. */
 #include "store_host.h"
 
 #include "core/base/clock.h"
@@ -12,9 +12,9 @@
 
 static const char *const backends[] = { "sqlite" };
 
-/* --- rows come back as they were written --- */
+/* --- rows are read back as they were written --- */
 
-/* Gives every column a value of its own; texts are heap. */
+/* Gives every column a value of its own; strings are on the heap. */
 static void fill_row(const struct row_table *t, char *row, unsigned seed)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -77,7 +77,7 @@ static bool same_column(const struct row_column *c, const char *a, const char *b
     return false;
 }
 
-/* `set`: those columns come from `other`, the rest from row. */
+/* `set`: these columns come from `other`, the rest from row. */
 static void check_row(const struct row_table *t, const void *row, const void *other, uint32_t set)
 {
     assert_int_equal(got.rows.n, 1);
@@ -85,11 +85,11 @@ static void check_row(const struct row_table *t, const void *row, const void *ot
         const struct row_column *c = &t->columns[i];
 
         if (!c->is_generated && !same_column(c, got.rows.rows, c->set & set ? other : row))
-            fail_msg("%s: column %s did not come back as it was written (set %x)", t->name, c->name, set);
+            fail_msg("%s: column %s was not read back as written (set %x)", t->name, c->name, set);
     }
 }
 
-TEST(every_column_of_a_sandbox_comes_back_and_an_update_touches_only_what_it_names)
+TEST(every_column_of_a_sandbox_is_read_back_and_an_update_changes_only_named_columns)
 {
     struct store_sandbox row = a_sandbox("anna", 0), other = a_sandbox("anna", 0), none = a_sandbox("anna", 0);
 
@@ -103,19 +103,19 @@ TEST(every_column_of_a_sandbox_comes_back_and_an_update_touches_only_what_it_nam
         check_row(&row_sandbox, &row, NULL, 0);
         assert_int_equal(GOT(store_sandbox, 0)->generation, 1);
         OK(store_sandbox_update(store, "anna", &other, set, NULL, on_sandbox, NULL));
-        check_row(&row_sandbox, &row, &other, set); /* as the update brings it back */
+        check_row(&row_sandbox, &row, &other, set); /* as the update returns it */
         OK(store_sandbox_get(store, "anna", row.id, on_sandbox, NULL));
-        check_row(&row_sandbox, &row, &other, set); /* and as it is read */
+        check_row(&row_sandbox, &row, &other, set); /* as it is read */
         assert_int_equal(GOT(store_sandbox, 0)->generation, 2);
     }
-    OK(store_sandbox_insert(store, &none, 0, on_done, NULL)); /* NULL comes back as NULL */
+    OK(store_sandbox_insert(store, &none, 0, on_done, NULL)); /* NULL is read back as NULL */
     OK(store_sandbox_get(store, "anna", none.id, on_sandbox, NULL));
     check_row(&row_sandbox, &none, NULL, 0);
     row_done(&row_sandbox, &row);
     row_done(&row_sandbox, &other);
 }
 
-TEST(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_names)
+TEST(every_column_of_an_execution_is_read_back_and_an_update_changes_only_named_columns)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     struct store_execution row = an_execution(&sb, 0), other = an_execution(&sb, 0), none = an_execution(&sb, 0);
@@ -139,7 +139,7 @@ TEST(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_
     row_done(&row_execution, &other);
 }
 
-TEST(every_column_of_a_key_comes_back_and_an_update_touches_only_what_it_names)
+TEST(every_column_of_a_key_is_read_back_and_an_update_changes_only_named_columns)
 {
     struct store_key row = a_key("anna", 0), other = a_key("anna", 0);
     struct store_user user = a_user("anna", "carla", "viewer");
@@ -164,7 +164,7 @@ TEST(every_column_of_a_key_comes_back_and_an_update_touches_only_what_it_names)
     row_done(&row_key, &other);
 }
 
-TEST(every_column_of_events_and_idempotency_keys_comes_back)
+TEST(every_column_of_events_and_idempotency_keys_is_read_back)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     struct store_event event = { .owner = "anna" };
@@ -184,9 +184,9 @@ TEST(every_column_of_events_and_idempotency_keys_comes_back)
     row_done(&row_idem, &idem);
 }
 
-/* --- conditions that only the store can decide --- */
+/* --- conditions that only the store can check --- */
 
-TEST(an_id_that_is_taken_is_refused_and_the_first_row_stays)
+TEST(a_duplicate_id_is_refused_and_the_first_row_stays)
 {
     struct store_sandbox sb = a_sandbox("anna", 1), again;
 
@@ -207,9 +207,9 @@ TEST(a_change_of_state_happens_only_from_the_states_it_names)
     sb.state = STORE_SANDBOX_PAUSED;
     OK(store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &running, on_sandbox, NULL));
     FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &running, on_sandbox, NULL));
-    assert_non_null(strstr(got.err.msg, "paused")); /* the message says what it is instead */
+    assert_non_null(strstr(got.err.msg, "paused")); /* the message names the current state */
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
-    assert_int_equal(GOT(store_sandbox, 0)->generation, 2); /* the refused one did not count */
+    assert_int_equal(GOT(store_sandbox, 0)->generation, 2); /* the refused one was not counted */
 
     struct store_condition first = { .generation = 1 }, second = { .generation = 2 };
     FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE, &first, on_sandbox, NULL));
@@ -285,7 +285,7 @@ static size_t list_all(const struct store_list *q, char ids[][ID_SIZE], size_t c
     return n;
 }
 
-TEST(pages_neither_repeat_nor_skip_a_row_while_others_come_and_go)
+TEST(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals)
 {
     static char ids[40][ID_SIZE], seen[60][ID_SIZE];
     struct store_list q = { .owner = "anna", .limit = 7 };
@@ -310,7 +310,7 @@ TEST(pages_neither_repeat_nor_skip_a_row_while_others_come_and_go)
         n += got.rows.n;
         free(cursor);
         cursor = got.next ? str_dup(got.next) : NULL;
-        struct store_sandbox newer = a_sandbox("anna", 5000); /* comes while we read, ahead of all pages */
+        struct store_sandbox newer = a_sandbox("anna", 5000); /* inserted while we read, ahead of all pages */
         OK(store_sandbox_insert(store, &newer, 0, on_done, NULL));
     } while (cursor);
     assert_int_equal(n, 40);
@@ -322,7 +322,7 @@ TEST(pages_neither_repeat_nor_skip_a_row_while_others_come_and_go)
     }
 }
 
-TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round)
+TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed)
 {
     static char ids[10][ID_SIZE];
     struct store_sandbox a = a_sandbox("anna", 1), b = a_sandbox("anna", 2), c = a_sandbox("anna", 3);
@@ -367,7 +367,7 @@ TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round)
     assert_string_equal(GOT(store_execution, 0)->id, y.id);
 }
 
-TEST(a_list_never_gives_more_than_its_bound_and_says_when_there_is_more)
+TEST(a_list_never_exceeds_its_limit_and_says_when_there_is_more)
 {
     struct store_list q = { .owner = "anna", .limit = 3 };
 
@@ -378,14 +378,14 @@ TEST(a_list_never_gives_more_than_its_bound_and_says_when_there_is_more)
     }
     OK(store_sandbox_list(store, &q, on_sandboxes, NULL));
     assert_int_equal(got.rows.n, 3);
-    assert_null(got.next); /* exactly full is the end */
+    assert_null(got.next); /* an exactly full page is the last one */
     q.limit = 2;
     OK(store_sandbox_list(store, &q, on_sandboxes, NULL));
     assert_int_equal(got.rows.n, 2);
     assert_non_null(got.next);
 }
 
-/* --- hostile texts --- */
+/* --- hostile strings --- */
 
 static const char *const hostile[] = {
     "' OR '1'='1",
@@ -414,7 +414,7 @@ static const char *const hostile[] = {
     "[",
 };
 
-TEST(ST01_hostile_texts_are_only_texts_wherever_they_are_put)
+TEST(ST01_hostile_strings_are_plain_data_in_every_field)
 {
     struct store_sandbox victim = a_sandbox("bert", 1);
     char metadata[] = "{\"k\": \"v\"}";
@@ -453,7 +453,7 @@ TEST(ST01_hostile_texts_are_only_texts_wherever_they_are_put)
     OK(store_check(store, on_done, NULL));
 }
 
-TEST(texts_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
+TEST(strings_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     char latin[] = "caf\xe9", overlong[] = "\xc0\xaf", surrogate[] = "\xed\xa0\x80";
@@ -467,7 +467,7 @@ TEST(texts_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
     }
     sb.name = large;
     FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL));
-    large[STORE_TEXT_MAX] = '\0'; /* at the bound it goes in */
+    large[STORE_TEXT_MAX] = '\0'; /* the maximum length is accepted */
     OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
     id_new("sb", sb.id);
     char broken[] = "{not json", number[] = "{\"a\": 1}", array[] = "[]";
@@ -479,13 +479,13 @@ TEST(texts_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written)
     }
     sb.metadata_json = NULL;
     strcpy(sb.owner, "*");
-    FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* nobody owns everything */
+    FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* a row needs a real owner */
     sb.owner[0] = '\0';
     FAILS(ERR_INVALID, store_sandbox_insert(store, &sb, 0, on_done, NULL));
     FAILS(ERR_MISSING, store_sandbox_get(store, STORE_ANY_OWNER, sb.id, on_sandbox, NULL));
 }
 
-TEST(cursors_that_no_list_gave_are_refused)
+TEST(invalid_cursors_are_refused)
 {
     static const char *const bad[] = {
         "",
@@ -510,7 +510,7 @@ TEST(cursors_that_no_list_gave_are_refused)
 
 /* --- owners --- */
 
-TEST(ST07_every_call_sees_only_its_owners_rows_among_those_of_another)
+TEST(ST07_every_call_sees_only_rows_of_its_owner)
 {
     struct store_sandbox mine = a_sandbox("anna", 5), theirs[20];
     struct store_execution ex = an_execution(&mine, 5), other_ex = { 0 };
@@ -578,7 +578,7 @@ TEST(ST07_every_call_sees_only_its_owners_rows_among_those_of_another)
 
     struct store_idem idem = { .owner = "bert", .key = idem_key, .status = 201, .body = answer };
     OK(store_idem_claim(store, &idem, on_idem, NULL));
-    strcpy(idem.owner, "anna"); /* the same words of another are another key */
+    strcpy(idem.owner, "anna"); /* the same key of another owner is a different key */
     idem.body = NULL;
     OK(store_idem_claim(store, &idem, on_idem, NULL));
     assert_true(got.fresh);
@@ -589,7 +589,7 @@ TEST(ST07_every_call_sees_only_its_owners_rows_among_those_of_another)
     assert_string_equal(GOT(store_idem, 0)->body, "theirs");
 }
 
-TEST(AU04_the_cursor_of_another_owner_leads_only_into_the_own_list)
+TEST(AU04_a_cursor_of_another_owner_lists_only_own_rows)
 {
     struct store_list q = { .owner = "bert", .limit = 2 };
     struct store_sandbox mine = a_sandbox("anna", 0);
@@ -623,7 +623,7 @@ static void on_ordered(void *arg, const struct err *err)
     got.answered = n + 2 == sizeof(order);
 }
 
-TEST(calls_are_answered_in_their_order_never_from_inside_and_committed_together)
+TEST(calls_are_answered_in_order_never_reentrantly_and_committed_together)
 {
     struct store_stats before, after;
     struct store_sandbox sb = a_sandbox("anna", 1);
@@ -633,7 +633,7 @@ TEST(calls_are_answered_in_their_order_never_from_inside_and_committed_together)
     store_stats(store, &before);
     inside = true;
     for (size_t i = 0; i + 1 < sizeof(order); i++) {
-        if (i % 10 != 7) /* every tenth is refused: its id is taken */
+        if (i % 10 != 7) /* every tenth is refused: its id exists */
             id_new("sb", sb.id);
         store_sandbox_insert(store, &sb, 0, on_ordered, (void *)(uintptr_t)('a' + i % 10));
     }
@@ -645,15 +645,15 @@ TEST(calls_are_answered_in_their_order_never_from_inside_and_committed_together)
     assert_int_equal(after.calls - before.calls, sizeof(order) - 1);
     assert_int_equal(after.waiting, 0);
     if (after.commits - before.commits > 3)
-        fail_msg("%" PRIu64 " commits for calls that were made at once", after.commits - before.commits);
+        fail_msg("%" PRIu64 " commits for calls made in one turn", after.commits - before.commits);
 }
 
 static void on_never(void *arg UNUSED, const struct err *err UNUSED)
 {
-    fail_msg("a call that was forgotten was answered");
+    fail_msg("a detached call was answered");
 }
 
-TEST(a_forgotten_call_takes_effect_without_an_answer)
+TEST(a_detached_call_takes_effect_without_an_answer)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
 
@@ -668,20 +668,20 @@ static void on_chained(void *arg, const struct err *err)
     if (sb) {
         assert_null(err);
         host_begin();
-        store_sandbox_insert(store, sb, 0, on_chained, NULL); /* while it closes */
+        store_sandbox_insert(store, sb, 0, on_chained, NULL); /* during the close */
     } else {
         on_done(NULL, err);
     }
 }
 
-TEST(closing_finishes_and_answers_what_was_asked_and_refuses_what_comes_meanwhile)
+TEST(closing_answers_pending_calls_and_refuses_new_ones)
 {
     struct err err = { 0 };
     struct store_sandbox sb = a_sandbox("anna", 1), late = a_sandbox("anna", 1);
     auto_free char *backup = str_printf("%s/backup", host_dir);
 
     host_begin();
-    store_backup(store, backup, on_chained, NULL); /* is given up */
+    store_backup(store, backup, on_chained, NULL); /* is abandoned */
     store_sandbox_insert(store, &sb, 0, on_chained, &late);
     struct store *closing = store;
     store_close(closing);
@@ -694,7 +694,7 @@ TEST(closing_finishes_and_answers_what_was_asked_and_refuses_what_comes_meanwhil
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", late.id, on_sandbox, NULL));
 }
 
-TEST(finishing_answers_what_was_asked_and_writes_what_comes_later)
+TEST(finishing_answers_pending_calls_and_later_ones_are_written_unanswered)
 {
     struct err err = { 0 };
     struct store_sandbox sb = a_sandbox("anna", 1), late = a_sandbox("anna", 1);
@@ -726,7 +726,7 @@ static void on_flood(void *arg UNUSED, const struct err *err)
     got.answered = busy + fine == 24;
 }
 
-TEST(calls_beyond_what_memory_should_hold_are_refused_and_the_others_succeed)
+TEST(calls_beyond_the_memory_limit_are_refused_and_the_others_succeed)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     auto_free char *large = mem_alloc(STORE_TEXT_MAX);
@@ -735,7 +735,7 @@ TEST(calls_beyond_what_memory_should_hold_are_refused_and_the_others_succeed)
     sb.spec_json = large;
     host_begin();
     busy = fine = 0;
-    for (int i = 0; i < 24; i++) { /* 96 MiB at once */
+    for (int i = 0; i < 24; i++) { /* 96 MiB in one turn */
         id_new("sb", sb.id);
         store_sandbox_insert(store, &sb, 0, on_flood, NULL);
     }
@@ -743,7 +743,7 @@ TEST(calls_beyond_what_memory_should_hold_are_refused_and_the_others_succeed)
     assert_true(busy > 4);
     assert_true(fine > 4);
     id_new("sb", sb.id);
-    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* and afterwards there is room again */
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* afterwards there is space again */
 }
 
 /* --- keys, templates, events, idempotency, meta --- */
@@ -754,7 +754,7 @@ TEST(a_key_is_found_by_its_hash_only_and_the_first_one_only_once)
 
     OK(store_key_insert(store, &first, true, on_done, NULL));
     FAILS(ERR_EXISTS, store_key_insert(store, &second, true, on_done, NULL));
-    FAILS(ERR_EXISTS, store_key_insert(store, &same, false, on_done, NULL)); /* a hash is one key's */
+    FAILS(ERR_EXISTS, store_key_insert(store, &same, false, on_done, NULL)); /* a hash belongs to one key */
     OK(store_key_insert(store, &second, false, on_done, NULL));
     OK(store_login_by_hash(store, second.hash, on_login, NULL));
     assert_string_equal(GOT(store_login, 0)->key.id, second.id);
@@ -765,10 +765,11 @@ TEST(a_key_is_found_by_its_hash_only_and_the_first_one_only_once)
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
     assert_int_equal(got.counts.keys, 1);
     same.hash[0] = 9;
-    FAILS(ERR_EXISTS, store_key_insert(store, &same, true, on_done, NULL)); /* a revoked key keeps the door shut */
+    /* A revoked key still prevents a first key. */
+    FAILS(ERR_EXISTS, store_key_insert(store, &same, true, on_done, NULL));
 }
 
-TEST(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards)
+TEST(the_last_use_of_keys_is_recorded_in_bulk_and_never_decreases)
 {
     struct store_key a = a_key("anna", 1), b = a_key("anna", 2);
     struct store_key_use uses[3] = { { .at_ms = 50 }, { .at_ms = 60 }, { .id = "kygone", .at_ms = 70 } };
@@ -788,7 +789,7 @@ TEST(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards)
     assert_int_equal(GOT(store_key, 0)->last_used_ms, 61);
 }
 
-TEST(a_template_is_replaced_only_by_those_who_know_its_generation)
+TEST(a_template_is_replaced_only_with_its_generation)
 {
     char one[] = "{\"n\":1}", two[] = "{\"n\":2}";
     struct store_template t = { .name = "data-science", .spec_json = one, .created_ms = 10, .updated_ms = 10 };
@@ -834,7 +835,7 @@ TEST(templates_are_listed_by_name_page_by_page)
     assert_null(got.next);
 }
 
-TEST(a_key_claims_what_was_made_in_the_end)
+TEST(an_idempotency_key_can_be_moved_to_the_id_finally_created)
 {
     char a[ID_SIZE], b[ID_SIZE], key[] = "k";
     struct store_idem row = { .owner = "anna", .key = key, .at_ms = 1 };
@@ -846,14 +847,15 @@ TEST(a_key_claims_what_was_made_in_the_end)
     OK(store_idem_rename(store, "bert", "k", a, b, on_done, NULL));
     OK(store_idem_rename(store, "anna", "k", b, a, on_done, NULL));
     OK(store_idem_claim(store, &row, on_idem, NULL));
-    assert_string_equal(GOT(store_idem, 0)->resource, a); /* another's, and what it does not claim */
+    /* Another owner's key, and an id that the key does not have. */
+    assert_string_equal(GOT(store_idem, 0)->resource, a);
     OK(store_idem_rename(store, "anna", "k", a, b, on_done, NULL));
     OK(store_idem_claim(store, &row, on_idem, NULL));
     assert_false(got.fresh);
     assert_string_equal(GOT(store_idem, 0)->resource, b);
 }
 
-TEST(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_used_again)
+TEST(event_numbers_increase_whatever_the_clock_does_and_are_never_reused)
 {
     struct store_event e = { .owner = "anna", .at_ms = 5000, .kind = str_dup("created") };
     uint64_t last = 0;
@@ -895,13 +897,13 @@ static void on_seen(void *arg UNUSED, const struct store_event *row)
     seen[nseen++] = row->seq;
 }
 
-TEST(a_listener_is_told_of_every_event_that_was_committed_and_of_no_other)
+TEST(a_listener_receives_exactly_the_committed_events)
 {
     struct store_event e = { .owner = "anna", .at_ms = 5, .kind = str_dup("created") };
     struct store_event bad = { .owner = "anna", .at_ms = 5, .kind = str_dup("created") };
 
     nseen = 0;
-    strcpy(bad.sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* of which there is none */
+    strcpy(bad.sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* which does not exist */
     store_on_event(store, on_seen, NULL);
     for (int i = 0; i < 3; i++)
         store_event_append(store, i == 1 ? &bad : &e, NULL, NULL);
@@ -937,7 +939,7 @@ TEST(the_range_of_events_outlives_the_events)
     assert_int_equal(range_last, 3);
 }
 
-TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left)
+TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_its_result)
 {
     char key[] = "k-1", body[] = "{\"id\":\"x\"}";
     struct store_idem claim = { .owner = "anna", .key = key, .resource = "exaaaaaaaaaaaaaaaaaaaa", .at_ms = 7 };
@@ -949,14 +951,14 @@ TEST(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left)
     strcpy(claim.resource, "exbbbbbbbbbbbbbbbbbbbb");
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_false(got.fresh);
-    assert_int_equal(GOT(store_idem, 0)->status, 0); /* still at it */
+    assert_int_equal(GOT(store_idem, 0)->status, 0); /* still in progress */
     assert_int_equal(GOT(store_idem, 0)->request_hash[0], 1);
     assert_string_equal(GOT(store_idem, 0)->resource, "exaaaaaaaaaaaaaaaaaaaa");
     OK(store_idem_finish(store, "anna", key, 201, body, on_done, NULL));
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_int_equal(GOT(store_idem, 0)->status, 201);
     assert_string_equal(GOT(store_idem, 0)->body, body);
-    OK(store_idem_drop(store, "anna", key, claim.resource, on_done, NULL)); /* not what the key claims */
+    OK(store_idem_drop(store, "anna", key, claim.resource, on_done, NULL)); /* not the id that the key has */
     OK(store_idem_claim(store, &claim, on_idem, NULL));
     assert_false(got.fresh);
     OK(store_idem_drop(store, "anna", key, "exaaaaaaaaaaaaaaaaaaaa", on_done, NULL));
@@ -987,14 +989,14 @@ static void add_ended(const struct store_sandbox *sb, uint64_t at, uint64_t byte
     ex.ended_ms = at;
     ex.out_bytes[0] = bytes - bytes / 2 + 10;
     ex.dropped[0] = 10;
-    ex.out_bytes[2] = bytes / 2 + 7; /* events take room as output does */
+    ex.out_bytes[2] = bytes / 2 + 7; /* events count like output */
     ex.dropped[2] = 7;
     if (ret_id)
         strcpy(ret_id, ex.id);
     OK(store_execution_insert(store, &ex, on_done, NULL));
 }
 
-TEST(retention_removes_what_is_old_names_the_executions_and_never_touches_what_lives)
+TEST(retention_removes_old_rows_names_the_executions_and_keeps_live_rows)
 {
     struct store_sandbox live = a_sandbox("anna", 1), dead = a_sandbox("anna", 1), later = a_sandbox("anna", 1);
     struct store_execution running = an_execution(&live, 1);
@@ -1021,7 +1023,7 @@ TEST(retention_removes_what_is_old_names_the_executions_and_never_touches_what_l
     assert_false(got.gc.more);
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", dead.id, on_sandbox, NULL));
     OK(store_event_list(store, "anna", NULL, 0, 0, on_events, NULL));
-    assert_int_equal(got.rows.n, 0); /* the events of a forgotten sandbox go with it */
+    assert_int_equal(got.rows.n, 0); /* the events of a removed sandbox are removed with it */
     OK(store_sandbox_get(store, "anna", later.id, on_sandbox, NULL));
     OK(store_sandbox_get(store, "anna", live.id, on_sandbox, NULL));
     OK(store_execution_get(store, "anna", running.id, on_execution, NULL));
@@ -1031,7 +1033,7 @@ TEST(retention_removes_what_is_old_names_the_executions_and_never_touches_what_l
     assert_int_equal(got.gc.sandboxes, 1);
 }
 
-TEST(retention_bounds_output_by_removing_the_oldest_first)
+TEST(retention_limits_output_by_removing_the_oldest_first)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     char ids[5][ID_SIZE];
@@ -1049,7 +1051,7 @@ TEST(retention_bounds_output_by_removing_the_oldest_first)
     assert_int_equal(got.gc.nexecutions, 0);
 }
 
-TEST(a_rehearsal_counts_all_that_would_go_and_removes_nothing)
+TEST(a_dry_run_counts_what_would_be_removed_and_removes_nothing)
 {
     struct store_sandbox sb = a_sandbox("anna", 1), dead = a_sandbox("anna", 2);
     struct store_retention keep = { .executions_before_ms = 1000, .sandboxes_before_ms = 1000, .dry_run = true };
@@ -1092,7 +1094,7 @@ TEST(retention_works_in_batches_and_says_when_there_is_more)
     assert_int_equal(rounds, 2);
 }
 
-TEST(retention_bounds_the_database_itself)
+TEST(retention_limits_the_size_of_the_database)
 {
     struct store_sandbox sb = a_sandbox("anna", 1);
     auto_free char *large = mem_alloc(20001);
@@ -1112,11 +1114,11 @@ TEST(retention_bounds_the_database_itself)
     while (got.gc.more);
     OK(store_count(store, STORE_ANY_OWNER, on_counts, NULL));
     assert_true(got.counts.db_bytes <= MIB);
-    assert_true(got.counts.executions[STORE_EXECUTION_ENDED] > 20); /* and no more than needed */
+    assert_true(got.counts.executions[STORE_EXECUTION_ENDED] > 20); /* and no more than necessary */
     OK(store_check(store, on_done, NULL));
 }
 
-TEST(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_go)
+TEST(retention_by_size_finally_removes_the_oldest_ended_sandboxes)
 {
     auto_free char *large = mem_alloc(20001);
     struct store_retention keep = { .db_bytes_max = MIB };
@@ -1143,7 +1145,7 @@ TEST(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_
 
 /* --- durability --- */
 
-/* Inserts until it is killed; tells each id on the pipe once the store acknowledged it. */
+/* Inserts until it is killed; writes each id to the pipe after the store acknowledged it. */
 static int tell_fd;
 
 static void on_told(void *arg, const struct err *err)
@@ -1174,7 +1176,7 @@ static void write_until_killed(int fd)
     _exit(4);
 }
 
-TEST(what_was_acknowledged_survives_kill_9_at_any_moment)
+TEST(acknowledged_calls_survive_kill_9_at_any_moment)
 {
     static char acked[200000][ID_SIZE];
     size_t n = 0;
@@ -1199,7 +1201,7 @@ TEST(what_was_acknowledged_survives_kill_9_at_any_moment)
             n++;
         kill(pid, SIGKILL);
         while (n < ARRAY_LEN(acked) && fd_read_full(p[0], acked[n], ID_SIZE) == ID_SIZE)
-            n++; /* told before it died */
+            n++; /* reported before it died */
         close(p[0]);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFSIGNALED(status));
@@ -1226,7 +1228,7 @@ static void on_backup(void *arg UNUSED, const struct err *err)
     backup_ended = 1;
 }
 
-TEST(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored)
+TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
 {
     auto_free char *path = host_path();
     auto_free char *backup = str_printf("%s/backup", host_dir);
@@ -1236,14 +1238,14 @@ TEST(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored)
     struct store_sandbox before[60], after = a_sandbox("anna", 9);
 
     memset(large, 'x', 50000);
-    for (size_t i = 0; i < 60; i++) { /* 3 MB, so that it takes several steps */
+    for (size_t i = 0; i < 60; i++) { /* 3 MB, so that the backup takes several steps */
         before[i] = a_sandbox("anna", i);
         before[i].spec_json = large;
         OK(store_sandbox_insert(store, &before[i], 0, on_done, NULL));
     }
     backup_ended = 0;
     store_backup(store, backup, on_backup, NULL);
-    for (size_t i = 0; i < 2000 && !backup_ended; i++) { /* goes on working meanwhile */
+    for (size_t i = 0; i < 2000 && !backup_ended; i++) { /* the store keeps working meanwhile */
         struct store_sandbox sb = a_sandbox("bert", i);
 
         OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
@@ -1251,7 +1253,7 @@ TEST(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored)
     assert_int_equal(backup_ended, 1);
     FAILS(ERR_EXISTS, store_backup(store, backup, on_done, NULL));
     OK(store_sandbox_insert(store, &after, 0, on_done, NULL));
-    assert_int_equal(store_restore(&set, backup, &err), -1); /* not under a living server */
+    assert_int_equal(store_restore(&set, backup, &err), -1); /* not while a server uses it */
     assert_int_equal(err.id, ERR_STORE_IN_USE);
     store_close(store);
     store = NULL;
@@ -1266,10 +1268,10 @@ TEST(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored)
         OK(store_sandbox_get(store, "anna", before[i].id, on_sandbox, NULL));
     FAILS(ERR_MISSING, store_sandbox_get(store, "anna", after.id, on_sandbox, NULL));
     OK(store_check(store, on_done, NULL));
-    OK(store_sandbox_insert(store, &after, 0, on_done, NULL)); /* and it can be written to */
+    OK(store_sandbox_insert(store, &after, 0, on_done, NULL)); /* it can be written to */
 }
 
-TEST(an_unknown_backend_is_refused_with_the_ones_there_are)
+TEST(an_unknown_backend_is_refused_with_a_list_of_known_ones)
 {
     struct store_settings set = { .backend = "oracle", .path = "/nowhere" };
     struct store *none = NULL;
@@ -1285,46 +1287,46 @@ TEST(an_unknown_backend_is_refused_with_the_ones_there_are)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_STORE(every_column_of_a_sandbox_comes_back_and_an_update_touches_only_what_it_names),
-        RUN_STORE(every_column_of_an_execution_comes_back_and_an_update_touches_only_what_it_names),
-        RUN_STORE(every_column_of_a_key_comes_back_and_an_update_touches_only_what_it_names),
-        RUN_STORE(every_column_of_events_and_idempotency_keys_comes_back),
-        RUN_STORE(an_id_that_is_taken_is_refused_and_the_first_row_stays),
+        RUN_STORE(every_column_of_a_sandbox_is_read_back_and_an_update_changes_only_named_columns),
+        RUN_STORE(every_column_of_an_execution_is_read_back_and_an_update_changes_only_named_columns),
+        RUN_STORE(every_column_of_a_key_is_read_back_and_an_update_changes_only_named_columns),
+        RUN_STORE(every_column_of_events_and_idempotency_keys_is_read_back),
+        RUN_STORE(a_duplicate_id_is_refused_and_the_first_row_stays),
         RUN_STORE(a_change_of_state_happens_only_from_the_states_it_names),
         RUN_STORE(AU19_of_a_hundred_creations_at_the_limit_minus_one_exactly_one_succeeds),
         RUN_STORE(an_execution_needs_a_sandbox_of_the_same_owner),
-        RUN_STORE(pages_neither_repeat_nor_skip_a_row_while_others_come_and_go),
-        RUN_STORE(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_turned_round),
-        RUN_STORE(a_list_never_gives_more_than_its_bound_and_says_when_there_is_more),
-        RUN_STORE(ST01_hostile_texts_are_only_texts_wherever_they_are_put),
-        RUN_STORE(texts_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written),
-        RUN_STORE(cursors_that_no_list_gave_are_refused),
-        RUN_STORE(ST07_every_call_sees_only_its_owners_rows_among_those_of_another),
-        RUN_STORE(AU04_the_cursor_of_another_owner_leads_only_into_the_own_list),
-        RUN_STORE(calls_are_answered_in_their_order_never_from_inside_and_committed_together),
-        RUN_STORE(a_forgotten_call_takes_effect_without_an_answer),
-        RUN_STORE(closing_finishes_and_answers_what_was_asked_and_refuses_what_comes_meanwhile),
-        RUN_STORE(finishing_answers_what_was_asked_and_writes_what_comes_later),
-        RUN_STORE(calls_beyond_what_memory_should_hold_are_refused_and_the_others_succeed),
+        RUN_STORE(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals),
+        RUN_STORE(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed),
+        RUN_STORE(a_list_never_exceeds_its_limit_and_says_when_there_is_more),
+        RUN_STORE(ST01_hostile_strings_are_plain_data_in_every_field),
+        RUN_STORE(strings_that_are_too_long_or_not_utf8_are_refused_and_nothing_is_written),
+        RUN_STORE(invalid_cursors_are_refused),
+        RUN_STORE(ST07_every_call_sees_only_rows_of_its_owner),
+        RUN_STORE(AU04_a_cursor_of_another_owner_lists_only_own_rows),
+        RUN_STORE(calls_are_answered_in_order_never_reentrantly_and_committed_together),
+        RUN_STORE(a_detached_call_takes_effect_without_an_answer),
+        RUN_STORE(closing_answers_pending_calls_and_refuses_new_ones),
+        RUN_STORE(finishing_answers_pending_calls_and_later_ones_are_written_unanswered),
+        RUN_STORE(calls_beyond_the_memory_limit_are_refused_and_the_others_succeed),
         RUN_STORE(a_key_is_found_by_its_hash_only_and_the_first_one_only_once),
-        RUN_STORE(the_last_use_of_keys_is_noted_in_bulk_and_never_runs_backwards),
-        RUN_STORE(a_template_is_replaced_only_by_those_who_know_its_generation),
+        RUN_STORE(the_last_use_of_keys_is_recorded_in_bulk_and_never_decreases),
+        RUN_STORE(a_template_is_replaced_only_with_its_generation),
         RUN_STORE(templates_are_listed_by_name_page_by_page),
-        RUN_STORE(a_key_claims_what_was_made_in_the_end),
-        RUN_STORE(a_listener_is_told_of_every_event_that_was_committed_and_of_no_other),
+        RUN_STORE(an_idempotency_key_can_be_moved_to_the_id_finally_created),
+        RUN_STORE(a_listener_receives_exactly_the_committed_events),
         RUN_STORE(the_range_of_events_outlives_the_events),
-        RUN_STORE(events_are_numbered_upwards_whatever_the_clock_does_and_numbers_are_never_used_again),
-        RUN_STORE(the_first_request_with_a_key_is_fresh_and_later_ones_see_what_it_left),
+        RUN_STORE(event_numbers_increase_whatever_the_clock_does_and_are_never_reused),
+        RUN_STORE(the_first_request_with_a_key_is_fresh_and_later_ones_see_its_result),
         RUN_STORE(meta_is_set_replaced_and_absent_until_then),
-        RUN_STORE(retention_removes_what_is_old_names_the_executions_and_never_touches_what_lives),
-        RUN_STORE(retention_bounds_output_by_removing_the_oldest_first),
-        RUN_STORE(a_rehearsal_counts_all_that_would_go_and_removes_nothing),
+        RUN_STORE(retention_removes_old_rows_names_the_executions_and_keeps_live_rows),
+        RUN_STORE(retention_limits_output_by_removing_the_oldest_first),
+        RUN_STORE(a_dry_run_counts_what_would_be_removed_and_removes_nothing),
         RUN_STORE(retention_works_in_batches_and_says_when_there_is_more),
-        RUN_STORE(retention_bounds_the_database_itself),
-        RUN_STORE(where_executions_and_events_are_not_enough_the_oldest_sandboxes_that_ended_go),
-        RUN_STORE(what_was_acknowledged_survives_kill_9_at_any_moment),
-        RUN_STORE(a_backup_of_a_working_store_holds_all_that_was_there_and_can_be_restored),
-        RUN_STORE(an_unknown_backend_is_refused_with_the_ones_there_are),
+        RUN_STORE(retention_limits_the_size_of_the_database),
+        RUN_STORE(retention_by_size_finally_removes_the_oldest_ended_sandboxes),
+        RUN_STORE(acknowledged_calls_survive_kill_9_at_any_moment),
+        RUN_STORE(a_backup_of_a_busy_store_is_complete_and_can_be_restored),
+        RUN_STORE(an_unknown_backend_is_refused_with_a_list_of_known_ones),
     };
     int failed = 0;
 

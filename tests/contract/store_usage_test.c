@@ -1,4 +1,4 @@
-/* Usage, as every store must keep it: once for every end, by the hour, whatever dies in between. */
+/* Usage, as every store must record it: once per end, by the hour, whatever crashes in between. */
 #include "store_host.h"
 
 #include "core/base/mem.h"
@@ -102,7 +102,7 @@ TEST(an_execution_is_counted_once_however_often_its_end_is_written)
     OK(store_execution_update(store, "anna", &ex, EX_END, &alive, on_execution, NULL));
     FAILS(ERR_EXISTS, store_execution_update(store, "anna", &ex, EX_END, &alive, on_execution, NULL));
     OK(store_execution_update(store, "anna", &ex, EX_END, NULL, on_execution,
-                              NULL)); /* as it is, without a condition */
+                              NULL)); /* unchanged, without a condition */
     FAILS(ERR_EXISTS, store_execution_insert(store, &ex, on_done, NULL));
     host_reopen();
     FAILS(ERR_EXISTS, store_execution_update(store, "anna", &ex, EX_END, &alive, on_execution, NULL));
@@ -114,7 +114,7 @@ TEST(an_execution_is_counted_once_however_often_its_end_is_written)
     assert_int_equal(rows[0].cpu_us, 900000);
     assert_int_equal(rows[0].execution_ms, 2500);
     assert_int_equal(rows[0].output_bytes, 80);
-    /* one that a kill left nothing of but a note comes as a row that has ended already */
+    /* an end of which only the journal survived a kill is inserted as an ended row */
     id_new("ex", noted.id);
     fill_end(&noted, NOON + HOUR, 1000000);
     noted.state = STORE_EXECUTION_FAILED;
@@ -125,10 +125,10 @@ TEST(an_execution_is_counted_once_however_often_its_end_is_written)
     assert_int_equal(rows[1].hour_ms, NOON + HOUR);
     assert_int_equal(rows[1].executions, 1);
     assert_int_equal(rows[1].failed, 1);
-    assert_int_equal(rows[1].cpu_us, 100000); /* what the counter grew by */
+    assert_int_equal(rows[1].cpu_us, 100000); /* the growth of the counter */
 }
 
-TEST(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often)
+TEST(cpu_time_is_the_growth_of_the_counter_however_often_it_is_reported)
 {
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON);
     struct store_execution ex = run(&sb, (char *)"kyone", NOON);
@@ -139,14 +139,14 @@ TEST(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often)
     strcpy(notes[0].sandbox, sb.id);
     strcpy(notes[1].sandbox, sb.id);
     strcpy(notes[1].created_by, "kyone");
-    strcpy(notes[2].sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* of which there is none */
+    strcpy(notes[2].sandbox, "sbaaaaaaaaaaaaaaaaaaaa"); /* which does not exist */
     for (int i = 0; i < 3; i++)
         OK(store_usage_record_cpu(store, notes, 3, on_done, NULL));
     fill_end(&ex, NOON + 2 * HOUR, 800);
     OK(store_execution_update(store, "anna", &ex, EX_END, &alive, on_execution, NULL));
     end(&sb, NOON + 3 * HOUR, 1000);
     OK(store_usage_record_cpu(store, notes, 1, on_done, NULL));
-    notes[0].cpu_us = 5000; /* late, and of one that has ended: nobody believes it */
+    notes[0].cpu_us = 5000; /* late, and of an ended sandbox: ignored */
     OK(store_usage_record_cpu(store, notes, 1, on_done, NULL));
     ask("anna", STORE_USAGE_BY_HOUR | STORE_USAGE_BY_USER, 0);
     uint64_t by_hour[4] = { 0 }, sum = 0;
@@ -163,7 +163,7 @@ TEST(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often)
     assert_int_equal(((struct store_sandbox *)(void *)got.rows.rows)->cpu_us, 1000);
 }
 
-TEST(sums_of_sandboxes_without_a_row_are_added_all_or_none)
+TEST(usage_of_ephemeral_sandboxes_is_added_all_or_none)
 {
     struct store_usage sums[2] = {
         { .hour_ms = NOON + 5, .executions = 3, .failed = 1, .cpu_us = 70, .sandbox_ms = 9, .memory_peak = 5 },
@@ -172,7 +172,7 @@ TEST(sums_of_sandboxes_without_a_row_are_added_all_or_none)
 
     strcpy(sums[0].owner, "anna");
     strcpy(sums[0].created_by, "kyone");
-    FAILS(ERR_INVALID, store_usage_add(store, sums, 2, on_done, NULL)); /* the second is of nobody */
+    FAILS(ERR_INVALID, store_usage_add(store, sums, 2, on_done, NULL)); /* the second has no owner */
     ask("anna", STORE_USAGE_BY_HOUR, 0);
     assert_int_equal(nrows, 0);
     strcpy(sums[1].owner, "anna");
@@ -190,7 +190,7 @@ TEST(sums_of_sandboxes_without_a_row_are_added_all_or_none)
     assert_int_equal(rows[1].executions, 1);
 }
 
-TEST(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_afterwards)
+TEST(a_sandbox_is_counted_in_every_hour_of_its_life_the_same_before_and_after_its_end)
 {
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON - HOUR / 4);
     struct store_usage living[4];
@@ -207,7 +207,7 @@ TEST(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_
     assert_string_equal(rows[3].sandbox, sb.id);
     ask("anna", 0, 0);
     assert_int_equal(nrows, 1);
-    assert_int_equal(rows[0].sandbox_ms, 0); /* what has ended only */
+    assert_int_equal(rows[0].sandbox_ms, 0); /* ended sandboxes only */
     end(&sb, NOON + 2 * HOUR + 1000, 0);
     FAILS(ERR_EXISTS,
           store_sandbox_update(store, "anna", &sb, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
@@ -217,7 +217,7 @@ TEST(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_
     assert_memory_equal(rows, living, sizeof(living));
 }
 
-TEST(one_that_was_never_made_lived_for_no_time_and_a_broken_calendar_is_bounded)
+TEST(a_failed_creation_has_no_lifetime_and_a_wrong_wall_clock_is_bounded)
 {
     struct store_sandbox unmade = make("anna", NULL, NOON), back = make("anna", NULL, NOON),
                          ahead = make("bert", NULL, 1000);
@@ -263,7 +263,7 @@ TEST(AU03_usage_of_another_tenant_is_never_seen)
     FAILS(ERR_MISSING, store_usage_list(store, &q, on_usage, NULL));
 }
 
-TEST(usage_outlives_its_sandbox_and_is_forgotten_by_its_own_age)
+TEST(usage_outlives_its_sandbox_and_is_removed_by_its_own_age)
 {
     struct store_retention keep = { .executions_before_ms = NOON, .sandboxes_before_ms = NOON };
     struct store_sandbox sb = make("anna", (char *)"usanna", NOON - 5 * HOUR),
@@ -273,13 +273,13 @@ TEST(usage_outlives_its_sandbox_and_is_forgotten_by_its_own_age)
     end(&other, NOON - 3 * HOUR, 31);
     OK(store_gc(store, &keep, on_gc, NULL));
     assert_int_equal(got.gc.sandboxes, 2);
-    assert_int_equal(got.gc.usage, 5); /* two hours with their processor time, and one of these hours twice */
+    assert_int_equal(got.gc.usage, 5); /* two hours with CPU time, and one of these hours twice */
     ask("anna", STORE_USAGE_BY_SANDBOX | STORE_USAGE_BY_USER, NOON);
     assert_int_equal(nrows, 1);
     assert_string_equal(rows[0].sandbox, "");
     assert_string_equal(rows[0].created_by, "usanna");
     assert_int_equal(rows[0].cpu_us, 42);
-    assert_int_equal(rows[0].memory_peak, 31000); /* the largest, not their sum */
+    assert_int_equal(rows[0].memory_peak, 31000); /* the maximum, not the sum */
     assert_int_equal(rows[0].sandbox_ms, 3 * HOUR);
     OK(store_gc(store, &keep, on_gc, NULL));
     assert_int_equal(got.gc.usage, 0);
@@ -321,12 +321,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN_STORE(an_execution_is_counted_once_however_often_its_end_is_written),
-        RUN_STORE(processor_time_is_what_the_counter_grew_by_whoever_tells_it_and_how_often),
-        RUN_STORE(sums_of_sandboxes_without_a_row_are_added_all_or_none),
-        RUN_STORE(a_sandbox_is_counted_in_every_hour_it_lived_in_the_same_while_it_lives_and_afterwards),
-        RUN_STORE(one_that_was_never_made_lived_for_no_time_and_a_broken_calendar_is_bounded),
+        RUN_STORE(cpu_time_is_the_growth_of_the_counter_however_often_it_is_reported),
+        RUN_STORE(usage_of_ephemeral_sandboxes_is_added_all_or_none),
+        RUN_STORE(a_sandbox_is_counted_in_every_hour_of_its_life_the_same_before_and_after_its_end),
+        RUN_STORE(a_failed_creation_has_no_lifetime_and_a_wrong_wall_clock_is_bounded),
         RUN_STORE(AU03_usage_of_another_tenant_is_never_seen),
-        RUN_STORE(usage_outlives_its_sandbox_and_is_forgotten_by_its_own_age),
+        RUN_STORE(usage_outlives_its_sandbox_and_is_removed_by_its_own_age),
         RUN_STORE(a_budget_is_kept_replaced_and_removed),
     };
 

@@ -76,6 +76,57 @@ def FA06_an_upload_of_the_limit_fits_and_one_byte_more_leaves_nothing(s):
 
 
 @case
+def an_entity_tag_is_unique_to_a_content_however_fast_a_file_is_replaced(s):
+    """All contents have one size, and many are written within one tick of the kernel's clock."""
+    sb, contents = s.create({"runtime": "sh"}), {}
+    for i in range(200):
+        assert s.files(sb, "PUT", body=b"%08d" % i, path="/workspace/f").status == 200
+        a = s.files(sb, path="/workspace/f")
+        assert a.status == 200 and a.body == b"%08d" % i and a.headers["ETag"], (a.status, a.body, a.headers)
+        assert a.headers["ETag"] not in contents, (a.headers["ETag"], contents[a.headers["ETag"]], a.body)
+        contents[a.headers["ETag"]] = a.body
+    tag = a.headers["ETag"]
+    assert s.files(sb, headers={"If-None-Match": tag}, path="/workspace/f").status == 304
+    assert s.files(sb, headers={"If-Match": tag}, path="/workspace/f").status == 200
+    s.delete(sb)
+
+
+@case
+def an_entity_tag_changes_although_size_and_time_are_restored(s):
+    sb = s.create({"runtime": "sh"})
+    assert s.files(sb, "PUT", body=b"old", path="/workspace/f").status == 200
+    tag = s.files(sb, path="/workspace/f").headers["ETag"]
+    again = "cp -p f was && printf new >f && touch -r was f"
+    assert s.execute(sb, {"command": ["sh", "-c", again], "cwd": "/workspace"}).json["exitCode"] == 0
+    a = s.files(sb, headers={"If-None-Match": tag}, path="/workspace/f")
+    assert a.status == 200 and a.body == b"new" and a.headers["ETag"] != tag, (a.status, a.body, a.headers)
+    assert s.files(sb, headers={"If-Match": tag}, path="/workspace/f").status == 412
+    s.delete(sb)
+
+
+@case
+def a_file_that_is_always_being_written_has_no_entity_tag(s):
+    sb = s.create({"runtime": "python"})
+    loop = "f = open('/workspace/f', 'r+b', buffering=0)\nwhile True: f.seek(0); f.write(b'x')"
+    assert s.files(sb, "PUT", body=b"x" * 8, path="/workspace/f").status == 200
+    ex = s.execute(sb, {"code": loop, "background": True}).json["id"]
+    untagged, end = 0, time.monotonic() + 60
+    while not untagged:  # until the program has begun
+        a = s.files(sb, path="/workspace/f")
+        assert a.status == 200 and a.body == b"x" * 8, (a.status, a.body)
+        untagged += a.headers["ETag"] is None
+        assert time.monotonic() < end
+    assert s.files(sb, headers={"If-Match": '"x"'}, path="/workspace/f").status == 412
+    assert s.files(sb, headers={"If-Match": "*"}, path="/workspace/f").status == 200
+    part = s.files(sb, headers={"Range": "bytes=2-3"}, path="/workspace/f")
+    assert part.status in (206, 409), (part.status, part.body)
+    whole = s.files(sb, headers={"Range": "bytes=2-3", "If-Range": '"x"'}, path="/workspace/f")
+    assert whole.status == 200 and len(whole.body) == 8, (whole.status, whole.body)
+    s.call("DELETE", f"/v1/sandboxes/{sb}/executions/{ex}")
+    s.delete(sb)
+
+
+@case
 def FA07_of_concurrent_uploads_one_complete_file_wins_and_readers_see_no_mixture(s):
     """Each upload has another length, so that neither a beginning nor a mixture could pass for one
     of them."""

@@ -1,4 +1,4 @@
-/* The real cove-runtime, driven over its socket: what a watch tells. */
+/* The real cove-runtime, driven over its socket: events of a watch. */
 #include "rt_host.h"
 
 #include "tests/unit/test.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-static char top[64], out[64]; /* what is watched, and a place beside it on the same file system */
+static char top[64], out[64]; /* the watched directory, and one next to it on the same file system */
 static char path[512];
 
 static const char *in(const char *name)
@@ -39,7 +39,7 @@ static struct host *begin(void)
     snprintf(out, sizeof(out), "%s/cove-beside-XXXXXX", base);
     assert_non_null(mkdtemp(top));
     assert_non_null(mkdtemp(out));
-    /* the runtime may be a user of its own, and reads what others may read */
+    /* the runtime may be another user, and can read only what others may read */
     assert_int_equal(chmod(top, 0755), 0);
     return host_ready();
 }
@@ -72,7 +72,7 @@ static void rename_in(const char *from, const char *to)
     assert_int_equal(rename(old, in(to)), 0);
 }
 
-/* What was told so far, one line each: "C d/a" or "V a>b"; directories have a slash at their end. */
+/* The events so far, one line each: "C d/a" or "V a>b"; directories end with a slash. */
 struct story {
     struct buf text;
     size_t read; /* of the stream's bytes */
@@ -115,9 +115,9 @@ static void until(struct host *h, uint32_t stream, struct story *s, const char *
 {
     for (int i = 0; !told(s, line); i++) {
         if (i == 60 && !host_got(h, stream)->bytes)
-            fail_msg("nothing was told");
+            fail_msg("no event was received");
         if (i > 100000 || host_got(h, stream)->last)
-            fail_msg("'%s' was not told, but: %s", line, s->text.len < 2000 && s->text.len ? s->text.data : "...");
+            fail_msg("'%s' was not reported, but: %s", line, s->text.len < 2000 && s->text.len ? s->text.data : "...");
         listen_once(h, stream, s);
     }
 }
@@ -131,7 +131,7 @@ static uint32_t watch(struct host *h, const char *what, uint32_t flags, struct s
     return stream;
 }
 
-TEST(what_moves_in_out_and_within_a_tree_is_told_as_such)
+TEST(moves_into_out_of_and_within_a_tree_are_reported_as_such)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -165,7 +165,7 @@ TEST(what_moves_in_out_and_within_a_tree_is_told_as_such)
     end(h);
 }
 
-TEST(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed)
+TEST(a_file_in_a_new_directory_that_is_moved_immediately_is_not_missed)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -195,7 +195,7 @@ TEST(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed)
     end(h);
 }
 
-TEST(nothing_in_a_directory_that_is_made_is_missed_or_told_twice)
+TEST(nothing_in_a_new_directory_is_missed_or_reported_twice)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -210,7 +210,7 @@ TEST(nothing_in_a_directory_that_is_made_is_missed_or_told_twice)
         strcat(name, "/f");
         make_file(name);
         if (i % 16 == 0)
-            listen_once(h, w, &s); /* so that both orders happen: read before the file is there, and after */
+            listen_once(h, w, &s); /* so that both orders happen: read before the file exists, and after */
     }
     make_file("last");
     until(h, w, &s, "C last");
@@ -218,14 +218,14 @@ TEST(nothing_in_a_directory_that_is_made_is_missed_or_told_twice)
         for (int k = 0; k < 3; k++) {
             snprintf(name, sizeof(name), k == 0 ? "C d%d/" : k == 1 ? "C d%d/e/" : "C d%d/e/f", i);
             if (times(&s, name) != 1)
-                fail_msg("'%s' was told %d times", name, times(&s, name));
+                fail_msg("'%s' was reported %d times", name, times(&s, name));
         }
     }
     buf_done(&s.text);
     end(h);
 }
 
-TEST(links_are_followed_at_the_path_and_nowhere_below)
+TEST(links_are_followed_in_the_watched_path_and_nowhere_below)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -298,7 +298,7 @@ static unsigned long queue_max(void)
                : strtoul(text, NULL, 10);
 }
 
-TEST(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watched)
+TEST(an_overflow_is_reported_and_new_directories_are_watched_afterwards)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -320,9 +320,9 @@ TEST(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watche
         make_file(name);
         assert_int_equal(unlink(in(name)), 0);
     }
-    make_dir("new"); /* nobody is told */
+    make_dir("new"); /* not reported */
     rmdir(in("old"));
-    while (host_turn(h, 1000)) /* a window full, and then nothing more */
+    while (host_turn(h, 1000)) /* a full window, and then nothing more */
         assert_true(host_got(h, w)->bytes <= window + FRAME_PAYLOAD_MAX);
     host_got(h, w)->hold = host_got(h, w)->discard = false;
     host_credit(h, w, host_got(h, w)->uncredited);
@@ -335,7 +335,7 @@ TEST(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watche
     end(h);
 }
 
-TEST(watches_and_the_directories_of_one_have_a_bound)
+TEST(the_number_of_watches_and_of_their_directories_is_limited)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -365,7 +365,7 @@ TEST(watches_and_the_directories_of_one_have_a_bound)
     end(h);
 }
 
-TEST(what_is_not_there_is_refused)
+TEST(a_missing_path_is_refused)
 {
     struct host *h = begin();
     static const struct {
@@ -398,7 +398,7 @@ static unsigned long wakeups(const struct host *h)
     return strtoul(strchr(line, ':') + 1, NULL, 10);
 }
 
-TEST(a_watch_of_a_quiet_tree_wakes_nobody)
+TEST(a_watch_of_a_quiet_tree_causes_no_wakeups)
 {
     struct host *h = begin();
     struct story s = { 0 };
@@ -416,16 +416,16 @@ TEST(a_watch_of_a_quiet_tree_wakes_nobody)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(what_is_made_in_a_directory_that_moves_before_anybody_looks_is_not_missed),
-        RUN(what_moves_in_out_and_within_a_tree_is_told_as_such),
-        RUN(nothing_in_a_directory_that_is_made_is_missed_or_told_twice),
-        RUN(links_are_followed_at_the_path_and_nowhere_below),
+        RUN(a_file_in_a_new_directory_that_is_moved_immediately_is_not_missed),
+        RUN(moves_into_out_of_and_within_a_tree_are_reported_as_such),
+        RUN(nothing_in_a_new_directory_is_missed_or_reported_twice),
+        RUN(links_are_followed_in_the_watched_path_and_nowhere_below),
         RUN(a_file_is_watched_as_a_name_that_may_be_replaced),
         RUN(a_watch_ends_when_its_directory_is_gone),
-        RUN(more_than_can_be_told_is_an_overflow_after_which_new_directories_are_watched),
-        RUN(watches_and_the_directories_of_one_have_a_bound),
-        RUN(what_is_not_there_is_refused),
-        RUN(a_watch_of_a_quiet_tree_wakes_nobody),
+        RUN(an_overflow_is_reported_and_new_directories_are_watched_afterwards),
+        RUN(the_number_of_watches_and_of_their_directories_is_limited),
+        RUN(a_missing_path_is_refused),
+        RUN(a_watch_of_a_quiet_tree_causes_no_wakeups),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

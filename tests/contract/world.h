@@ -1,5 +1,5 @@
-/* world.h - a real jailer, an engine over it, one box and one execution, with callbacks that remember. Needs root, or a
- * plain user with a runtime directory. */
+/* world.h - a real jailer, an engine, one sandbox and one execution, with callbacks that record.
+ * Needs root, or an unprivileged user with a runtime directory. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -25,10 +25,10 @@ struct world {
     struct sandbox_handle *box;
     struct exec_handle *exec;
     pid_t jailer;
-    const struct exec_spec *spec; /* started as soon as the box is ready */
-    const char *input;            /* written to it, then the end */
+    const struct exec_spec *spec; /* started as soon as the sandbox is ready */
+    const char *input;            /* written to it, followed by the end of input */
     int ready, failed, ended, lost, done, exited, exec_failed, started;
-    int kill_after_bytes; /* of output */
+    int kill_after_bytes; /* kill after so many bytes of output */
     int order, exit_order, ended_order;
     bool done_ok;
     struct err err;
@@ -91,7 +91,7 @@ static inline void on_ready(void *arg)
 
     w->ready++;
     if (w->spec && sandbox_handle_exec(w->box, w->spec, &exec_ops, w, &w->exec, &err) < 0)
-        fail_msg("box_exec: %s", err.msg);
+        fail_msg("sandbox_handle_exec: %s", err.msg);
 }
 
 static inline void on_failed(void *arg, const struct err *err)
@@ -142,7 +142,7 @@ static inline void open_world(struct world *w)
     assert_int_equal(engine_new(w->ev, sock, &engine_ops, w, &w->engine, &err), 0);
 }
 
-/* The seconds are what a quiet machine would need at most; a busy one gets as much again three times. */
+/* The seconds are what an idle machine needs at most; a busy one gets four times as long. */
 static inline void turn_until(struct world *w, const int *what, uint64_t seconds)
 {
     uint64_t end = clock_mono_ns() + 4 * seconds * NS_PER_S;
@@ -150,7 +150,7 @@ static inline void turn_until(struct world *w, const int *what, uint64_t seconds
     while (*what == 0 && !w->failed && !w->exec_failed && clock_mono_ns() < end)
         ev_turn(w->ev, 100);
     if (*what == 0)
-        fail_msg("waited in vain; last error: %s", w->err.msg);
+        fail_msg("timed out; last error: %s", w->err.msg);
 }
 
 static inline struct sandbox_spec plain_spec(void)
@@ -168,7 +168,7 @@ static inline void begin(struct world *w, const struct sandbox_spec *box, const 
     open_world(w);
     w->spec = spec;
     if (sandbox_handle_new(w->engine, box, &box_ops, w, &w->box, &err) < 0)
-        fail_msg("box_new: %s", err.msg);
+        fail_msg("sandbox_handle_new: %s", err.msg);
 }
 
 static inline void run(struct world *w, const struct exec_spec *spec)
@@ -221,7 +221,7 @@ static inline void expect_end(const struct world *w, enum ended_by by)
 
 static inline int make_state_dir(void **state UNUSED)
 {
-    const char *mine = getenv("XDG_RUNTIME_DIR"); /* a plain user's */
+    const char *mine = getenv("XDG_RUNTIME_DIR"); /* an unprivileged user's */
 
     snprintf(state_dir, sizeof(state_dir), "%s/cove-test-XXXXXX", geteuid() == 0 || !mine ? "/run" : mine);
     return mkdtemp(state_dir) ? 0 : -1;
@@ -232,5 +232,5 @@ static inline int remove_state_dir(void **state UNUSED)
     auto_free char *kept = str_printf("%s/kept", state_dir);
 
     rmdir(kept);
-    return rmdir(state_dir); /* fails when anything was left */
+    return rmdir(state_dir); /* fails if anything remains */
 }

@@ -1,5 +1,6 @@
-/* A zygote of a test: it is forked as an interpreter would be, and its members answer lines of one letter.
- * The preload says how it behaves: "plain", "fails", "dies", "lies", "late", or one of those in misuse(). */
+/* A zygote for tests: it forks like an interpreter's zygote, and its forks answer lines of one
+ * letter. The preload selects its behaviour: "plain", "fails", "dies", "lies", "late", or one of
+ * those in misuse(). */
 #include "core/wire/seccomp_listener.h"
 #include "host/zygote/serve.h"
 
@@ -18,7 +19,7 @@ static NORETURN void member(void)
             printf("printed\n");
         if (c == 'm')
             dprintf(3, "mount %d\n", mount("a", "/tmp", "tmpfs", 0, NULL));
-        while (c == 'f' && fork() >= 0) /* all processes that the sandbox may have, and some that try for ever */
+        while (c == 'f' && fork() >= 0) /* all processes that the sandbox may have, and some that try forever */
             ;
         if (c == 'f')
             dprintf(3, "full\n");
@@ -29,7 +30,7 @@ static NORETURN void member(void)
     _exit(0);
 }
 
-/* What a zygote may do with the way to the monitor that it is lent. True: it does, and answers nothing. */
+/* Misuses the socket to the monitor that a zygote is lent. True: done, and no answer follows. */
 static bool misuse(const char *how, const struct zygote_task *task)
 {
     int way = task->join.monitor;

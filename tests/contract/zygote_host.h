@@ -1,9 +1,9 @@
-/* zygote_host.h - a host that asks for zygotes and their forks. */
+/* zygote_host.h - a client of the jailer that requests zygotes and their forks. */
 #pragma once
 
 #include "jail_host.h"
 
-/* `variable` names the directory. */
+/* `variable` names the environment variable with the directory. */
 static inline void start_with_kernels(struct host *h, const char *variable)
 {
     struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),

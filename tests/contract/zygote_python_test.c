@@ -1,13 +1,14 @@
-/* The Python zygote, from the jailer to the first cell: a member is adopted by PID 1 as an execution, takes over the
- * sandbox's environment, directory and Landlock rules, and shares nothing with its siblings that it must not. */
+/* The Python zygote, from the jailer to the first cell: PID 1 adopts an interpreter as an
+ * execution; the interpreter takes over the sandbox's environment, directory and Landlock rules,
+ * and shares nothing with others of its zygote that it must not. */
 #include "zygote_host.h"
 
 #include <errno.h>
 
-struct member { /* an execution, as its host sees it */
+struct member { /* an execution, as its client sees it */
     int control;
     uint32_t stream, pid;
-    char text[3][32768]; /* standard output, standard error, the kernel's lines: what was not looked at yet */
+    char text[3][32768]; /* stdout, stderr, lines of the language kernel: the part that was not read yet */
     size_t len[3];
     bool over;
 };
@@ -90,7 +91,7 @@ static void next_line(struct member *m, unsigned channel, char *ret, size_t cap)
 
     while (!(end = memchr(m->text[i], '\n', m->len[i]))) {
         if (m->over)
-            fail_msg("it ended, and said: %.*s", (int)m->len[1], m->text[1]);
+            fail_msg("it ended with: %.*s", (int)m->len[1], m->text[1]);
         listen_once(m);
     }
     size_t n = (size_t)(end - m->text[i]);
@@ -101,7 +102,7 @@ static void next_line(struct member *m, unsigned channel, char *ret, size_t cap)
     memmove(m->text[i], end + 1, m->len[i]);
 }
 
-/* A member of the zygote as an execution of the sandbox, after so many rehearsals. */
+/* Starts an interpreter of the zygote as an execution of the sandbox, after so many rehearsals. */
 static void adopt_after(unsigned rehearsals, struct host *h, const char *id, int control, const char *cwd,
                         struct member *m)
 {
@@ -139,7 +140,7 @@ static void begin(struct host *h, const char *preload, char id[ID_SIZE], struct 
     claim(r->fds[0]);
 }
 
-/* The text of the result of an expression. */
+/* The result of an expression as text. */
 static const char *value_of(struct member *m, const char *code)
 {
     static char line[16384];
@@ -168,7 +169,7 @@ static void must_be(struct member *m, const char *code, const char *value)
         fail_msg("%s: %s instead of %s", code, got, value);
 }
 
-TEST(a_member_runs_cells_in_the_directory_and_environment_of_its_context)
+TEST(an_interpreter_runs_cells_in_the_directory_and_environment_of_its_context)
 {
     struct host h;
     struct reply r;
@@ -189,7 +190,7 @@ TEST(a_member_runs_cells_in_the_directory_and_environment_of_its_context)
     host_stop(&h);
 }
 
-TEST(landlock_holds_a_member_as_it_holds_what_PID_1_starts)
+TEST(landlock_restricts_an_interpreter_like_a_program_of_PID_1)
 {
     struct host h;
     struct reply r;
@@ -206,7 +207,7 @@ TEST(landlock_holds_a_member_as_it_holds_what_PID_1_starts)
     host_stop(&h);
 }
 
-TEST(a_member_is_signalled_and_reaped_like_any_other_program)
+TEST(an_interpreter_is_signalled_and_reaped_like_any_other_program)
 {
     struct host h;
     struct reply r;
@@ -225,7 +226,7 @@ TEST(a_member_is_signalled_and_reaped_like_any_other_program)
     host_stop(&h);
 }
 
-/* The number of the jailer's zygote in its own pid namespace. */
+/* The pid of the jailer's zygote in its own pid namespace. */
 static long zygote_pid(const struct host *h)
 {
     char command[256], line[32] = "";
@@ -241,7 +242,7 @@ static long zygote_pid(const struct host *h)
     return strtol(line, NULL, 10);
 }
 
-/* A process of the sandbox, which says its number; the next one has the next. */
+/* Starts a process in the sandbox and returns its pid; the next process has the next one. */
 static long next_pid(int control)
 {
     static const char *const argv[] = { "/bin/sh", "-c", "echo $$", NULL }, *const env[] = { NULL };
@@ -258,9 +259,9 @@ static long next_pid(int control)
     return strtol(line, NULL, 10) + 1;
 }
 
-#define BESIDE 12 /* sandboxes, which take the lower numbers where the zygote lives */
+#define BESIDE 12 /* other sandboxes, which take the lower pids in the namespace of the zygote */
 
-TEST(siblings_do_not_draw_the_same_numbers)
+TEST(interpreters_of_one_zygote_have_different_random_numbers)
 {
     static const char *const draws[] = { "import random; random.getrandbits(60)",
                                          "import ssl; int.from_bytes(ssl.RAND_bytes(8), 'big')",
@@ -285,7 +286,8 @@ TEST(siblings_do_not_draw_the_same_numbers)
                numpy ? "random,ssl,uuid,tempfile,secrets,multiprocessing,numpy.random"
                      : "random,ssl,uuid,tempfile,secrets,multiprocessing");
     expect(&h, FRAME_J_OK);
-    /* OpenSSL notices a fork by its number: that of a member is the zygote's own, behind the one that brings it in. */
+    /* OpenSSL notices a fork by its pid: an interpreter has the zygote's own pid there, after the
+     * process that brings it in. */
     long pid = zygote_pid(&h);
     snprintf(first, sizeof(first), "%ld", pid);
     for (int i = 0; i < 2; i++) {
@@ -298,15 +300,15 @@ TEST(siblings_do_not_draw_the_same_numbers)
     for (size_t d = 0; d < ARRAY_LEN(draws) - (numpy ? 0 : 2); d++) {
         str_copy(first, sizeof(first), value_of(&m[0], draws[d]));
         if (str_eq(value_of(&m[1], draws[d]), first))
-            fail_msg("%s: both drew %s", draws[d], first);
+            fail_msg("%s: both got %s", draws[d], first);
     }
     for (int i = 0; i < BESIDE; i++)
         drop_fds(&r[i]);
     host_stop(&h);
 }
 
-/* Counts places in its own memory where the two halves of a text lie side by side; a search for the whole would find
- * the words of the search. */
+/* Counts places in its own memory where the two halves of a string are adjacent; a search for the
+ * whole string would find the search term itself. */
 #define SEARCH                                                                                 \
     "import re\\n"                                                                             \
     "def places(a, b):\\n"                                                                     \
@@ -331,8 +333,8 @@ static void must_find(struct member *m, const char *first, const char *second, b
     must_be(m, code, there ? "True" : "False");
 }
 
-/* What it ran for nobody is nowhere to be found: not in its names, its numbers, its output, nor in what it draws. */
-TEST(one_that_rehearsed_is_as_one_that_did_not)
+/* A rehearsal leaves no trace: not in names, numbers or output, nor in random numbers. */
+TEST(an_interpreter_that_rehearsed_behaves_like_one_that_did_not)
 {
     static const char *const asked[] = { "sorted(globals())", "_ if '_' in dir(__builtins__) else 'none'",
                                          "import sys, linecache; sorted(linecache.cache)",
@@ -357,7 +359,7 @@ TEST(one_that_rehearsed_is_as_one_that_did_not)
     }
     str_copy(first, sizeof(first), value_of(&m[1], "import random; random.getrandbits(60)"));
     if (str_eq(value_of(&m[2], "import random; random.getrandbits(60)"), first))
-        fail_msg("both drew %s", first);
+        fail_msg("both got %s", first);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(m[i].len[0], 0);
         assert_int_equal(m[i].len[1], 0);
@@ -366,8 +368,8 @@ TEST(one_that_rehearsed_is_as_one_that_did_not)
     host_stop(&h);
 }
 
-/* The zygote leaves it out for its own forks. */
-TEST(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it)
+/* The zygote omits it for its own forks. */
+TEST(a_fork_in_user_code_runs_the_fork_hooks_of_python_modules)
 {
     struct host h;
     struct reply r;
@@ -397,7 +399,7 @@ TEST(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it)
     host_stop(&h);
 }
 
-TEST(siblings_see_nothing_of_each_other)
+TEST(interpreters_of_one_zygote_see_nothing_of_each_other)
 {
     struct host h;
     struct reply r[2];
@@ -437,7 +439,7 @@ TEST(siblings_see_nothing_of_each_other)
     host_stop(&h);
 }
 
-TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
+TEST(an_interpreter_has_nothing_of_the_zygote_but_its_memory)
 {
     struct host h;
     struct reply r;
@@ -460,7 +462,8 @@ TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
     must_be(&m, "{l.rsplit(':', 1)[1] for l in open('/proc/self/cgroup').read().splitlines()}", "{'/'}");
     must_be(&m, "[k for k in os.environ if k not in ('PATH', 'COLOUR', 'SHAPE', 'LC_CTYPE')]", "[]");
     must_be(&m, "import subprocess as s; s.run(['/bin/sh', '-c', 'echo -n $HOME'], capture_output=True).stdout", "b''");
-    must_be(&m, "import sys; [p for p in sys.path if 'workspace' in p]", "[]"); /* it has no home to look in */
+    /* It has no home directory to search. */
+    must_be(&m, "import sys; [p for p in sys.path if 'workspace' in p]", "[]");
     must_be(&m, "os.access('/proc/1/environ', os.R_OK)", "False");
     must_be(&m, "open('/proc/self/cmdline').read().strip(chr(0)).split(chr(0))",
             "['/usr/bin/python3', '-I', '/.cove/kernels/python/zygote']");
@@ -470,7 +473,7 @@ TEST(a_member_has_nothing_of_the_zygote_but_its_memory)
     host_stop(&h);
 }
 
-/* As a host sees it that gives the runtime an interpreter of its own making; *ret is the interpreter's end. */
+/* As a client that gives the runtime an interpreter of its own; *ret is the interpreter's end. */
 static void lend(int control, int *ret)
 {
     int sv[2], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -493,7 +496,7 @@ static void must_refuse(int control, enum err_id id)
     assert_int_equal(e.id, id);
 }
 
-TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
+TEST(the_runtime_holds_one_interpreter_and_reports_its_end)
 {
     static const char *const none[] = { NULL }, *const argv[] = { "python", NULL };
     struct rt_exec x = { .flags = RT_EXEC_KERNEL | RT_EXEC_JOINED, .cwd = "", .argv = argv, .env = none };
@@ -510,7 +513,7 @@ TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
     lend(r.fds[0], &end);
     lend(r.fds[0], &other);
     must_refuse(r.fds[0], ERR_EXISTS);
-    assert_int_equal(recv(other, &byte, 1, 0), 0); /* and let go */
+    assert_int_equal(recv(other, &byte, 1, 0), 0); /* released */
     close(end);
     hear(r.fds[0], &a);
     assert_int_equal(a.f.type, FRAME_INTERPRETER_LOST);
@@ -523,7 +526,7 @@ TEST(the_runtime_holds_one_interpreter_and_tells_of_its_end)
     host_stop(&h);
 }
 
-TEST(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go)
+TEST(an_interpreter_that_waits_for_a_lost_client_is_released)
 {
     struct rt_hello hello = { .version = WIRE_VERSION, .epoch = 99 };
     uint8_t out[256];
@@ -542,7 +545,7 @@ TEST(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go)
     host_stop(&h);
 }
 
-TEST(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on)
+TEST(a_lost_interpreter_is_reported_and_the_runtime_continues)
 {
     static const char *const argv[] = { "python", NULL };
     static const char *const env[] = { NULL };
@@ -594,7 +597,8 @@ TEST(a_module_that_cannot_be_imported_is_named)
     host_stop(&h);
 }
 
-/* A zygote with a module of ours. Nothing that Debian ships does what it is to do, so it lies beside the kernel. */
+/* A zygote with a module of this test. No package of Debian does what is needed, so the module is
+ * next to the kernel. */
 static char place[32];
 
 static void begin_with_module(struct host *h, const char *name, const char *text)
@@ -634,14 +638,14 @@ TEST(a_module_that_starts_threads_is_named)
     answer_of(&h, &r);
     assert_int_equal(r.f.type, FRAME_J_ERROR);
     assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
-    assert_string_equal(e.msg, "preload covekernel.ticks starts threads, which a fork cannot carry over");
-    ask_zygote(&h, "t", "python", "json"); /* and one without it is there */
+    assert_string_equal(e.msg, "preload covekernel.ticks starts threads, which a fork cannot keep");
+    ask_zygote(&h, "t", "python", "json"); /* a zygote without the module works */
     expect(&h, FRAME_J_OK);
     end_with_module(&h);
 }
 
-/* Functions of modules whose own hooks the zygote leaves out. */
-TEST(hooks_that_a_preload_registers_are_called_in_every_member)
+/* Functions of modules whose own hooks the zygote omits. */
+TEST(hooks_registered_by_a_preload_run_in_every_interpreter)
 {
     struct host h;
     struct reply r[2];
@@ -665,7 +669,7 @@ TEST(hooks_that_a_preload_registers_are_called_in_every_member)
     }
     str_copy(first, sizeof(first), value_of(&m[0], "d.rng.getrandbits(60)"));
     if (str_eq(value_of(&m[1], "d.rng.getrandbits(60)"), first))
-        fail_msg("both drew %s", first);
+        fail_msg("both got %s", first);
     for (int i = 0; i < 2; i++)
         drop_fds(&r[i]);
     end_with_module(&h);
@@ -700,7 +704,7 @@ static void wait_for_processes(const char *word, int n)
     assert_int_equal(processes_with(word), n);
 }
 
-TEST(an_import_that_never_ends_is_ended_with_what_it_has_started)
+TEST(an_endless_import_is_killed_with_the_processes_it_started)
 {
     static const char *const rests[] = { "while True: pass", "import time; time.sleep(1e6)" };
     struct rt_error e;
@@ -720,13 +724,13 @@ TEST(an_import_that_never_ends_is_ended_with_what_it_has_started)
         wait_for_processes("1000.4711", 1);
         assert_int_equal(processes_with("covekernel.hangs"), 1);
         ask_zygote(&h, "t", "", "");
-        receive(&h, &r); /* the answer to who asked for it */
+        receive(&h, &r); /* the answer to the request */
         assert_int_equal(rt_error_decode(&r.f, &e, NULL), 0);
         assert_int_equal(e.id, ERR_LOST);
         expect(&h, FRAME_J_OK);
         wait_for_processes("covekernel.hangs", 0);
         wait_for_processes("1000.4711", 0);
-        ask_zygote(&h, "t", "python", "json"); /* and the template is well */
+        ask_zygote(&h, "t", "python", "json"); /* the template still works */
         expect(&h, FRAME_J_OK);
         end_with_module(&h);
     }
@@ -736,21 +740,21 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     static const struct CMUnitTest tests[] = {
-        CASE(a_member_runs_cells_in_the_directory_and_environment_of_its_context),
-        CASE(landlock_holds_a_member_as_it_holds_what_PID_1_starts),
-        CASE(a_member_is_signalled_and_reaped_like_any_other_program),
-        CASE(siblings_do_not_draw_the_same_numbers),
-        CASE(one_that_rehearsed_is_as_one_that_did_not),
-        CASE(hooks_that_a_preload_registers_are_called_in_every_member),
-        CASE(a_fork_of_a_members_code_has_what_pythons_modules_do_for_it),
-        CASE(siblings_see_nothing_of_each_other),
-        CASE(a_member_has_nothing_of_the_zygote_but_its_memory),
-        CASE(the_runtime_holds_one_interpreter_and_tells_of_its_end),
-        CASE(an_interpreter_that_waits_for_a_host_that_is_gone_is_let_go),
-        CASE(an_interpreter_that_is_gone_is_told_and_the_runtime_goes_on),
+        CASE(an_interpreter_runs_cells_in_the_directory_and_environment_of_its_context),
+        CASE(landlock_restricts_an_interpreter_like_a_program_of_PID_1),
+        CASE(an_interpreter_is_signalled_and_reaped_like_any_other_program),
+        CASE(interpreters_of_one_zygote_have_different_random_numbers),
+        CASE(an_interpreter_that_rehearsed_behaves_like_one_that_did_not),
+        CASE(hooks_registered_by_a_preload_run_in_every_interpreter),
+        CASE(a_fork_in_user_code_runs_the_fork_hooks_of_python_modules),
+        CASE(interpreters_of_one_zygote_see_nothing_of_each_other),
+        CASE(an_interpreter_has_nothing_of_the_zygote_but_its_memory),
+        CASE(the_runtime_holds_one_interpreter_and_reports_its_end),
+        CASE(an_interpreter_that_waits_for_a_lost_client_is_released),
+        CASE(a_lost_interpreter_is_reported_and_the_runtime_continues),
         CASE(a_module_that_cannot_be_imported_is_named),
         CASE(a_module_that_starts_threads_is_named),
-        CASE(an_import_that_never_ends_is_ended_with_what_it_has_started),
+        CASE(an_endless_import_is_killed_with_the_processes_it_started),
     };
 
     if (geteuid() != 0) {

@@ -1,5 +1,5 @@
-/* The jailer and zygotes: a member for a sandbox by two requests, and nothing that a zygote does hurts anybody but the
- * hosts of its own template. */
+/* The jailer and zygotes: two requests put an interpreter into a sandbox, and a misbehaving zygote
+ * affects only the clients of its own template. */
 #include "zygote_host.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void put(int fd, const char *what)
     assert_int_equal(write(fd, what, strlen(what)), (int)strlen(what));
 }
 
-TEST(a_member_joins_and_answers_over_its_own_descriptors)
+TEST(an_interpreter_joins_and_answers_over_its_own_descriptors)
 {
     struct host h;
     struct reply r, m;
@@ -56,7 +56,7 @@ TEST(a_member_joins_and_answers_over_its_own_descriptors)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(many_members_of_one_zygote_live_in_one_sandbox_and_in_several)
+TEST(many_interpreters_of_one_zygote_live_in_one_sandbox_and_in_several)
 {
     struct host h;
     struct reply r[3], m[6];
@@ -80,10 +80,10 @@ TEST(many_members_of_one_zygote_live_in_one_sandbox_and_in_several)
     host_stop(&h);
 }
 
-/* The kernel counts keyrings, and much else, by user, and 200 is the most of some. */
+/* The kernel counts keyrings, and more, per user, and the limit of some is 200. */
 #define CROWD 210
 
-TEST(one_zygote_has_more_members_than_one_user_may_have_keyrings)
+TEST(one_zygote_has_more_interpreters_than_one_user_may_have_keyrings)
 {
     static struct reply r[CROWD], m[CROWD];
     static char id[CROWD][ID_SIZE];
@@ -95,7 +95,7 @@ TEST(one_zygote_has_more_members_than_one_user_may_have_keyrings)
             sandbox(&h, id[i], &r[i]);
         join(&h, id[i], &m[i]);
         assert_true(str_starts(line(m[i].fds[0]), "ready "));
-        for (size_t n = 1; n < r[i].nfds; n++) /* what keeps them alive is enough */
+        for (size_t n = 1; n < r[i].nfds; n++) /* the descriptors that keep them alive are enough */
             fd_close(&r[i].fds[n]);
         fd_close(&m[i].fds[1]);
         fd_close(&m[i].fds[2]);
@@ -112,7 +112,7 @@ TEST(one_zygote_has_more_members_than_one_user_may_have_keyrings)
     assert_int_equal(leaves(id[CROWD - 1]), 0);
 }
 
-TEST(members_end_with_their_sandbox)
+TEST(interpreters_end_with_their_sandbox)
 {
     struct host h;
     struct reply r, m;
@@ -130,7 +130,7 @@ TEST(members_end_with_their_sandbox)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(what_a_zygote_could_not_load_is_told_in_its_words)
+TEST(a_failed_preload_is_reported_in_the_words_of_the_zygote)
 {
     struct host h;
     struct reply r;
@@ -150,7 +150,7 @@ TEST(what_a_zygote_could_not_load_is_told_in_its_words)
     host_stop(&h);
 }
 
-TEST(requests_that_make_no_sense_are_refused)
+TEST(invalid_requests_are_refused)
 {
     struct host h;
     struct reply r;
@@ -159,7 +159,7 @@ TEST(requests_that_make_no_sense_are_refused)
     start_with_kernels(&h, "COVE_TEST_KERNELS");
     ask_joinable(&h, "t", true);
     ask_joinable(&h, "other", false);
-    ask_zygote(&h, "nobody", "test", "plain");
+    ask_zygote(&h, "missing", "test", "plain");
     expect_error(&h, ERR_MISSING);
     ask_zygote(&h, "other", "test", "plain");
     expect_error(&h, ERR_INVALID);
@@ -174,7 +174,7 @@ TEST(requests_that_make_no_sense_are_refused)
     host_stop(&h);
 }
 
-TEST(a_zygote_that_lies_is_ended_and_the_next_one_works)
+TEST(a_zygote_that_violates_the_protocol_is_ended_and_the_next_one_works)
 {
     struct host h;
     struct reply r, m;
@@ -194,7 +194,7 @@ TEST(a_zygote_that_lies_is_ended_and_the_next_one_works)
     host_stop(&h);
 }
 
-TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
+TEST(a_new_generation_takes_over_and_old_interpreters_live_on)
 {
     struct host h;
     struct reply r, old, new;
@@ -215,7 +215,7 @@ TEST(a_new_generation_takes_over_and_members_of_the_old_one_live_on)
     host_stop(&h);
 }
 
-TEST(a_zygote_that_is_not_wanted_any_more_ends_and_its_members_live_on)
+TEST(an_unused_zygote_ends_and_its_interpreters_live_on)
 {
     struct host h;
     struct reply r, m;
@@ -231,7 +231,7 @@ TEST(a_zygote_that_is_not_wanted_any_more_ends_and_its_members_live_on)
     put(m.fds[0], "u");
     assert_string_equal(line(m.fds[0]), "uid 1000\n");
     drop_fds(&m);
-    ask_zygote(&h, "t", "test", "plain"); /* and comes again when it is */
+    ask_zygote(&h, "t", "test", "plain"); /* a new zygote starts on request */
     expect(&h, FRAME_J_OK);
     join(&h, id, &m);
     assert_true(str_starts(line(m.fds[0]), "ready "));
@@ -255,7 +255,7 @@ static void works(struct host *h)
     drop_fds(&r);
 }
 
-TEST(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote)
+TEST(a_sandbox_full_of_forking_processes_does_not_block_the_zygote)
 {
     struct host h;
     struct reply r, m, a;
@@ -266,7 +266,7 @@ TEST(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote)
     assert_true(str_starts(line(m.fds[0]), "ready "));
     put(m.fds[0], "f");
     assert_string_equal(line(m.fds[0]), "full\n");
-    ask(&h, FRAME_J_JOIN, id); /* however it ends, it ends */
+    ask(&h, FRAME_J_JOIN, id); /* the answer may be a success or an error, but must arrive */
     answer_of(&h, &a);
     assert_true(a.f.type == FRAME_J_OK || a.f.type == FRAME_J_ERROR);
     drop_fds(&a);
@@ -277,7 +277,7 @@ TEST(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote)
     assert_int_equal(leaves(id), 0);
 }
 
-TEST(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later)
+TEST(a_frozen_sandbox_does_not_block_the_zygote_and_its_interpreter_continues_later)
 {
     struct host h;
     struct reply r, m;
@@ -289,7 +289,7 @@ TEST(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later)
     assert_int_equal(m.f.type, FRAME_J_OK);
     ask(&h, FRAME_J_FREEZE, id);
     expect(&h, FRAME_J_OK);
-    ask(&h, FRAME_J_JOIN, id); /* it does not live in the present sense */
+    ask(&h, FRAME_J_JOIN, id); /* it does not run now */
     expect_error(&h, ERR_EXISTS);
     works(&h);
     ask(&h, FRAME_J_THAW, id);
@@ -300,7 +300,7 @@ TEST(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later)
     host_stop(&h);
 }
 
-TEST(sandboxes_that_end_while_they_are_joined_leave_nothing_and_the_zygote_works)
+TEST(sandboxes_that_end_during_a_join_leave_nothing_and_the_zygote_works)
 {
     struct host h;
     struct reply r, a;
@@ -341,18 +341,18 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     static const struct CMUnitTest tests[] = {
-        CASE(a_member_joins_and_answers_over_its_own_descriptors),
-        CASE(many_members_of_one_zygote_live_in_one_sandbox_and_in_several),
-        CASE(one_zygote_has_more_members_than_one_user_may_have_keyrings),
-        CASE(members_end_with_their_sandbox),
-        CASE(what_a_zygote_could_not_load_is_told_in_its_words),
-        CASE(requests_that_make_no_sense_are_refused),
-        CASE(a_zygote_that_lies_is_ended_and_the_next_one_works),
-        CASE(a_new_generation_takes_over_and_members_of_the_old_one_live_on),
-        CASE(a_zygote_that_is_not_wanted_any_more_ends_and_its_members_live_on),
-        CASE(a_sandbox_full_of_processes_that_fork_holds_up_no_zygote),
-        CASE(a_frozen_sandbox_holds_up_no_zygote_and_its_member_goes_on_later),
-        CASE(sandboxes_that_end_while_they_are_joined_leave_nothing_and_the_zygote_works),
+        CASE(an_interpreter_joins_and_answers_over_its_own_descriptors),
+        CASE(many_interpreters_of_one_zygote_live_in_one_sandbox_and_in_several),
+        CASE(one_zygote_has_more_interpreters_than_one_user_may_have_keyrings),
+        CASE(interpreters_end_with_their_sandbox),
+        CASE(a_failed_preload_is_reported_in_the_words_of_the_zygote),
+        CASE(invalid_requests_are_refused),
+        CASE(a_zygote_that_violates_the_protocol_is_ended_and_the_next_one_works),
+        CASE(a_new_generation_takes_over_and_old_interpreters_live_on),
+        CASE(an_unused_zygote_ends_and_its_interpreters_live_on),
+        CASE(a_sandbox_full_of_forking_processes_does_not_block_the_zygote),
+        CASE(a_frozen_sandbox_does_not_block_the_zygote_and_its_interpreter_continues_later),
+        CASE(sandboxes_that_end_during_a_join_leave_nothing_and_the_zygote_works),
     };
 
     if (geteuid() != 0) {

@@ -1,5 +1,5 @@
-/* Who may announce the listeners of refused calls: a zygote for the members that it was asked for and for nobody else,
- * and what it announces reaches this monitor and the next. */
+/* Which process may announce the listeners of denied calls: a zygote for the interpreters that it
+ * was asked for and for no others. An announced listener reaches this monitor and the next one. */
 #include "zygote_host.h"
 
 #include "core/wire/unix_listener.h"
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-static int told = -1; /* the monitor's end, of a jailer that was forked */
+static int told = -1; /* the monitor's end of the socket of a forked jailer */
 
 static void start_watched(struct host *h)
 {
@@ -36,7 +36,7 @@ static void stop_watched(struct host *h)
     fd_close(&told);
 }
 
-/* The next announcement: whose listener it is. The descriptor is the caller's. */
+/* The next announcement: the sandbox of the listener. The caller owns the descriptor. */
 static int heard(int from, char id[ID_SIZE])
 {
     uint8_t packet[FRAME_MAX];
@@ -80,7 +80,7 @@ static void make_in(struct host *h, const char *template, char id[ID_SIZE], stru
     greet(r->fds[0]);
 }
 
-TEST(a_member_s_listener_goes_through_the_jailer_to_the_monitor)
+TEST(the_listener_of_an_interpreter_reaches_the_monitor_through_the_jailer)
 {
     struct host h;
     struct reply r, m;
@@ -91,16 +91,16 @@ TEST(a_member_s_listener_goes_through_the_jailer_to_the_monitor)
     ask_zygote(&h, "t", "test", "plain");
     expect(&h, FRAME_J_OK);
     make_in(&h, "t", id, &r);
-    expect_heard(told, id); /* of the first process */
+    expect_heard(told, id); /* of PID 1 */
     join(&h, id, &m);
-    expect_heard(told, id); /* of the member */
+    expect_heard(told, id); /* of the interpreter */
     drop_fds(&m);
     drop_fds(&r);
     stop_watched(&h);
 }
 
-/* Two templates; the zygote of the second announces something for a sandbox of the first. */
-TEST(a_zygote_that_announces_for_another_template_is_ended_unheard)
+/* Two templates; the zygote of the second announces a listener for a sandbox of the first. */
+TEST(a_zygote_that_announces_for_another_template_is_ended)
 {
     struct host h;
     struct reply r[2];
@@ -126,7 +126,7 @@ TEST(a_zygote_that_announces_for_another_template_is_ended_unheard)
     stop_watched(&h);
 }
 
-TEST(a_zygote_announces_no_more_listeners_than_it_has_orders)
+TEST(a_zygote_announces_no_more_listeners_than_it_has_join_requests)
 {
     struct host h;
     struct reply r;
@@ -140,13 +140,13 @@ TEST(a_zygote_announces_no_more_listeners_than_it_has_orders)
     expect_heard(told, id);
     ask(&h, FRAME_J_JOIN, id);
     expect_error(&h, ERR_LOST);
-    expect_heard(told, id); /* one, for the one order */
+    expect_heard(told, id); /* one listener for the one request */
     assert_false(readable_within(told, 0));
     drop_fds(&r);
     stop_watched(&h);
 }
 
-TEST(a_zygote_that_closes_the_way_to_the_monitor_closes_its_own_only)
+TEST(a_zygote_that_closes_its_monitor_socket_affects_only_itself)
 {
     struct host h;
     struct reply r[2], m;
@@ -173,8 +173,9 @@ TEST(a_zygote_that_closes_the_way_to_the_monitor_closes_its_own_only)
     stop_watched(&h);
 }
 
-/* The next generation takes over while a member of the old one has not announced its listener yet. */
-TEST(a_listener_arrives_although_its_zygote_was_replaced_meanwhile)
+/* A new generation takes over while an interpreter of the old one has not announced its listener
+ * yet. */
+TEST(a_listener_arrives_even_if_its_zygote_was_replaced_meanwhile)
 {
     struct host h;
     struct reply r, m;
@@ -186,7 +187,7 @@ TEST(a_listener_arrives_although_its_zygote_was_replaced_meanwhile)
     expect(&h, FRAME_J_OK);
     make_in(&h, "t", id, &r);
     expect_heard(told, id);
-    join(&h, id, &m); /* its member waits for a letter before it raises its walls */
+    join(&h, id, &m); /* its interpreter waits for a letter before it raises its walls */
     ask_zygote(&h, "t", "test", "plain");
     expect(&h, FRAME_J_OK);
     assert_false(readable_within(told, 0));
@@ -239,7 +240,7 @@ static int accept_jailer(int listening)
     return fd;
 }
 
-TEST(both_listeners_of_a_sandbox_are_handed_to_the_next_monitor)
+TEST(both_listeners_of_a_sandbox_are_passed_to_the_next_monitor)
 {
     struct host h = { .sock = -1 };
     struct reply r, m;
@@ -280,12 +281,12 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     static const struct CMUnitTest tests[] = {
-        CASE(a_member_s_listener_goes_through_the_jailer_to_the_monitor),
-        CASE(a_zygote_that_announces_for_another_template_is_ended_unheard),
-        CASE(a_zygote_announces_no_more_listeners_than_it_has_orders),
-        CASE(a_zygote_that_closes_the_way_to_the_monitor_closes_its_own_only),
-        CASE(a_listener_arrives_although_its_zygote_was_replaced_meanwhile),
-        CASE(both_listeners_of_a_sandbox_are_handed_to_the_next_monitor),
+        CASE(the_listener_of_an_interpreter_reaches_the_monitor_through_the_jailer),
+        CASE(a_zygote_that_announces_for_another_template_is_ended),
+        CASE(a_zygote_announces_no_more_listeners_than_it_has_join_requests),
+        CASE(a_zygote_that_closes_its_monitor_socket_affects_only_itself),
+        CASE(a_listener_arrives_even_if_its_zygote_was_replaced_meanwhile),
+        CASE(both_listeners_of_a_sandbox_are_passed_to_the_next_monitor),
     };
 
     if (geteuid() != 0) {

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""links.py - checks that every link of README.md, CHANGELOG.md, docs/ and other pages has a target,
-and the `docs` of every error too; prints TAP.
+"""links.py - checks that every link of the documentation leads somewhere; prints TAP.
 
-Links to files are resolved from their page; anchors are those that GitHub makes of headings.
-Network addresses are not checked. An error's `docs` is docs/errors.md#CODE for each row of
-src/core/base/errors.def.
+It reads README.md, CHANGELOG.md and the other pages of the root, and docs/, deploy/, sdk/ and
+tests/. Links to files are resolved from the page that holds them; anchors are those that GitHub
+makes of headings. Addresses on the network are not checked.
+
+The `docs` of every error is checked too: docs/errors.md#CODE for each row of
+src/core/base/errors.def, because clients print it.
 """
 import glob
 import os
@@ -23,7 +25,7 @@ def pages():
 
 
 def text_of(path):
-    """The text without code, in which brackets have another meaning."""
+    """Without code, in which brackets mean something else."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     return re.sub(r"`[^`\n]*`", lambda m: "`" + m[0].strip("`").replace("[", "(") + "`", re.sub(r"(?ms)^\s*```.*?^\s*```", "", text))
@@ -46,7 +48,7 @@ def wrong_links(page):
         name, _, anchor = target.partition("#")
         path = os.path.normpath(os.path.join(os.path.dirname(page), name)) if name else page
         if not os.path.exists(path):
-            yield f"{target}: no such file"
+            yield f"{target}: there is no such file"
         elif anchor and path.endswith(".md") and anchor not in anchors(path):
             yield f"{target}: {os.path.relpath(path, ROOT)} has no such heading"
 
@@ -59,8 +61,8 @@ def codes():
 def main():
     results = [(os.path.relpath(page, ROOT), list(wrong_links(page))) for page in pages()]
     known = anchors(os.path.join(ROOT, "docs/errors.md"))
-    results.append(("the docs of every error", [f"docs/errors.md#{code}: no such heading" for code in codes() if code not in known]))
-    results.append(("the table of errors was found", [] if len(codes()) > 50 else ["src/core/base/errors.def has another format than this test reads"]))
+    results.append(("the docs of every error", [f"docs/errors.md#{code}: there is no such heading" for code in codes() if code not in known]))
+    results.append(("the table of errors was found", [] if len(codes()) > 50 else ["src/core/base/errors.def has another form than this test reads"]))
     for number, (name, wrong) in enumerate(results, 1):
         print(f"{'not ok' if wrong else 'ok'} {number} - links of {name}" if name.endswith(".md") else f"{'not ok' if wrong else 'ok'} {number} - {name}")
         for line in wrong:

@@ -1,30 +1,35 @@
 #!/usr/bin/env python3
 """run.py [OPTION...] [FILE...] - runs the examples of README.md and docs/*.md, and prints TAP.
 
-    tests/docs/run.py docs/run.md               the examples of a page
-    tests/docs/run.py --only docs/run.md:232    exactly the block with this title in TAP; the blocks
-                                                before it run too, unreported
+    tests/docs/run.py docs/run.md               the examples of one page
+    tests/docs/run.py --only docs/run.md:232    the block with this title in TAP; the blocks before
+                                                it run too, unreported
     tests/docs/run.py --shard 1/2               one of two parts, each of whole pages; parts may run
                                                 at the same time
     tests/docs/run.py --times FILE              writes the seconds of every page to FILE, as JSON
 
 A block is run when it is fenced as ```console. In it a line that begins with "$ " is a command (a
-line ending in a backslash, or following lines that begin with "> ", continue it); the lines after
-it are its output, with "..." for any text within a line or any number of lines. The output of a
-command without lines after it is not checked. A command must end with status 0 unless the text
-shows its status with a following "$ echo $?".
+line ending in a backslash, or following lines that begin with "> ", continue it). The lines after a
+command are its expected output, with "..." for any text, within a line or for any number of lines.
+The output of a command without lines after it is not checked. A command must end with status 0
+unless the page shows its status with a following "$ echo $?".
 
-A block fenced as ```python is a complete program, run by a Python that has the package of
-sdk/python; a block fenced as ```text directly after it is its output. Where that Python cannot be
-made, because PyPI is out of reach, the block is skipped.
+A block fenced as ```python is a whole program, run by a Python that has the package of sdk/python;
+a block fenced as ```text directly after it is its expected output. The block is skipped if that
+Python cannot be installed because PyPI is unreachable.
+
+A block inside an HTML comment is run like any other, but the reader does not see it. Pages hide
+their scaffolding that way: creating a temporary directory, starting a server in the background,
+waiting until it is ready, removing it. The next block inherits exported variables and the working
+directory; it does not inherit functions, aliases and jobs.
 
 The blocks of one file share one scratch directory and run in order, as a reader would paste them. A
 block fenced as ```console no-run REASON is skipped, and the reason is reported.
 
 Pages show servers on fixed ports. A port that a page listens on is replaced by a free one in its
-commands and in their output, and `cove run --keep` of a page has its own state directory, so that
+commands and in their output, and `cove run --keep` gets a state directory of the page, so that
 pages can run at the same time as other pages and other servers. A server that a page leaves running
-is ended with the page.
+is ended after the page.
 """
 import argparse
 import functools
@@ -43,7 +48,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 MARK = "cove-docs-end-of-command"
-MARK_OF_PAGE = "DOCS_TEST_PAGE"  # a variable that all processes of a page inherit
+MARK_OF_PAGE = "DOCS_TEST_PAGE"  # a variable that processes of a page inherit
 
 
 def blocks(path):
@@ -64,8 +69,7 @@ def blocks(path):
 
 
 def examples(path):
-    """(line number, reason not to run or None, lines, output of a program; None for a block of
-    commands)"""
+    """(line number, reason not to run or None, lines, output of a program; None for commands)"""
     found = list(blocks(path))
     for i, (number, reason, lines, language) in enumerate(found):
         if language == "console":
@@ -78,7 +82,7 @@ def examples(path):
 
 @functools.lru_cache(maxsize=None)
 def python_with_package():
-    """(its path, the reason if there is none)"""
+    """(its path, why there is none)"""
     done = subprocess.run([os.path.join(ROOT, "tests/sdk/run.py"), "--python"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=900)
     if done.returncode == 0:
@@ -104,7 +108,7 @@ def commands(lines):
 
 
 def pattern(expected):
-    """A regular expression for the lines that a document shows."""
+    """A regular expression for the lines a document shows."""
     while expected and not expected[-1].strip():
         expected = expected[:-1]
     parts = []
@@ -117,8 +121,7 @@ def pattern(expected):
 
 
 def run_block(shell_commands, env, directory, state):
-    """Runs one block in one shell, so that `cd` and variables persist; the shell's state continues
-    in the next block."""
+    """Runs one block in one shell; the next block inherits its exported variables and directory."""
     script = [f"cd {directory}", f"[ -f {state} ] && . {state}", f"printf '\\n%s 0\\n' {MARK}"]
     for command, _ in shell_commands:
         script.append(f"{command}\n__status=$?; printf '\\n%s %s\\n' {MARK} $__status; (exit $__status)")
@@ -144,8 +147,7 @@ def judge(shell_commands, outputs):
 
 
 def free_port():
-    """A free port outside of the range from which the kernel assigns ports to clients and to
-    servers without a fixed port."""
+    """A free port outside of the range from which the kernel chooses ports itself."""
     while True:
         port = random.SystemRandom().randrange(10000, 30000)
         with socket.socket() as s:
@@ -158,7 +160,7 @@ def free_port():
 
 
 def with_free_ports(found):
-    """The examples, with the ports that the page listens on replaced by free ones."""
+    """The examples with other ports than the page has, where it listens on them."""
     text = "\n".join(line for _, reason, lines, _ in found if reason is None for line in lines)
     ports = {old: str(free_port()) for old in sorted(set(re.findall(r"--listen[ =]127\.0\.0\.1:(\d+)", text)) - {"0"})}
     if not ports:
@@ -183,8 +185,7 @@ def marked(mark):
 
 
 def end_rest(mark):
-    """Ends the processes that a page left in the background; a server ends the processes that it
-    has started."""
+    """Ends what a page left in the background; a server ends what it has started."""
     began = time.monotonic()
     while left := marked(mark):
         for pid in left:
@@ -229,7 +230,7 @@ def run_page(path, tap):
                     f.write("\n".join(lines) + "\n")
                 shell_commands = [(f"{python} {program}", expected)]
             if reason is not None or not shell_commands:
-                tap.say(f"{name}:{line}", skip=reason or "contains no command")
+                tap.say(f"{name}:{line}", skip=reason or "holds no command")
                 continue
             try:
                 wrong = judge(shell_commands, run_block(shell_commands, env, directory, os.path.join(aside, "state")))
@@ -239,14 +240,13 @@ def run_page(path, tap):
         end_rest(directory)
 
 
-# Seconds of the slow pages; every other page counts as USUAL. Parts are balanced by these.
+# Seconds of the slow pages; every other page counts USUAL. Parts are balanced by these.
 SLOW = {"docs/python.md": 11.3, "docs/doctor.md": 5.5, "docs/events.md": 4.3, "docs/audit.md": 2.0, "docs/run.md": 1.0, "docs/server.md": 1.0, "README.md": 0.8}
 USUAL = 0.2
 
 
 def part(files, index, count):
-    """The pages of part `index` of `count`: the longest page goes to the part with the least
-    work."""
+    """The pages of part `index` of `count`. The slowest page goes to the part with least load."""
     load, chosen = [0.0] * count, set()
     names = {path: os.path.relpath(path, ROOT) for path in files}
     for path in sorted(files, key=lambda p: (-SLOW.get(names[p], USUAL), names[p])):

@@ -39,6 +39,19 @@ class Programs(Case):
                     self.assertTrue(done.out.startswith("42 "), done)
                     self.assertIn("arg", done.out, done)
 
+    def test_runtimes_report_which_builtin_templates_lack_modules(self):
+        templates = {t["name"]: t for t in run("runtimes", "--json").json["templates"]}
+        self.assertEqual(set(templates), {"bash", "node", "python", "python-data"})
+        self.assertTrue(templates["python"]["available"])
+        text = run("runtimes").out
+        for name, template in templates.items():
+            self.assertEqual("reason" in template, not template["available"], template)
+            self.assertEqual("fix" in template, not template["available"], template)
+            if "modules" in template.get("reason", ""):
+                self.assertIn(f"template {name} not usable: {template['reason']}; {template['fix']}", text)
+            else:
+                self.assertNotIn(f"template {name} ", text)
+
     def test_long_code_runs_like_short_code(self):
         pad = "x" * 100000
         for runtime, code, says in [
@@ -328,7 +341,10 @@ class Files(Case):
                             (("--bind-ro", f"{self.dir}:/etc/nowhere"), "bind_target_refused"),
                             (("--skills", file), "workspace_refused")]:
             with self.subTest(flags):
-                self.assertErrorCode(run("run", *flags, "--", "true"), 125, code)
+                done = run("run", *flags, "--", "true")
+                self.assertErrorCode(done, 125, code)
+                if code == "bind_source_refused":
+                    self.assertIn(" ".join(flags).partition(":")[0] + ": ", done.err)  # what the user typed, not the target
 
 
 class Json(Case):

@@ -89,7 +89,7 @@ class OnATerminal(Case):
         t = self.cove("run", "--", "sh", "-c", "trap '' INT; echo up; while :; do sleep 0.05; done")
         t.read(b"up\r\n")
         t.write(b"\x03")
-        t.read(b"Ctrl-C again ends it")
+        t.read(b"press Ctrl-C again to kill it")
         t.write(b"\x03")
         self.assertEqual(t.wait(), 137)
 

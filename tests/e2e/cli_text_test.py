@@ -37,6 +37,10 @@ class Help(Case):
             with self.subTest(words):
                 self.assertIn(f"did you mean {hint}?", run(*words).err)
 
+    def test_verbs_of_other_tools_get_an_equivalent_and_no_random_suggestion(self):
+        self.assertIn("'cove sandbox rm ID' ends a sandbox", run("stop").err)
+        self.assertNotIn("did you mean", run("mcp").err)
+
     def test_hostile_words_cannot_steer_the_terminal(self):
         evil = "\x1b[31m\u009bm\nx"
         for words in [(evil,), ("run", "--runtime", evil, "-"), ("run", "--" + evil), ("errors", evil), ("run", "--", evil),
@@ -141,8 +145,8 @@ class DryRun(Case):
         text = run("run", "--dry-run", "--policy", policy, "--", "true").out
         self.assertRegex(text, rf"profile +node, \d+ system calls allowed \({policy}:4\)")
         self.assertIn(f"B=2 ({policy}:7)\n", text)
-        self.assertRegex(text, rf"/workspace +{self.dir}, copy on write: it stays as it is \({policy}:\d+\)")
-        self.assertRegex(run("run", "--dry-run", "--", "true").out, r"/workspace +fresh, 256M in memory \(standard\)")
+        self.assertRegex(text, rf"/workspace +{self.dir}, copy on write: your directory stays unchanged \({policy}:\d+\)")
+        self.assertRegex(run("run", "--dry-run", "--", "true").out, r"/workspace +new, 256M in memory \(standard\)")
 
     def test_a_dry_run_shows_what_the_host_has_and_lacks(self):
         host = run("run", "--dry-run", "--json", "--", "true").json["host"]
@@ -157,7 +161,7 @@ class DryRun(Case):
         if "Permission denied" in done.stderr and "setpriv" in done.stderr:
             self.skipTest("the build directory is not open to other users")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("a plain user", done.stdout)
+        self.assertIn("an unprivileged user", done.stdout)
 
     def test_a_dry_run_refuses_what_a_run_would_refuse(self):
         self.assertErrorCode(run("run", "--dry-run", "--level", "high", "--", "true"), 125, "level_unavailable")

@@ -111,17 +111,17 @@ class Explain(Case):
         python(f"{MOUNT}; open('x', 'w').close(); sys.exit(3)", f"--receipt={receipt}")
         done = run("explain", receipt)
         self.assertCode(done, 0)
-        for line in ("The program ended by itself, with exit code 3.", "System calls were refused:", "  mount(...), 1 time",
+        for line in ("The program exited with status 3.", "Denied system calls:", "  mount(...), 1 time",
                      "    why: mounts and roots are the walls themselves", "    fix: there is no way to allow it",
                      "Under /workspace: 1 added, 0 modified, 0 deleted.", "  added x"):
             self.assertIn(line + "\n", done.out)
-        self.assertRegex(done.out, "  refusals by workspaceBytes, .*, shmBytes: it was not full")  # one line for one reason
+        self.assertRegex(done.out, "  denials by workspaceBytes, .*, shmBytes: it was not full")  # one line for one reason
 
     def test_explain_reads_the_object_of_json_and_a_pipe(self):
         done = python("while True: pass", "--json", "--timeout", "1s")
         text = run("explain", "-", stdin=done.out).out
-        self.assertIn("It was ended because it ran longer than it may (1s); --timeout changes that.\n", text)
-        self.assertIn("No system call was refused.\n", text)
+        self.assertIn("It was ended because it ran longer than its timeout (1s); --timeout changes the limit.\n", text)
+        self.assertIn("No system call was denied.\n", text)
 
     def test_explain_refuses_input_that_is_not_a_receipt(self):
         self.assertErrorCode(run("explain"), 2, "bad_usage")

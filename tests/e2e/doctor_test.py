@@ -62,7 +62,7 @@ class AsRoot(Case):
         with concurrent.futures.ThreadPoolExecutor(2) as both:
             done, told = both.map(lambda flags: run("doctor", *flags, env={"COVE_FLOOR": floor}), ((), ("--json",)))
         self.assertCode(done, 0)
-        self.assertRegex(done.out, f"also +floor +{floor}: met; it holds for every run here\n")
+        self.assertRegex(done.out, f"also +floor +{floor}: met; they apply to every run here\n")
         self.assertTrue(told.json["floor"]["met"])
 
     def test_a_floor_that_stops_every_run_stops_the_doctor_with_the_same_message(self):
@@ -77,7 +77,7 @@ class AsRoot(Case):
         work = os.path.join(self.dir, "work")
         os.mkdir(work)
         limits = run("run", "--json", "--workspace", work, "--io-read", "1M", "--", "true").json["receipt"]["limits"]
-        if "not tried" in says or limits["ioReadBytesPerSecond"]["state"] != "enforced":
+        if "not tested" in says or limits["ioReadBytesPerSecond"]["state"] != "enforced":
             self.skipTest(says)
         self.assertRegex(says, r"^--io-read held \(384 KiB took \d+ ms\); --io-write held")
 
@@ -145,8 +145,8 @@ class Refusals(Case):
         self.file("cove-probe", "#!/bin/sh\nexit 0\n", 0o755)
         done = run("doctor", env={"COVE_LIBEXEC": self.dir})
         self.assertCode(done, 1)
-        self.assertIn("there was no answer", done.out)
-        self.assertIn("standard is not complete on this host, because user_namespace", done.out)
+        self.assertIn("the attack gave no answer", done.out)
+        self.assertIn("standard is not complete on this host: user_namespace", done.out)
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root to run as another user")

@@ -171,11 +171,11 @@ class Device(Issued):
         self.assertNotEqual(renewed["refresh"], kept["refresh"])
         with open(self.kept, "w", encoding="utf-8") as f:
             json.dump(dict(renewed, expiresMs=1, refresh=kept["refresh"]), f)
-        self.assertErrorCode(run("whoami", env=self.env), 125, "log in again")  # a refresh token works once
+        self.assertErrorCode(run("whoami", env=self.env), 125, "has expired")  # a refresh token works once
         self.assertEqual(self.log_in().code, 0)
 
     def test_AU15_a_foreign_issuer_an_insecure_endpoint_and_an_html_page_are_refused(self):
-        for manner, told in (("mixup", "another one"), ("http", "not over https"), ("page", "no page"), ("nobearer", "bearer")):
+        for manner, told in (("mixup", "another name"), ("http", "that is not https"), ("page", "lacks the code or the page"), ("nobearer", "bearer")):
             self.device(manner)
             before = self.asked("/token")
             done = self.log_in(agree=manner == "nobearer")
@@ -196,7 +196,7 @@ class Device(Issued):
         self.device("deny")
         self.assertErrorCode(self.log_in(agree=False), 125, "access_denied")
         self.device("expire")
-        self.assertErrorCode(self.log_in(agree=False), 124, "in time")
+        self.assertErrorCode(self.log_in(agree=False), 124, "expired before it was entered")
         self.device("slow")
         self.assertEqual(self.log_in().code, 0)
 

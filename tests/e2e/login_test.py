@@ -28,16 +28,16 @@ class Login(Served):
         self.assertEqual(self.cove("exec", sandbox, "--", "echo", "hi").out, "hi\n")
         self.cove("logout")
         self.assertFalse(os.path.exists(self.kept))
-        self.assertErrorCode(run("logout", env=self.env), 125, "nobody is logged in")
+        self.assertErrorCode(run("logout", env=self.env), 125, "not logged in")
 
     def test_a_wrong_key_is_not_kept_and_the_old_login_stays(self):
         self.cove("login", self.url, stdin=self.key)
         with open(self.kept, encoding="utf-8") as f:
             before = f.read()
         self.assertErrorCode(run("login", self.url, stdin="cove_" + "0" * 40, env=self.env), 125, "not valid")
-        self.assertErrorCode(run("login", self.url, stdin="", env=self.env), 2, "no key came")
-        self.assertErrorCode(run("login", "ftp://x", stdin=self.key, env=self.env), 2, "no URL")
-        self.assertErrorCode(run("login", "http://example.org", stdin=self.key, env=self.env), 2, "in the clear")
+        self.assertErrorCode(run("login", self.url, stdin="", env=self.env), 2, "no key given")
+        self.assertErrorCode(run("login", "ftp://x", stdin=self.key, env=self.env), 2, "not a URL")
+        self.assertErrorCode(run("login", "http://example.org", stdin=self.key, env=self.env), 2, "without encryption")
         with open(self.kept, encoding="utf-8") as f:
             self.assertEqual(f.read(), before)
 
@@ -45,7 +45,7 @@ class Login(Served):
         self.cove("login", self.url, stdin=self.key)
         os.chmod(self.kept, 0o640)
         done = run("whoami", env=self.env)
-        self.assertErrorCode(done, 125, "not yours alone")
+        self.assertErrorCode(done, 125, "other users may access it")
         self.assertNotIn(self.key, done.err)
 
     def test_arguments_override_the_login_and_its_key_goes_to_no_other_server(self):

@@ -139,7 +139,7 @@ class Recycling(OwnServer):
         told = self.ask("GET", "/metrics").decode()
         self.assertIn('cove_pool_recycle_total{pool="again",outcome="recycled"} 3\n', told)
         self.assertIn('cove_pool_recycled{pool="again"} 1\n', told)
-        self.assertIn("1 wait for their tenants; 3 came back", self.cove("pool", "info", "again").out)
+        self.assertIn("1 wait for their tenants; 3 recycled", self.cove("pool", "info", "again").out)
 
     def test_another_tenant_never_gets_it(self):
         self.pool()

@@ -477,7 +477,7 @@ class Serve(Server):
         self.url, self.key = self.start(), key
         ended = wait_for(lambda: (lambda s: s if s["state"] == "ended" else None)(self.call("GET", f"/v1/sandboxes/{sandbox}")[1]))
         self.assertEqual(ended["endedBy"], "lost", ended)
-        self.assertEqual(ended["reason"], {"code": "sandbox_lost", "message": "it ended while the server was away"})
+        self.assertEqual(ended["reason"], {"code": "sandbox_lost", "message": "it ended while the server was down"})
         lost = self.call("GET", f"{base}/{running['id']}")[1]
         self.assertEqual((lost["state"], lost["endedBy"]), ("failed", "lost"), lost)
         self.assertEqual(self.call("POST", base, {"code": "echo"})[0], 410)
@@ -689,7 +689,7 @@ class Serve(Server):
         ended = wait_for(lambda: (lambda e: e if "endedAt" in e else None)(
             self.call("GET", f"/v1/sandboxes/{whole}/executions/{running['id']}")[1]), 60)
         self.assertEqual((ended["state"], ended["endedBy"]), ("failed", "lost"), ended)
-        self.assertIn("its row cannot be read", self.logged())
+        self.assertIn("cannot read its row", self.logged())
         self.assertEqual(self.call("DELETE", f"/v1/sandboxes/{damaged}")[1]["state"], "ended")
         self.stop()
 

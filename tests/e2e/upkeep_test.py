@@ -202,8 +202,8 @@ class Upkeep(Case):
         self.assertEqual((dry["executions"], dry["strayFiles"], dry["strayBytes"]), (0, 1, 3))
         self.assertTrue(os.path.exists(stray))
         table = self.there("gc").out
-        self.assertRegex(table, r"output files of nobody +1 +3")
-        self.assertRegex(table, r"rows of usage +0 +-")
+        self.assertRegex(table, r"orphaned output files +1 +3")
+        self.assertRegex(table, r"usage rows +0 +-")
         self.assertFalse(os.path.exists(stray))
         self.assertEqual(self.there("logs", "-f", sandbox, execution).out, "")  # nothing young is removed
         key = self.there("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()

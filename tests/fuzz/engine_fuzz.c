@@ -150,12 +150,14 @@ static void on_event(void *arg, const struct files_event *e)
 
 static const struct files_ops files_ops = { .on_entry = on_entry, .on_event = on_event, .on_done = on_job_done };
 
-static uint32_t every(const struct wall *walls, size_t n)
+static uint32_t every(bool inside)
 {
+    size_t n;
+    const struct wall *walls = walls_all(&n);
     uint32_t bits = 0;
 
     for (size_t i = 0; i < n; i++)
-        bits |= walls[i].bit;
+        bits |= inside ? walls[i].inside : walls[i].outside;
     return bits;
 }
 
@@ -163,9 +165,7 @@ static uint32_t every(const struct wall *walls, size_t n)
 
 static void answer_created(uint32_t stream)
 {
-    size_t n;
-    const struct wall *walls = walls_outside(&n);
-    struct jail_created m = { .pid = 7, .walls = every(walls, n), .nlimits = LIMIT_COUNT };
+    struct jail_created m = { .pid = 7, .walls = every(false), .nlimits = LIMIT_COUNT };
     int pair[2], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     CHECK(null >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
@@ -220,9 +220,7 @@ static void turn(void)
 
 static void runtime_hello(void)
 {
-    size_t n;
-    const struct wall *walls = walls_inside(&n);
-    struct rt_claimed claimed = { .walls = every(walls, n), .landlock_abi = 7 };
+    struct rt_claimed claimed = { .walls = every(true), .landlock_abi = 7 };
     struct rt_hello m;
     struct frame f;
 

@@ -35,7 +35,7 @@ session = covekernel.member(3)
 if os.fork():
     os.close(3)
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
-session.born()
+session.forked()
 session.serve()
 """
 NODE = os.environ.get("COVE_NODE_KERNEL", os.path.join(ROOT, "build/runtimes/node"))

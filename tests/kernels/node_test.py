@@ -304,8 +304,8 @@ def test_modules_are_found_by_node_path_and_time_by_tz():
 def test_an_unusable_snapshot_is_ignored_and_reported():
     with tempfile.TemporaryDirectory() as folder:
         place = shutil.copytree(NODE, folder + "/node")
-        for change, why in ((lambda text: text.replace(" ", " 1", 2), "another one"), (lambda _: "none because of a test\n", "because of a test"),
-                            (lambda _: "", "no snapshot"), (lambda _: "made by nobody\n", "not known")):
+        for change, why in ((lambda text: text.replace(" ", " 1", 2), "differs"), (lambda _: "none because of a test\n", "because of a test"),
+                            (lambda _: "", "no snapshot"), (lambda _: "made by nobody\n", "incomplete")):
             with open(place + "/kernel.fits", encoding="utf-8") as f:
                 text = f.read()
             with open(place + "/kernel.fits", "w", encoding="utf-8") as f:

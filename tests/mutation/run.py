@@ -146,8 +146,8 @@ def doctor(wall):
     """The result of cove doctor: complete, or the verdict with the missing walls. None when it
     could not decide."""
     done = run([COVE, "doctor"], wall, timeout=60)
-    if wall == "io" and "not tried" in done.stdout:
-        return None, next(line for line in done.stdout.splitlines() if "not tried" in line)
+    if wall == "io" and "not tested" in done.stdout:
+        return None, next(line for line in done.stdout.splitlines() if "not tested" in line)
     lines = done.stdout.splitlines() or [f"status {done.returncode}"]
     return done.returncode == 0, lines[-1 if lines[-1].startswith("standard") else 0][:150]
 

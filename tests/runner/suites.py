@@ -23,7 +23,7 @@ NO_ROOT = "needs root, as the native driver does"
 SHARDS = {"e2e": 4, "docs": 2, "escape": 2, "escape/born": 2, "rootless": 2, "mutation": 2,
           "api/api": 3, "api/contexts": 2, "api/execute": 2, "api/pools": 2, "api/stream": 2, "api/tenants": 2, "api/tokens": 2,
           "api/transfers": 2, "http/http": 3, "http/ws": 2}
-WITHOUT_WORDS = ("api/schema", "catalogue", "policy/programs", "policy/syscalls_doc")  # Python programs that can only be run as a whole
+WITHOUT_WORDS = ("api/schema", "catalogue", "policy/programs", "policy/syscalls_doc", "tools/deps")  # Python programs that can only be run as a whole
 
 
 def skipped(suite, reason, name=None):
@@ -210,9 +210,11 @@ def suite_sdk(wanted):
 
 
 def suite_docs(wanted):
-    """every example of README.md and docs/, and every link in them"""
+    """every example of README.md and docs/, every link in them, every source file and function that they name"""
     return script("docs", "docs", "tests/docs/run.py", select=by_only) + [
-        Task("docs", "docs/links", ["tests/docs/links.py"], parse=parse_tap)]
+        Task("docs", "docs/links", ["tests/docs/links.py"], parse=parse_tap),
+        Task("docs", "docs/source_names", ["tests/docs/source_names.py"], parse=parse_tap),
+        Task("docs", "docs/source_names/self", ["tests/docs/source_names.py", "--self-test"], parse=parse_tap)]
 
 
 def suite_escape(wanted):
@@ -305,7 +307,7 @@ def tidy_tasks():
 
 
 def suite_static(wanted):
-    """clang-format, clang-tidy, cppcheck, shellcheck, python syntax"""
+    """clang-format, clang-tidy, cppcheck, shellcheck, python syntax, plain prose"""
     c_files, everything = tracked("*.c"), tracked()
     components = sorted({os.path.dirname(p) for p in c_files if p.startswith("src/")} | {"runtimes"})
     components = [c for c in components if not any(c.startswith(other + "/") for other in components)]
@@ -315,6 +317,8 @@ def suite_static(wanted):
         Task("static", "shellcheck", ["shellcheck", *filter(is_shell, everything)], nice=NICE),
         Task("static", "python compiles", [sys.executable, "-c", syntax, *filter(is_python, everything)], nice=NICE),
         Task("static", "tables of docs/ match the source", ["tools/doctables", "--check"], nice=NICE),
+        Task("static", "prose", ["tests/prose/check.py"], parse=parse_tap, nice=NICE),
+        Task("static", "prose/self", ["tests/prose/check.py", "--self-test"], parse=parse_tap, nice=NICE),
     ] + [cppcheck(component) for component in components]  # clang-tidy is added when its build is set up
 
 

@@ -1,17 +1,17 @@
-"""apart.py - private namespaces for a suite that counts resources of the host, so that other suites
-on the same machine do not show in its counts.
+"""apart.py - separate namespaces for a suite that counts objects of the host, so that other suites
+on the same machine do not affect its counts.
 
-    apart.mounts()       mounts and System V objects: those that appear from now on are ours
+    apart.mounts()       mounts and System V objects: new ones are ours
     apart.everything()   processes as well, and through them the namespaces that /proc shows
 
-Both are for root, and do nothing for a plain user, which root has started inside. Processes that
-this process starts are inside.
+Both need root. They do nothing for an unprivileged user, whose process root starts inside. Children
+of this process are inside too.
 """
 import ctypes
 import os
 import signal
 
-VARIABLE = "COVE_TEST_APART"  # records for child processes which namespaces are private already
+VARIABLE = "COVE_TEST_APART"  # which of the two was done already, for child processes
 NEWNS, NEWIPC, NEWPID = 0x00020000, 0x08000000, 0x20000000
 NOSUID, NODEV, NOEXEC, REC, PRIVATE, SHARED = 2, 4, 8, 1 << 14, 1 << 18, 1 << 20
 PR_SET_PDEATHSIG = 1
@@ -28,8 +28,7 @@ def must(result, what):
 
 
 def leave(flags):
-    """Enters new namespaces. Mounts propagate to sandboxes from here as from the host: shared where
-    those were shared."""
+    """Mounts propagate to sandboxes from here as from the host: shared where they were shared."""
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
         shared = any(line.split()[4] == "/" and " shared:" in line for line in f)
     must(libc().unshare(flags), "unshare")
@@ -46,8 +45,8 @@ def mounts():
 
 
 def everything():
-    """Returns in a child. The calling process waits for the child and exits with its status; when
-    it is killed, so is every process inside."""
+    """Returns in a child. The calling process waits for it and ends with its status; if the caller
+    is killed, every process inside is killed."""
     if os.geteuid() != 0 or os.environ.get(VARIABLE) == "everything":
         return
     leave(NEWNS | NEWIPC | NEWPID)

@@ -1,9 +1,9 @@
-"""choice.py - the cases of a test program that run: those that the command line names, and of these
+"""choice.py - selects the cases of a test program: those that the command line names, and of these
 the ones of its shard.
 
     api_test.py TESTD RUNTIME                        all
     api_test.py TESTD RUNTIME --shard 2/3            every third one, beginning with the second
-    api_test.py TESTD RUNTIME 'FA09*' lists          those whose name matches or contains a word
+    api_test.py TESTD RUNTIME 'FA09*' lists          by a pattern, or a word in the name
 
 All shards of N together run every case once. Checks of a whole suite belong to the first shard:
 `chosen.first`.
@@ -14,7 +14,7 @@ import re
 
 class Choice:
     def __init__(self, words):
-        """words: of the command line, after those that the program reads itself"""
+        """words: the arguments after those that the program reads itself"""
         self.index, self.count, self.patterns = 1, 1, []
         words = list(words)
         while words:
@@ -30,17 +30,17 @@ class Choice:
 
     @property
     def first(self):
-        """Whether this run includes the checks that concern a whole suite."""
+        """Whether this run makes the checks of a whole suite."""
         return self.index == 1
 
     @property
     def whole(self):
-        """Whether no case was named: the suite, or a shard of it."""
+        """Whether no case was named: the whole suite, or a shard of it."""
         return not self.patterns
 
     def named(self, name):
         return self.whole or any(p in name or fnmatch.fnmatchcase(name, p) for p in self.patterns)
 
     def of(self, cases, name=lambda case: case):
-        """The cases to run, in their order; name() is the name of a case on the command line."""
+        """The cases that run here, in order; name() returns the command line name of a case."""
         return [case for case in cases if self.named(name(case))][self.index - 1::self.count]

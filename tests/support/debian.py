@@ -1,8 +1,8 @@
 """debian.py - a minimal Debian in a directory, made with debootstrap from this machine's own
 package sources.
 
-The first time takes a minute or two; the result is kept as a tar file for the next time. Nothing of
-the machine's sources is written into the repository.
+The first time takes a minute or two; the result is kept as a tar file for the next time. The
+package sources of the machine are not written into the repository.
 """
 import os
 import shutil
@@ -12,7 +12,7 @@ SUITE = "bookworm"
 
 
 class Missing(Exception):
-    """This machine cannot make one; the text says what to do."""
+    """This machine cannot make one; the message says what to do."""
 
 
 def need(*tools):
@@ -46,6 +46,6 @@ def make_tree(tree, cache, include=(), say=print):
     os.makedirs(os.path.dirname(cache), exist_ok=True)
     with open(log, "wb") as f:
         if subprocess.call(["debootstrap", "--variant=minbase", *options, SUITE, tree, mirror()], stdout=f, stderr=f) != 0:
-            raise Missing(f"debootstrap failed; its output is in {log}")
+            raise Missing(f"debootstrap failed; its words are in {log}")
     subprocess.check_call(["tar", "-cf", cache + ".new", "-C", tree, "."])
     os.rename(cache + ".new", cache)

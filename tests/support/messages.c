@@ -11,8 +11,8 @@ static struct frame frame_of(const uint8_t *data, int len)
     return (struct frame){ .type = FRAME_DATA, .len = (uint32_t)len, .data = data };
 }
 
-/* PLAIN(name, fields...): a message without pointers. Bytes can be compared: the example is static and
- * the decoder's struct starts zeroed, so the padding of both is zero. */
+/* PLAIN(name, fields...): a message without pointers. Bytes can be compared: the example is static
+ * and the decoder's struct starts zeroed, so the padding of both is zero. */
 #define PLAIN(m, ...)                                                                                                \
     static const struct m m##_example_value = { __VA_ARGS__ };                                                       \
     static int m##_example(uint8_t *out, struct err *err)                                                            \
@@ -299,7 +299,7 @@ void messages_attack(const uint8_t *packet, size_t n, bool jail)
     attack_parser(packet, n);
     if (n < FRAME_HEADER || n > FRAME_MAX)
         return;
-    /* A mutation seldom keeps the length right; the decoders are tried all the same. */
+    /* A mutation seldom keeps the length valid; the decoders are tried all the same. */
     struct frame f = { .type = packet[4], .len = (uint32_t)(n - FRAME_HEADER), .data = packet + FRAME_HEADER };
     attack_decoders(&f, jail);
 }

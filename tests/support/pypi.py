@@ -1,15 +1,15 @@
-"""pypi.py - packages of PyPI for tests, each set of them in its own virtual environment below
-build/venvs.
+"""pypi.py - packages of PyPI for tests, each set in its own virtual environment below build/venvs.
 
     sys.path.insert(0, os.path.join(ROOT, "tests/support"))
     import pypi
 
-    python = pypi.ready("schema", "tests/contract/schema/requirements.txt")     # the interpreter
+    # returns the interpreter
+    python = pypi.ready("schema", "tests/contract/schema/requirements.txt")
 
-A requirements file pins every package with its version, so that tests are reproducible. The
-environment is made once, and again when the file or the interpreter changes; two runs at the same
-time make it once. Where PyPI cannot be reached, Unavailable is raised and the test is skipped with
-that reason; installed packages need no network.
+A requirements file pins every package with its version, so that a test stays the same. The
+environment is made once, and again when the file or the interpreter changes; two concurrent runs
+make it once. If PyPI cannot be reached, Unavailable is raised and the test is skipped with that
+reason; packages that are installed already need no network.
 """
 import contextlib
 import fcntl
@@ -24,11 +24,11 @@ PLACE = os.path.join(ROOT, "build/venvs")
 
 
 class Unavailable(Exception):
-    """The packages are not available here; the text says why."""
+    """The packages are not available here; the message says why."""
 
 
 class Failed(Exception):
-    """pip was reached and refused; the text is its output."""
+    """pip ran and failed; the message is its output."""
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def locked(name):
 
 
 def call(command, timeout):
-    """The output of a command; raises Unavailable when the network failed."""
+    """Returns its output; raises Unavailable if the network failed."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
     try:
         done = subprocess.run(command, env=dict(env, PIP_DISABLE_PIP_VERSION_CHECK="1"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -51,7 +51,7 @@ def call(command, timeout):
     if done.returncode == 0:
         return text
     if "ensurepip is not" in text or "No module named venv" in text:
-        raise Unavailable("this Python cannot make virtual environments: apt-get install python3-venv")
+        raise Unavailable("this Python makes no virtual environments: apt-get install python3-venv")
     signs = ("NewConnectionError", "NameResolutionError", "Max retries exceeded", "Could not connect", "ProxyError", "ReadTimeoutError", "ConnectTimeoutError",
              "Temporary failure in name resolution", "Network is unreachable", "from versions: none")
     if any(sign in text for sign in signs):
@@ -67,14 +67,14 @@ def make(where, *words):
 
 
 def install(python, *words, into=None):
-    """Installs with the pip of that interpreter, into its own environment or into another one,
-    which then needs no pip."""
+    """Installs with the pip of that interpreter, into its own environment or into another one
+    without pip."""
     other = ["--python", into] if into else []
     call([python, "-m", "pip", *other, "install", "--quiet", "--no-input", "--retries", "2", "--timeout", "20", *words], 600)
 
 
 def ready(name, requirements):
-    """The interpreter of an environment with the packages of the file (a path within the tree)."""
+    """Returns the interpreter of an environment with the packages of a file of the tree."""
     path = os.path.join(ROOT, requirements)
     with open(path, "rb") as f:
         wanted = hashlib.sha256(f.read() + sys.version.encode() + sys.executable.encode()).hexdigest()

@@ -1,7 +1,8 @@
-"""server.py - `cove serve` in its own directory, for tests of any suite.
+"""server.py - `cove serve` in a directory of its own, for tests of any suite.
 
     server = Launched(COVE, directory, "--http-max-line", "1K")   # its state is in directory/place
-    server.url, server.key, server.processes()["coved"], server.said(), server.logged(), ...
+    server.url, server.key, server.processes()["coved"], server.said(), server.logged()
+    server.stop()
 """
 import os
 import re
@@ -17,7 +18,7 @@ def wait_for(what, seconds=60):
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError("the condition did not become true in time")
+    raise AssertionError("timed out")
 
 
 def processes(run_dir):
@@ -38,9 +39,8 @@ def processes(run_dir):
 
 class Launched:
     def __init__(self, cove, where, *flags, place=None, **options):
-        """Returns when the server is ready; raises AssertionError with its log when it ended
-        instead. `place` is the default state directory of such a server, and is then not passed to
-        it."""
+        """Returns when the server is ready; AssertionError with its log if it ended instead.
+        `place` is the default state directory of the server, which is then not passed as a flag."""
         os.chmod(where, 0o755)
         self.place = place or os.path.join(where, "place")
         self.run_dir = os.path.join(self.place, "run")
@@ -72,7 +72,7 @@ class Launched:
         return processes(self.run_dir)
 
     def stop(self, how=signal.SIGTERM):
-        """Stops the server; returns its status."""
+        """Returns its status."""
         self.process.send_signal(how)
         return self.process.wait(120)
 

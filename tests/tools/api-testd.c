@@ -1,7 +1,6 @@
-/* api-testd jailer DIR RUNTIME | serve DIR - the two halves of a server, as bare as they can be, for the tests of
- * src/server/api. `serve` prints its port and, for a fresh DIR, its first key; each half can be killed while the other
- * goes on.
- */
+/* api-testd jailer DIR RUNTIME | serve DIR - the two halves of a server, as small as possible, for
+ * the tests of src/server/api. `serve` prints its port and, for a new DIR, its first key; each half
+ * can be killed while the other keeps running. */
 #include "tests/support/http_limits.h"
 #include "server/api/api.h"
 #include "server/auth/mac.h"
@@ -35,7 +34,7 @@ static int die(const char *what, const struct err *err)
 static int jailer(const char *dir, const char *runtime)
 {
     struct jailer_settings s = { .runtime_fd = open(runtime, O_RDONLY | O_CLOEXEC), .state_dir = dir, .socket = door };
-    char kernels[4096]; /* beside the runtime, as cove looks for them */
+    char kernels[4096]; /* next to the runtime, where cove looks for them */
     const char *slash = strrchr(runtime, '/');
 
     snprintf(kernels, sizeof(kernels), "%.*s/kernels", slash ? (int)(slash - runtime) : 1, slash ? runtime : ".");

@@ -1,5 +1,6 @@
-/* Loaded before libc by a test (LD_PRELOAD): the calendar is as many seconds off as COVE_CLOCK_STEP, a file of one
- * int64_t, says at that moment. A time namespace has no calendar of its own, and the machine's is everybody's. */
+/* Loaded into a program by a test (LD_PRELOAD): shifts the wall clock by the number of seconds in
+ * COVE_CLOCK_STEP, a file with one int64_t, read at every call. A time namespace does not cover the
+ * wall clock, and the machine's clock affects every process. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,16 +1,20 @@
-/* engine-bench - the engine driven directly by a resident program, to be measured and to be run hard.
+/* engine-bench - drives the engine directly, for measurements and load tests.
  *
  *     engine-bench [--count N | --seconds S] [--workers W] [--depth D] [--quiet] -- PROGRAM ARG...
- *     engine-bench --step -- PROGRAM ARG...      one run for each line on standard input, answered by a line
- *     engine-bench --live -- PROGRAM ARG...      the same in one sandbox that lives on: only the execution is measured
- *     engine-bench --idle N                      N ready sandboxes until standard input ends
- *     engine-bench --python N [--preload MODULES] [--step] -- CODE    CODE in a member of a pool of N with Python
- * waiting
+ *     engine-bench --step -- PROGRAM ARG...
+ *         one run for each line on standard input, answered by a line
+ *     engine-bench --live -- PROGRAM ARG...
+ *         the same in one sandbox that lives on: only the execution is measured
+ *     engine-bench --idle N
+ *         N ready sandboxes until standard input ends
+ *     engine-bench --python N [--preload MODULES] [--step] -- CODE
+ *         CODE in a member of a pool of N sandboxes with a waiting Python
  *
- * A run is a whole life: create, execute, exit, destroyed. Each prints its microseconds on a line; the last line is
- * "per second: R"; of --python it is the time until the interpreter has answered. Workers are processes, each with a
- * jailer of its own; depth is how many lives a worker leads at once. A run that does not exit with 0 ends everything,
- * because a failed start would look like a good figure. */
+ * A run is a whole life: create, execute, exit, destroy. Each run prints its microseconds on a
+ * line; with --python, the time until the interpreter has answered. The last line is "per second:
+ * R". Workers are processes, each with its own jailer; depth is the number of concurrent runs of a
+ * worker. A run that does not exit with 0 ends everything, because a failed start would look like a
+ * good figure. */
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/mem.h"
@@ -35,7 +39,7 @@ struct options {
     uint32_t workers, depth;
     bool step, live, quiet;
     const char *state_dir, *preload;
-    uint32_t python; /* members; 0: programs are started */
+    uint32_t python; /* pool members; 0: programs are started */
     const char *const *argv;
 };
 
@@ -43,7 +47,7 @@ struct bench {
     struct options o;
     struct ev *ev;
     struct engine *engine;
-    struct pools *pools; /* or NULL: nothing is made ahead */
+    struct pools *pools; /* NULL: no pool */
     pid_t jailer;
     uint64_t begun, finished, ready;
     uint64_t end_ns;
@@ -59,7 +63,7 @@ struct run {
     struct exec_handle *exec;
     uint64_t start_ns, over_ns;
     struct ev_defer defer;
-    char said[8192]; /* --python: by the kernel */
+    char said[8192]; /* --python: output of the language kernel */
     size_t nsaid;
 };
 
@@ -142,7 +146,7 @@ static void on_exec_failed(void *arg UNUSED, const struct err *err)
     die("exec", err);
 }
 
-/* The answer is what counts; the sandbox goes afterwards. */
+/* Only the answer is measured; the sandbox is destroyed afterwards. */
 static void on_kernel(void *arg, const void *data, size_t len)
 {
     struct run *r = arg;
@@ -283,7 +287,7 @@ static void begin_run(struct bench *b)
 
 /* --- one worker --- */
 
-/* A file of the build directory that this program is in. */
+/* A file in the build directory of this program. */
 static int open_built(const char *variable, const char *name)
 {
     const char *path = variable ? getenv(variable) : NULL;
@@ -312,7 +316,7 @@ static bool pool_full(const struct bench *b)
     struct pool_info info;
 
     if (!pools_get(b->pools, "python", &info))
-        die("there is no pool", NULL);
+        die("there is no pool named python", NULL);
     if (info.zygote == POOL_ZYGOTE_FAILED)
         die(info.zygote_error, NULL);
     return info.size == b->o.python && info.without_interpreter == 0;
@@ -497,7 +501,7 @@ static void parse(int argc, char **argv, struct options *o)
         else if (str_eq(a, "--state-dir") && next)
             o->state_dir = next, i++;
         else {
-            fprintf(stderr, "engine-bench: what is %s?\n", a);
+            fprintf(stderr, "engine-bench: unknown argument %s\n", a);
             exit(2);
         }
     }

@@ -1,8 +1,9 @@
-/* http-testd [NAME=VALUE...] - a server with one route of each kind, for tests and measurements of src/server/http
- * alone.
+/* http-testd [NAME=VALUE...] - a server with one route of each kind, for tests and measurements of
+ * src/server/http alone.
  *
- * Prints "port N" and serves until SIGTERM, which drains it. Numbers of struct http_limits are set by their names, a
- * Unix socket by unix=PATH, a bound of descriptors by nofile=N. GET /log tells what on_done was told. */
+ * Prints "port N" and serves until SIGTERM, which drains it. Values of struct http_limits are set by
+ * their names, a Unix socket by unix=PATH, a limit of descriptors by nofile=N. GET /log returns the
+ * calls of on_done. */
 #include "tests/support/http_limits.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
@@ -22,10 +23,10 @@
 static struct ev *loop;
 static struct http_server *server;
 static struct buf done_log;
-static unsigned handled; /* times that any handler was called */
+static unsigned handled; /* number of calls of any handler */
 static unsigned gone;
 static uint64_t drain_ms = 2000;
-static char somebody[] = "somebody", default_file[] = "/etc/passwd";
+static char test_user[] = "user-1", default_file[] = "/etc/passwd";
 
 static void text(struct http_req *req, const char *s)
 {
@@ -38,7 +39,7 @@ static void hello(struct http_req *req, void *ctx UNUSED)
     http_answer(req, 200, "application/json", "{\"hello\":\"world\"}", 17);
 }
 
-/* What the handler sees, one line each. */
+/* Shows the request as the handler sees it, one line per field. */
 static void add_pair(void *arg, const char *name, const char *value)
 {
     buf_addf(arg, "query %s=%s\n", name, value);
@@ -123,8 +124,8 @@ static void slow(struct http_req *req, void *ctx UNUSED)
     ev_timer_set(loop, &l->timer, ev_now(loop) + ms * NS_PER_MS, answer_later, l);
 }
 
-/* ?bytes=N as a stream, as fast as the client takes them; ?break=1 ends it badly after them, ?known=1 tells the length
- */
+/* ?bytes=N as a stream, as fast as the client reads; ?break=1 aborts it after them, ?known=1
+ * announces the length */
 struct flow {
     struct http_req *req;
     uint64_t left;
@@ -183,7 +184,8 @@ static void flow(struct http_req *req, void *ctx UNUSED)
     flow_on(f);
 }
 
-/* A streamed body, counted; ?hold=MS takes 1000 bytes at a time and rests between; ?stop=N answers after N bytes. */
+/* A streamed body, counted; ?hold=MS takes 1000 bytes at a time with pauses; ?stop=N answers after
+ * N bytes. */
 struct upload {
     struct http_req *req;
     uint64_t bytes, hold_ms, stop;
@@ -317,8 +319,8 @@ static void fail(struct http_req *req, void *ctx UNUSED)
     http_answer_err_with(req, &err, "{\"field\":\"name\"}");
 }
 
-/* A WebSocket that sends back what it is sent, except for: "flood N" (so many bytes, as fast as they are taken),
- * "hold MS" (no message is taken for so long), "close CODE". */
+/* A WebSocket that echoes messages, except: "flood N" (sends N bytes as fast as they are accepted),
+ * "hold MS" (accepts no message for so long), "close CODE". */
 struct socket {
     struct http_ws *ws;
     uint64_t left;
@@ -438,7 +440,7 @@ static const struct http_route routes[] = {
     { 0 },
 };
 
-/* The hook: X-Deny answers at once, X-Later: deny or pass some milliseconds later. */
+/* The hook: X-Deny answers immediately, X-Later: deny or pass answers some milliseconds later. */
 struct pending {
     struct http_req *req;
     struct ev_timer timer;
@@ -470,7 +472,7 @@ static bool on_request(struct http_req *req, void *ctx UNUSED)
 {
     const char *later = http_header(req, "X-Later");
 
-    http_set_user_data(req, somebody);
+    http_set_user_data(req, test_user);
     if (http_header(req, "X-Deny")) {
         deny(req);
         return false;

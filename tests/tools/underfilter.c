@@ -1,9 +1,10 @@
 /* underfilter - runs a command under a profile's system call filter and nothing else.
  *
  *   underfilter PROFILE COMMAND [ARG...]
- *   underfilter --time PROFILE      installs it in many children and prints the price in microseconds
+ *   underfilter --time PROFILE      installs it in many children and prints the microseconds
  *
- * For trying programs against the policy without the rest of a sandbox: what fails here fails because of the filter. */
+ * For trying programs against the policy without the rest of a sandbox: a failure here is caused by
+ * the filter. */
 #include "policy/syscalls.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A fresh child each time, because a filter on top of another would have to walk both. */
+/* A new child each time, because every installed filter is run on each call. */
 static int time_install(struct sock_filter *prog, size_t len)
 {
     enum { ROUNDS = 400 };

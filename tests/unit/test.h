@@ -1,4 +1,5 @@
-/* test.h - what every unit test includes: cmocka with its order of headers, and a shorter way to write a test. */
+/* test.h - included by every unit test: cmocka after the headers that it requires, and macros that
+ * define tests. */
 #pragma once
 
 #include <setjmp.h>
@@ -22,7 +23,8 @@ __attribute__((constructor)) static void filter_tests(void)
         cmocka_set_test_filter(only);
 }
 
-/* How many times longer things may take here than on an ordinary machine: 1, or COVE_SLOW_HOST on an emulated one. */
+/* Factor by which time limits of tests are multiplied: 1, or the value of COVE_SLOW_HOST on an
+ * emulated machine. */
 static inline unsigned slow_factor(void)
 {
     const char *text = getenv("COVE_SLOW_HOST");

@@ -1,25 +1,25 @@
-"""covekernel - runs the cells of one context and says what came of them.
+"""covekernel - runs the cells of one context and reports their results.
 
-Importing this package starts nothing: no thread, no descriptor, no signal handler. So a zygote can import it, and
-prepare() what else is slow, before it forks; main(fd) does the work of one process.
+Importing this package starts nothing: no thread, no descriptor, no signal handler. So a zygote can
+import it, and prepare() what else is slow, before it forks; main(fd) does the work of one process.
 """
 import sys
 
-REHEARSALS = 24  # by then the interpreter has specialized what they run, and members have less to write into its code
+REHEARSALS = 24  # after this many runs the interpreter has specialized the code, and forks write less into its pages
 
 
 def prepare():
-    """Imports what the first cells would import, so that the children of a fork share it."""
+    """Imports the modules that the first cells need, so that the children of a fork share them."""
     from covekernel import cell, charts, complete, figures, rich, session, twin, wire  # noqa: F401
     import asyncio, getpass, inspect, random, site  # noqa: F401, E401
 
 
 def member(fd):
-    """The session of members that will be forked, as warm as it can be. In each of them: born(), settle() if its
-    environment is another one than now, serve()."""
+    """The session of interpreters that will be forked, warmed up as far as possible. Each fork
+    calls forked(), then settle() if its environment differs, then serve()."""
     from covekernel.session import Session
     made = Session(fd)
-    made.unborn = True
+    made.before_fork = True
     made.set_up_process()
     made.settle()
     for _ in range(REHEARSALS):
@@ -28,12 +28,14 @@ def member(fd):
 
 
 def reseed():
-    """Parts from the siblings of one fork: whatever was seeded before it must not repeat itself in two processes."""
+    """Makes the random state differ from that of other forks: generators that were seeded before
+    the fork must not repeat in two processes."""
     import os
     if "random" in sys.modules:
         sys.modules["random"].seed()
     if "numpy.random" in sys.modules:
-        # All of a generator's state, and not 32 bits of it: thousands of siblings would meet.
+        # Seeds the whole state of the generator, not 32 bits of it: with thousands of forks, seeds
+        # would collide.
         sys.modules["numpy.random"].seed(list(memoryview(os.urandom(64)).cast("I")))
     if "ssl" in sys.modules:
         sys.modules["ssl"].RAND_add(os.urandom(32), 32.0)

@@ -1,4 +1,4 @@
-"""backend.py - the backend of matplotlib in a cell: draws as Agg does, and show() displays."""
+"""backend.py - the matplotlib backend of a cell: draws like Agg; show() displays the figures."""
 from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas  # noqa: F401
 
 

@@ -1,9 +1,9 @@
 """cell.py - compiles and runs one cell.
 
-The last statement, if it is an expression, is compiled apart, so that its value can be had. Both parts may await; a
-part that does compiles to a coroutine, and only then is asyncio imported and a loop run: a cell without await can
-call asyncio.run() itself. The source goes into linecache under the cell's name, from where tracebacks and
-inspect.getsource() read it.
+If the last statement is an expression, it is compiled separately, so that its value is available.
+Both parts may await; a part that does compiles to a coroutine, and only then asyncio is imported
+and a loop runs: a cell without await can call asyncio.run() itself. The source is stored in
+linecache under the cell's name, where tracebacks and inspect.getsource() find it.
 """
 import ast
 import inspect
@@ -13,7 +13,7 @@ import re
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-CALL = re.compile(r"[A-Za-z_][\w.]*\([^;\n]*\)")  # one expression, most likely: there is no need of a tree
+CALL = re.compile(r"[A-Za-z_][\w.]*\([^;\n]*\)")  # most likely one expression, which does not need ast
 CELLS_KEPT = 1000
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 LINES_MAX = 400
@@ -35,8 +35,9 @@ def forget():
 
 
 def silenced(source, last):
-    """A semicolon after the last expression asks for no result. Behind it there can be nothing else but blanks, comments
-    and lines that are continued; a tokenizer would take longer to get ready than most cells to run."""
+    """A semicolon after the last expression suppresses the result. After it there can only be
+    blanks, comments and continued lines. Not done with a tokenizer, which takes longer to
+    initialize than most cells take to run."""
     if ";" not in source:
         return False
     lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")[last.end_lineno - 1:]
@@ -45,7 +46,7 @@ def silenced(source, last):
 
 
 def parts(source, name):
-    """[(code, is the result)], as many as there are: the statements, and the expression at their end."""
+    """[(code, is the result)]: the statements, and the expression at their end, if present."""
     if CALL.fullmatch(source):
         try:
             return [(compile(source, name, "eval", FLAGS), True)]
@@ -58,7 +59,7 @@ def parts(source, name):
     if tree.body or last is None:
         found.append((compile(tree, name, "exec", FLAGS, dont_inherit=True), False))
     if last is not None:
-        # A `from __future__` of the cell holds for its last line too.
+        # A `from __future__` of the cell also applies to its last line.
         flags = FLAGS | (found[0][0].co_flags & 0x1fe0000 if found else 0)
         code = compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True)
         found.append((code, not silenced(source, last)))
@@ -66,7 +67,7 @@ def parts(source, name):
 
 
 def run(source, name, namespace, run_coroutine):
-    """The value of the last expression, None without one. What user code raises passes through."""
+    """Returns the value of the last expression, or None. Exceptions of user code pass through."""
     remember(name, source)
     value = None
     for code, wanted in parts(source, name):
@@ -79,7 +80,7 @@ def run(source, name, namespace, run_coroutine):
 
 
 def scrub(report, seen):
-    """Takes our frames out of a traceback, and those of whatever ran the cell for us."""
+    """Removes the frames of the kernel, and of the code that called the cell, from a traceback."""
     if report is None or id(report) in seen:
         return
     seen.add(id(report))

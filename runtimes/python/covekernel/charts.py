@@ -1,20 +1,21 @@
-"""charts.py - the numbers behind a figure, in the shape that clients of E2B read.
+"""charts.py - the data of a figure, in the format that clients of E2B read.
 
-A figure of one axes is one chart, of several a superchart. What kind a chart is follows from what was drawn: wedges
-are a pie, bars are bars, and so on; a drawing that fits no kind is `unknown` and keeps its titles. Box plots leave
-only lines, from which their numbers could be guessed at best; so Axes.bxp is made to remember what it was given.
+A figure with one axes is a chart, with several a superchart. The type of a chart follows from its
+artists: wedges are a pie, bars are bars, and so on; a drawing of no known type is `unknown` and
+keeps its titles. Box plots leave only lines, from which their numbers could only be guessed; so
+Axes.bxp is wrapped to record its arguments.
 """
 import math
 import re
 import weakref
 
-POINTS_MAX = 20000  # of one chart; a picture shows more than a reader of numbers wants
+POINTS_MAX = 20000  # of one chart; more points are of no use to a reader of numbers
 UNIT = re.compile(r"[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*$")
 boxes = weakref.WeakKeyDictionary()  # Axes: [(orientation, stats)]
 
 
 def remember_boxes(axes_class):
-    """Wraps Axes.bxp, by which matplotlib, pandas and seaborn all draw boxes."""
+    """Wraps Axes.bxp, which matplotlib, pandas and seaborn all use to draw boxes."""
     drawn = axes_class.bxp
     if getattr(drawn, "_cove", False):
         return
@@ -28,7 +29,7 @@ def remember_boxes(axes_class):
 
 
 def number(value):
-    """A number or text of the language for one of numpy, or None for what is no number."""
+    """Converts a numpy number or text to a Python one; None if it is not a number."""
     if isinstance(value, str):
         return str(value)
     try:
@@ -44,7 +45,7 @@ def unit_of(label):
 
 
 def axis_kind(axis):
-    """(scale, function that turns a drawn coordinate into what the author wrote)"""
+    """(scale, function that converts a drawn coordinate to the value that the author gave)"""
     converter = type(getattr(axis, "converter", None)).__name__
     if "Date" in converter or "Datetime" in converter:
         from matplotlib import dates
@@ -58,7 +59,7 @@ def axis_kind(axis):
 
 
 def written(convert, values):
-    """Coordinates as the author wrote them; one that cannot be told is None."""
+    """Coordinates as the author gave them; None for one that cannot be converted."""
     found = []
     for value in values:
         try:
@@ -103,7 +104,7 @@ def name_of(artist, index, kind):
 
 
 def drawn_lines(ax):
-    """Lines of data: those of axhline and axvline have an axis of their own as x or y."""
+    """Lines of data; those of axhline and axvline have axes coordinates for x or y."""
     return [line for line in ax.get_lines() if line.get_transform() == ax.transData and len(line.get_xdata(orig=False))]
 
 
@@ -142,7 +143,8 @@ def bar_chart(ax, groups):
 
 
 def histogram(bars, lying):
-    """Bars that touch and begin where the one before ended are the bins of a histogram, told by their edges."""
+    """Whether the bars touch each other: then they are the bins of a histogram, described by their
+    edges."""
     edges = [(b.get_y(), b.get_height()) if lying else (b.get_x(), b.get_width()) for b in bars.patches]
     return len(edges) > 1 and all(abs(a + w - b) <= 1e-6 * abs(w) for (a, w), (b, _) in zip(edges, edges[1:]))
 
@@ -195,7 +197,7 @@ def of_axes(ax):
 
 
 def of_figure(figure):
-    """The chart of a figure, or None when nothing is drawn in it. Legends of colour are no axes of their own."""
+    """The chart of a figure, or None if nothing is drawn. Colour bars do not count as axes."""
     every = [ax for ax in figure.get_axes() if ax.get_label() != "<colorbar>"]
     if not every:
         return None

@@ -1,7 +1,7 @@
-"""complete.py - what could stand at the cursor, and what is known about what stands there.
+"""complete.py - completions at the cursor, and information about the name there.
 
-Names are looked up in the live namespace. No expression is evaluated: a chain of names is followed through
-attributes, and through those only that can be read without running a property of user code.
+Names are looked up in the live namespace. No expression is evaluated: a chain of names is followed
+through attributes, and only through those that can be read without running a property of user code.
 """
 import builtins
 import inspect
@@ -32,7 +32,7 @@ def follow(names, namespace):
 
 
 def attribute(obj, name):
-    """An attribute that is had without running code of a property."""
+    """An attribute that can be read without running a property."""
     if inspect.ismodule(obj):
         return getattr(obj, name, nothing)
     try:
@@ -53,7 +53,7 @@ def names_of(obj):
 
 
 def matching(names, prefix):
-    """Those that begin so; private ones only when they were begun."""
+    """The names with this prefix; private names only if the prefix starts with an underscore."""
     found = {name for name in names if name.startswith(prefix)}
     if not prefix.startswith("_"):
         found = {name for name in found if not name.startswith("_")} or (found if prefix else set())
@@ -200,7 +200,7 @@ def describe(obj, name):
 
 
 def inspect_at(code, cursor, namespace):
-    """What stands at the cursor; else the function whose arguments are being written."""
+    """Describes the name at the cursor, or else the function whose arguments are being written."""
     after = re.match(r"\w*", code[cursor:]).group()
     chain = re.sub(r"\s", "", CHAIN.search(code[:cursor] + after).group())
     for name in (chain, call_at(code[:cursor])):

@@ -1,9 +1,9 @@
-"""figures.py - figures of matplotlib are shown, not lost.
+"""figures.py - displays the figures of matplotlib.
 
-matplotlib is told of our backend when it is imported, by a finder that stands in front of the others and only looks
-for that one name: an environment variable would reach the children of user code, which know nothing of us.
-Whoever chose a backend by MPLBACKEND or matplotlib.use() keeps it; open figures are shown at the end of a cell all
-the same.
+When matplotlib is imported, an import finder in front of the others sets our backend. It only
+handles that one name. An environment variable would also reach child processes of user code, which
+do not have this backend. A backend that user code chose with MPLBACKEND or matplotlib.use() stays;
+open figures are still displayed at the end of a cell.
 """
 import importlib.util
 import io
@@ -14,13 +14,13 @@ BACKEND = "module://covekernel.backend"
 
 
 class Finder:
-    """Lets the others find a module that is wanted, and sets it up after it has run."""
+    """Lets the other finders find a wanted module, and sets it up after it was imported."""
 
     def __init__(self, wanted):
         self.wanted = dict(wanted)
 
     def find_spec(self, name, path=None, target=None):
-        after = self.wanted.pop(name, None)  # popped first: the search below comes here again
+        after = self.wanted.pop(name, None)  # popped first: the search below calls this finder again
         if after is None:
             return None
         spec = importlib.util.find_spec(name)

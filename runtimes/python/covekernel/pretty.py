@@ -1,9 +1,9 @@
 """pretty.py - the text of a value as a notebook shows it.
 
-Containers are laid out to 79 columns: a container that does not fit on its line is broken at every one of its commas,
-outer ones first. Long ones end in dots, so the time for a list of a million is that for a thousand. What has a repr
-of its own is shown by it. Nothing here trusts a repr: it may raise, return another type, or be endless (then an
-interrupt ends it).
+Containers are laid out to 79 columns: a container that does not fit on its line is broken at each
+of its commas, outer containers first. Long containers end in dots, so a list of a million takes as
+long as one of a thousand. Objects with their own repr are shown by it. Nothing here trusts a repr:
+it may raise, return another type, or never end (then an interrupt ends it).
 """
 import collections
 import inspect
@@ -18,7 +18,7 @@ DEPTH_MAX = 60
 
 
 class Group:
-    """`open item, item close`; broken, the items stand under each other."""
+    """`open item, item close`; if broken, one item per line."""
     __slots__ = ("open", "items", "close", "width")
 
     def __init__(self, open, items, close):
@@ -126,7 +126,7 @@ class Layout:
         return Group(open, self.items(values, self.doc), close)
 
     def container(self, obj):
-        """A layout for what has the repr of a container of the language, and None for all else."""
+        """A layout for objects with the repr of a built-in container, and None for all others."""
         show = type(obj).__repr__
         if show is list.__repr__:
             return self.sequence(obj, "[", "]"), "[...]"
@@ -175,7 +175,7 @@ class Layout:
 
 
 def plain(obj):
-    """The text of what is no container."""
+    """The text of an object that is not a container."""
     try:
         if type(obj) in (str, bytes) and len(obj) > STRING_MAX:
             return long_string(obj)
@@ -198,7 +198,8 @@ def plain(obj):
 
 
 def render(doc, column, after, out):
-    """Writes a layout from `column` on, with `after` characters following it on its last line; returns the new column."""
+    """Writes a layout from `column` on, with `after` characters following it on its last line;
+    returns the new column."""
     if isinstance(doc, str):
         out.append(doc)
         return len(doc) - doc.rfind("\n") - 1 if "\n" in doc else column + len(doc)

@@ -1,8 +1,9 @@
-"""rich.py - the forms in which a value can be shown: a map of MIME types.
+"""rich.py - the representations of a value: a map of MIME types.
 
-A value offers them by the methods that notebooks agreed on: _repr_mimebundle_ for several at once, _repr_html_ and
-its kin for one each. Figures and tables get, beside their picture, the numbers behind it. A method that raises costs
-its own entry and nothing else; its traceback goes to stderr, where the author of the class looks for it.
+A value offers them with the methods that notebooks have agreed on: _repr_mimebundle_ for several at
+once, _repr_html_ and similar methods for one each. Figures and tables also get their data. If a
+method raises, only its entry is missing; the traceback goes to stderr, where the author of the
+class sees it.
 """
 import base64
 import inspect
@@ -20,11 +21,12 @@ METHODS = {
     "text/latex": "_repr_latex_", "application/json": "_repr_json_", "application/javascript": "_repr_javascript_",
 }
 CANARY = "_ipython_canary_method_should_not_exist_"
-CELLS_MAX = 50000  # of a table that are sent as JSON
+CELLS_MAX = 50000  # maximum number of table cells that are sent as JSON
 
 
 def method_of(obj, name):
-    """A method that the object really has: not one of a class shown itself, nor of an object that says yes to any name."""
+    """A method that the object really has: not a method of a class that is itself the value, nor of
+    an object that accepts any name."""
     try:
         if inspect.isclass(obj) or getattr(obj, CANARY, None) is not None:
             return None
@@ -37,7 +39,7 @@ def method_of(obj, name):
 
 
 def complain(obj, name):
-    """The traceback of a method that raised, without our frames."""
+    """The traceback of a method that raised, without frames of the kernel."""
     from covekernel import cell
     kind, error, _ = sys.exc_info()
     if not isinstance(error, NotImplementedError):
@@ -62,7 +64,7 @@ def is_json(mime):
 
 
 def entry(mime, value):
-    """A value as the line carries it."""
+    """Converts a value to its form in the line."""
     if is_json(mime):
         return wire.clean(json.loads(value) if isinstance(value, str) else value)
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -96,12 +98,12 @@ class Bundle:
 
 
 def split(answer):
-    """(data, metadata) of what a method returned."""
+    """(data, metadata) from the return value of a method."""
     return answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
 
 
 def add_table(bundle, obj):
-    """A table of pandas as {column: values}, so that a program need not read the HTML."""
+    """A pandas table as {column: values}, so that programs need not parse the HTML."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(obj, (getattr(pandas, "DataFrame", ()), getattr(pandas, "Series", ()))):
         return
@@ -147,7 +149,7 @@ def add_figure(bundle, obj):
 
 
 def bundle_of(obj):
-    """All forms of a value; empty when the value showed itself by its own means."""
+    """All representations of a value; empty if the value displayed itself."""
     bundle = Bundle()
     show = method_of(obj, "_ipython_display_")
     if show is not None:

@@ -1,19 +1,20 @@
-"""session.py - the life of a kernel: requests in, events out, one at a time.
+"""session.py - the main loop of a kernel: requests in, events out, one at a time.
 
-Interrupts. SIGINT raises KeyboardInterrupt in the main thread, where user code runs, but only while the session is
-`armed`; inside a `shield` it waits until the line that is being read or written is whole. Between executions it is
-ignored. Code that neither returns to the interpreter nor ends is the host's to kill.
+Interrupts. SIGINT raises KeyboardInterrupt in the main thread, where user code runs, but only while
+the session is `armed`; inside a `shield` it waits until the line that is being read or written is
+complete. Between executions it is ignored. Code that neither returns to the interpreter nor ends
+must be killed by the server.
 
-A member of a zygote has its session before it is born: made, settled and rehearsed by the zygote, so that all members
-share its pages. Until born() nothing of it acts on a fork.
+A zygote makes, settles and rehearses the session before it forks, so that all forks share its
+pages. Until forked() the session does nothing on a fork.
 
-Forks. A child of user code inherits all of this but must not speak for the kernel: it loses the socket as it is born,
-and where it comes back from the cell it ends.
+Forks. A child process of user code inherits all of this but must not act as the kernel: it loses
+the socket when it is forked, and exits when it returns from the cell.
 
-A fork of the context is something else: the host asks for it between two cells and sends descriptors along, and the
-copy goes on as a kernel of its own in this same loop (twin.py).
+A fork of the context is different: the server requests it between two cells and sends descriptors,
+and the copy continues as a kernel of its own in this same loop (twin.py).
 """
-import _signal as signal  # the functions of `signal` itself look for names first, by exceptions, in every cell
+import _signal as signal  # the functions of `signal` look names up by exceptions, in every cell
 import _socket
 import builtins
 import errno
@@ -27,7 +28,7 @@ from _thread import get_ident
 
 from covekernel import cell, figures, reseed, rich, twin, wire
 
-current = None  # the session of this process, for display() and the backend of matplotlib
+current = None  # the session of this process, for display() and the matplotlib backend
 READY = b'{"event": "ready", "language": "python", "version": "%s", "protocol": 1}\n' % sys.version.split()[0].encode()
 LATER_MAX = 256  # requests that may wait while a cell waits for input
 PROMPT_MAX = 64 << 10
@@ -40,7 +41,7 @@ class Shield:
 
     def __init__(self):
         self.depth, self.pending, self.armed, self.fired = 0, False, False, False
-        self.main = get_ident()  # the same in a fork
+        self.main = get_ident()  # the same after a fork
 
     def __enter__(self):
         if get_ident() == self.main:
@@ -75,7 +76,7 @@ class Shield:
                 pass
 
     def guarded(self, function, *args):
-        """(value, None) or (None, what was raised); an interrupt is one of the things that can be raised."""
+        """Returns (value, None) or (None, exception); the exception may be an interrupt."""
         try:
             self.armed = True
             try:
@@ -90,7 +91,7 @@ class Shield:
 
 
 class Stdin:
-    """sys.stdin of a cell: each line is asked for by an event."""
+    """sys.stdin of a cell: an event requests each line."""
     encoding, errors, newlines, closed, name, mode = "utf-8", "strict", None, False, "<stdin>", "r"
 
     def __init__(self, session):
@@ -134,7 +135,7 @@ class Stdin:
         return False
 
     def close(self):
-        """exit() closes it; the next cell needs it again."""
+        """exit() closes it, but the next cell needs it again."""
 
     flush = close
 
@@ -146,19 +147,19 @@ class Session:
         self.shield = Shield()
         self.pid = os.getpid()
         self.count = 0
-        self.id = None  # of the execution that runs
+        self.id = None  # of the running execution
         self.later = []
         self.loop = None
         self.figures_shown = []
         self.user_site = self.bare_path = None
         self.settled = False
-        self.unborn = False  # it is a zygote's, for members that will be forked
+        self.before_fork = False  # it belongs to a zygote, for later forks
         self.streams = (sys.stdout, sys.stderr)
         self.twin = None  # descriptors of the copy, while the context is being forked
         current = self
         self.fresh_namespace()
 
-    # --- what belongs to the process ---
+    # --- state of the process ---
 
     def set_up_process(self):
         gc.enable()
@@ -176,21 +177,22 @@ class Session:
         signal.signal(signal.SIGINT, self.shield.on_signal)
 
     def settle(self):
-        """What follows from the environment. A zygote does it for the usual one, and a member again if it has another."""
+        """Sets what depends on the environment. A zygote does it for the usual environment, and a
+        fork again if its own differs."""
         import site
         if self.bare_path is None:
             self.bare_path = list(sys.path)
         self.user_site = site.USER_BASE = site.USER_SITE = None
         sys.path[:] = ["", *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p), *self.bare_path]
-        if os.environ.get("HOME"):  # isolated mode left out what the user installed for itself
+        if os.environ.get("HOME"):  # isolated mode omits the packages that the user installed
             self.user_site = site.getusersitepackages()
             sys.path.append(self.user_site)
         self.start = (dict(os.environ), list(sys.path), list(sys.argv))
         self.settled = True
 
     def rehearse(self):
-        """Runs cells for nobody: what is slow the first time, and what a fork has to copy as soon as it is written to, has
-        been by the time that somebody waits. Leaves nothing behind."""
+        """Runs cells without a request: afterwards the slow first run is done, and the pages that a
+        fork would copy on the first write are written. Leaves no state."""
         before, channel = signal.getsignal(signal.SIGINT), self.channel
         host, ours = _socket.socketpair()
         self.channel = wire.Channel(ours.detach())
@@ -209,10 +211,10 @@ class Session:
         cell.forget()
         self.fresh_namespace()
 
-    def born(self):
-        """In a process of its own, to which the fork has brought neither the number nor the signals."""
-        self.unborn, self.pid = False, os.getpid()
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as an interpreter that was just started has it
+    def forked(self):
+        """Called in the forked process, to which the fork brings neither pid nor signals."""
+        self.before_fork, self.pid = False, os.getpid()
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as in an interpreter that was just started
         signal.signal(signal.SIGINT, self.shield.on_signal)
 
     def fresh_namespace(self):
@@ -222,7 +224,7 @@ class Session:
         builtins.__dict__.pop("_", None)
 
     def become_child(self):
-        if self.unborn:
+        if self.before_fork:
             return
         self.channel.forget()
         if self.twin:
@@ -231,8 +233,9 @@ class Session:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def become_twin(self):
-        """Before hooks of user code run: what they say is said in the name of the copy, behind its first word. Whoever waits
-        for the copy need not wait for what else it does before it reads a request."""
+        """Runs before the fork hooks of user code: their output belongs to the copy, after its
+        first message. A client that waits for the copy does not wait for the rest of its
+        preparations."""
         fds, self.twin = self.twin, None
         twin.settle(fds)
         self.channel = wire.Channel(3)
@@ -242,7 +245,7 @@ class Session:
         signal.signal(signal.SIGINT, self.shield.on_signal)
 
     def end_child(self, error):
-        """A fork of user code has come to the end of its cell."""
+        """A process that user code forked has reached the end of its cell."""
         status = 0
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
@@ -253,7 +256,7 @@ class Session:
         os._exit(status & 255)
 
     def flush(self):
-        """Whatever was written so far is in the pipes before anything is said about it."""
+        """Makes sure that all output so far is in the pipes before an event about it is sent."""
         seen = []
         out, err = self.streams
         for stream in (out, err) if sys.stdout is out and sys.stderr is err else (sys.stdout, sys.stderr, out, err):
@@ -269,7 +272,7 @@ class Session:
         ctypes = sys.modules.get("ctypes")
         if ctypes is not None:
             try:
-                ctypes.CDLL(None).fflush(None)  # what C code printed
+                ctypes.CDLL(None).fflush(None)  # output of C code
             except Exception:
                 pass
 
@@ -280,7 +283,7 @@ class Session:
             return self.channel.send({"event": event, "id": self.id, **fields})
 
     def send_word(self, event, field, value):
-        """The same for an event of one field, without what others need."""
+        """As send(), for an event with one field, without the slower steps."""
         with self.shield:
             self.channel.write(f'{{"event": "{event}", "id": {wire.quote(self.id)}, "{field}": {value}}}\n'.encode())
 
@@ -288,7 +291,7 @@ class Session:
         if not bundle.data and not bundle.omitted:
             return
         self.flush()
-        if self.id is None or self.channel.fd < 0:  # of a thread between cells, or of a fork
+        if self.id is None or self.channel.fd < 0:  # called by a thread between cells, or in a forked process
             print(bundle.data.get("text/plain", ""))
         else:
             self.send("display", **bundle.fields())
@@ -313,15 +316,15 @@ class Session:
 
     def ask(self, prompt, password):
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("input() can be asked for in the main thread only")
+            raise RuntimeError("input() works only in the main thread")
         if self.id is None or self.channel.fd < 0:
-            raise EOFError("nobody answers input() here")
+            raise EOFError("input() is not available here")
         self.flush()
         self.send("input", prompt=wire.clean_text(str(prompt))[:PROMPT_MAX], password=bool(password))
         while True:
             request = self.next_line()
             if request is None:
-                raise EOFError("the host has gone")
+                raise EOFError("the connection is closed")
             if request.get("op") != "input":
                 if len(self.later) >= LATER_MAX:
                     self.channel.refuse("too many requests wait", request["id"])
@@ -339,7 +342,7 @@ class Session:
     # --- requests ---
 
     def next_line(self):
-        """The next request that could be read; None when the host has closed the socket."""
+        """The next request that could be read; None if the server has closed the socket."""
         while True:
             with self.shield:
                 while self.channel.lines:
@@ -358,7 +361,8 @@ class Session:
                     self.channel.fill(0)
 
     def begin(self, word):
-        """What is said first goes out with what is said of the first request, if that is there already."""
+        """The first message is sent together with the reply to the first request, if that has
+        already arrived."""
         self.cwd = os.getcwd()
         self.channel.defer(word + READY)
         self.channel.fill()
@@ -399,7 +403,7 @@ class Session:
     def execute(self, id, code):
         self.id, self.count = id, self.count + 1
         self.shield.fired = False
-        signal.signal(signal.SIGINT, self.shield.on_signal)  # a cell before may have taken it
+        signal.signal(signal.SIGINT, self.shield.on_signal)  # a previous cell may have replaced it
         if self.user_site and sys.path_importer_cache.get(self.user_site, self) is None:
             del sys.path_importer_cache[self.user_site]  # it may exist now
         self.send_word("started", "count", self.count)
@@ -414,7 +418,7 @@ class Session:
         if error is not None:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) and self.shield.fired else "error"
             self.report(error)
-            error = late = None  # their frames hold what the cell held
+            error = late = None  # their frames hold the objects of the cell
             self.shield.guarded(self.flush)
         self.send_word("finished", "status", f'"{status}"')
         self.id = None
@@ -443,7 +447,7 @@ class Session:
             if task.done():
                 task.cancelled() or task.exception()
                 raise
-            task.cancel()  # so that its `finally` runs now, and its frames tell where it was
+            task.cancel()  # so that its `finally` runs now, and its frames show where it was
             try:
                 self.loop.run_until_complete(task)
             except asyncio.CancelledError as cancelled:
@@ -460,7 +464,8 @@ class Session:
         self.streams = tuple(getattr(sys, n) if s.closed else s for n, s in zip(("stdout", "stderr"), self.streams))
 
     def look(self, op, id, code, cursor):
-        """Completion and inspection: they run __dir__ and __getattr__ of user code, so they are guarded as a cell is."""
+        """Completion and inspection run __dir__ and __getattr__ of user code, so they are guarded
+        like a cell."""
         from covekernel import complete
         self.id = id
         function = complete.complete if op == "complete" else complete.inspect_at
@@ -474,7 +479,8 @@ class Session:
     # --- fork ---
 
     def fork(self, id):
-        """Answered on the socket of the copy, by the copy or in its place; nothing is said here."""
+        """The reply is sent on the socket of the copy, by the copy or on its behalf; nothing is
+        sent here."""
         fds = self.channel.take_given()
         if fds is None:
             self.channel.refuse("a fork comes with three descriptors", id)
@@ -498,7 +504,8 @@ class Session:
     # --- reset ---
 
     def reset(self, id):
-        """As after a restart, but in the same process: threads of user code go on, and so do modules that are installed."""
+        """As after a restart, but in the same process: threads of user code and installed modules
+        stay."""
         self.id = id
         self.shield.fired = False
         _, error = self.shield.guarded(self.forget)
@@ -529,7 +536,8 @@ class Session:
 
 
 def written_here(module):
-    """A module of the user's own, which may have changed since; those of the system are not loaded twice."""
+    """Whether the module is the user's own, which may have changed since; system modules are not
+    loaded again."""
     path = getattr(module, "__file__", None)
     if not isinstance(path, str) or path.startswith(cell.HERE):
         return False
@@ -537,7 +545,8 @@ def written_here(module):
 
 
 def display(*objects, raw=False, metadata=None, **_):
-    """Shows objects in every form that they offer; with raw=True each is a map of MIME types itself."""
+    """Shows objects in every representation that they offer; with raw=True each object is itself a
+    map of MIME types."""
     if current is None:
         for obj in objects:
             print(repr(obj))

@@ -1,8 +1,9 @@
-"""twin.py - the copy of a kernel that a fork of its context is.
+"""twin.py - the copy of a kernel that results from forking its context.
 
-The copy is a child of PID 1 and not of the kernel: so PID 1 hears of its end, and user code that waits for its children
-never meets it. One real fork does it (forkmodule.c). The state goes on in both; what cannot be in two places is the
-original's alone: its children, its timers, its socket and pipes. Open files are shared as after any fork.
+The copy is a child of PID 1 and not of the kernel: so PID 1 is notified of its end, and user code
+that waits for its own children never sees it. One real fork does it (forkmodule.c). Both processes
+continue with the state; resources that cannot be shared stay with the original: its children, its
+timers, its socket and pipes. Open files are shared as after any fork.
 """
 import fcntl
 import importlib.util
@@ -11,17 +12,18 @@ import sys
 import threading
 import time
 
-READY, FULL_WORD, REFUSED = b"j", b"p", b"n"  # the first word of a kernel that PID 1 did not start
-FULL = object()  # as a reason: no process more is allowed
+READY, FULL_WORD, REFUSED = b"j", b"p", b"n"  # the first message of a kernel that PID 1 did not start
+FULL = object()  # as a reason: the process limit is reached
 WHY_MAX = 160
-ENDING_S = 0.5  # for a thread that has ended for Python, and is on its way out
+ENDING_S = 0.5  # for a thread that has ended in Python but still exists in the kernel
 AVOID = "NumPy has none with OPENBLAS_NUM_THREADS=1 in env"
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _module = None
 
 
 def threads():
-    """Why this process cannot be forked, or None. A fork has one thread, and the locks that others held stay locked."""
+    """Why this process cannot be forked, or None. A fork has one thread, and locks of the other
+    threads would stay locked."""
     end = time.monotonic() + ENDING_S
     while True:
         others = {int(tid) for tid in os.listdir("/proc/self/task")} - {os.getpid()}
@@ -38,7 +40,7 @@ def threads():
                 names.append(known.get(tid) or f.read().strip())
                 of_library = of_library or tid not in known
         except OSError:
-            pass  # it has just ended
+            pass  # the thread has just ended
     if not names:
         return None
     told = ", ".join(sorted(set(names)))
@@ -58,7 +60,7 @@ def fork():
 
 
 def settle(fds):
-    """In the copy, first of all: the descriptors that are its own, in a session of its own."""
+    """Called first in the copy: sets up its own descriptors and session."""
     os.setsid()
     away = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 8) for fd in fds]  # user code may have closed 1 and 2
     for fd in fds:
@@ -69,7 +71,7 @@ def settle(fds):
 
 
 def refuse(fds, why):
-    """Closes the descriptors; if there is a reason, it is the only answer on them."""
+    """Closes the descriptors; if there is a reason, it is the only reply on them."""
     kernel = fds[0]
     try:
         if why is FULL:
@@ -83,7 +85,7 @@ def refuse(fds, why):
 
 
 def own_loop(loop):
-    """The loop of asyncio, with its tasks, on an epoll of its own: the old one is also the original's."""
+    """The asyncio loop, with its tasks, on a new epoll: the old one is shared with the original."""
     if loop is None or loop.is_closed():
         return None
     import selectors
@@ -99,5 +101,5 @@ def own_loop(loop):
         for key in watched:
             new.register(key.fileobj, key.events, key.data)
         return loop
-    except Exception:  # a loop of another make: begin a new one
+    except Exception:  # a loop of another implementation: start a new one
         return None

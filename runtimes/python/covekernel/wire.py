@@ -1,15 +1,16 @@
 """wire.py - JSON lines on the kernel socket.
 
-Both ends are held to the same bounds: a line is at most 1 MiB with its newline, nested at most 32 deep. What a cell
-shows may be larger, deeper or no JSON at all, so every value is cleaned before it is sent and the entry that does not
-fit is left out and named. Invariants: a line is written whole or not at all, whichever signal arrives (the session
-holds interrupts back around it); only the main thread reads.
+Both sides have the same bounds: a line is at most 1 MiB with its newline, nested at most 32 deep.
+Values that a cell shows may be larger, deeper or not JSON, so every value is cleaned before it is
+sent, and an entry that does not fit is omitted and named. Invariants: a line is written completely
+or not at all, whichever signal arrives (the session holds interrupts back meanwhile); only the main
+thread reads.
 
-With the order to fork come three descriptors, which are kept until it is served.
+Three descriptors come with a fork request; they are kept until it is handled.
 
-The first answer of a fresh process is what its caches are cold for, so the usual lines take few steps: a request without
-deep brackets is not searched for its depth, small events are put together by hand, and what is said before anybody
-needs it (`defer`) goes out with the next line.
+In a new process the caches are cold for its first reply, so the usual lines take few steps: the
+depth of a request without many brackets is not computed, small events are formatted by hand, and
+messages that are not urgent (`defer`) are sent with the next line.
 """
 import _signal
 import _socket
@@ -24,12 +25,12 @@ import select
 import threading
 
 LINE_MAX = 1 << 20
-READ_FIRST, READ_MORE = 4 << 10, 64 << 10  # a large buffer has to be asked of the system
+READ_FIRST, READ_MORE = 4 << 10, 64 << 10  # a large buffer must be requested from the system
 DEPTH_MAX = 32
-VALUE_DEPTH = DEPTH_MAX - 4  # the event, its data, and the entry stand above a value
-TEXT_KEEP = 256 << 10  # what is left of a text/plain that is too long
+VALUE_DEPTH = DEPTH_MAX - 4  # a value is below the event, its data, and the entry
+TEXT_KEEP = 256 << 10  # bytes kept of a text/plain that is too long
 INT_MAX = (1 << 63) - 1
-GIVEN = 3  # descriptors that come with the order to fork
+GIVEN = 3  # descriptors that come with a fork request
 GIVEN_SPACE = _socket.CMSG_SPACE(4 * GIVEN)
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 BRACKETS = re.compile(r"[\[\]{}]")
@@ -38,16 +39,16 @@ scan = json.scanner.make_scanner(json.JSONDecoder())
 
 
 class Unfit(Exception):
-    """A value that no line can carry; the text says why."""
+    """A value that no line can carry; the text is the reason."""
 
 
 def clean_text(text):
-    """Text that every JSON reader takes: no half of a surrogate pair and no NUL."""
+    """Text that every JSON reader accepts: no unpaired surrogates and no NUL."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
 
 
 def clean(value, depth=VALUE_DEPTH):
-    """A value as strict JSON has it. Exact types first: a subclass of str may have a hostile method."""
+    """The value as strict JSON. Exact types first: a subclass of str may have a hostile method."""
     kind = type(value)
     if value is None or kind is bool:
         return value
@@ -73,7 +74,7 @@ def clean(value, depth=VALUE_DEPTH):
 
 
 def depth_of(text):
-    """How deep the brackets of a line go at most, without building what they hold."""
+    """The maximum depth of the brackets in a line, without parsing it."""
     if text.count("{") + text.count("[") <= DEPTH_MAX:
         return 0
     deepest = depth = 0
@@ -88,16 +89,17 @@ def size_text(size):
 
 
 def loads(text):
-    """json.loads() of a line, whose blanks have been stripped."""
+    """json.loads() of a line that is already stripped."""
     try:
         value, end = scan(text, 0)
     except StopIteration:
         end = None
-    return value if end == len(text) else json.loads(text)  # which says what is wrong
+    return value if end == len(text) else json.loads(text)  # which reports the error
 
 
 def fit(event):
-    """The line of an event, cut to LINE_MAX: the largest entries of its data go first, and are named in `omitted`."""
+    """The line of an event, cut to LINE_MAX: the largest entries of its data are removed first, and
+    named in `omitted`."""
     data, omitted = event.get("data"), dict(event.get("omitted") or {})
     if data is not None:
         data = {mime: json.dumps(value) for mime, value in data.items()}
@@ -135,8 +137,8 @@ class Channel:
         self.closed = False
         self.deferred = b""
         self.read_size = READ_FIRST
-        self.socket = None  # the same, for what comes with descriptors
-        self.bell = None  # a pipe, once somebody waits for input
+        self.socket = None  # the same as fd, for messages with descriptors
+        self.bell = None  # a pipe, once a cell waits for input
         if fd >= 0:
             self.open(fd)
 
@@ -150,11 +152,11 @@ class Channel:
         self.deferred += line
 
     def send(self, event):
-        """False when nobody listens any more, or when this is a process that user code forked."""
+        """False if there is no reader any more, or if user code forked this process."""
         return self.write(fit(event))
 
     def write(self, line=b""):
-        """The same, for what is a line already; with what was deferred before it."""
+        """As send(), for a complete line; deferred lines are sent first."""
         with self.lock:
             if self.deferred:
                 line, self.deferred = self.deferred + line, b""
@@ -173,14 +175,14 @@ class Channel:
         self.send({"event": "refused", "id": id, "why": why})
 
     def forget(self):
-        """In a forked child: the socket is the parent's alone."""
+        """In a forked child: the socket belongs to the parent alone."""
         fd, self.fd, self.deferred = self.fd, -1, b""
         self.lock = threading.RLock()
         if fd >= 0:
             self.socket.close()
 
     def fill(self, flags=_socket.MSG_DONTWAIT):
-        """Reads what has arrived; without flags it waits until something has."""
+        """Reads what has arrived; without flags it waits for data."""
         try:
             data, given, _, _ = self.socket.recvmsg(self.read_size, GIVEN_SPACE, flags | _socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
@@ -198,7 +200,7 @@ class Channel:
 
     def take(self, data):
         if not self.buffer and not self.dropping and data.find(b"\n") == len(data) - 1 > 0:
-            self.lines.append(data)  # one whole line, as nearly always
+            self.lines.append(data)  # one complete line, as almost always
             return
         while data:
             part, newline, data = data.partition(b"\n")
@@ -208,13 +210,13 @@ class Channel:
                 self.buffer.clear()
                 self.dropping = True
             if newline:
-                if self.dropping or self.buffer:  # an empty line says nothing
+                if self.dropping or self.buffer:  # empty lines are ignored
                     self.lines.append(None if self.dropping else bytes(self.buffer))
                 self.buffer.clear()
                 self.dropping = False
 
     def take_given(self):
-        """The descriptors of an order to fork; None when it came without."""
+        """The descriptors of a fork request; None if it came without them."""
         taken, self.given = self.given[:GIVEN], self.given[GIVEN:]
         if len(taken) == GIVEN:
             return taken
@@ -223,9 +225,10 @@ class Channel:
         return None
 
     def wait(self):
-        """Blocks until a line may be there. An interrupt can raise here, and only here, without losing a byte. One that comes
-        when Python has looked for signals and the kernel does not wait yet would be heard with the next line only, so every
-        signal also rings a bell that is waited for."""
+        """Blocks until a line may be there. An interrupt can raise here, and only here, without
+        losing a byte. A signal that arrives after Python has checked for signals and before it
+        blocks would be handled only with the next line, so every signal also writes to a pipe
+        that is polled here."""
         if self.bell is None:
             self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = _signal.set_wakeup_fd(self.bell[1], warn_on_full_buffer=False)
@@ -245,7 +248,7 @@ class Channel:
             pass
 
     def parse(self, line):
-        """A request, or None after it was refused."""
+        """Returns a request, or None after it was refused."""
         if line is None:
             self.refuse(f"a line is longer than {LINE_MAX} bytes")
             return None

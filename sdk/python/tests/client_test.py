@@ -1,6 +1,8 @@
 """How a client finds its server, which requests it repeats, and which errors it raises."""
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import http.server
 import json
 import os
@@ -10,12 +12,15 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.parse
 from typing import Any, Dict, List, Tuple
 
 from cove import Cove, Retry, Sandbox, __version__
-from cove._call import Attempts
+from cove._async._http import AsyncHTTP
+from cove._call import ANSWER_MAX, Attempts, Call
 from cove._settings import Settings, resolve
-from cove.errors import (BY_CODE, ConnectionLostError, CoveError, ForbiddenError, LimitReachedError, RateLimitedError, ServerUnreachableError,
+from cove._sync._http import HTTP
+from cove.errors import (BY_CODE, ConnectionLostError, CoveError, ForbiddenError, LimitReachedError, ProtocolError, RateLimitedError, ServerUnreachableError,
                          ServiceUnavailableError, UnauthorizedError)
 
 from support import COVE, Case
@@ -236,6 +241,10 @@ class Where(unittest.TestCase):
             self.settings(environ=self.kept(url="https://one"))
         self.settings(environ=self.kept(0o640, url="https://one", key="cove_1"), url="https://two", api_key="cove_2")  # the login is not read
 
+    def test_an_expired_login_that_can_be_renewed_is_used(self) -> None:
+        told = self.settings(environ=self.kept(url="https://one", key="old", expiresMs=1000, refresh="r", issuer="i", clientId="c", tokenUrl="https://id/t"))
+        self.assertEqual((told.api_key, told.bearer, told.login is not None and told.login.is_due()), ("old", "old", True))
+
     def test_invalid_settings_are_refused(self) -> None:
         for said in ({"url": "example.org"}, {"url": "ftp://x"}, {"url": "http://x", "socket": "/s"}, {"url": "https://x", "api_key": "a\nb"}):
             with self.assertRaises(ValueError, msg=said):
@@ -244,6 +253,178 @@ class Where(unittest.TestCase):
     def test_repr_does_not_show_the_key(self) -> None:
         with Cove("https://example.org", "cove_secret") as client:
             self.assertNotIn("secret", repr(client) + str(vars(client)))
+
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    """An issuer and a server in one: gives tokens for refresh tokens, and says who it is with one that it gave."""
+
+    forms: List[Dict[str, str]] = []
+    bearers: List[str] = []
+    status = 200
+    answer: Dict[str, Any] = {}
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        self.forms.append({name: values[0] for name, values in urllib.parse.parse_qs(form).items()})
+        self.reply(self.status, self.answer)
+
+    def do_GET(self) -> None:
+        self.bearers.append(self.headers.get("Authorization") or "")
+        self.reply(200, {"ready": True, "checks": {}})
+
+    def reply(self, status: int, body: Dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Renewal(unittest.TestCase):
+    """Tokens of an issuer, as `cove login --device` keeps them."""
+
+    def setUp(self) -> None:
+        Provider.forms, Provider.bearers, Provider.status = [], [], 200
+        Provider.answer = {"access_token": "new", "token_type": "Bearer", "refresh_token": "r2", "expires_in": 600}
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        scratch = tempfile.TemporaryDirectory(prefix="cove-sdk-")
+        self.addCleanup(scratch.cleanup)
+        self.environ = {"XDG_CONFIG_HOME": scratch.name}
+        self.path = os.path.join(scratch.name, "cove/login.json")
+        os.mkdir(os.path.dirname(self.path))
+
+    def keep(self, ends_in: float, **more: Any) -> None:
+        told = {"url": self.url, "key": "old", "issuer": self.url, "clientId": "cli", "tokenUrl": self.url + "/token", "refresh": "r1",
+                "expiresMs": int((time.time() + ends_in) * 1000), **more}
+        with open(self.path, "w", encoding="utf-8") as f:
+            json.dump(told, f)
+        os.chmod(self.path, 0o600)
+
+    def kept(self) -> Dict[str, Any]:
+        with open(self.path, encoding="utf-8") as f:
+            return dict(json.load(f))
+
+    def client(self) -> HTTP:
+        made = HTTP(resolve(None, None, None, 10.0, Retry(window=0), False, self.environ))
+        self.addCleanup(made.close)
+        return made
+
+    def test_a_token_that_is_about_to_end_is_renewed_before_the_request_and_in_the_file(self) -> None:
+        self.keep(ends_in=20, cacert=__file__)
+        client = self.client()
+        for _ in range(3):
+            client.json(Call("GET", "/ready"))
+        self.assertEqual(Provider.forms, [{"grant_type": "refresh_token", "refresh_token": "r1", "client_id": "cli"}])
+        self.assertEqual(Provider.bearers, ["Bearer new"] * 3)
+        kept = self.kept()
+        self.assertEqual((kept["key"], kept["refresh"], kept["cacert"], kept["url"]), ("new", "r2", __file__, self.url))
+        self.assertAlmostEqual(kept["expiresMs"] / 1000, time.time() + 600, delta=60)
+        self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
+        self.assertEqual(os.listdir(os.path.dirname(self.path)), ["login.json"])
+
+    def test_a_token_that_is_good_is_left_alone(self) -> None:
+        self.keep(ends_in=600)
+        self.client().json(Call("GET", "/ready"))
+        self.assertEqual((Provider.forms, Provider.bearers), ([], ["Bearer old"]))
+
+    def test_what_another_program_has_renewed_is_used(self) -> None:
+        self.keep(ends_in=20)
+        client = self.client()
+        self.keep(ends_in=600, key="theirs", refresh="r7")
+        client.json(Call("GET", "/ready"))
+        self.assertEqual((Provider.forms, Provider.bearers), ([], ["Bearer theirs"]))
+
+    def test_a_provider_that_refuses_ends_the_login(self) -> None:
+        self.keep(ends_in=20)
+        Provider.status, Provider.answer = 400, {"error": "invalid_grant"}
+        with self.assertRaisesRegex(UnauthorizedError, "log in again"):
+            self.client().json(Call("GET", "/ready"))
+        self.assertEqual((Provider.bearers, self.kept()["key"]), ([], "old"))
+
+    def test_a_provider_that_is_broken_does_not_stop_a_token_that_is_still_good(self) -> None:
+        self.keep(ends_in=20)
+        Provider.answer = {"hello": "world"}
+        self.client().json(Call("GET", "/ready"))
+        self.assertEqual(Provider.bearers, ["Bearer old"])
+        self.keep(ends_in=-1)
+        with self.assertRaisesRegex(ProtocolError, "without a bearer token"):
+            self.client().json(Call("GET", "/ready"))
+
+    def test_a_refresh_token_is_not_sent_in_the_clear(self) -> None:
+        self.keep(ends_in=-1, tokenUrl="http://id.example.org/token")
+        with self.assertRaisesRegex(ProtocolError, "https://"):
+            self.client().json(Call("GET", "/ready"))
+
+    def test_a_login_that_was_removed_is_not_written_again(self) -> None:
+        self.keep(ends_in=20)
+        client = self.client()
+        os.unlink(self.path)
+        client.json(Call("GET", "/ready"))
+        self.assertEqual((Provider.bearers, os.path.exists(self.path)), (["Bearer new"], False))
+
+    def test_many_threads_renew_once(self) -> None:
+        self.keep(ends_in=20)
+        client = self.client()
+        threads = [threading.Thread(target=client.json, args=(Call("GET", "/ready"),)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((len(Provider.forms), Provider.bearers), (1, ["Bearer new"] * 8))
+
+    def test_the_async_half_renews_too(self) -> None:
+        async def ask() -> None:
+            made = AsyncHTTP(resolve(None, None, None, 10.0, Retry(window=0), False, self.environ))
+            await made.json(Call("GET", "/ready"))
+            await made.aclose()
+
+        self.keep(ends_in=20)
+        asyncio.run(ask())
+        self.assertEqual((len(Provider.forms), Provider.bearers), (1, ["Bearer new"]))
+
+
+class Endless(http.server.BaseHTTPRequestHandler):
+    """Sends a body until the client has gone."""
+
+    status = 200
+    sent = 0
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(b" " * 65536)
+                Endless.sent += 65536
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Bounds(unittest.TestCase):
+    def test_an_answer_without_an_end_is_given_up(self) -> None:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        client = HTTP(resolve(f"http://127.0.0.1:{server.server_address[1]}", "", None, 10.0, Retry(window=0), False, {}))
+        self.addCleanup(client.close)
+        for Endless.status in (200, 503):
+            Endless.sent = 0
+            with self.assertRaisesRegex(ProtocolError, f"more than {ANSWER_MAX} bytes"):
+                client.json(Call("GET", "/ready"))
+            self.assertLess(Endless.sent, 2 * ANSWER_MAX)
+        Endless.status = 200
+        with self.assertRaisesRegex(ProtocolError, "GET /ready has more than 1000 bytes"):
+            client.json(Call("GET", "/ready", answer_max=1000))
 
 
 class Pauses(unittest.TestCase):

@@ -7,7 +7,7 @@ import tempfile
 
 from cove import Cove, CoveError, ExecutionInfo, PoolScaling, Resources, Sandbox, TemplateSpec
 from cove._call import Call, path
-from cove.errors import ConflictError, ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, UnauthorizedError
+from cove.errors import ConflictError, ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, TemplateUnavailableError, UnauthorizedError
 
 from support import Case, wait_for
 
@@ -140,6 +140,17 @@ class Catalogue(Case):
         self.client.templates.delete("sdk-test")
         with self.assertRaises(NotFoundError):
             self.client.templates.get("sdk-test")
+
+    def test_templates_without_their_modules(self) -> None:
+        made = self.client.templates.put("sdk-lacks", TemplateSpec(runtime="python", preload=["no_such_module"]))
+        self.assertEqual((made.available, made.missing, made.fix), (False, ["no_such_module"], "apt-get install python3-no-such-module"))
+        self.assertIn("no_such_module", made.reason or "")
+        with self.assertRaises(TemplateUnavailableError) as caught:
+            self.client.execute("1", template="sdk-lacks")
+        self.assertEqual(caught.exception.details["missing"], ["no_such_module"])
+        self.client.templates.delete("sdk-lacks")
+        python = self.client.templates.get("python")
+        self.assertEqual((python.available, python.missing, python.reason, python.fix), (True, [], None, None))
 
     def test_pools(self) -> None:
         self.client.templates.put("sdk-pooled", TemplateSpec(runtime="sh", resources=Resources(pids=97)))

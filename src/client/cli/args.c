@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-/* Words that people bring along from neighbouring tools, and what they are called here. */
+/* Flags of similar tools, and their names here. */
 static const struct {
     const char *theirs, *ours;
 } args_foreign_flags[] = {
@@ -88,7 +88,7 @@ static int args_parse_letters(const struct cli_verb *v, struct args *a, char **a
         if (!o && (unsigned char)*p > ' ' && (unsigned char)*p < 0x7f)
             return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'", v->name, *p);
         if (!o)
-            return err_set(err, ERR_USAGE, "'cove %s' has no such flag; flags are plain letters", v->name);
+            return err_set(err, ERR_USAGE, "'cove %s': unknown flag; flags are ASCII letters", v->name);
         if (!o->arg) {
             args_add(a, o, NULL);
             continue;
@@ -105,7 +105,7 @@ static int args_parse_letters(const struct cli_verb *v, struct args *a, char **a
     return 0;
 }
 
-/* Words among which flags may still stand; the next one begins a program. */
+/* Number of arguments that flags may surround; the next argument begins a program. */
 static int args_words_before_program(const struct cli_verb *v)
 {
     switch (v->id) {
@@ -131,7 +131,7 @@ int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret
     size_t words = 0;
     int i = 1, rc = 0, open = args_words_before_program(v);
 
-    for (int k = 1; k < argc; k++) /* a word of letters may hold as many flags as it has letters */
+    for (int k = 1; k < argc; k++) /* a cluster holds at most one flag per letter */
         words += argv[k][0] == '-' && argv[k][1] != '-' ? strlen(argv[k]) : 1;
     a.items = mem_new_array(struct arg, words + 1);
     a.rest = mem_new_array(char *, (size_t)argc + 1);

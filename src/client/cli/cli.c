@@ -1,5 +1,5 @@
-/* Finds the verb and hands over. A verb that is not in the table may be a program of its own beside cove
- * (libexec/cove/cove-VERB): those link libraries that would cost every `cove run` its start-up time. */
+/* Finds the verb and dispatches. Some verbs are separate programs (libexec/cove/cove-VERB), because
+ * they link libraries that would slow the start of every `cove run`. */
 #include "client/cli/cli.h"
 
 #include "client/cli/args.h"
@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and then be written to as if it were
- * standard output. */
+/* If descriptor 0, 1 or 2 is closed, the next opened file would get its number and be used as a
+ * standard stream by mistake. */
 static void cli_fill_standard_fds(void)
 {
     struct pollfd p[3] = { { .fd = 0 }, { .fd = 1 }, { .fd = 2 } };
@@ -40,8 +40,39 @@ static void cli_exec_external(const char *libexec, const char *program, char **a
         execv(path, argv);
 }
 
+/* Verbs of similar tools, and what to type instead. */
+static const struct {
+    const char *theirs, *ours;
+} cli_foreign_verbs[] = {
+    { "stop", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
+    { "kill", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
+    { "delete", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
+    { "create", "'cove sandbox create' creates a sandbox" },
+    { "new", "'cove sandbox create' creates a sandbox" },
+    { "start", "'cove serve' starts the server, 'cove sandbox create' creates a sandbox" },
+    { "list", "'cove sandbox ls' lists sandboxes, 'cove ls' kept ones" },
+    { "shell", "'cove exec -it ID' starts a shell in a sandbox, 'cove run -t -- bash' in a new one" },
+    { "pull", "there are no images: a sandbox uses the programs of the host" },
+    { "build", "there are no images: a sandbox uses the programs of the host" },
+};
+
+static const char *cli_foreign_verb_hint(const char *word)
+{
+    for (size_t i = 0; i < ARRAY_LEN(cli_foreign_verbs); i++)
+        if (str_eq(cli_foreign_verbs[i].theirs, word))
+            return cli_foreign_verbs[i].ours;
+    return NULL;
+}
+
+/* In a short word one edit is much: `cp` is not what a user of `mcp` means. */
+static bool cli_is_plausible(const char *word, const char *suggestion)
+{
+    return strlen(word) > 4 || word[0] == suggestion[0];
+}
+
 static int cli_unknown_verb(const char *word, bool json)
 {
+    const char *hint = cli_foreign_verb_hint(word);
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
     struct suggest s;
@@ -50,11 +81,14 @@ static int cli_unknown_verb(const char *word, bool json)
     suggest_init(&s, word);
     for (size_t i = 0; i < n; i++)
         suggest_offer(&s, v[i].name);
-    if (s.best)
-        err_set(&err, ERR_USAGE, "there is no verb '%.60s'; did you mean '%s'?", word, s.best);
+    if (hint)
+        err_set(&err, ERR_USAGE, "unknown verb '%.60s'; %s", word, hint);
+    else if (s.best && cli_is_plausible(word, s.best))
+        err_set(&err, ERR_USAGE, "unknown verb '%.60s'; did you mean '%s'?", word, s.best);
     else
         err_set(&err, ERR_USAGE,
-                "there is no verb '%.60s'; 'cove help' lists them, and 'cove run -- %.60s' runs a program", word, word);
+                "unknown verb '%.60s'; 'cove help' lists the verbs, and 'cove run -- %.60s' runs a program", word,
+                word);
     return report_error(&err, json);
 }
 
@@ -84,7 +118,7 @@ static int cli_dispatch(const struct cli_verb *v, const struct args *a, const st
     case VERB_VERSION:
         return verb_version(settings->version);
     default:
-        return 125; /* programs of their own; cli_main has gone there */
+        return 125; /* separate programs, which cli_main has executed */
     }
 }
 
@@ -107,8 +141,9 @@ static int cli_print_verb_help(const struct cli_verb *v)
     return report_text(&out);
 }
 
-/* Help about a verb that is a program of its own is still ours: cove VERB --help, cove VERB WORD --help. */
-/* Behind the sandbox of `exec` begins a program, which may have a --help of its own. */
+/* cove itself prints the help of verbs that are separate programs: cove VERB --help, cove
+ * VERB WORD --help. */
+/* After the sandbox of `exec` a program begins, which may have its own --help. */
 static bool cli_asks_help(const struct cli_verb *v, int argc, char **argv)
 {
     for (int i = 2; i < argc && (i < 4 || v->id != VERB_EXEC) && !str_eq(argv[i], "--"); i++)
@@ -143,12 +178,12 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
             cli_exec_external(settings->find_libexec(), program, argv + 1);
         return cli_unknown_verb(word, json);
     }
-    /* The server knows its settings, and prints them for --help itself. */
+    /* `cove serve --help` also lists the settings, so the server prints it. */
     if (v->program && v->id != VERB_SERVE && cli_asks_help(v, argc, argv))
         return cli_print_verb_help(v);
     if (v->program) {
         cli_exec_external(settings->find_libexec(), v->program, argv + 1);
-        err_set(&err, v->id == VERB_POLICY ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM, "there is no %s beside cove-runtime",
+        err_set(&err, v->id == VERB_POLICY ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM, "%s not found next to cove-runtime",
                 v->program);
         return report_error(&err, json);
     }

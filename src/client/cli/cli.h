@@ -1,33 +1,37 @@
-/* cli.h - the `cove` command: one table of verbs, one of options, and what each verb does.
+/* cli.h - the `cove` command: a table of verbs, a table of options, and the implementation of each
+ * verb.
  *
- * This room never raises a wall and never forks: the program in src/main hands it functions for that, so that the
- * command line can be tested without privilege and the privileged code stays out of its reach. */
+ * This component never raises a wall and never forks: the program in src/main passes
+ * functions for that, so that the command line can be tested without privileges and does not
+ * link privileged code. */
 #pragma once
 
 #include "core/base/base.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 
-struct cli_setting { /* of the server, which has a flag for each */
+struct cli_setting { /* a setting of the server; `cove serve` has a flag for each */
     const char *name, *help;
 };
 
 struct cli_settings {
     const char *version;
-    /* Starts a jailer and returns the socket to it. With `keep` it and its monitor may outlive us. */
+    /* Starts a jailer and returns the socket to it. With `keep` the jailer and its monitor may
+     * outlive this process. */
     int (*start_jailer)(const char *state_dir, bool keep, int *ret_jailer, struct err *err);
-    /* Starts the monitor of what the sandboxes of that jailer are refused. What they tell it before waits for it. */
+    /* Starts the monitor, which counts the denials in the sandboxes of that jailer. Denials before
+     * its start are queued for it. */
     int (*start_monitor)(int *ret_monitor, struct err *err);
     /* The socket of the jailer that holds a kept sandbox. */
     int (*connect_kept)(const char *state_dir, const char *id, int *ret_sock, struct err *err);
-    /* Calls `each` for every kept sandbox, with the time since which it is kept. */
+    /* Calls `each` for every kept sandbox, with the wall-clock time at which it was kept. */
     int (*list_kept)(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg,
                      struct err *err);
-    /* Reads a policy by running cove-policy: its canonical form in *ret, which the caller frees. Returns 0, or -1 with
-     * err, or the exit status when cove-policy has told the user itself what is wrong. */
+    /* Reads a policy by running cove-policy; *ret gets its canonical form, which the caller frees.
+     * Returns 0; -1 with err; or an exit status if cove-policy has already printed the error. */
     int (*compile_policy)(const char *name, bool json, struct buf *ret, struct err *err);
-    /* Where `cove-VERB` programs are installed: verbs that this program does not know are looked for there. "" when
-     * there is no such place. */
+    /* Directory of the `cove-VERB` programs, which implement verbs that are not built in; "" if
+     * there is none. */
     const char *(*find_libexec)(void);
     const struct cli_setting *server; /* for completion; ends with a NULL name */
 };

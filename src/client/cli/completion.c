@@ -1,5 +1,6 @@
-/* The scripts hold plain lists made from the table, so that completing a word never starts cove. Help texts are quoted
- * for the shell that reads them: single quotes in all three, with the quote itself written as '\''. */
+/* The scripts hold plain lists made from the table, so that completion of verbs and flags never
+ * starts cove. Help texts are quoted for the shell: single quotes in all three shells, with the
+ * quote itself written as '\''. */
 #include "client/cli/completion.h"
 
 #include "client/cli/table.h"
@@ -182,7 +183,7 @@ static void completion_zsh(struct buf *out, const struct cli_setting *server)
         else if (v[i].id == VERB_COMPLETION)
             buf_adds(out, "            '1:shell:(bash zsh fish)' ;;\n");
         else if (v[i].words) {
-            buf_adds(out, "            '1:what to do:(");
+            buf_adds(out, "            '1:command:(");
             completion_add_words(out, v[i].words);
             buf_adds(out, ")' '*:argument:_files' ;;\n");
         } else if (v[i].id == VERB_CP || v[i].id == VERB_EXPLAIN)

@@ -1,5 +1,5 @@
-/* A program that failed may have failed for this. One that did not has found another way, and the receipt knows; so
- * this is said only after a failure, and briefly. */
+/* A denial may be the cause of a failure, so denials are printed briefly after a failure only. The
+ * receipt lists them in every case. */
 #include "client/cli/denial_notes.h"
 
 #include "client/cli/report.h"
@@ -10,7 +10,7 @@
 
 #define SHOWN_CALLS 3
 
-/* What was dropped of the output is said with the end. */
+/* Dropped output is reported with the end of the program. */
 void denial_notes_limits(const struct receipt *r)
 {
     struct limit_hit met[LIMIT_COUNT];
@@ -36,5 +36,5 @@ void denial_notes_calls(const struct receipt *r, bool whose)
             report_note("refused: %s: %.*s; %s", d->call, (int)strcspn(d->rule, ":"), d->rule, d->fix);
     }
     if (rest)
-        report_note("refused: %" PRIu64 " more calls%s", rest, whose ? "" : "; --receipt tells which");
+        report_note("refused: %" PRIu64 " more calls%s", rest, whose ? "" : "; --receipt lists them");
 }

@@ -1,8 +1,8 @@
-/* denial_notes.h - a line for each thing that a program was refused, for somebody who sees only that it failed. */
+/* denial_notes.h - prints one note per denied operation after a program has failed. */
 #pragma once
 
 #include "sandbox/receipt.h"
 
 void denial_notes_limits(const struct receipt *r);
-/* `whose`: the sandbox was made by another command, and its profile is not known here. */
+/* `whose`: another command made the sandbox, so its profile is not known here. */
 void denial_notes_calls(const struct receipt *r, bool whose);

@@ -1,16 +1,18 @@
-/* `cove doctor`: makes real sandboxes, attacks them from inside, and says what held.
+/* `cove doctor`: makes real sandboxes, attacks them from inside, and reports which walls and limits
+ * held.
  *
- * The sandboxes are made as `cove run` makes its own, with limits small enough to be reached at once. Before that we
- * plant things that a leak would carry along (doctor_bait.c).
+ * The sandboxes are made in the same way as by `cove run`, with limits small enough to be reached
+ * quickly. Before that, objects are planted that a leak would expose (doctor_bait.c).
  *
  *   sandbox 1: walls, limits, memory
- *   sandbox 2: its uid against that of the first; four processes on a twentieth of a processor, until the clock ends it
+ *   sandbox 2: checks that its uid differs; four processes on 0.05 processors until timeout
  *   sandbox 3: too much output, too much processor time
- *   sandbox 4: lives until its lifetime is over
- *   sandbox 5: has nothing to do, until that ends it
- *   sandbox 6: writes and reads a file on a disk of the host, where rates of disks can be had
+ *   sandbox 4: runs until its lifetime is over
+ *   sandbox 5: idle until the idle timeout ends it
+ *   sandbox 6: writes and reads a file on a disk of the host, if disk rates can be limited
  *
- * What comes out of a sandbox is hostile: doctor_report_read holds it to its form, and the engine to its length. */
+ * Output of a sandbox is hostile input: doctor_report_read checks its format, and the
+ * engine its length. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/doctor_bait.h"
@@ -38,11 +40,11 @@
 #define WORD_MAX 160
 #define STEP_MS 15000u
 #define BURN_MS 600u
-#define SPEND_MS 5000u /* for CPU_MS; a plain user's kernel counts in whole seconds and for each process by itself */
+#define SPEND_MS 5000u /* time to use CPU_MS; for an unprivileged user the kernel counts whole seconds per process */
 #define CPU_MS 60u
 #define IDLE_MS 80u
 #define LIFE_MS 250u
-#define LATE_MS 3000u /* an end that has not come by then does not come */
+#define LATE_MS 3000u /* grace after the expected end; later counts as not ended */
 #define DOCTOR_SANDBOXES 6
 #define DOCTOR_RATES_SANDBOX 5
 #define BURN_MILLICPU 50u
@@ -65,7 +67,7 @@ enum doctor_step_kind {
 
 static const struct doctor_step {
     enum doctor_step_kind kind;
-    const char *probe_command; /* to the probe; NULL: nothing is run */
+    const char *probe_command; /* argument of the probe; NULL: no execution */
     int sandbox;
     uint64_t wall_ms, cpu_ms;
 } doctor_steps[] = {
@@ -78,10 +80,10 @@ static const struct doctor_step {
     { DOCTOR_STEP_CPU, "burn", 2, SPEND_MS, CPU_MS },
     { DOCTOR_STEP_LIFETIME, "burn", 3, LATE_MS, 0 },
     { DOCTOR_STEP_IDLE, NULL, 4, 0, 0 },
-    { DOCTOR_STEP_RATES, "rates", DOCTOR_RATES_SANDBOX, STEP_MS, 0 }, /* the last: it may be left out */
+    { DOCTOR_STEP_RATES, "rates", DOCTOR_RATES_SANDBOX, STEP_MS, 0 }, /* last, because it may be skipped */
 };
 
-struct doctor_sandbox { /* whose sandbox something happened to */
+struct doctor_sandbox { /* callback argument: the doctor and the index of the sandbox */
     struct doctor *d;
     int index;
 };
@@ -93,12 +95,12 @@ struct doctor {
     struct doctor_sandbox sandboxes[DOCTOR_SANDBOXES];
     struct exec_handle *exec[ARRAY_LEN(doctor_steps)];
     struct limits limits[DOCTOR_SANDBOXES];
-    struct sandbox_mount mounts[2]; /* the probe; the place for rates */
+    struct sandbox_mount mounts[2]; /* the probe; the directory for disk rates */
     struct stat probe_st;
     size_t step;
     struct buf probe_output;
     struct ev_defer next_step;
-    struct ev_timer end_timer; /* for an end that is waited for */
+    struct ev_timer end_timer; /* waits for an expected end */
     struct policy policy;
     struct operator_limits operator_limits;
     struct doctor_report report;
@@ -112,7 +114,7 @@ struct doctor {
     const char *argv[WORDS_MAX + 1];
 };
 
-/* --- what the probe is told --- */
+/* --- arguments of the probe --- */
 
 static void PRINTF_LIKE(3, 4) doctor_add_probe_arg(struct doctor *d, size_t *n, const char *fmt, ...)
 {
@@ -127,10 +129,10 @@ static void PRINTF_LIKE(3, 4) doctor_add_probe_arg(struct doctor *d, size_t *n, 
 
 static void doctor_set_probe_args(struct doctor *d, const struct doctor_step *s)
 {
-    static const enum limit told[] = { LIMIT_MEMORY, LIMIT_PIDS,       LIMIT_NOFILE,
-                                       LIMIT_FSIZE,  LIMIT_WORKSPACE,  LIMIT_WORKSPACE_INODES,
-                                       LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM,
-                                       LIMIT_OUTPUT };
+    static const enum limit tested_limits[] = { LIMIT_MEMORY, LIMIT_PIDS,       LIMIT_NOFILE,
+                                                LIMIT_FSIZE,  LIMIT_WORKSPACE,  LIMIT_WORKSPACE_INODES,
+                                                LIMIT_TMP,    LIMIT_TMP_INODES, LIMIT_SHM,
+                                                LIMIT_OUTPUT };
     char names[WORD_MAX - 16] = "";
     size_t n = 0;
 
@@ -149,8 +151,9 @@ static void doctor_set_probe_args(struct doctor *d, const struct doctor_step *s)
     doctor_add_probe_arg(d, &n, "socket=%s", d->bait.socket);
     doctor_add_probe_arg(d, &n, "rateBytes=%u", (unsigned)DOCTOR_RATES_BYTES);
     doctor_add_probe_arg(d, &n, "rateMs=%u", (unsigned)(DOCTOR_RATES_BYTES * 1000 / DOCTOR_RATES_PER_SECOND / 2));
-    for (size_t i = 0; i < ARRAY_LEN(told); i++)
-        doctor_add_probe_arg(d, &n, "%s=%" PRIu64, limit_info(told[i])->name, d->limits[s->sandbox].v[told[i]]);
+    for (size_t i = 0; i < ARRAY_LEN(tested_limits); i++)
+        doctor_add_probe_arg(d, &n, "%s=%" PRIu64, limit_info(tested_limits[i])->name,
+                             d->limits[s->sandbox].v[tested_limits[i]]);
 }
 
 static void doctor_choose_limits(struct doctor *d)
@@ -174,7 +177,7 @@ static void doctor_choose_limits(struct doctor *d)
     d->limits[1].v[LIMIT_CPU] = BURN_MILLICPU;
     d->limits[1].v[LIMIT_WALL] = BURN_MS;
     d->limits[2] = d->limits[3] = d->limits[4] = d->limits[DOCTOR_RATES_SANDBOX] = d->limits[0];
-    d->limits[2].v[LIMIT_CPU_TIME] = CPU_MS; /* for hosts where only the kernel's own clocks hold it */
+    d->limits[2].v[LIMIT_CPU_TIME] = CPU_MS; /* for hosts where only the kernel's per-process clock enforces it */
     d->limits[3].v[LIMIT_WALL] = 1;
     d->limits[3].v[LIMIT_LIFETIME] = LIFE_MS;
     d->limits[4].v[LIMIT_IDLE] = IDLE_MS;
@@ -201,8 +204,8 @@ static void doctor_on_output(void *arg, int channel, const void *data, size_t le
         buf_add(&d->probe_output, data, len);
 }
 
-/* The clock and the processors, by what the receipt measured. On a busy host little time was used by anybody, so being
- * held back must have been counted too, where it is counted. */
+/* Judges timeout and processor limit by the receipt. On a busy host all processes get little time,
+ * so throttling must have been counted too, if the host counts it. */
 static void doctor_judge_burn(struct doctor *d, const struct receipt *r, uint64_t throttled_ns)
 {
     uint64_t wall = r->wall_ns.v, cpu = r->cpu_ns.v;
@@ -219,7 +222,7 @@ static void doctor_judge_burn(struct doctor *d, const struct receipt *r, uint64_
                                  "%llu ms of processor time in %llu ms", cpu / NS_PER_MS, wall / NS_PER_MS);
 }
 
-/* Both sandboxes live: the same user of the host twice is nobody's own. */
+/* Both sandboxes are alive, so their host uids must differ. */
 static int doctor_compare_uids(struct doctor *d, struct err *err)
 {
     const struct doctor_finding *one = doctor_report_find(&d->report, "unique_uid"), *two;
@@ -230,7 +233,8 @@ static int doctor_compare_uids(struct doctor *d, struct err *err)
         return -1;
     two = doctor_report_find(&second, "unique_uid");
     if (!one->broken && (!two->answered || two->broken || str_eq(one->seen, two->seen)))
-        doctor_report_set_answer(&d->report, "unique_uid", false, "another sandbox is the same user, or does not say");
+        doctor_report_set_answer(&d->report, "unique_uid", false,
+                                 "another sandbox has the same uid, or did not report it");
     return 0;
 }
 
@@ -241,7 +245,7 @@ static void doctor_judge_output(struct doctor *d, const struct receipt *r)
     doctor_report_apply_receipt(&d->report, r, LIMIT_BIT(OUTPUT));
     doctor_report_set_answer(&d->report, "outputBytes",
                              r->dropped_bytes > 0 && came <= most && d->probe_output.len <= most,
-                             "%" PRIu64 " of %" PRIu64 " bytes came out", came, r->stdout_bytes);
+                             "%" PRIu64 " of %" PRIu64 " bytes were delivered", came, r->stdout_bytes);
 }
 
 static void doctor_judge_end(struct doctor *d, const struct receipt *r, enum limit limit, enum ended_by by)
@@ -266,7 +270,7 @@ static int doctor_judge_rates(struct doctor *d, const struct receipt *r, struct 
 static int doctor_judge_probe_output(struct doctor *d, const struct receipt *r, struct err *err)
 {
     if (r->dropped_bytes)
-        return err_set(err, ERR_PROTOCOL, "cove-probe said more than it has to say");
+        return err_set(err, ERR_PROTOCOL, "cove-probe printed more than expected");
     return doctor_report_read(&d->report, d->probe_output.data ? d->probe_output.data : "", d->probe_output.len, err);
 }
 
@@ -286,7 +290,7 @@ static int doctor_judge_step(struct doctor *d, const struct receipt *r, struct e
         break;
     case DOCTOR_STEP_UID:
         return doctor_compare_uids(d, err);
-    case DOCTOR_STEP_BURN: /* on_burnt */
+    case DOCTOR_STEP_BURN: /* handled by doctor_on_burn_usage */
         break;
     case DOCTOR_STEP_OUTPUT:
         doctor_judge_output(d, r);
@@ -299,7 +303,7 @@ static int doctor_judge_step(struct doctor *d, const struct receipt *r, struct e
         break;
     case DOCTOR_STEP_RATES:
         return doctor_judge_rates(d, r, err);
-    case DOCTOR_STEP_IDLE: /* has no execution */
+    case DOCTOR_STEP_IDLE: /* no execution */
         break;
     }
     return 0;
@@ -316,7 +320,8 @@ static void doctor_end_step(struct doctor *d)
         ev_defer(d->ev, &d->next_step, doctor_begin_step, d);
 }
 
-/* The receipt has this figure only when its sandbox has ended, and this one is still needed. */
+/* The receipt gets this figure only when the sandbox has ended, and this sandbox
+ * is still needed. */
 static void doctor_on_burn_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err UNUSED)
 {
     struct doctor *d = arg;
@@ -343,7 +348,8 @@ static void doctor_on_engine_failed(void *arg, const struct err *err)
     doctor_fail(arg, err);
 }
 
-/* An end for its age may come before there is a program to end: on a slow host, or because there is to be none. */
+/* The lifetime or idle timeout may end the sandbox before an execution starts: on a slow host, or
+ * because none is planned. */
 static bool doctor_ended_by_clock(struct doctor *d, const struct err *why)
 {
     enum doctor_step_kind look = doctor_steps[d->step].kind;
@@ -367,7 +373,7 @@ static void doctor_on_end_timeout(void *arg)
 {
     struct doctor *d = arg;
 
-    doctor_report_set_answer(&d->report, "idleTimeoutMs", false, "the sandbox was still there after %u ms", LATE_MS);
+    doctor_report_set_answer(&d->report, "idleTimeoutMs", false, "the sandbox was still alive after %u ms", LATE_MS);
     doctor_end_step(d);
 }
 
@@ -404,8 +410,8 @@ static void doctor_on_sandbox_failed(void *arg, const struct err *err)
     doctor_fail(((struct doctor_sandbox *)arg)->d, err);
 }
 
-/* The end of a sandbox ends its execution too, and that tells more. One that was used before may end when it likes: a
- * clock that ran out on a busy host takes the sandbox along. */
+/* The end of a sandbox also ends its execution, whose result says more, so it is awaited. A sandbox
+ * of an earlier step may end at any time: on a busy host its lifetime may run out. */
 static void doctor_on_sandbox_ended(void *arg, const struct err *why)
 {
     struct doctor_sandbox *w = arg;
@@ -429,7 +435,7 @@ static void doctor_begin_step(void *arg)
         .hostname = HOSTNAME,
         .mounts = d->mounts,
         .nmounts = which == DOCTOR_RATES_SANDBOX ? 2 : 1,
-        .owner_uid = d->probe_st.st_uid, /* so that it can be read inside whatever its mode is */
+        .owner_uid = d->probe_st.st_uid, /* so that it is readable inside, whatever its mode */
         .owner_gid = d->probe_st.st_gid,
     };
     struct err err = { 0 };
@@ -449,14 +455,14 @@ static int doctor_open_probe(struct doctor *d, const struct cli_settings *settin
     snprintf(path, sizeof(path), "%s/cove-probe", dir);
     int fd = *dir ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
-        return err_set(err, ERR_PROBE_PROGRAM, "there is no cove-probe beside cove-runtime");
+        return err_set(err, ERR_PROBE_PROGRAM, "cove-probe not found next to cove-runtime");
     d->mounts[0] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, PROBE_INSIDE };
     if (fstat(fd, &d->probe_st) < 0)
         return err_sys(err, ERR_SYS, "cove-probe");
     return 0;
 }
 
-/* What cannot be tried is said instead of what was seen. */
+/* If the rates cannot be tested, the report gives the reason instead of a result. */
 static void doctor_create_rates(struct doctor *d)
 {
     struct host_fact fact;
@@ -469,7 +475,7 @@ static void doctor_create_rates(struct doctor *d)
     if (doctor_rates_create(&d->rates, "/var/tmp", d->probe_st.st_uid, d->probe_st.st_gid, why, sizeof(why)))
         d->mounts[1] = (struct sandbox_mount){ SANDBOX_MOUNT_WORKSPACE, d->rates.dir, "/workspace" };
     else
-        snprintf(d->report.disk_rates, sizeof(d->report.disk_rates), "%s; not tried: %s", fact.detail, why);
+        snprintf(d->report.disk_rates, sizeof(d->report.disk_rates), "%s; not tested: %s", fact.detail, why);
 }
 
 static void doctor_on_signal(void *arg, int signo)
@@ -499,7 +505,7 @@ static int doctor_start(struct doctor *d, const struct args *a, const struct cli
     int jailer, monitor;
 
     if (a->nrest > 0)
-        return err_set(err, ERR_USAGE, "'cove doctor' does not know what to do with '%.60s'", a->rest[0]);
+        return err_set(err, ERR_USAGE, "'cove doctor': unexpected argument '%.60s'", a->rest[0]);
     int said = policy_select(a, settings, &d->policy, &d->operator_limits, err);
     if (said != 0)
         return said;
@@ -515,7 +521,7 @@ static int doctor_start(struct doctor *d, const struct args *a, const struct cli
     if (ev_new(&d->ev, err) < 0 || engine_new(d->ev, jailer, &ops, d, &d->engine, err) < 0 ||
         engine_set_monitor(d->engine, monitor, err) < 0 || doctor_catch_signals(d, err) < 0)
         return -1;
-    doctor_create_rates(d); /* the signals find it from here on */
+    doctor_create_rates(d); /* from here on a signal removes it */
     doctor_begin_step(d);
     return 0;
 }
@@ -555,7 +561,7 @@ int verb_doctor(const struct args *a, const struct cli_settings *settings)
     if (d.signaled)
         status = 128 + d.signaled;
     if (status > 0) {
-        /* said by who found it, or asked for */
+        /* the error is already printed, or a signal ended us */
     } else if (d.failed) {
         status = report_error(&d.why, json);
     } else {

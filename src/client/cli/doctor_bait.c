@@ -1,6 +1,6 @@
-/* Things that a leak would carry into a sandbox: a descriptor without CLOEXEC, a variable, a listening port, an
- * abstract socket, shared memory. They all go away with this process. What cannot be planted is not missed: the attack
- * then looks at the state alone. */
+/* Objects that a leak would expose in a sandbox: a descriptor without CLOEXEC, a variable, a
+ * listening port, an abstract socket, shared memory. All disappear with this process. If an object
+ * cannot be created, the attack checks only the state of the sandbox. */
 #include "client/cli/doctor_bait.h"
 
 #include "core/base/fd.h"
@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define DOCTOR_BAIT_FD 57 /* some number that nothing else has */
+#define DOCTOR_BAIT_FD 57 /* an otherwise unused descriptor number */
 #define DOCTOR_BAIT_VARIABLE "COVE_DOCTOR_CANARY"
 
 static void doctor_bait_open_port(struct doctor_bait *c)
@@ -48,7 +48,7 @@ void doctor_bait_create_memory(void)
     if (shm < 0)
         return;
     (void)shmat(shm, NULL, SHM_RDONLY);
-    (void)shmctl(shm, IPC_RMID, NULL); /* stays as long as we are attached */
+    (void)shmctl(shm, IPC_RMID, NULL); /* the segment exists until we detach */
 }
 
 void doctor_bait_create(struct doctor_bait *c)

@@ -1,6 +1,7 @@
-/* A rate shows only in time, and time passes for other reasons too. So the same bytes are written and read here first,
- * without a sandbox: where that is slow already, nobody could tell what held it back, and nothing is claimed. The
- * page cache is passed by (O_DIRECT), because what it serves is no disk's work and slowed by nobody. */
+/* A rate can only be measured by time, and a transfer may be slow for other reasons. So the same
+ * bytes are first written and read without a sandbox: if that is already slow, the cause of a slow
+ * transfer is unknown, and no result is reported. O_DIRECT bypasses the page cache, whose transfers
+ * involve no disk and are never throttled. */
 #include "client/cli/doctor_rates.h"
 
 #include "core/base/clock.h"
@@ -34,8 +35,8 @@ static bool doctor_rates_disk_is_fast(int dir, uid_t uid, gid_t gid, char *why, 
 {
     auto_fd int fd = openat(dir, DOCTOR_RATES_FILE, O_RDWR | O_CREAT | O_EXCL | O_DIRECT | O_CLOEXEC, 0600);
 
-    if (fd < 0 || doctor_rates_transfer(fd, true) < 0) { /* the first time also finds the blocks */
-        snprintf(why, cap, "the directory is on no disk that can be asked directly (%s)", strerror(errno));
+    if (fd < 0 || doctor_rates_transfer(fd, true) < 0) { /* the first write also allocates the blocks */
+        snprintf(why, cap, "the directory is not on a disk with direct I/O (%s)", strerror(errno));
         return false;
     }
     uint64_t began = clock_mono_ns();
@@ -46,14 +47,14 @@ static bool doctor_rates_disk_is_fast(int dir, uid_t uid, gid_t gid, char *why, 
     uint64_t ms = (clock_mono_ns() - began) / NS_PER_MS;
     if (ms <= DOCTOR_RATES_BASELINE_MAX_MS)
         return true;
-    snprintf(why, cap, "the disk is too busy to tell, %u KiB took %" PRIu64 " ms without a limit",
+    snprintf(why, cap, "the disk is too busy: %u KiB took %" PRIu64 " ms without a limit",
              (unsigned)(2 * DOCTOR_RATES_BYTES / KIB), ms);
     return false;
 }
 
-/* What a doctor that was killed left: old enough that nobody is just making it, and without the lock that a living one
- * holds. Only what is below the directory that was opened is touched, by its one name, so whatever else somebody puts
- * into a place where all may write is safe. */
+/* Removes the directory of a doctor that was killed: old enough not to be under construction, and
+ * without the lock that a running doctor holds. Only the known file name below the opened directory
+ * is removed, so other files in a world-writable directory are safe. */
 static void doctor_rates_remove_stale_dir(int parent, const char *name)
 {
     auto_fd int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -89,7 +90,7 @@ bool doctor_rates_create(struct doctor_rates *r, const char *parent, uid_t uid, 
         return false;
     }
     r->dir = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    (void)flock(r->dir, LOCK_EX | LOCK_NB); /* until it is closed, so for as long as this doctor lives */
+    (void)flock(r->dir, LOCK_EX | LOCK_NB); /* held until the process ends */
     if (r->dir >= 0 && fchown(r->dir, uid, gid) == 0 && doctor_rates_disk_is_fast(r->dir, uid, gid, why, cap))
         return true;
     doctor_rates_done(r);

@@ -1,18 +1,20 @@
-/* doctor_rates.h - the file on a disk of this host with which `cove doctor` tries --io-read and --io-write. */
+/* doctor_rates.h - a file on a disk of this host with which `cove doctor` tests
+ * --io-read and --io-write. */
 #pragma once
 
 #include "core/base/base.h"
 
 #define DOCTOR_RATES_BYTES (384 * KIB)
-#define DOCTOR_RATES_PER_SECOND (512 * KIB) /* so it takes three quarters of a second where it is held */
+#define DOCTOR_RATES_PER_SECOND (512 * KIB) /* the test takes 0.75 s if the limit holds */
 #define DOCTOR_RATES_FILE "rates"
 
 struct doctor_rates {
-    int dir; /* to be lent as the workspace; -1 when there is none */
+    int dir; /* mounted as the workspace; -1: none */
     char path[64];
 };
 
-/* Makes it for this owner below `parent`. False when nothing can be tried there, and why: the directory is on no disk,
- * or on one that is as slow by itself as the limit would make it. */
+/* Creates the file below `parent` for this owner. Returns false, with the reason in `why`, if
+ * the test is not possible there: the directory is not on a disk, or the disk is already as slow
+ * as the limit. */
 bool doctor_rates_create(struct doctor_rates *r, const char *parent, uid_t uid, gid_t gid, char *why, size_t cap);
-void doctor_rates_done(struct doctor_rates *r); /* removes it */
+void doctor_rates_done(struct doctor_rates *r); /* removes the file and its directory */

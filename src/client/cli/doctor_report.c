@@ -1,48 +1,23 @@
-/* Three sources meet here: the attack from inside, the sandbox's own word about its walls (the receipt), and for limits
- * how far the host lets them be enforced. A row is held only when all of them agree; a row without an answer is open,
- * because an attack that was not made proves nothing. */
+/* Combines three sources: the attack from inside, the receipt, which lists the walls of
+ * the sandbox, and for limits the degree to which the host enforces them. A row is held
+ * only if all of them agree; a row without an answer is open, because an attack that did
+ * not run proves nothing. */
 #include "client/cli/doctor_report.h"
 
 #include "core/base/jsonw.h"
 #include "core/base/str.h"
 #include "sandbox/walls.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 /* clang-format off */
 static const struct doctor_report_row {
     const char *name, *tried;
-} doctor_wall_rows[] = {
-    { "user_namespace",    "become root, make a user namespace, find more users in uid_map" },
-    { "plain_user",        "setresuid and setresgid to 0" },
-    { "unique_uid",        "be the user who started it, or the user of another sandbox" },
-    { "no_groups",         "keep or gain groups" },
-    { "mount_namespace",   "see directories of the host, mount, unmount" },
-    { "read_only_root",    "write to /, /etc and /usr" },
-    { "masked_proc",       "read kcore, keys, kmsg and others of /proc, open its controls for writing" },
-    { "devices",           "find a device of the host, make one" },
-    { "landlock",          "open a file that only Landlock protects" },
-    { "pid_namespace",     "see and signal processes of the host" },
-    { "hidden_init",       "see PID 1, its memory, environment and descriptors" },
-    { "ipc_namespace",     "see shared memory of the host" },
-    { "uts_namespace",     "see and change the host's name" },
-    { "cgroup_namespace",  "see the host's control groups" },
-    { "network_namespace", "connect to a port and to an abstract socket of the host" },
-    { "no_interfaces",     "find an interface" },
-    { "no_routes",         "connect to addresses of the world, of a cloud's metadata, of a private network" },
-    { "no_capabilities",   "find a capability, chroot" },
-    { "secure_bits",       "unlock the securebits" },
-    { "no_new_privileges", "clear no_new_privs, find a place where set-id bits count" },
-    { "seccomp",           "unshare, io_uring_setup, perf_event_open" },
-    { "own_keyring",       "add_key, keyctl" },
-    { "descriptors",       "find a descriptor that cove left open" },
-    { "environment",       "find a variable of the caller" },
-};
-
-static const struct doctor_report_row doctor_limit_rows[] = {
+} doctor_limit_rows[] = {
     { "memoryBytes",     "use twice the memory" },
-    { "cpuMillis",       "compute with four processes on a twentieth of a processor" },
+    { "cpuMillis",       "compute with four processes on 0.05 processors" },
     { "pids",            "start four times the processes" },
     { "openFiles",       "open four times the files" },
     { "fileSizeBytes",   "write a file of four times the size" },
@@ -51,10 +26,10 @@ static const struct doctor_report_row doctor_limit_rows[] = {
     { "tmpBytes",        "fill /tmp" },
     { "tmpInodes",       "make too many directories in /tmp" },
     { "shmBytes",        "fill /dev/shm" },
-    { "timeoutMs",       "run longer than the clock allows" },
-    { "cpuTimeMs",       "compute for longer than the processor time allows" },
-    { "lifetimeMs",      "live longer than the sandbox may" },
-    { "idleTimeoutMs",   "stay, with nothing to do" },
+    { "timeoutMs",       "run longer than the timeout" },
+    { "cpuTimeMs",       "use more processor time than the limit" },
+    { "lifetimeMs",      "live longer than the lifetime" },
+    { "idleTimeoutMs",   "stay idle" },
     { "outputBytes",     "write four times the output" },
 };
 
@@ -64,31 +39,17 @@ static const struct doctor_report_row doctor_rate_rows[] = {
 };
 /* clang-format on */
 
-static bool doctor_wall_needs_root(const char *name)
-{
-    size_t n;
-    const struct wall *w = walls_outside(&n);
-
-    for (size_t i = 0; i < n; i++)
-        if (w[i].needs_root && str_eq(w[i].name, name))
-            return true;
-    w = walls_inside(&n);
-    for (size_t i = 0; i < n; i++)
-        if (w[i].needs_root && str_eq(w[i].name, name))
-            return true;
-    return false;
-}
-
 void doctor_report_init(struct doctor_report *f)
 {
-    _Static_assert(ARRAY_LEN(doctor_wall_rows) + ARRAY_LEN(doctor_limit_rows) <= DOCTOR_FINDINGS_MAX,
-                   "every row has a place");
+    size_t n;
+    const struct wall *w = walls_all(&n);
 
     *f = (struct doctor_report){ 0 };
-    for (size_t i = 0; i < ARRAY_LEN(doctor_wall_rows); i++)
-        f->v[f->n++] = (struct doctor_finding){ .name = doctor_wall_rows[i].name,
-                                                .attack = doctor_wall_rows[i].tried,
-                                                .needs_root = doctor_wall_needs_root(doctor_wall_rows[i].name) };
+    assert(n + ARRAY_LEN(doctor_limit_rows) <= DOCTOR_FINDINGS_MAX);
+    for (size_t i = 0; i < n; i++)
+        f->v[f->n++] = (struct doctor_finding){ .name = w[i].name,
+                                                .attack = w[i].attack,
+                                                .needs_root = w[i].needs_root };
     for (size_t i = 0; i < ARRAY_LEN(doctor_limit_rows); i++)
         f->v[f->n++] = (struct doctor_finding){ .name = doctor_limit_rows[i].name,
                                                 .attack = doctor_limit_rows[i].tried,
@@ -117,7 +78,7 @@ const struct doctor_finding *doctor_report_find(const struct doctor_report *f, c
     return doctor_report_find_row((struct doctor_report *)(uintptr_t)f, name, strlen(name));
 }
 
-/* One line, without its end. */
+/* Parses one line, without the line end. */
 static bool doctor_report_read_line(struct doctor_report *f, const char *line, size_t len)
 {
     const char *tab = memchr(line, '\t', len);
@@ -143,12 +104,12 @@ static bool doctor_report_read_line(struct doctor_report *f, const char *line, s
 int doctor_report_read(struct doctor_report *f, const char *text, size_t len, struct err *err)
 {
     if (len > DOCTOR_PROBE_TEXT_MAX)
-        return err_set(err, ERR_PROTOCOL, "cove-probe said more than it has to say");
+        return err_set(err, ERR_PROTOCOL, "cove-probe printed more than expected");
     for (size_t at = 0; at < len;) {
         const char *end = memchr(text + at, '\n', len - at);
 
         if (!end || !doctor_report_read_line(f, text + at, (size_t)(end - text) - at))
-            return err_set(err, ERR_PROTOCOL, "cove-probe gave an answer that is none, at byte %zu", at);
+            return err_set(err, ERR_PROTOCOL, "cove-probe printed a malformed answer at byte %zu", at);
         at = (size_t)(end - text) + 1;
     }
     return 0;
@@ -168,24 +129,22 @@ void doctor_report_set_answer(struct doctor_report *f, const char *name, bool he
     va_end(ap);
 }
 
-static void doctor_report_apply_walls(struct doctor_report *f, const struct wall *w, size_t n, uint32_t found)
+static void doctor_report_apply_walls(struct doctor_report *f, const struct receipt *r)
 {
+    size_t n;
+    const struct wall *w = walls_all(&n);
+
     for (size_t i = 0; i < n; i++) {
         struct doctor_finding *one = doctor_report_find_row(f, w[i].name, strlen(w[i].name));
 
-        if (one && !(found & w[i].bit))
+        if (one && ((w[i].outside & ~r->host_walls) || (w[i].inside & ~r->inside_walls)))
             one->missing = true;
     }
 }
 
 void doctor_report_apply_receipt(struct doctor_report *f, const struct receipt *r, uint64_t limits)
 {
-    size_t n;
-    const struct wall *w = walls_outside(&n);
-
-    doctor_report_apply_walls(f, w, n, r->host_walls);
-    w = walls_inside(&n);
-    doctor_report_apply_walls(f, w, n, r->inside_walls);
+    doctor_report_apply_walls(f, r);
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const char *name = limit_info((enum limit)i)->name;
         struct doctor_finding *one = limits >> i & 1 ? doctor_report_find_row(f, name, strlen(name)) : NULL;
@@ -217,12 +176,12 @@ void doctor_report_check_operator_limits(struct doctor_report *f, const struct o
     }
     for (int i = 0; i < LIMIT_COUNT; i++)
         if (floor->must_enforce >> i & 1 && r->enforced[i] < 2 && !limit_is_unlimited((enum limit)i, limits->v[i])) {
-            buf_addf(&says, "%s%s enforced whole", comma, limit_info((enum limit)i)->name);
+            buf_addf(&says, "%s%s fully enforced", comma, limit_info((enum limit)i)->name);
             comma = ", ";
         }
     f->operator_limits_unmet = comma[0] == ',';
     if (!f->operator_limits_unmet)
-        buf_adds(&says, ": met; it holds for every run here");
+        buf_adds(&says, ": met; they apply to every run here");
     snprintf(f->operator_limits_text, sizeof(f->operator_limits_text), "%s", says.data);
     str_strip_control_chars(f->operator_limits_text);
 }
@@ -240,7 +199,7 @@ enum doctor_finding_state doctor_finding_get_state(const struct doctor_report *f
     return one->needs_root && f->rootless ? DOCTOR_FINDING_PARTIAL : DOCTOR_FINDING_OPEN;
 }
 
-/* Open although nobody said that it would be. */
+/* Open, although the receipt reports the wall or limit as present. */
 static bool doctor_finding_is_unexpected(const struct doctor_report *f, const struct doctor_finding *one)
 {
     return doctor_finding_get_state(f, one) == DOCTOR_FINDING_OPEN && !(one->limit && one->enforced < 2);
@@ -255,12 +214,12 @@ void doctor_report_add_rates(struct doctor_report *f, const struct doctor_report
         bool claimed = one->enforced == 2, broken = one->answered && one->broken;
 
         buf_addf(&says, "%s%s %s", i ? "; " : "", one->attack,
-                 !one->enforced      ? "holds nothing here"
-                 : !one->answered    ? "was not tried"
+                 !one->enforced      ? "has no effect here"
+                 : !one->answered    ? "was not tested"
                  : broken && claimed ? "DID NOT HOLD"
                  : claimed           ? "held"
-                 : broken            ? "did not hold here, and is not called enforced"
-                                     : "held, for programs that wait for the disk");
+                 : broken            ? "did not hold here, and is not reported as enforced"
+                                     : "held for synchronous writes");
         if (one->enforced && one->answered)
             buf_addf(&says, " (%s)", one->seen);
         f->rates_broken = f->rates_broken || (claimed && broken);
@@ -289,25 +248,25 @@ static const char *doctor_finding_state_name(enum doctor_finding_state s)
     return s == DOCTOR_FINDING_HELD ? "held" : s == DOCTOR_FINDING_PARTIAL ? "partial" : "open";
 }
 
-/* NULL when nothing is missing. */
+/* Returns NULL if nothing is missing. */
 static const char *doctor_finding_fix(const struct doctor_report *f, const struct doctor_finding *one)
 {
     if (doctor_finding_get_state(f, one) == DOCTOR_FINDING_HELD)
         return NULL;
     if (doctor_finding_is_unexpected(f, one))
-        return "run no untrusted code on this host, and report this line with the version of cove and of the kernel";
+        return "run no untrusted code on this host, and report this line with the versions of cove and the kernel";
     if (f->rootless)
         return one->limit ? "log in through systemd, whose user manager gives cove a control group (cgroup v2), or run "
                             "cove as root"
-                          : "run cove as root, which has user ids to give away";
-    return "mount the control group controllers memory, pids and cpu, and let cove write there";
+                          : "run cove as root, which can assign other uids";
+    return "mount the control group controllers memory, pids and cpu, and give cove write access";
 }
 
 static const char *doctor_finding_seen(const struct doctor_finding *one)
 {
     if (one->answered && !one->broken && one->missing)
-        return "the sandbox itself says that this wall is not up";
-    return one->answered ? one->seen : "there was no answer";
+        return "the receipt does not list this wall";
+    return one->answered ? one->seen : "the attack gave no answer";
 }
 
 static void doctor_report_summary(const struct doctor_report *f, struct buf *out)
@@ -323,10 +282,10 @@ static void doctor_report_summary(const struct doctor_report *f, struct buf *out
         return;
     }
     if (f->operator_limits_unmet && status == DOCTOR_PARTIAL) {
-        buf_adds(out, "no run can start on this host, because the operator demands more than it has");
+        buf_adds(out, "no run can start on this host: it does not meet the operator limits");
         return;
     }
-    buf_adds(out, "standard is not complete on this host, because ");
+    buf_adds(out, "standard is not complete on this host: ");
     for (size_t i = 0; i < f->n; i++) {
         const struct doctor_finding *one = &f->v[i];
 
@@ -338,7 +297,7 @@ static void doctor_report_summary(const struct doctor_report *f, struct buf *out
     }
     if (f->rates_broken)
         buf_addf(out, "%sdisk rates", comma);
-    buf_adds(out, status == DOCTOR_BROKEN ? " did not hold" : " cannot be had in full here; all other walls held");
+    buf_adds(out, status == DOCTOR_BROKEN ? " did not hold" : " cannot be enforced in full here; all other walls held");
 }
 
 void doctor_report_print(const struct doctor_report *f, struct buf *out)

@@ -1,7 +1,8 @@
 /* `cove explain`: a receipt in plain words.
  *
- * It reads the JSON and not the struct, because receipts are kept, sent and read elsewhere; and it says only what the
- * receipt says. All text in it may be a stranger's and is tamed before it is printed. */
+ * It reads the JSON and not the struct, because receipts are stored, sent and read on other
+ * machines, and it adds nothing to what the receipt says. All text in a receipt is untrusted, so
+ * control characters are removed before it is printed. */
 #include "client/cli/explain.h"
 
 #include "client/cli/report.h"
@@ -35,7 +36,7 @@ static int explain_read_input(const char *path, struct buf *out, struct err *err
             return err_sys(err, ERR_INVALID, "%.120s", path);
         buf_add(out, block, (size_t)n);
         if (out->len > JSON_SIZE_MAX)
-            return err_set(err, ERR_INVALID, "%.120s is larger than any receipt", path);
+            return err_set(err, ERR_INVALID, "%.120s: too large for a receipt", path);
     }
     return 0;
 }
@@ -70,7 +71,7 @@ static const char *explain_plural(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
-/* "(30s)" of the limit that ended it. */
+/* Appends "(30s)", the value of the limit that ended the execution. */
 static void explain_add_limit(const struct json *receipt, enum limit l, struct buf *out)
 {
     const struct limit_info *info = limit_info(l);
@@ -80,30 +81,29 @@ static void explain_add_limit(const struct json *receipt, enum limit l, struct b
     if (json_u64(json_get(json_get(json_get(receipt, "limits"), info->name), "value"), &v))
         buf_addf(out, " (%s)", limit_print(l, v, text));
     if (info->flag)
-        buf_addf(out, "; --%s changes that", info->flag);
+        buf_addf(out, "; --%s changes the limit", info->flag);
 }
 
 static void explain_end(const struct json *r, struct buf *out)
 {
     static const struct {
         const char *by, *says;
-        int limit; /* enum limit + 1, or 0 */
+        int limit; /* enum limit + 1; 0: none */
     } ends[] = {
-        { "wall", "It was ended because it ran longer than it may", LIMIT_WALL + 1 },
-        { "cpu", "It was ended because it used more processor time than it may", LIMIT_CPU_TIME + 1 },
-        { "memory", "It was ended because it needed more memory than it may have", LIMIT_MEMORY + 1 },
+        { "wall", "It was ended because it ran longer than its timeout", LIMIT_WALL + 1 },
+        { "cpu", "It was ended because it used more processor time than its limit", LIMIT_CPU_TIME + 1 },
+        { "memory", "It was ended because it used more memory than its limit", LIMIT_MEMORY + 1 },
         { "lifetime", "It was ended because the lifetime of its sandbox was over", LIMIT_LIFETIME + 1 },
-        { "idle", "Its sandbox was ended because nothing ran in it for too long", LIMIT_IDLE + 1 },
+        { "idle", "Its sandbox was ended because it was idle for too long", LIMIT_IDLE + 1 },
         { "killed", "It was killed on request", 0 },
-        { "budget", "It was ended because its tenant had used up a budget of the server", 0 },
-        { "lost", "Its sandbox was lost before it ended: the process that held it is gone", 0 },
+        { "budget", "It was ended because its tenant had used up its budget", 0 },
+        { "lost", "Its sandbox was lost before it ended: the process that managed it is gone", 0 },
     };
     const char *by = json_text(json_get(r, "endedBy"));
     uint64_t n = 0;
 
     if (by && str_eq(by, "exit") && explain_number(r, "exitCode", &n))
-        buf_addf(out, "The program ended by itself, with exit code %" PRIu64 "%s.\n", n,
-                 n ? "" : ", which means success");
+        buf_addf(out, "The program exited with status %" PRIu64 "%s.\n", n, n ? "" : ", which means success");
     else if (by && str_eq(by, "signal") && explain_number(r, "signal", &n) && n < 65)
         buf_addf(out, "A signal ended the program: %" PRIu64 " (%s).\n", n, strsignal((int)n));
     for (size_t i = 0; by && i < ARRAY_LEN(ends); i++)
@@ -132,7 +132,7 @@ static void explain_usage(const struct json *r, struct buf *out)
         buf_adds(out, ".\n");
     }
     if (explain_number(r, "memoryPeakBytes", &memory))
-        buf_addf(out, "It needed up to %s of memory.\n", str_size(memory, text));
+        buf_addf(out, "Its peak memory usage was %s.\n", str_size(memory, text));
     if (explain_number(r, "tasksStarted", &tasks))
         buf_addf(out, "%" PRIu64 " process%s or thread%s ran in it.\n", tasks, tasks == 1 ? "" : "es",
                  explain_plural(tasks));
@@ -171,9 +171,9 @@ static void explain_limit_effects(const struct json *r, struct buf *out)
 
     explain_limit_hits(r, out);
     if (explain_number(r, "oomKills", &n) && n)
-        buf_addf(out, "The kernel ended %" PRIu64 " of its processes for want of memory.\n", n);
+        buf_addf(out, "The kernel killed %" PRIu64 " of its processes because the memory limit was reached.\n", n);
     if (explain_number(r, "throttledUs", &n) && n) {
-        buf_adds(out, "The processor limit made it wait for ");
+        buf_adds(out, "The processor limit delayed it by ");
         explain_add_time(out, n);
         buf_adds(out, ".\n");
     }
@@ -204,14 +204,14 @@ static void explain_denials(const struct json *r, struct buf *out)
     if (!list || list->kind != JSON_ARRAY)
         return;
     if (!list->child) {
-        buf_adds(out, "No system call was refused.\n");
+        buf_adds(out, "No system call was denied.\n");
         return;
     }
-    buf_adds(out, "System calls were refused:\n");
+    buf_adds(out, "Denied system calls:\n");
     for (const struct json *d = list->child; d; d = d->next)
         explain_denial(d, out);
     if (explain_number(r, "denialsMore", &more) && more)
-        buf_addf(out, "  and %" PRIu64 " more, of further kinds\n", more);
+        buf_addf(out, "  and %" PRIu64 " more of other kinds\n", more);
 }
 
 #define SHOWN_FILES 10
@@ -268,7 +268,7 @@ static void explain_limits(const struct json *r, struct buf *out)
 
 static void explain_add_unknown(struct buf *out, bool *begun, const char *before, const char *what, const char *why)
 {
-    buf_adds(out, *begun ? "  " : "Not known:\n  ");
+    buf_adds(out, *begun ? "  " : "Not measured:\n  ");
     *begun = true;
     buf_adds(out, before);
     explain_add_clean_text(out, what);
@@ -284,7 +284,7 @@ static const char *explain_unobservable_reason(const struct json *limit)
     return why ? why : "";
 }
 
-/* Of all the limits in a row that have one reason; returns the last of them. */
+/* Adds all consecutive limits that have the same reason; returns the last of them. */
 static const struct json *explain_add_unobservable(struct buf *out, bool *begun, const struct json *l)
 {
     const char *why = explain_unobservable_reason(l);
@@ -293,7 +293,7 @@ static const struct json *explain_add_unobservable(struct buf *out, bool *begun,
     buf_adds(&names, l->key);
     for (; l->next && str_eq(explain_unobservable_reason(l->next), why); l = l->next)
         buf_addf(&names, ", %s", l->next->key);
-    explain_add_unknown(out, begun, "refusals by ", names.data, why);
+    explain_add_unknown(out, begun, "denials by ", names.data, why);
     return l;
 }
 
@@ -320,8 +320,8 @@ int explain_receipt(const struct buf *in, struct buf *out, struct err *err)
     const char *failed = json_text(json_get(json_get(doc.root, "error"), "message"));
     int rc = 0;
     if (!json_text(json_get(r, "endedBy"))) {
-        rc = err_set(err, ERR_INVALID, "this is JSON, but no receipt%s%.160s", failed ? "; the run failed: " : "",
-                     failed ? failed : "");
+        rc = err_set(err, ERR_INVALID, "the input is JSON, but not a receipt%s%.160s",
+                     failed ? "; the run failed: " : "", failed ? failed : "");
         str_strip_control_chars(err->msg);
     } else {
         explain_end(r, out);
@@ -342,7 +342,7 @@ int verb_explain(const struct args *a)
     struct err err = { 0 };
 
     if (a->nrest != 1) {
-        err_set(&err, ERR_USAGE, "which receipt? write 'cove explain FILE', or 'cove explain -' for standard input");
+        err_set(&err, ERR_USAGE, "usage: cove explain FILE, or cove explain - for standard input");
         return report_error(&err, false);
     }
     if (explain_read_input(a->rest[0], &in, &err) < 0)

@@ -1,5 +1,6 @@
-/* Help teaches: how to write it, what it does, the flags by purpose, examples that can be pasted, and what the exit
- * status means. It is laid out for 80 columns, whatever the terminal is, so that it looks the same in a log. */
+/* Help of a verb: synopsis, description, flags grouped by purpose, examples that can be pasted, and
+ * exit statuses. The layout is always 80 columns wide, independent of the terminal, so that help
+ * looks the same in a log. */
 #include "client/cli/help.h"
 
 #include "core/base/str.h"
@@ -84,21 +85,21 @@ void help_overview(struct buf *out, const char *version)
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
 
-    buf_addf(out, "cove %s - runs code that nobody trusts, behind real walls\n\n", version);
+    buf_addf(out, "cove %s - run untrusted code in fast, locked-down sandboxes\n\n", version);
     buf_adds(out, "Usage: cove VERB [FLAGS] ...\n");
     for (size_t i = 0; i < n; i++) {
         if (v[i].id == VERB_RUN)
-            buf_adds(out, "\nOne sandbox, here and now:\n");
+            buf_adds(out, "\nSandboxes on this host, without a server:\n");
         else if (v[i].id == VERB_SERVE)
-            buf_adds(out, "\nA server, and sandboxes that live on it:\n");
+            buf_adds(out, "\nServer, and sandboxes on a server:\n");
         else if (v[i].id == VERB_POLICY)
-            buf_adds(out, "\nAround them:\n");
+            buf_adds(out, "\nPolicies, diagnosis and help:\n");
         buf_addf(out, "  %-11s %s\n", v[i].name, v[i].brief);
     }
     buf_adds(out, "\nStart here:\n"
-                  "  cove run -- ls -l /                         a program in a fresh sandbox\n"
-                  "  cove run --runtime python -c 'print(1)'     a line of Python\n"
-                  "  cove run script.py                          a script of yours\n"
-                  "  cove run --dry-run -- true                  what would be enforced\n"
-                  "\n'cove VERB --help' tells all about a verb; 'cove errors CODE' explains an error.\n");
+                  "  cove run -- ls -l /                         run a program in a new sandbox\n"
+                  "  cove run --runtime python -c 'print(1)'     run a line of Python\n"
+                  "  cove run script.py                          run a script\n"
+                  "  cove run --dry-run -- true                  show what would be enforced\n"
+                  "\n'cove VERB --help' shows the help of a verb; 'cove errors CODE' explains an error.\n");
 }

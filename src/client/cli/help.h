@@ -1,5 +1,5 @@
-/* help.h - what the table of verbs and options looks like to people: on a terminal, in a manual, in a shell, on a page.
- * Each function appends to `out`. */
+/* help.h - renders the table of verbs and options as help on a terminal, as manual pages and as
+ * Markdown. Each function appends to `out`. */
 #pragma once
 
 #include "client/cli/table.h"

@@ -1,5 +1,5 @@
-/* Only looks: nothing is made, mounted or switched on, so the answer is what the host claims. The walls themselves are
- * proved by every run, which has all of them or is refused. */
+/* Read-only: nothing is created, mounted or enabled, so the facts are what the host claims. Every
+ * run proves the walls themselves: it has all of them or is refused. */
 #include "client/cli/host_facts.h"
 
 #include "core/base/fd.h"
@@ -29,7 +29,7 @@ static void PRINTF_LIKE(4, 5) host_fact_set(struct host_fact *f, const char *nam
     va_end(ap);
 }
 
-/* A plain user needs a user namespace of their own, which some distributions forbid by a switch. */
+/* An unprivileged user needs a user namespace, which some distributions disable with a sysctl. */
 static void host_fact_privilege(struct host_fact *f)
 {
     static const struct {
@@ -46,10 +46,10 @@ static void host_fact_privilege(struct host_fact *f)
         host_fact_set(f, "privilege", true, "root");
         return;
     }
-    host_fact_set(f, "privilege", true, "a plain user");
+    host_fact_set(f, "privilege", true, "an unprivileged user");
     for (size_t i = 0; i < ARRAY_LEN(switches); i++)
         if (fd_get_u64_at(AT_FDCWD, switches[i].path, &v) == 0 && v == switches[i].forbids)
-            host_fact_set(f, "privilege", false, "a plain user; needs sysctl %s", switches[i].name);
+            host_fact_set(f, "privilege", false, "an unprivileged user; needs sysctl %s", switches[i].name);
 }
 
 static void host_fact_kernel(struct host_fact *f)
@@ -72,7 +72,7 @@ static void host_fact_user_namespaces(struct host_fact *f)
     host_fact_set(f, "userNamespaces", known && n > 0,
                   !known ? "not in this kernel"
                   : n    ? "allowed"
-                         : "switched off (user.max_user_namespaces is 0)");
+                         : "disabled (user.max_user_namespaces is 0)");
 }
 
 static void host_fact_landlock(struct host_fact *f)
@@ -83,7 +83,7 @@ static void host_fact_landlock(struct host_fact *f)
         host_fact_set(f, "landlock", true, "ABI %ld", abi);
     else
         host_fact_set(f, "landlock", false,
-                      errno == EOPNOTSUPP ? "switched off (boot with lsm=landlock,...)" : "not in this kernel");
+                      errno == EOPNOTSUPP ? "disabled (boot with lsm=landlock,...)" : "not in this kernel");
 }
 
 static void host_fact_seccomp(struct host_fact *f)
@@ -95,7 +95,8 @@ static void host_fact_seccomp(struct host_fact *f)
     host_fact_set(f, "seccomp", good, good ? "filters" : "no filters in this kernel");
 }
 
-/* v2 alone mounts it at the root of the tree; v1 and hybrid hosts have one directory for each controller there. */
+/* Pure v2 mounts its hierarchy at the root of the tree; v1 and hybrid hosts have one directory per
+ * controller there. */
 static void host_fact_cgroups(struct host_fact *f)
 {
     static const char *const wanted[] = { "memory", "pids", "cpu" };
@@ -117,13 +118,14 @@ static void host_fact_cgroups(struct host_fact *f)
         host_fact_set(f, "cgroups", false, "%s without%s", unified ? "v2" : "v1", missing);
     else if (geteuid() != 0)
         host_fact_set(f, "cgroups", false, "%s",
-                      unified ? "v2; a plain user's limits hold with a systemd user session"
-                              : "v1 or hybrid, for root; a plain user's limits are partial");
+                      unified ? "v2; limits of an unprivileged user need a systemd user session"
+                              : "v1 or hybrid, for root; limits of an unprivileged user are partial");
     else
         host_fact_set(f, "cgroups", true, "%s: memory, pids, cpu", unified ? "v2" : "v1 or hybrid");
 }
 
-/* One v1 hierarchy has it, or the v2 tree, which on a hybrid host is mounted beside the others. */
+/* The controller is in a v1 hierarchy or in the v2 tree, which a hybrid host mounts next to
+ * the v1 hierarchies. */
 void host_facts_disk_rates(struct host_fact *f)
 {
     char list[512] = "";
@@ -133,11 +135,13 @@ void host_facts_disk_rates(struct host_fact *f)
         (void)fd_get_at(AT_FDCWD, "/sys/fs/cgroup/unified/cgroup.controllers", list, sizeof(list));
     bool v2 = strncmp(list, "io ", 3) == 0 || strstr(list, " io");
     if (!v1 && !v2)
-        host_fact_set(f, "diskRates", false, "no cgroup controller io or blkio: --io-read and --io-write hold nothing");
+        host_fact_set(f, "diskRates", false,
+                      "no cgroup controller io or blkio: --io-read and --io-write have no effect");
     else if (geteuid() != 0)
-        host_fact_set(f, "diskRates", false, "for root: a plain user's --io-read and --io-write hold nothing");
+        host_fact_set(f, "diskRates", false,
+                      "for root only: --io-read and --io-write of an unprivileged user have no effect");
     else if (v1)
-        host_fact_set(f, "diskRates", true, "v1: --io-read; --io-write in part, for programs that wait for the disk");
+        host_fact_set(f, "diskRates", true, "v1: --io-read; --io-write only for synchronous writes");
     else
         host_fact_set(f, "diskRates", true, "v2: --io-read and --io-write");
 }
@@ -145,8 +149,8 @@ void host_facts_disk_rates(struct host_fact *f)
 const char *host_facts_cgroup_advice(const char *release, bool systemd)
 {
     if (!systemd && strstr(release, "-microsoft-"))
-        return "systemd, by systemd=true under [boot] of /etc/wsl.conf and wsl --shutdown, or root would";
-    return "a systemd user session or root would";
+        return "to enforce them, set systemd=true under [boot] in /etc/wsl.conf and run wsl --shutdown, or run as root";
+    return "to enforce them, use a systemd user session or run as root";
 }
 
 const char *host_facts_cgroup_advice_here(void)

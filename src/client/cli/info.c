@@ -1,10 +1,12 @@
-/* The verbs that only tell something. */
+/* The verbs that only print information. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/completion.h"
 #include "client/cli/help.h"
 #include "client/cli/report.h"
 #include "sandbox/languages.h"
+#include "sandbox/template_availability.h"
+#include "sandbox/template_builtins.h"
 #include "core/base/suggest.h"
 
 #include "core/base/jsonw.h"
@@ -18,8 +20,49 @@ static int info_refuse_extra_args(const struct args *a, int max, const char *ver
 
     if (a->nrest <= max)
         return 0;
-    err_set(&err, ERR_USAGE, "'cove %s' does not know what to do with '%.60s'", verb, a->rest[max]);
+    err_set(&err, ERR_USAGE, "'cove %s': unexpected argument '%.60s'", verb, a->rest[max]);
     return report_error(&err, args_find(a, OPT_JSON) != NULL);
+}
+
+static void info_templates_json(struct jsonw *w)
+{
+    size_t n;
+    const struct template_builtin *t = template_builtin_list(&n);
+    auto_(python_modules) modules = python_modules_scan();
+
+    jsonw_key(w, "templates");
+    jsonw_array(w);
+    for (size_t i = 0; i < n; i++) {
+        auto_template_availability a;
+
+        template_availability_init(&a, t[i].runtime, t[i].preload, modules);
+        jsonw_object(w);
+        jsonw_kstr(w, "name", t[i].name);
+        jsonw_kstr(w, "runtime", t[i].runtime);
+        jsonw_kbool(w, "available", a.available);
+        if (!a.available) {
+            jsonw_kstr(w, "reason", a.reason.data);
+            jsonw_kstr(w, "fix", a.fix.data);
+        }
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
+/* Templates that are usable are not listed: `cove run` has no use for them. */
+static void info_unavailable_templates(struct buf *out)
+{
+    size_t n;
+    const struct template_builtin *t = template_builtin_list(&n);
+    auto_(python_modules) modules = python_modules_scan();
+
+    for (size_t i = 0; i < n; i++) {
+        auto_template_availability a;
+
+        template_availability_init(&a, t[i].runtime, t[i].preload, modules);
+        if (!a.available && a.missing.len)
+            buf_addf(out, "template %s not usable: %s; %s\n", t[i].name, a.reason.data, a.fix.data);
+    }
 }
 
 static void info_runtimes_json(struct buf *out)
@@ -50,6 +93,7 @@ static void info_runtimes_json(struct buf *out)
         jsonw_end_object(&w);
     }
     jsonw_end_array(&w);
+    info_templates_json(&w);
     jsonw_end_object(&w);
     buf_adds(out, "\n");
 }
@@ -80,6 +124,7 @@ int verb_runtimes(const struct args *a)
             buf_addf(&out, "%-8s not usable: %s\n", rt[i].name, err.msg);
         }
     }
+    info_unavailable_templates(&out);
     return report_text(&out);
 }
 
@@ -103,9 +148,9 @@ static int info_unknown_error_code(const char *code, bool json)
     for (int i = 1; i < ERR_COUNT; i++)
         suggest_offer(&s, err_info((enum err_id)i)->code);
     if (s.best)
-        err_set(&err, ERR_MISSING, "there is no error code '%.60s'; did you mean '%s'?", code, s.best);
+        err_set(&err, ERR_MISSING, "unknown error code '%.60s'; did you mean '%s'?", code, s.best);
     else
-        err_set(&err, ERR_MISSING, "there is no error code '%.60s'; 'cove errors' lists them", code);
+        err_set(&err, ERR_MISSING, "unknown error code '%.60s'; 'cove errors' lists the codes", code);
     return report_error(&err, json);
 }
 
@@ -157,7 +202,7 @@ int verb_completion(const struct args *a, const struct cli_setting *server)
         return rc;
     if (a->nrest == 1 && completion_script(a->rest[0], server, &out))
         return report_text(&out);
-    err_set(&err, ERR_USAGE, "which shell? write 'cove completion bash', 'zsh' or 'fish'");
+    err_set(&err, ERR_USAGE, "usage: cove completion bash|zsh|fish");
     return report_error(&err, false);
 }
 
@@ -171,7 +216,7 @@ int verb_help(const struct args *a, const char *version)
     if (rc)
         return rc;
     if (a->nrest > 0 && !v) {
-        err_set(&err, ERR_USAGE, "there is no verb '%.60s'; 'cove help' lists them", a->rest[0]);
+        err_set(&err, ERR_USAGE, "unknown verb '%.60s'; 'cove help' lists the verbs", a->rest[0]);
         return report_error(&err, false);
     }
     if (v)
@@ -202,7 +247,7 @@ int verb_gendocs(int argc, char **argv)
     else if (str_eq(argv[0], "__docs") && argc > 1 && str_eq(argv[1], "errors"))
         help_errors_markdown(&out);
     else {
-        err_set(&err, ERR_USAGE, "write 'cove __man [VERB]' or 'cove __docs cli' or 'cove __docs errors'");
+        err_set(&err, ERR_USAGE, "usage: cove __man [VERB], or cove __docs cli|errors");
         return report_error(&err, false);
     }
     return report_text(&out);

@@ -1,8 +1,9 @@
 /* Kept sandboxes: `cove enter`, `cove ls`, `cove rm`.
  *
- * A kept sandbox is held by the jailer that made it, which outlives the `cove run` that started it. We connect to that
- * jailer, take the sandbox over, do one thing, and leave it frozen again; two at the same time would thaw and freeze it
- * under each other's feet, so the jailer takes one connection. */
+ * The jailer that made a kept sandbox holds it and outlives the `cove run` that started it. We
+ * connect to that jailer, take over the sandbox, do one operation, and leave it frozen again.
+ * Two clients would thaw and freeze it against each other, so the jailer accepts one connection
+ * at a time. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/denial_notes.h"
@@ -23,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- which ones there are --- */
+/* --- listing --- */
 
 struct kept_match {
     const char *prefix;
@@ -47,14 +48,14 @@ static int kept_find_one(const struct cli_settings *settings, const char *dir, c
     struct kept_match f = { .prefix = prefix };
 
     if (!*prefix)
-        return err_set(err, ERR_USAGE, "the name of a sandbox is empty");
+        return err_set(err, ERR_USAGE, "the ID of a sandbox is empty; 'cove ls' lists the kept sandboxes");
     if (settings->list_kept(dir, kept_match_prefix, &f, err) < 0)
         return -1;
     if (f.count == 0)
-        return err_set(err, ERR_MISSING, "no kept sandbox begins with '%.40s'; 'cove ls' lists them", prefix);
-    if (f.count > 1)
-        return err_set(err, ERR_INVALID, "%u kept sandboxes begin with '%.40s'; write more of the name", f.count,
+        return err_set(err, ERR_MISSING, "no kept sandbox begins with '%.40s'; 'cove ls' lists the kept sandboxes",
                        prefix);
+    if (f.count > 1)
+        return err_set(err, ERR_INVALID, "%u kept sandboxes begin with '%.40s'; write more of the ID", f.count, prefix);
     memcpy(ret, f.id, ID_SIZE);
     return 0;
 }
@@ -96,7 +97,7 @@ int verb_ls(const struct args *a, const struct cli_settings *settings)
     struct err err = { 0 };
 
     if (a->nrest > 0) {
-        err_set(&err, ERR_USAGE, "'cove ls' takes no names");
+        err_set(&err, ERR_USAGE, "'cove ls' takes no arguments; 'cove sandbox ls' lists the sandboxes of a server");
         return report_error(&err, l.json);
     }
     jsonw_init(&l.w, &l.out, 0);
@@ -119,7 +120,7 @@ int verb_ls(const struct args *a, const struct cli_settings *settings)
     return rc;
 }
 
-/* --- taking one over --- */
+/* --- connecting to one --- */
 
 struct kept_visit {
     struct ev *ev;
@@ -127,7 +128,7 @@ struct kept_visit {
     struct sandbox_handle *sandbox;
     struct session session;
     bool session_started;
-    bool remove; /* for `rm`: end it as soon as we have it */
+    bool remove; /* for `rm`: end the sandbox as soon as we are connected */
     bool failed;
     struct err why;
     int signaled;
@@ -179,7 +180,8 @@ static void kept_visit_on_session_end(void *arg)
     sandbox_handle_freeze(v->sandbox, kept_visit_on_refrozen, v);
 }
 
-/* A sandbox that is not frozen (its last visitor was killed) cannot be thawed, and need not be. */
+/* A sandbox that is not frozen, because the last `cove enter` was killed, cannot be thawed; that is
+ * not an error. */
 static void kept_visit_on_thawed(void *arg UNUSED, const struct err *err UNUSED)
 {
 }
@@ -253,7 +255,7 @@ static int kept_visit_run(struct kept_visit *v, const struct cli_settings *setti
         engine_connect_monitor(v->engine);
     if (sandbox_handle_adopt(v->engine, id, &spec, &box_ops, v, &v->sandbox, err) < 0)
         return -1;
-    if (v->remove) /* asked for before it answers: nobody in there needs to wake up for this */
+    if (v->remove) /* sent before the sandbox answers: it need not thaw to be ended */
         sandbox_handle_destroy(v->sandbox, kept_visit_on_released, v);
     else
         sandbox_handle_thaw(v->sandbox, kept_visit_on_thawed, v);
@@ -315,7 +317,7 @@ int verb_rm(const struct args *a, const struct cli_settings *settings)
     int status = 0;
 
     if (all == (a->nrest > 0)) {
-        err_set(&err, ERR_USAGE, "say which: 'cove rm ID...' or 'cove rm --all'");
+        err_set(&err, ERR_USAGE, "usage: cove rm ID..., or cove rm --all");
         return report_error(&err, false);
     }
     if (all && settings->list_kept(dir, kept_collect_id, &names, &err) < 0)
@@ -377,7 +379,7 @@ static int kept_visit_status(const struct kept_visit *v)
     if (v->session.output_errno)
         return 128 + SIGPIPE;
     if (!v->quiet && rc && rc->ended_by == ENDED_WALL)
-        report_note("ended: it ran longer than --timeout allows");
+        report_note("ended: timeout (--timeout)");
     if (!v->quiet && rc && receipt_exit_code(rc) != 0) {
         denial_notes_limits(rc);
         denial_notes_calls(rc, true);
@@ -395,7 +397,7 @@ int verb_enter(const struct args *a, const struct cli_settings *settings)
     int status;
 
     if (a->nrest == 0)
-        err_set(&err, ERR_USAGE, "which sandbox? write 'cove enter ID'; 'cove ls' lists them");
+        err_set(&err, ERR_USAGE, "usage: cove enter ID; 'cove ls' lists the kept sandboxes");
     if (a->nrest == 0 || kept_read_enter_args(a, &v, &hold, &err) < 0 ||
         kept_find_one(settings, dir, a->rest[0], id, &err) < 0 || kept_visit_run(&v, settings, dir, id, &err) < 0)
         status = report_error(&err, false);

@@ -1,5 +1,6 @@
-/* Manual pages in mdoc(7), from the same table as --help. Text is escaped for roff: a backslash becomes \e, a leading
- * dot or quote gets a zero-width \& in front, and a hyphen in a command is \- so that it can be pasted. */
+/* Manual pages in mdoc(7), from the same table as --help. Text is escaped for roff: a backslash
+ * becomes \e, a leading dot or quote is prefixed with a zero-width \&, and a hyphen in a command
+ * becomes \- so that the command can be pasted. */
 #include "client/cli/help.h"
 
 #include "core/base/mem.h"
@@ -27,7 +28,7 @@ static void man_add_roff(struct buf *out, const char *s, bool literal)
     }
 }
 
-/* Every sentence begins a line, as mdoc wants it, and no line is long. */
+/* Starts a new line for every sentence, as mdoc requires, and wraps long lines. */
 static void man_add_prose(struct buf *out, const char *s)
 {
     while (*s) {
@@ -104,7 +105,7 @@ static void man_exit_status(struct buf *out, const struct cli_verb *v)
 {
     buf_adds(out, ".Sh EXIT STATUS\n");
     if (!v->exit_codes) {
-        buf_adds(out, "0 on success, 2 when the command line is wrong, 125 when something failed.\n");
+        buf_adds(out, "0 on success, 2 if the command line is wrong, 125 on failure.\n");
         return;
     }
     buf_adds(out, ".Bl -tag -width 128+N -compact\n");
@@ -149,17 +150,17 @@ static void man_cove(struct buf *out)
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
 
-    man_head(out, "cove", "COVE", "run code that nobody trusts, behind real walls");
+    man_head(out, "cove", "COVE", "run untrusted code in fast, locked-down sandboxes");
     buf_adds(out, ".Sh SYNOPSIS\n.Nm\n.Ar verb\n.Op Ar flags\n.Op Ar arguments\n.Sh DESCRIPTION\n"
-                  "A sandbox is made for each run and gone afterwards.\n"
-                  "Each verb has a manual page of its own.\n.Bl -tag -width completion\n");
+                  "cove runs programs in sandboxes, on this host or on a server.\n"
+                  "Each verb has its own manual page.\n.Bl -tag -width completion\n");
     for (size_t i = 0; i < n; i++)
         buf_addf(out, ".It Ic %s\n%s.\n", v[i].name, v[i].brief);
     buf_adds(out, ".El\n.Sh ENVIRONMENT\n.Bl -tag -width COVE_STATE_DIR\n"
-                  ".It Ev COVE_LIBEXEC\nDirectory that holds cove\\-runtime, if it is not where cove was installed.\n"
-                  ".It Ev COVE_STATE_DIR\nWhat\n.Fl \\-state-dir\nis when it is not given.\n.El\n"
+                  ".It Ev COVE_LIBEXEC\nDirectory of cove\\-runtime, if it is not where cove was installed.\n"
+                  ".It Ev COVE_STATE_DIR\nDefault of\n.Fl \\-state-dir .\n.El\n"
                   ".Sh FILES\n.Bl -tag -width Ds\n.It Pa /run/cove\nLocks, and the sockets of kept sandboxes.\n.El\n"
-                  ".Sh EXIT STATUS\nThat of the verb; 2 when there is no such verb.\n"
+                  ".Sh EXIT STATUS\nThe status of the verb; 2 if the verb does not exist.\n"
                   ".Sh SEE ALSO\n");
     auto_free const char **names = mem_new_array(const char *, n);
     for (size_t i = 0; i < n; i++)

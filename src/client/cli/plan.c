@@ -1,6 +1,7 @@
-/* The walls are those of the level: a sandbox has all of them or is not made, so the plan can name them without asking
- * the host. Limits are different, a host may be unable to enforce one: the receipt of a real run says which were. What
- * the host shows of the means for both is listed at the end. */
+/* The walls are those of the level: a sandbox has all of them or is not made, so the plan lists
+ * them without checking the host. A limit may be unenforceable on a host: the receipt of a real run
+ * says which limits were enforced. The facilities that the host offers for walls and limits are
+ * listed at the end. */
 #include "client/cli/plan.h"
 
 #include "client/cli/host_facts.h"
@@ -10,25 +11,9 @@
 #include "core/base/str.h"
 #include "policy/level.h"
 #include "policy/syscalls.h"
+#include "sandbox/walls.h"
 
 #include <stdio.h>
-
-static const struct {
-    const char *name, *says;
-} plan_walls[] = {
-    { "user namespace", "the program's user is nobody on the host" },
-    { "mount namespace", "a root of its own; the system read-only" },
-    { "pid namespace", "it sees its own processes only" },
-    { "network namespace", "loopback, and every other route prohibited" },
-    { "ipc namespace", "no shared memory or queues of the host" },
-    { "uts namespace", "the host's name does not show" },
-    { "cgroup namespace", "control groups, their limits and no way to change them" },
-    { "capabilities", "none, and no way to gain one (no_new_privs)" },
-    { "seccomp", "an allow list of system calls" },
-    { "landlock", "files: rules by path, behind the read-only root" },
-    { "proc", "fresh, with what tells about the host masked" },
-    { "keyring", "a session keyring of its own" },
-};
 
 static const char *plan_access_name(uint8_t access)
 {
@@ -50,7 +35,7 @@ static const char *plan_access_name(uint8_t access)
 
 static const char *plan_stdin_text(const struct run_options *r, const struct program *p)
 {
-    return r->tty ? "terminal" : r->interactive || p->reads_stdin ? "passed on" : "passed on unless it is a terminal";
+    return r->tty ? "terminal" : r->interactive || p->reads_stdin ? "sent" : "sent unless it is a terminal";
 }
 
 static bool plan_has_control_chars(const char *s)
@@ -61,7 +46,7 @@ static bool plan_has_control_chars(const char *s)
     return !str_eq(tame, s);
 }
 
-/* What could steer a terminal is written in the way of bash: $'a\nb'. */
+/* Escapes control characters in bash notation: $'a\nb'. */
 static void plan_add_escaped_word(struct buf *out, const char *s)
 {
     buf_adds(out, "$'");
@@ -78,7 +63,7 @@ static void plan_add_escaped_word(struct buf *out, const char *s)
     buf_adds(out, "'");
 }
 
-/* Words of a shell command: quoted when they need it, so that the line can be pasted. */
+/* Quotes a word of a shell command if necessary, so that the line can be pasted. */
 static void plan_add_shell_word(struct buf *out, const char *s)
 {
     if (*s && s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@+%")] == '\0') {
@@ -112,9 +97,9 @@ static const char *plan_policy_title(const struct run_options *r)
     return !r->policy ? "standard" : r->policy->file ? r->policy->file : r->policy->name;
 }
 
-/* --- who decided what is no limit --- */
+/* --- sources of values other than limits --- */
 
-/* "policy.yaml:12", or the name of a built-in policy, which has no lines. Returns buf. */
+/* "policy.yaml:12", or the name of a built-in policy, which has no line numbers. Returns buf. */
 static char *plan_policy_line(const struct run_options *r, uint32_t line, char buf[RUN_OPTIONS_SOURCE_TEXT])
 {
     if (line)
@@ -141,7 +126,7 @@ static const char *plan_workspace_source(const struct run_options *r, char buf[R
     return r->policy ? r->policy->base : "standard";
 }
 
-/* Of the i-th variable beyond the level's own. */
+/* Source of the i-th variable after those of the level. */
 static const char *plan_env_source(const struct run_options *r, size_t i, char buf[RUN_OPTIONS_SOURCE_TEXT])
 {
     size_t name = strcspn(r->env[i], "=");
@@ -171,7 +156,7 @@ static void plan_print_program(const struct run_options *r, const struct program
              plan_calls_allowed(r, p), plan_profile_source(r, source));
 }
 
-/* What the policy says of system calls, beside the profile. */
+/* System calls that the policy allows or denies in addition to the profile. */
 static void plan_print_calls(const struct run_options *r, struct buf *out)
 {
     for (unsigned g = 0; g < GRANT_COUNT; g++)
@@ -196,8 +181,8 @@ static void plan_print_limits(const struct run_options *r, struct buf *out)
         buf_addf(out, "  %s%-*s %-10s %s (%s)\n", info->flag ? "--" : "", info->flag ? 20 : 22,
                  info->flag ? info->flag : info->name,
                  open ? "unlimited" : limit_print((enum limit)i, r->limits.v[i], text),
-                 advisory ? "advisory: your directory has the quota of its file system"
-                 : idle   ? "nothing that it may write lies on a disk"
+                 advisory ? "advisory: the quota of your directory's file system applies"
+                 : idle   ? "no effect: no writable file is on a disk"
                           : info->action,
                  run_options_source_text(r, (enum limit)i, source));
     }
@@ -220,18 +205,19 @@ static void plan_print_mounts(const struct run_options *r, const struct program 
     buf_adds(out, "Files\n");
     if (r->workspace)
         buf_addf(out, "  %-14s %s, %s (%s)\n", "/workspace", r->workspace,
-                 r->cow ? "copy on write: it stays as it is" : "read and write", plan_workspace_source(r, source));
-    else
-        buf_addf(out, "  %-14s fresh, %s in memory (%s)\n", "/workspace", str_bytes(r->limits.v[LIMIT_WORKSPACE], size),
+                 r->cow ? "copy on write: your directory stays unchanged" : "read and write",
                  plan_workspace_source(r, source));
-    buf_addf(out, "  %-14s fresh, %s in memory\n", "/tmp", str_bytes(r->limits.v[LIMIT_TMP], size));
+    else
+        buf_addf(out, "  %-14s new, %s in memory (%s)\n", "/workspace", str_bytes(r->limits.v[LIMIT_WORKSPACE], size),
+                 plan_workspace_source(r, source));
+    buf_addf(out, "  %-14s new, %s in memory\n", "/tmp", str_bytes(r->limits.v[LIMIT_TMP], size));
     for (size_t i = 0; i < r->nbinds; i++)
         plan_print_bind(r, &r->binds[i], out);
     if (p->script_fd >= 0)
         buf_addf(out, "  %-14s your script (read-only)\n", p->script_dst);
     if (p->code)
-        buf_addf(out, "  %-14s the code of -c, %zu bytes\n", LANGUAGE_CODE_FILE, strlen(p->code));
-    buf_adds(out, "  rules by path, enforced by Landlock:\n");
+        buf_addf(out, "  %-14s the code from -c, %zu bytes\n", LANGUAGE_CODE_FILE, strlen(p->code));
+    buf_adds(out, "  file rules, enforced by Landlock:\n");
 
     size_t n;
     const struct file_rule *rules = level_file_rules(r->level, &n);
@@ -270,14 +256,16 @@ static void plan_json_host(struct jsonw *w)
 void plan_print(const struct run_options *r, const struct program *p, struct buf *out)
 {
     const char *const *env = level_environment(r->level);
+    size_t nwalls;
+    const struct wall *walls = walls_all(&nwalls);
 
     buf_adds(out, "Dry run: nothing was started.\n\n");
     plan_print_program(r, p, out);
     plan_print_calls(r, out);
-    buf_addf(out, "Walls (level %s, policy %s; one that cannot be raised is an error)\n", level_name(r->level),
+    buf_addf(out, "Walls (level %s, policy %s; a wall that cannot be raised is an error)\n", level_name(r->level),
              plan_policy_title(r));
-    for (size_t i = 0; i < ARRAY_LEN(plan_walls); i++)
-        buf_addf(out, "  %-18s %s\n", plan_walls[i].name, plan_walls[i].says);
+    for (size_t i = 0; i < nwalls; i++)
+        buf_addf(out, "  %-18s %s\n", walls[i].name, walls[i].effect);
     plan_print_limits(r, out);
     plan_print_mounts(r, p, out);
     buf_adds(out, "Environment\n");
@@ -306,11 +294,13 @@ static void plan_json_mount(struct jsonw *w, const char *dst, const char *kind, 
 static void plan_json_lists(const struct run_options *r, const struct program *p, struct jsonw *w)
 {
     const char *const *env = level_environment(r->level);
+    size_t nwalls;
+    const struct wall *walls = walls_all(&nwalls);
 
     jsonw_key(w, "walls");
     jsonw_array(w);
-    for (size_t i = 0; i < ARRAY_LEN(plan_walls); i++)
-        jsonw_str(w, plan_walls[i].name);
+    for (size_t i = 0; i < nwalls; i++)
+        jsonw_str(w, walls[i].name);
     jsonw_end_array(w);
     jsonw_key(w, "mounts");
     jsonw_array(w);
@@ -359,7 +349,7 @@ static void plan_json_sources(const struct run_options *r, struct jsonw *w)
     jsonw_object(w);
     jsonw_kstr(w, "profile", plan_profile_source(r, text));
     jsonw_kstr(w, "workspace", plan_workspace_source(r, text));
-    jsonw_key(w, "env"); /* in the order of env */
+    jsonw_key(w, "env"); /* same order as "env" above */
     jsonw_array(w);
     for (size_t i = 0; level_environment(r->level)[i]; i++)
         jsonw_str(w, level_name(r->level));

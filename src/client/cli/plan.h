@@ -1,4 +1,5 @@
-/* plan.h - `cove run --dry-run`: what would be started and what would be enforced, without starting anything. */
+/* plan.h - `cove run --dry-run`: prints what would be started and enforced,
+ * without starting anything. */
 #pragma once
 
 #include "client/cli/program.h"

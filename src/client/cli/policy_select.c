@@ -1,5 +1,5 @@
-/* A built-in policy needs no file and no helper, so an ordinary run pays nothing for there being policies. Only a file,
- * or a floor that the operator has set, makes us run cove-policy. */
+/* A built-in policy needs no file and no helper, so policies cost an ordinary run nothing.
+ * cove-policy is started only for a policy file, or if the operator has set limits. */
 #include "client/cli/policy_select.h"
 
 #include "core/base/fd.h"
@@ -23,11 +23,11 @@ int policy_select(const struct args *a, const struct cli_settings *settings, str
 
     *ret_floor = (struct operator_limits){ 0 };
     if (!*name)
-        return err_set(err, ERR_USAGE, "--policy needs the name of a built-in policy or of a file");
+        return err_set(err, ERR_USAGE, "--policy: empty; give the name of a built-in policy or a file");
     if (policy_builtin(name, ret) && !policy_select_has_operator_limits())
         return 0;
     int rc = settings->compile_policy(name, json, &out, err);
-    if (rc > 0 && out.len) /* errors as JSON */
+    if (rc > 0 && out.len) /* the errors as JSON */
         (void)fd_write_all(STDOUT_FILENO, out.data, out.len);
     if (rc != 0)
         return rc;

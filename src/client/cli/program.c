@@ -1,8 +1,9 @@
-/* A word is a script when it was not written after "--" and names a file of the host that a sandbox would not see as a
- * program anyway. Only that one file is shown to the sandbox, below /mnt/script and under its own name, so sys.argv[0]
- * and $0 end as the caller wrote them; if the file lies in the directory given as --workspace it is run from there,
- * because then its neighbours can be seen too. The descriptor is opened once, here, and the first bytes are read
- * through it: what was looked at is what gets bound, whatever happens to the path in between. */
+/* The first argument is a script if it was not written after "--" and names a file of the host that
+ * is not a program visible in the sandbox. Only this file is mounted, below /mnt/script and under
+ * its own name, so sys.argv[0] and $0 end with the name that the caller wrote. A script in the
+ * directory of --workspace is run from /workspace instead, so that it finds the files next to it.
+ * The descriptor is opened once, here, and the first bytes are read through it: the inspected file
+ * is the file that is mounted, whatever happens to the path in between. */
 #include "client/cli/program.h"
 
 #include "sandbox/languages.h"
@@ -19,7 +20,7 @@
 
 #define SCRIPT_DIR "/mnt/script/"
 #define WORDS_MAX (56 * KIB)
-#define CODE_ARG_MAX (16 * KIB) /* a longer text goes by file: all arguments together have to fit into one frame */
+#define CODE_ARG_MAX (16 * KIB) /* longer code is sent as a file: all arguments together must fit into one frame */
 
 static void program_push_word(struct program *p, const char *word)
 {
@@ -59,7 +60,8 @@ bool program_shebang(char *line, const char **ret_program, const char **ret_arg)
     return true;
 }
 
-/* The place of the script inside the sandbox: in the workspace if it is part of it, else bound for itself. */
+/* Sets the path of the script inside the sandbox: below /workspace if the script is part of the
+ * workspace, else a mount of its own. */
 static int program_place_script(const struct run_options *r, const char *path, int fd, struct program *p,
                                 struct err *err)
 {
@@ -79,10 +81,10 @@ static int program_place_script(const struct run_options *r, const char *path, i
     }
     for (const char *s = name; *s; s++)
         if ((unsigned char)*s < ' ' || *s == 0x7f)
-            return err_set(err, ERR_INVALID, "a script's name may not hold control characters");
+            return err_set(err, ERR_INVALID, "script: the name contains control characters; rename the file");
     int len = snprintf(p->script_dst, sizeof(p->script_dst), SCRIPT_DIR "%s", name);
     if (len < 0 || (size_t)len > 250)
-        return err_set(err, ERR_INVALID, "%.60s...: the name of the script is too long", name);
+        return err_set(err, ERR_INVALID, "script %.60s...: the name is too long; rename the file", name);
     p->script_fd = fd;
     return 0;
 }
@@ -99,7 +101,7 @@ static int program_push_language(const struct language *rt, const struct program
     return 0;
 }
 
-/* An opened regular file; *ret_head gets its first bytes. */
+/* Opens a regular file and reads its first bytes into head. */
 static int program_open_script(const char *path, int *ret_fd, char *head, size_t cap, struct err *err)
 {
     auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -111,7 +113,7 @@ static int program_open_script(const char *path, int *ret_fd, char *head, size_t
     if (fstat(fd, &st) < 0)
         return err_sys(err, ERR_SYS, "fstat of %.120s", path);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_INVALID, "script %.120s: it is not a regular file", path);
+        return err_set(err, ERR_INVALID, "script %.120s: not a regular file", path);
     ssize_t n = pread(fd, head, cap - 1, 0);
     if (n < 0)
         return err_sys(err, ERR_BIND_SOURCE, "reading %.120s", path);
@@ -120,7 +122,7 @@ static int program_open_script(const char *path, int *ret_fd, char *head, size_t
     return 0;
 }
 
-/* Puts in front of the script what runs it. */
+/* Pushes the interpreter of the script. */
 static int program_push_interpreter(const char *path, const struct language *rt, char *head,
                                     const struct program_search *place, struct program *p, struct err *err)
 {
@@ -137,10 +139,10 @@ static int program_push_interpreter(const char *path, const struct language *rt,
     }
     if (rt)
         return program_push_language(rt, place, p, err);
-    if (memcmp(head, "\177ELF", 4) == 0) /* a program: it runs itself */
+    if (memcmp(head, "\177ELF", 4) == 0) /* a binary runs without an interpreter */
         return 0;
     return err_set(err, ERR_INVALID,
-                   "script %.120s: neither its ending nor a #! line says what runs it; use --runtime NAME", path);
+                   "script %.120s: unknown language; add --runtime NAME, a known extension or a #! line", path);
 }
 
 static int program_use_script(const struct run_options *r, const struct language *rt,
@@ -174,8 +176,8 @@ static int program_use_language(const struct run_options *r, const struct progra
                        r->runtime);
     if (!r->code && r->nwords == 0 && !from_stdin && !r->tty)
         return err_set(err, ERR_USAGE,
-                       "nothing to run: give a script, -c CODE, or - to read it from standard input; -t "
-                       "starts a session");
+                       "nothing to run: add a script, -c CODE, or - for code on standard input; -t "
+                       "starts an interactive session");
     if (!r->code && !from_stdin && r->nwords > 0 && !(r->after_dashes && r->words[0][0] == '-'))
         return program_use_script(r, rt, place, p, err);
     if (program_push_language(rt, place, p, err) < 0)
@@ -198,7 +200,7 @@ static int program_use_language(const struct run_options *r, const struct progra
         program_push_rest(p, r, 1);
         return 0;
     }
-    program_push_rest(p, r, 0); /* words for the runtime itself, or none: a session */
+    program_push_rest(p, r, 0); /* arguments of the runtime itself; none: an interactive session */
     return 0;
 }
 
@@ -223,12 +225,11 @@ static bool program_is_script(const char *word, const char *const *dirs)
     if (strchr(word, '/'))
         return (found && !language_path_is_shared(word)) || (!found && word[0] != '/' && language_by_extension(word));
     if (language_by_extension(word))
-        return found ||
-               !program_is_in_dirs(word, dirs); /* a missing script is reported as such, not as a missing program */
+        return found || !program_is_in_dirs(word, dirs); /* report a missing script as such, not as a missing program */
     return found && !program_is_in_dirs(word, dirs);
 }
 
-/* Arguments and variables travel in one frame each, of 64 KiB. */
+/* Arguments and variables are sent in one frame each, of 64 KiB. */
 static int program_check_size(const struct run_options *r, const struct program *p, struct err *err)
 {
     size_t args = strlen(r->cwd), env = 0;
@@ -239,13 +240,12 @@ static int program_check_size(const struct run_options *r, const struct program 
         env += strlen(r->env[i]) + 4;
     if (args > WORDS_MAX)
         return err_set(err, ERR_INVALID,
-                       "the arguments are %zu bytes, and at most %llu fit; pass data by a file or by "
+                       "the arguments have %zu bytes, more than %llu; pass the data in a file or on "
                        "standard input",
                        args, WORDS_MAX);
     if (env > WORDS_MAX)
-        return err_set(err, ERR_INVALID,
-                       "the variables of --env are %zu bytes, and at most %llu fit; pass data by a file", env,
-                       WORDS_MAX);
+        return err_set(err, ERR_INVALID, "--env: the variables have %zu bytes, more than %llu; pass the data in a file",
+                       env, WORDS_MAX);
     return 0;
 }
 
@@ -260,7 +260,7 @@ int program_resolve(const struct run_options *r, const struct program_search *pl
     } else if (r->nwords == 0 || !r->words[0][0]) {
         rc = err_set(err, ERR_USAGE, "nothing to run: write 'cove run -- PROGRAM' or 'cove run SCRIPT'");
     } else if (!r->after_dashes && str_eq(r->words[0], "-")) {
-        rc = err_set(err, ERR_USAGE, "standard input needs a language: cove run --runtime python -");
+        rc = err_set(err, ERR_USAGE, "code on standard input needs a language: write 'cove run --runtime python -'");
     } else if (!r->after_dashes && program_is_script(r->words[0], place->dirs)) {
         rc = program_use_script(r, NULL, place, &p, err);
     } else {

@@ -38,7 +38,7 @@ int report_error(const struct err *err, bool json)
         char msg[sizeof(err->msg)];
 
         memcpy(msg, err->msg, sizeof(msg));
-        str_strip_control_chars(msg); /* it may quote a word that somebody else wrote */
+        str_strip_control_chars(msg); /* the message may quote untrusted text */
         buf_addf(&out, "cove: %s\n  code:  %s\n  cause: %s\n  fix:   %s\n", msg, info->code, info->cause, info->fix);
         fd_write_all(STDERR_FILENO, out.data, out.len);
     }

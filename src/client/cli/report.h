@@ -1,19 +1,19 @@
-/* report.h - what cove itself has to say, to people and to programs. */
+/* report.h - prints errors, notes and text of cove itself, for people or as JSON. */
 #pragma once
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/jsonw.h"
 
-/* Prints the error and returns the exit status that belongs to it. People get message, code, cause and fix on standard
- * error; with `json` one object {"error": ...} goes to standard output. */
+/* Prints the error and returns its exit status: message, code, cause and fix on standard error, or
+ * with `json` one object {"error": ...} on standard output. */
 int report_error(const struct err *err, bool json);
-/* {code, message, cause, fix} under the key "error" of an object that is open. */
+/* Adds {code, message, cause, fix} under the key "error" to an open object. */
 void report_error_json(struct jsonw *w, const struct err *err);
 
-/* A remark of one line on standard error: "cove: ...". */
+/* Prints a note of one line on standard error: "cove: ...". */
 void report_note(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-/* Writes all of it to standard output; 0, or 125 with a message when that fails (a full disk). A reader that went away
- * is no failure. */
+/* Writes the whole text to standard output. Returns 0, or 125 after printing an error (a full
+ * disk). A closed reader is not an error. */
 int report_text(const struct buf *text);

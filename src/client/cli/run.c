@@ -1,15 +1,17 @@
-/* `cove run`: from a request to an exit status.
+/* `cove run`: from options to an exit status.
  *
- *   run_options_build -> program_resolve -> open mounts -> start the jailer -> engine -> box -> session -> destroy or
- * keep
+ *   run_options_build -> program_resolve -> open mounts -> start the jailer -> engine
+ *   -> sandbox -> session -> destroy or keep
  *
- * Everything that can be refused without a sandbox is refused before the jailer is started. The jailer is forked before
- * the loop is made, so that it works while we set up, and before signals are blocked, so that it starts with a clean
- * mask. The monitor is forked when the jailer has answered: until then all processors are busy with what we wait for.
+ * Everything that can be refused without a sandbox is refused before the jailer is started. The
+ * jailer is forked before the loop is made, so that it works in parallel with our setup, and before
+ * signals are blocked, so that it starts with an empty signal mask. The monitor is forked only
+ * after the jailer has answered, so that it does not compete for processors before that.
  *
- * The result is there when the program has ended, and the jailer needs a millisecond more to remove every trace. We
- * wait for that only where a caller could tell the difference: when a receipt wants its final figures, and when the
- * sandbox holds a directory of the caller, which nothing may touch after we returned. */
+ * When the program has ended the result is complete, but the jailer needs about a millisecond
+ * more for the teardown. We wait for it only if the caller could notice: if a receipt needs
+ * the final figures, and if a directory of the caller is mounted, which must not be accessed
+ * after we return. */
 #include "client/cli/verbs.h"
 
 #include "client/cli/policy_select.h"
@@ -47,10 +49,10 @@ struct cli_run {
     struct operator_limits operator_limits;
     struct run_options options;
     struct program program;
-    bool input;    /* pass on standard input */
-    bool terminal; /* standard input is one */
+    bool input;    /* send standard input */
+    bool terminal; /* standard input is a terminal */
     struct sandbox_mount mounts[RUN_OPTIONS_BINDS_MAX + 3];
-    char hidden[RUN_OPTIONS_BINDS_MAX][POLICY_TARGET_TEXT + 1]; /* where those of the mounts go that hide something */
+    char hidden[RUN_OPTIONS_BINDS_MAX][POLICY_TARGET_TEXT + 1]; /* targets of the mounts that hide a path */
     size_t nmounts;
     uid_t owner_uid;
     gid_t owner_gid;
@@ -59,19 +61,19 @@ struct cli_run {
     struct ev *ev;
     struct engine *engine;
     struct sandbox_handle *sandbox;
-    struct files_job *code_job; /* a long text on its way into the sandbox */
+    struct files_job *code_job; /* transfer of long code into the sandbox */
     size_t code_sent;
     struct session session;
-    bool session_started; /* the session was started */
+    bool session_started; /* session_start succeeded */
     bool is_kept;
     bool failed;
     struct err why;
-    int signaled; /* a signal ended us before the program was started */
+    int signaled; /* signal that ended this process before the program was started; 0: none */
 };
 
-/* --- before anything is started --- */
+/* --- before the start --- */
 
-/* Standard input is passed on unless it is a terminal nobody asked for, or nothing at all. */
+/* Standard input is sent unless it is closed, or a terminal without -i or -t. */
 static void cli_run_inspect_stdin(struct cli_run *r)
 {
     struct stat st;
@@ -92,9 +94,9 @@ static int cli_run_open_source(const char *path, const char *what, bool director
     if (fstat(fd, st) < 0)
         return err_sys(err, ERR_SYS, "%s %.120s", what, path);
     if (directory && !S_ISDIR(st->st_mode))
-        return err_set(err, id, "%s %.120s: it is not a directory", what, path);
+        return err_set(err, id, "%s %.120s: not a directory", what, path);
     if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
-        return err_set(err, id, "%s %.120s: only files and directories can be shown to a sandbox", what, path);
+        return err_set(err, id, "%s %.120s: only files and directories can be mounted in a sandbox", what, path);
     *ret = take_fd(&fd);
     return 0;
 }
@@ -146,7 +148,7 @@ static int cli_run_open_mounts(struct cli_run *r, struct err *err)
         r->mounts[r->nmounts++] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, q->binds[i].dst };
     }
     if (r->program.script_fd >= 0 && !q->workspace && fstat(r->program.script_fd, &st) == 0) {
-        r->owner_uid = st.st_uid; /* so that a script which only its owner may read can be read inside */
+        r->owner_uid = st.st_uid; /* so that a script that only its owner may read is readable inside */
         r->owner_gid = st.st_gid;
     }
     if (r->program.script_fd >= 0)
@@ -155,8 +157,8 @@ static int cli_run_open_mounts(struct cli_run *r, struct err *err)
     return 0;
 }
 
-/* Opened before the run, so that a place that cannot be written is known before anything happens; emptied only when
- * there is something to put into it. */
+/* Opened before the run, so that an unwritable path fails before anything is started; truncated
+ * only when the receipt is written. */
 static int cli_run_open_receipt(struct cli_run *r, struct err *err)
 {
     if (!r->options.receipt_file)
@@ -167,7 +169,7 @@ static int cli_run_open_receipt(struct cli_run *r, struct err *err)
     return 0;
 }
 
-/* 0; -1 with err; or the exit status of one who has told the user already. */
+/* Returns 0; -1 with err; or an exit status if the error has already been printed. */
 static int cli_run_prepare(struct cli_run *r, const struct args *a, const struct cli_settings *settings,
                            struct err *err)
 {
@@ -199,10 +201,36 @@ static int cli_run_print_plan(const struct cli_run *r)
 
 /* --- while it runs --- */
 
+/* The jailer knows only the target of a mount: replaces a leading "/workspace: " with the flag and
+ * the directory that the user gave. */
+static void cli_run_name_source(const struct run_options *o, struct err *err)
+{
+    struct err inner = *err;
+    const char *text = inner.msg, *src = NULL, *flag = "--bind-ro";
+
+    if (o->workspace && str_eat(&text, "/workspace: ")) {
+        flag = "--workspace";
+        src = o->workspace;
+    }
+    for (size_t i = 0; i < o->nbinds && !src; i++) {
+        text = inner.msg;
+        if (o->binds[i].src && str_eat(&text, o->binds[i].dst) && str_eat(&text, ": "))
+            src = o->binds[i].src;
+        if (src && str_eq(o->binds[i].dst, "/skills"))
+            flag = "--skills";
+    }
+    if (!src)
+        return;
+    err_set(err, inner.id, "%s %.100s: %.120s", flag, src, text);
+    err->sys = inner.sys;
+}
+
 static void cli_run_fail(struct cli_run *r, const struct err *why)
 {
-    if (!r->failed)
+    if (!r->failed) {
         r->why = *why;
+        cli_run_name_source(&r->options, &r->why);
+    }
     r->failed = true;
     ev_stop(r->ev);
 }
@@ -245,7 +273,7 @@ static void cli_run_on_session_end(void *arg)
     else if (r->options.json || r->options.receipt || r->options.workspace)
         sandbox_handle_destroy(r->sandbox, cli_run_on_destroyed, r);
     else
-        ev_stop(r->ev); /* our exit lets go of the sandbox, and its jailer destroys it */
+        ev_stop(r->ev); /* our exit closes the connection, and the jailer destroys the sandbox */
 }
 
 static void cli_run_start_program(struct cli_run *r)
@@ -300,10 +328,10 @@ static void cli_run_on_ready(void *arg)
     struct cli_run *r = arg;
     struct err err = { 0 };
 
-    if (r->options.keep && !sandbox_handle_can_freeze(r->sandbox)) { /* found out now, while no work can be lost */
+    if (r->options.keep && !sandbox_handle_can_freeze(r->sandbox)) { /* checked before the start, so no work is lost */
         err_set(&err, ERR_NO_CGROUP,
-                "--keep freezes the sandbox, and this user has no cgroup to freeze it in: log in through systemd on a "
-                "host with cgroup v2 (or loginctl enable-linger), or run as root");
+                "--keep needs a cgroup to freeze the sandbox, and this user has none; log in through systemd on a host "
+                "with cgroup v2 (or run loginctl enable-linger), or run as root");
         cli_run_fail(r, &err);
     } else if (!r->program.code)
         cli_run_start_program(r);
@@ -324,10 +352,11 @@ static void cli_run_on_sandbox_ended(void *arg, const struct err *why)
 
     if (!r->session.ended)
         cli_run_fail(r, why);
-    /* Else its last output may still wait for a slow reader; when that is written on_end removes what is left. */
+    /* Else the last output may still wait for a slow reader; on_end removes the rest when
+     * it is written. */
 }
 
-/* While the sandbox builds its walls we have nothing to do, and neither has the jailer: a processor is free. */
+/* While the sandbox raises its walls, this process and the jailer are idle: a processor is free. */
 static void cli_run_on_sandbox_created(void *arg)
 {
     struct cli_run *r = arg;
@@ -379,13 +408,13 @@ static int cli_run_start(struct cli_run *r, const struct cli_settings *settings,
     if (settings->start_jailer(state_dir(r->options.state_dir, dir), r->options.keep, &jailer, err) < 0)
         return -1;
     if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0)
-        return -1; /* the descriptors go with the process */
+        return -1; /* the exit of the process closes the descriptors */
     if (session_catch_signals(r->ev, cli_run_on_signal, r, err) < 0)
         return -1;
     return sandbox_handle_new(r->engine, &spec, &box_ops, r, &r->sandbox, err);
 }
 
-/* --- what is said at the end --- */
+/* --- notes at the end --- */
 
 static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
 {
@@ -394,18 +423,17 @@ static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
 
     switch (rc->ended_by) {
     case ENDED_WALL:
-        report_note("ended: it ran longer than %s (--timeout)", limit_print(LIMIT_WALL, v[LIMIT_WALL], text));
+        report_note("ended: timeout after %s (--timeout)", limit_print(LIMIT_WALL, v[LIMIT_WALL], text));
         break;
     case ENDED_CPU:
-        report_note("ended: it used more than %s of processor time (--cpu-time)",
+        report_note("ended: used more than %s of processor time (--cpu-time)",
                     limit_print(LIMIT_CPU_TIME, v[LIMIT_CPU_TIME], text));
         break;
     case ENDED_MEMORY:
-        report_note("ended: it needed more than %s of memory (--memory)",
-                    limit_print(LIMIT_MEMORY, v[LIMIT_MEMORY], text));
+        report_note("ended: used more than %s of memory (--memory)", limit_print(LIMIT_MEMORY, v[LIMIT_MEMORY], text));
         break;
     case ENDED_LIFETIME:
-        report_note("ended: the sandbox lived longer than %s (--lifetime)",
+        report_note("ended: the lifetime of the sandbox, %s, is over (--lifetime)",
                     limit_print(LIMIT_LIFETIME, v[LIMIT_LIFETIME], text));
         break;
     case ENDED_LOST:
@@ -415,10 +443,11 @@ static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
         break;
     }
     if (rc->dropped_bytes)
-        report_note("%s of output past the limit were dropped (--max-output)", str_size(rc->dropped_bytes, text));
+        report_note("%s of output beyond the limit were dropped (--max-output)", str_size(rc->dropped_bytes, text));
 }
 
-/* Walls refuse, limits report: what this host cannot enforce is said once, in one line. */
+/* A missing wall refuses the run; a limit that this host cannot enforce is reported here,
+ * in one line. */
 static void cli_run_note_limits(const struct cli_run *r, const struct receipt *rc)
 {
     auto_buf names = { 0 };
@@ -435,7 +464,7 @@ static void cli_run_note_limits(const struct cli_run *r, const struct receipt *r
     }
     if (!names.len)
         return;
-    /* The one cause that its reader can often do something about. */
+    /* The only cause that the user can often fix. */
     bool homeless = receipt_rootless(rc) && str_eq(rc->cgroup, "none");
     report_note("this host does not fully enforce: %s%s%s", names.data, homeless ? "; " : "",
                 homeless ? host_facts_cgroup_advice_here() : "");
@@ -473,7 +502,7 @@ static int cli_run_write_receipt(const struct cli_run *r, const struct receipt *
     jsonw_init(&w, &out, 2);
     receipt_json(rc, &w);
     buf_adds(&out, "\n");
-    if (ftruncate(r->receipt_fd, 0) < 0 && errno != EINVAL) /* EINVAL: a pipe or a device has no length */
+    if (ftruncate(r->receipt_fd, 0) < 0 && errno != EINVAL) /* EINVAL: a pipe or a device cannot be truncated */
         return err_sys(err, ERR_SYS, "--receipt=%.120s", r->options.receipt_file);
     if (fd_write_all(r->receipt_fd, out.data, out.len) < 0)
         return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_SYS, "--receipt=%.120s", r->options.receipt_file);
@@ -485,8 +514,8 @@ static void cli_run_note_kept(const struct cli_run *r)
     const char *id = sandbox_handle_id(r->sandbox);
     auto_buf more = { 0 };
 
-    report_note("sandbox %s is kept, frozen", id);
-    buf_addf(&more, "  cove enter %s   a shell in it\n  cove rm %s      end it\n", id, id);
+    report_note("sandbox %s is kept and frozen", id);
+    buf_addf(&more, "  cove enter %s   start a shell in it\n  cove rm %s      end it\n", id, id);
     fd_write_all(STDERR_FILENO, more.data, more.len);
 }
 
@@ -525,7 +554,7 @@ static int cli_run_conclude(struct cli_run *r)
     return r->session.output_errno ? STATUS_PIPE : receipt_exit_code(rc);
 }
 
-/* Of one that did not begin. */
+/* Cleanup of a run that was not started. */
 static void cli_run_done(struct cli_run *r)
 {
     engine_free(r->engine);
@@ -539,8 +568,8 @@ static void cli_run_done(struct cli_run *r)
     operator_limits_done(&r->operator_limits);
 }
 
-/* A run that began is not taken apart: the caller waits for our exit, which does the same at once. The jailer sees the
- * end of its socket and the monitor that of its own. */
+/* A started run is not cleaned up step by step: the exit of this process does the same faster. The
+ * jailer and the monitor each see the end of their sockets. */
 int verb_run(const struct args *a, const struct cli_settings *settings)
 {
     static struct cli_run r = { .receipt_fd = -1, .program.script_fd = -1 };
@@ -551,7 +580,7 @@ int verb_run(const struct args *a, const struct cli_settings *settings)
     if (status < 0) {
         status = report_error(&r.why, json);
     } else if (status > 0) {
-        /* said by who found it */
+        /* the error is already printed */
     } else if (r.options.dry_run) {
         status = cli_run_print_plan(&r);
     } else if (cli_run_open_mounts(&r, &r.why) < 0 || cli_run_open_receipt(&r, &r.why) < 0 ||

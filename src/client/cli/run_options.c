@@ -8,10 +8,10 @@
 #include <stdio.h>
 
 #define ENV_MAX 512             /* variables */
-#define ENV_TEXT_MAX (32 * KIB) /* bytes of one */
+#define ENV_TEXT_MAX (32 * KIB) /* bytes of one variable */
 #define PATH_TEXT_MAX 4000
 #define DST_MAX 250
-#define SLACK_MS 60000u /* lifetime past the execution's own clock: time to build up and to take down */
+#define SLACK_MS 60000u /* lifetime beyond the timeout of the execution: time for setup and teardown */
 #define TTY_WALL_MS 3600000u
 
 int run_options_parse_env(const char *text, char **ret, struct err *err)
@@ -19,10 +19,10 @@ int run_options_parse_env(const char *text, char **ret, struct err *err)
     size_t name = strcspn(text, "=");
 
     if (name == 0 || (!isalpha((unsigned char)text[0]) && text[0] != '_'))
-        return err_set(err, ERR_INVALID, "--env %.60s: a variable's name begins with a letter or '_'", text);
+        return err_set(err, ERR_INVALID, "--env %.60s: a variable name begins with a letter or '_'", text);
     for (size_t i = 0; i < name; i++)
         if (!isalnum((unsigned char)text[i]) && text[i] != '_')
-            return err_set(err, ERR_INVALID, "--env %.60s: a variable's name holds letters, digits and '_' only", text);
+            return err_set(err, ERR_INVALID, "--env %.60s: a variable name has only letters, digits and '_'", text);
     if (strlen(text) > ENV_TEXT_MAX)
         return err_set(err, ERR_INVALID, "--env %.*s: the value is longer than 32K", (int)min_size(name, 60), text);
     if (text[name] == '=') {
@@ -31,10 +31,10 @@ int run_options_parse_env(const char *text, char **ret, struct err *err)
     }
     const char *value = getenv(text);
     if (!value)
-        return err_set(err, ERR_INVALID, "--env %.60s: it is not set here; write %.60s=VALUE, or export it first", text,
-                       text);
+        return err_set(err, ERR_INVALID,
+                       "--env %.60s: not set in your environment; write %.60s=VALUE, or export it first", text, text);
     if (strlen(value) > ENV_TEXT_MAX)
-        return err_set(err, ERR_INVALID, "--env %.60s: its value is longer than 32K", text);
+        return err_set(err, ERR_INVALID, "--env %.60s: the value is longer than 32K", text);
     *ret = str_printf("%s=%s", text, value);
     return 0;
 }
@@ -60,7 +60,8 @@ static int run_options_add_bind(struct run_options *r, const char *src, size_t l
     if (n > DST_MAX || !policy_path_is_plain(to))
         return err_set(err, ERR_BIND_TARGET, "--%s: '%.100s' is not a plain absolute path", flag, dst);
     if (r->nbinds == RUN_OPTIONS_BINDS_MAX)
-        return err_set(err, ERR_INVALID, "--%s: at most %d binds fit into one sandbox", flag, RUN_OPTIONS_BINDS_MAX);
+        return err_set(err, ERR_INVALID, "--%s: too many mounts; a sandbox has at most %d", flag,
+                       RUN_OPTIONS_BINDS_MAX);
     r->binds[r->nbinds].src = str_dup_n(src, len);
     r->binds[r->nbinds++].dst = take_ptr(&to);
     return 0;
@@ -94,8 +95,8 @@ static int run_options_read_workspace(struct run_options *r, const char *text, s
 static int run_options_refuse_high(const char *flag, struct err *err)
 {
     return err_set(err, ERR_LEVEL_UNAVAILABLE,
-                   "--%s high: it needs a second kernel (gVisor or a microVM) behind the sandbox, and this version "
-                   "has no driver for one",
+                   "--%s high: needs a second kernel (gVisor or a microVM), and this version has no driver for "
+                   "one; use --level standard",
                    flag);
 }
 
@@ -104,13 +105,14 @@ static int run_options_read_level(const struct run_options *r, const char *text,
     enum level l;
 
     if (!level_parse(text, &l))
-        return err_set(err, ERR_INVALID, "--level %.40s: the levels are standard, high and custom", text);
+        return err_set(err, ERR_INVALID, "--level %.40s: unknown level; use standard, high or custom", text);
     if (l == LEVEL_HIGH)
         return run_options_refuse_high("level", err);
     if (l == LEVEL_CUSTOM && r->level != LEVEL_CUSTOM)
-        return err_set(err, ERR_USAGE, "--level custom: say which policy, with --policy debug or --policy FILE");
+        return err_set(err, ERR_USAGE, "--level custom: needs a policy; add --policy debug or --policy FILE");
     if (l == LEVEL_STANDARD && r->level == LEVEL_CUSTOM)
-        return err_set(err, ERR_USAGE, "--level standard and --policy %.60s do not go together: that one is custom",
+        return err_set(err, ERR_USAGE,
+                       "--level standard and --policy %.60s exclude each other: the policy has level custom",
                        r->policy->file ? r->policy->file : r->policy->name);
     return 0;
 }
@@ -119,8 +121,8 @@ static int run_options_read_net(const char *text, struct err *err)
 {
     if (str_eq(text, "none"))
         return 0;
-    return err_set(err, ERR_NOT_SUPPORTED_YET,
-                   "--net %.40s: a sandbox of this version has loopback and no way out; use --net none", text);
+    return err_set(err, ERR_NOT_SUPPORTED_YET, "--net %.40s: sandboxes of this version have no network; use --net none",
+                   text);
 }
 
 static bool run_options_limit_is_chosen(const struct run_options *r, enum limit l)
@@ -135,7 +137,8 @@ static int run_options_read_limit(struct run_options *r, const struct arg *a, st
     if (limit_parse(l, a->value, &r->limits.v[l], err) < 0)
         return err_wrap(err, "--%s %.40s", a->opt->name, a->value);
     if (l == LIMIT_OUTPUT && r->limits.v[l] == 0)
-        return err_set(err, ERR_INVALID, "--max-output 0: to see nothing, send the output to /dev/null");
+        return err_set(err, ERR_INVALID,
+                       "--max-output 0: must be at least 1; to discard output, redirect it to /dev/null");
     r->chosen |= 1ull << l;
     r->source[l] = RUN_OPTION_FROM_FLAG;
     return 0;
@@ -153,7 +156,7 @@ static int run_options_read_env(struct run_options *r, const char *text, struct 
     char *pair = NULL;
 
     if (r->nenv == ENV_MAX)
-        return err_set(err, ERR_INVALID, "--env: more than %d variables", ENV_MAX);
+        return err_set(err, ERR_INVALID, "--env: more than %d variables; remove some", ENV_MAX);
     if (run_options_parse_env(text, &pair, err) < 0)
         return -1;
     run_options_add_env(r, pair);
@@ -184,7 +187,7 @@ static int run_options_read_option(struct run_options *r, const struct arg *a, s
     case OPT_SKILLS:
         r->skills = a->value;
         return 0;
-    case OPT_POLICY: /* read before all others */
+    case OPT_POLICY: /* read before all other flags */
         return 0;
     case OPT_LEVEL:
         return run_options_read_level(r, a->value, err);
@@ -216,12 +219,12 @@ static int run_options_read_option(struct run_options *r, const struct arg *a, s
         r->state_dir = a->value;
         return 0;
     default:
-        return err_set(err, ERR_BUG, "the flag --%s is in the table and nowhere else", a->opt->name);
+        return err_set(err, ERR_BUG, "flag --%s is in the table but not implemented", a->opt->name);
     }
 }
 
-/* Everything a policy says, before the flags. A variable to pass on that is not set here is left out: a policy is
- * written for many callers. */
+/* Applies the policy, before the flags. A variable to pass that is not set in our environment is
+ * skipped: a policy is written for many callers. */
 static int run_options_apply_policy(struct run_options *r, const struct policy *p, struct err *err)
 {
     if (p->level == LEVEL_HIGH)
@@ -256,7 +259,7 @@ static int run_options_apply_policy(struct run_options *r, const struct policy *
     return 0;
 }
 
-/* The floor of limits: what was chosen beyond it is refused, what nobody chose is lowered. */
+/* Applies the operator limits: a chosen value beyond them is refused, a default is lowered. */
 static int run_options_apply_operator_limits(struct run_options *r, struct err *err)
 {
     const struct operator_limits *f = r->operator_limits;
@@ -266,7 +269,7 @@ static int run_options_apply_operator_limits(struct run_options *r, struct err *
         return 0;
     if (f->level == LEVEL_HIGH)
         return err_set(err, ERR_POLICY_OPERATOR_LIMIT,
-                       "level: %.80s demands high, and this version has no driver for it", f->file);
+                       "level: %.80s requires level high, and this version has no driver for it", f->file);
     for (unsigned g = 0; g < GRANT_COUNT; g++)
         if (f->forbidden_grants & r->grants & 1u << g)
             return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "--policy: %.80s forbids the grant '%s'", f->file,
@@ -289,7 +292,7 @@ static int run_options_apply_operator_limits(struct run_options *r, struct err *
                            limit_print(l, r->limits.v[i], have), limit_print(l, f->max[i], most), f->file);
     }
     r->output_capped = r->output_capped || lowered & LIMIT_BIT(OUTPUT);
-    r->chosen |= lowered; /* so that nothing raises it again */
+    r->chosen |= lowered; /* so that no later step raises it again */
     return 0;
 }
 
@@ -303,7 +306,7 @@ char *run_options_source_text(const struct run_options *r, enum limit l, char bu
         snprintf(buf, RUN_OPTIONS_SOURCE_TEXT, "--%s", limit_info(l)->flag);
         break;
     case RUN_OPTION_FROM_POLICY:
-        assert(p); /* it could come from nowhere else */
+        assert(p); /* only a policy sets this source */
         snprintf(buf, RUN_OPTIONS_SOURCE_TEXT, "%.140s:%" PRIu32, p->file ? p->file : p->name, p->limit_line[l]);
         break;
     case RUN_OPTION_FROM_OPERATOR_LIMITS:
@@ -319,7 +322,7 @@ char *run_options_source_text(const struct run_options *r, enum limit l, char bu
     return buf;
 }
 
-/* What was not said follows from what was. */
+/* Derives the unset limits from the given limits. */
 static int run_options_complete_limits(struct run_options *r, struct err *err)
 {
     uint64_t *v = r->limits.v;
@@ -327,12 +330,12 @@ static int run_options_complete_limits(struct run_options *r, struct err *err)
 
     if (r->tty && !run_options_limit_is_chosen(r, LIMIT_WALL))
         v[LIMIT_WALL] = TTY_WALL_MS;
-    if (!run_options_limit_is_chosen(r, LIMIT_LIFETIME)) /* a kept sandbox waits for a person */
+    if (!run_options_limit_is_chosen(r, LIMIT_LIFETIME)) /* a kept sandbox waits for its user */
         v[LIMIT_LIFETIME] = r->keep ? limit_info(LIMIT_LIFETIME)->max
                                     : max_u64(v[LIMIT_LIFETIME],
                                               min_u64(v[LIMIT_WALL] + SLACK_MS, limit_info(LIMIT_LIFETIME)->max));
     r->output_capped = r->json || run_options_limit_is_chosen(r, LIMIT_OUTPUT);
-    if (!r->output_capped) /* what streams is not kept, so nothing has to be bounded */
+    if (!r->output_capped) /* streamed output is not stored, so it needs no bound */
         v[LIMIT_OUTPUT] = limit_info(LIMIT_OUTPUT)->max;
     if (run_options_apply_operator_limits(r, err) < 0)
         return -1;
@@ -346,11 +349,12 @@ static int run_options_complete_limits(struct run_options *r, struct err *err)
 static int run_options_check_combination(const struct run_options *r, struct err *err)
 {
     if (r->code && !r->runtime)
-        return err_set(err, ERR_USAGE, "-c needs to know the language: add --runtime python, node, bash or sh");
+        return err_set(err, ERR_USAGE, "-c needs a language: add --runtime python, node, bash or sh");
     if (r->tty && r->json)
-        return err_set(err, ERR_USAGE, "--tty and --json do not go together: a terminal cannot be captured as text");
+        return err_set(err, ERR_USAGE,
+                       "--tty and --json exclude each other: terminal output cannot be captured as text");
     if (r->state_dir && r->state_dir[0] != '/')
-        return err_set(err, ERR_INVALID, "--state-dir %.80s: write an absolute path", r->state_dir);
+        return err_set(err, ERR_INVALID, "--state-dir %.80s: not an absolute path", r->state_dir);
     return limits_check(&r->limits, err);
 }
 
@@ -361,7 +365,7 @@ int run_options_build(const struct args *a, const struct policy *policy, const s
         .level = LEVEL_STANDARD, .words = a->rest, .nwords = a->nrest, .after_dashes = a->after_dashes
     };
 
-    _Static_assert(RUN_OPTIONS_BINDS_MAX >= POLICY_PATHS_MAX, "what a policy binds fits");
+    _Static_assert(RUN_OPTIONS_BINDS_MAX >= POLICY_PATHS_MAX, "all mounts of a policy fit");
     r.policy = policy;
     r.operator_limits = floor;
     limits_default(&r.limits);

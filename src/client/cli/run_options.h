@@ -1,7 +1,9 @@
-/* run_options.h - what a person asked `cove run` for: every flag read, checked and completed with defaults.
+/* run_options.h - the options of `cove run`: every flag parsed, checked and completed with
+ * defaults.
  *
- * Building a request touches neither files nor the system beyond the environment variables that --env names, so
- * everything about it can be tested with a list of words. Strings point into argv or into memory of the request. */
+ * Building the options accesses no files and no system state except the environment variables
+ * of --env, so a list of arguments is enough to test it. Strings point into argv or into memory
+ * of the options. */
 #pragma once
 
 #include "client/cli/args.h"
@@ -11,21 +13,22 @@
 #include "policy/limits.h"
 #include "policy/policy.h"
 
-#define RUN_OPTIONS_BINDS_MAX 9 /* a sandbox takes twelve mounts: the rest is for script, skills and workspace */
+#define RUN_OPTIONS_BINDS_MAX \
+    9 /* a sandbox has at most 12 mounts; three are reserved for script, skills and workspace */
 
 struct run_options_bind {
-    char *src; /* NULL: hidden, if it is there at all */
+    char *src; /* NULL: hide dst, if it exists */
     char *dst;
-    uint32_t line; /* of the policy file; 0: a flag */
+    uint32_t line; /* line in the policy file; 0: set by a flag */
 };
 
-/* Who decided a value. */
+/* The source of a value. */
 enum run_options_source {
     RUN_OPTION_FROM_LEVEL,
     RUN_OPTION_FROM_POLICY,
     RUN_OPTION_FROM_FLAG,
-    RUN_OPTION_FROM_OPERATOR_LIMITS, /* nobody chose it, and the operator's floor lowered it */
-    RUN_OPTION_FROM_OTHER_LIMITS,    /* nobody chose it, and it moved to fit what was chosen */
+    RUN_OPTION_FROM_OPERATOR_LIMITS, /* a default, lowered to the operator limits */
+    RUN_OPTION_FROM_OTHER_LIMITS,    /* a default, adjusted to fit other limits */
 };
 
 struct run_options {
@@ -36,21 +39,21 @@ struct run_options {
     uint64_t deny[FILTER_DENY_WORDS];
     uint8_t source[LIMIT_COUNT]; /* enum run_options_source */
     struct limits limits;
-    uint64_t chosen;    /* bit per limit: said by the user, so never adjusted */
-    bool output_capped; /* otherwise output streams without end and is not counted against a limit */
+    uint64_t chosen;    /* bit per limit: given by the user, so never adjusted */
+    bool output_capped; /* false: output is streamed without a limit */
 
-    const char *runtime; /* NULL: the program or script decides */
+    const char *runtime; /* NULL: derived from the program or script */
     const char *code;    /* NULL: none */
     char **words;        /* program or script and its arguments */
     int nwords;
-    bool after_dashes; /* "--" stood before the words: the first one is a program, never a script */
+    bool after_dashes; /* "--" preceded the words: the first is a program, never a script */
     char *cwd;         /* absolute */
     char **env;        /* "NAME=value", NULL-terminated */
     size_t nenv;
-    size_t nenv_policy; /* the first so many are the policy's */
+    size_t nenv_policy; /* the first nenv_policy variables come from the policy */
 
-    char *workspace;     /* NULL: a fresh one in memory */
-    bool workspace_flag; /* said by --workspace, not by the policy */
+    char *workspace;     /* host directory; NULL: a new one in memory */
+    bool workspace_flag; /* given by --workspace, not by the policy */
     bool cow;
     const char *skills;
     struct run_options_bind binds[RUN_OPTIONS_BINDS_MAX];
@@ -62,8 +65,8 @@ struct run_options {
     const char *state_dir;    /* NULL: the default */
 };
 
-/* Flags over policy over the level's defaults; the floor holds for all of them. policy and floor may be NULL and must
- * outlive the request. */
+/* Flags override the policy, which overrides the defaults of the level; the operator limits in
+ * `floor` apply to all. policy and floor may be NULL and must outlive the options. */
 int run_options_build(const struct args *a, const struct policy *policy, const struct operator_limits *floor,
                       struct run_options *ret, struct err *err);
 /* "--memory", "policy.yaml:12", "standard", ... Returns buf. */
@@ -71,7 +74,8 @@ int run_options_build(const struct args *a, const struct policy *policy, const s
 char *run_options_source_text(const struct run_options *r, enum limit l, char buf[RUN_OPTIONS_SOURCE_TEXT]);
 void run_options_done(struct run_options *r);
 
-/* NAME=value from NAME[=VALUE]; a bare name takes the value of this process. The caller frees. */
+/* Makes NAME=value from NAME[=VALUE]; a bare name takes the value of this process. The
+ * caller frees *ret. */
 int run_options_parse_env(const char *text, char **ret, struct err *err);
-/* An absolute path from one that may be relative to /workspace. The caller frees. */
+/* Makes an absolute path from a path that may be relative to /workspace. The caller frees *ret. */
 int run_options_parse_cwd(const char *text, char **ret, struct err *err);

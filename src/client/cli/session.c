@@ -1,9 +1,10 @@
-/* Output goes to the sinks as it comes. While one of them has something waiting the program is held: no credit goes
- * back, so it is slowed down to the speed of the reader and nothing piles up here.
+/* Output is written to the sinks as it arrives. While a sink has pending bytes, no credit is
+ * returned to the program: this back-pressure slows the program to the speed of the reader, and
+ * nothing accumulates here.
  *
- * Ctrl-C. The first one goes to the program, which may want to tidy up or may not care. If it is still there a while
- * later we say so, and from then on the next one ends it. SIGTERM and SIGHUP come from someone who will not press
- * twice, so after them the program has a fixed time. */
+ * The first Ctrl-C is sent to the program, which may clean up or ignore it. If the program still
+ * runs a while later, a note says so, and the next Ctrl-C kills it. SIGTERM and SIGHUP are usually
+ * not repeated, so after them the program is killed after a fixed time. */
 #include "client/cli/session.h"
 
 #include "client/cli/report.h"
@@ -17,7 +18,7 @@
 #include <unistd.h>
 
 #define HINT_AFTER_NS (2 * NS_PER_S)
-#define KILL_AFTER_NS (1 * NS_PER_S) /* a second Ctrl-C sooner than this may be the same impatience */
+#define KILL_AFTER_NS (1 * NS_PER_S) /* a second Ctrl-C sooner than this is treated as part of the first */
 #define GRACE_NS (5 * NS_PER_S)
 
 static void session_finish(struct session *s)
@@ -46,7 +47,8 @@ static void session_on_sink_change(void *arg)
         exec_handle_hold_credit(s->exec, false);
 }
 
-/* The reader of our standard output is gone: the program would be told by SIGPIPE, and that is how its end is shown. */
+/* The reader of our standard output is gone. Without a sandbox the program would get SIGPIPE, so
+ * its end is reported as SIGPIPE. */
 static void session_on_output_broken(struct session *s)
 {
     if (s->output_errno)
@@ -125,18 +127,18 @@ static void session_on_failed(void *arg, const struct err *err)
     session_finish(s);
 }
 
-int session_start(struct session *s, struct ev *ev, struct sandbox_handle *box, const struct session_spec *spec,
+int session_start(struct session *s, struct ev *ev, struct sandbox_handle *sandbox, const struct session_spec *spec,
                   void (*on_end)(void *arg), void *arg, struct err *err)
 {
     static const struct exec_handle_ops ops = { session_on_started, session_on_output, session_on_writable,
                                                 session_on_exit, session_on_failed };
 
-    *s = (struct session){ .ev = ev, .sandbox = box, .spec = *spec, .on_end = on_end, .arg = arg };
+    *s = (struct session){ .ev = ev, .sandbox = sandbox, .spec = *spec, .on_end = on_end, .arg = arg };
     sink_init(&s->out, ev, STDOUT_FILENO, session_on_sink_change, s);
     sink_init(&s->err, ev, STDERR_FILENO, session_on_sink_change, s);
     if (spec->raw && term_raw(STDIN_FILENO, err) < 0)
         return -1;
-    if (sandbox_handle_exec(box, spec->exec, &ops, s, &s->exec, err) < 0) {
+    if (sandbox_handle_exec(sandbox, spec->exec, &ops, s, &s->exec, err) < 0) {
         term_restore();
         return -1;
     }
@@ -165,7 +167,7 @@ static void session_on_hint_timer(void *arg)
     struct session *s = arg;
 
     if (s->running && !s->spec.quiet)
-        report_note("the program goes on; Ctrl-C again ends it");
+        report_note("the program is still running; press Ctrl-C again to kill it");
 }
 
 static void session_on_grace_over(void *arg)
@@ -202,7 +204,7 @@ static void session_on_frozen(void *arg, const struct err *err)
 {
     struct session *s = arg;
 
-    kill(getpid(), SIGSTOP); /* returns when the shell says `fg` */
+    kill(getpid(), SIGSTOP); /* returns after `fg` in the shell */
     if (!err && s->sandbox)
         sandbox_handle_thaw(s->sandbox, session_on_thawed, s);
 }
@@ -236,7 +238,7 @@ void session_on_signal(struct session *s, int signo)
         return;
     default:
         if (s->ended)
-            session_finish(s); /* only the reader of the output was still slow */
+            session_finish(s); /* the program has ended; only a slow reader was left */
         else if (s->exec)
             session_interrupt(s, signo);
     }

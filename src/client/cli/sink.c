@@ -1,8 +1,9 @@
-/* A write to standard output may block for as long as the reader likes, and while it blocks no clock runs out and no
- * Ctrl-C is seen. O_NONBLOCK would help, but it belongs to the open file, which we share with whoever started us: a
- * shell whose terminal became non-blocking breaks. So pipes and terminals are opened once more through /proc, which
- * makes an open file of our own; sockets have a flag per call; where the second open is refused (a terminal that
- * belongs to another user) we ask poll before every write and keep it to the few bytes that a pipe promises to take. */
+/* A write to standard output may block for an unlimited time, during which no timer and no Ctrl-C
+ * is handled. O_NONBLOCK is a property of the open file description, which we share with our
+ * parent: a shell whose terminal becomes non-blocking breaks. So pipes and terminals are opened
+ * again through /proc, which gives our own open file description; sockets have a flag per call. If
+ * the second open is refused (a terminal of another user), we poll before every write and write
+ * only as many bytes as a pipe guarantees to accept. */
 #include "client/cli/sink.h"
 
 #include "core/base/fd.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define SHARED_CHUNK 512 /* a terminal that polls writable takes a line, not a page */
+#define SHARED_CHUNK 512 /* a terminal that polls writable accepts a line, not a page */
 
 void sink_init(struct sink *s, struct ev *ev, int fd, void (*on_change)(void *arg), void *arg)
 {
@@ -74,7 +75,7 @@ static ssize_t sink_write_some(struct sink *s, const char *data, size_t len)
     }
 }
 
-/* Bytes written before the descriptor would have blocked or broke. */
+/* Returns the bytes written before the descriptor would block or failed. */
 static size_t sink_write_most(struct sink *s, const char *data, size_t len)
 {
     size_t done = 0;
@@ -123,7 +124,8 @@ void sink_write(struct sink *s, const void *data, size_t len)
     if (s->io.on)
         return;
     if (ev_io_add(s->ev, &s->io, s->fd, EPOLLOUT, sink_on_writable, s, NULL) < 0) {
-        /* A file that blocks and cannot be waited for does not exist; if it does, it is written the slow way. */
+        /* No known file type blocks and cannot be polled; if one exists, blocking
+         * writes are used. */
         s->mode = SINK_PLAIN;
         fd_nonblock(s->fd, false);
         sink_write_most(s, s->pending.data, s->pending.len);

@@ -1,5 +1,6 @@
-/* One buffer: it is read full, passed on as far as the program takes it, and not read again until all of it is gone.
- * Files cannot be watched with epoll, so they are read once a turn, which leaves room for everything else. */
+/* One buffer: it is filled, passed on as far as the program accepts it, and filled again only when
+ * it is empty. Files cannot be watched with epoll, so they are read once per loop iteration, which
+ * keeps the loop responsive. */
 #include "client/cli/source.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static void source_pump(struct source *s)
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        if (n <= 0) { /* an error of the terminal (it hung up) ends the input just as well */
+        if (n <= 0) { /* an error of the terminal (a hangup) ends the input too */
             source_finish(s);
             return;
         }
@@ -45,7 +46,7 @@ static void source_pump(struct source *s)
     s->full = s->sent < s->filled;
     if (s->file && !s->full)
         ev_defer(s->ev, &s->again, source_on_again, s);
-    else if (s->full) /* not only muted: a pipe whose writer is gone would wake the loop for nothing, for ever */
+    else if (s->full) /* remove, not mute: a pipe whose writer is gone would wake the loop for ever */
         ev_io_del(s->ev, &s->io);
 }
 

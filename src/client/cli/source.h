@@ -1,4 +1,5 @@
-/* source.h - standard input on its way into a program, read only as fast as the program takes it. */
+/* source.h - forwards standard input to a program, with back-pressure: it reads only as fast as the
+ * program accepts. */
 #pragma once
 
 #include "core/base/base.h"
@@ -9,12 +10,12 @@ struct source {
     struct ev *ev;
     int fd;
     struct ev_io io;
-    struct ev_defer again; /* for files, which epoll does not watch because they are always ready */
+    struct ev_defer again; /* reads regular files, which epoll cannot watch */
     bool file;
     bool ended;
-    bool full;                                               /* the program takes no more for now */
-    size_t filled, sent;                                     /* of buf: read, and passed on */
-    size_t (*take)(void *arg, const void *data, size_t len); /* returns how much it took */
+    bool full;                                               /* the program accepts no more at present */
+    size_t filled, sent;                                     /* bytes of buf: read; accepted by `take` */
+    size_t (*take)(void *arg, const void *data, size_t len); /* returns the number of bytes accepted */
     void (*end)(void *arg);
     void *arg;
     char buf[64 * KIB];
@@ -22,5 +23,5 @@ struct source {
 
 void source_start(struct source *s, struct ev *ev, int fd, size_t (*take)(void *, const void *, size_t),
                   void (*end)(void *), void *arg);
-void source_resume(struct source *s); /* the program takes more now */
+void source_resume(struct source *s); /* the program accepts more again */
 void source_stop(struct source *s);

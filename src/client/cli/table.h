@@ -1,5 +1,5 @@
-/* table.h - the verbs of `cove` and their options, as data. Parsing, help, manual pages, completion and documentation
- * read it and nothing else, so they cannot disagree. */
+/* table.h - the verbs of `cove` and their options, as data. The parser, the help, the manual pages,
+ * the completion scripts and the documentation all read these tables, so they cannot disagree. */
 #pragma once
 
 #include "core/base/base.h"
@@ -107,7 +107,7 @@ enum opt_group {
     GROUP_COUNT
 };
 
-/* What a shell offers when it completes the argument. */
+/* Values that a shell offers as completion of the argument. */
 enum opt_complete {
     COMPLETE_NONE,
     COMPLETE_FILE,
@@ -165,9 +165,9 @@ struct cli_option {
     enum verb_id verb;
     int id;           /* enum opt_id, or OPT_LIMIT + enum limit */
     const char *name; /* without dashes */
-    char letter;      /* 0 when there is none */
-    const char *arg;  /* NULL: takes none; "[...]": optional, after '=' only */
-    const char *dflt; /* as text, or NULL; limits print theirs from their own table */
+    char letter;      /* one-letter form; 0: none */
+    const char *arg;  /* NULL: no argument; "[...]": optional, after '=' only */
+    const char *dflt; /* default as text; NULL: none, or a limit, whose default is in limits.def */
     enum opt_group group;
     enum opt_complete complete;
     const char *help;
@@ -185,32 +185,32 @@ struct cli_verb {
     const char *const *synopsis;        /* without "cove"; NULL-terminated */
     const char *const *text;            /* paragraphs; NULL-terminated */
     const struct cli_example *examples; /* ends with a NULL command */
-    bool exit_codes;                    /* its exit status is that of `cove run` */
-    const char *program;                /* beside cove-runtime, that does it; NULL: cove itself */
-    const char *const *words;           /* one of which has to follow the verb (cove sandbox create); NULL: none */
+    bool exit_codes;                    /* exit statuses are those of `cove run` */
+    const char *program;                /* program next to cove-runtime that implements the verb; NULL: cove */
+    const char *const *words;           /* subcommands, one of which is required (cove sandbox create); NULL: none */
 };
 
 const struct cli_verb *cli_verbs(size_t *count);
-const struct cli_verb *cli_verb_find(const char *name); /* NULL when there is none */
+const struct cli_verb *cli_verb_find(const char *name); /* NULL: not found */
 
-/* The options of a verb one after another: NULL starts, NULL ends. */
+/* Iterates over the options of a verb: pass NULL to start; returns NULL at the end. */
 const struct cli_option *cli_option_next(const struct cli_verb *v, const struct cli_option *prev);
-/* The same in the order of the groups, as people are shown them. */
+/* The same, ordered by group, as help prints them. */
 const struct cli_option *cli_option_shown(const struct cli_verb *v, const struct cli_option *prev);
 const struct cli_option *cli_option_find(const struct cli_verb *v, const char *name, size_t len);
 const struct cli_option *cli_option_letter(const struct cli_verb *v, char letter);
 
 const char *cli_group_title(enum opt_group g);
 bool cli_arg_optional(const struct cli_option *o);
-/* The default as a person reads it, or NULL. */
+/* The default as printed in help, or NULL. */
 const char *cli_option_default(const struct cli_option *o, char buf[LIMIT_TEXT]);
 
-/* Exit codes of run and enter, in the order in which they are explained; ends with a NULL meaning. */
+/* Exit statuses of run and enter, in the order of the help; the last row is NULL. */
 struct cli_exit {
     const char *code;
     const char *means;
 };
 const struct cli_exit *cli_exits(void);
 
-/* The values that --level, --net and --runtime may have, for completion; NULL-terminated. */
+/* Values of --level, --net, --policy and --runtime for completion; NULL-terminated. */
 const char *const *cli_completion_values(enum opt_complete c);

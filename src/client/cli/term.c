@@ -1,6 +1,7 @@
-/* There is one terminal, so there is one state, and it is static: the handlers of SIGSEGV and its like have to reach it
- * without help. Signals that people send are read by the loop and end the program the ordinary way. SIGKILL cannot be
- * caught; then `stty sane` is the answer, as it is for every program that uses a terminal. */
+/* A process has one terminal, so there is one state, and it is static: the handlers of SIGSEGV and
+ * similar signals must reach it without an argument. Signals that users send are handled by the
+ * loop and end the program in the normal way. SIGKILL cannot be caught; after it `stty sane`
+ * restores the terminal, as for every program that uses raw mode. */
 #include "client/cli/term.h"
 
 #include <signal.h>
@@ -19,7 +20,7 @@ void term_restore(void)
     if (fd < 0)
         return;
     term_raw_fd = -1;
-    tcsetattr(fd, TCSANOW, &term_saved); /* not DRAIN: a terminal that nobody reads would hold us for ever */
+    tcsetattr(fd, TCSANOW, &term_saved); /* not TCSADRAIN: a terminal without a reader would block for ever */
 }
 
 static void term_on_crash(int signo)
@@ -40,7 +41,7 @@ int term_raw(int fd, struct err *err)
     struct termios t;
 
     if (tcgetattr(fd, &term_saved) < 0)
-        return err_sys(err, ERR_SYS, "reading the terminal's settings");
+        return err_sys(err, ERR_SYS, "cannot read the terminal settings");
     t = term_saved;
     cfmakeraw(&t);
     for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
@@ -49,7 +50,7 @@ int term_raw(int fd, struct err *err)
     term_raw_fd = fd;
     if (tcsetattr(fd, TCSADRAIN, &t) < 0) {
         term_raw_fd = -1;
-        return err_sys(err, ERR_SYS, "putting the terminal into raw mode");
+        return err_sys(err, ERR_SYS, "cannot set the terminal to raw mode");
     }
     return 0;
 }

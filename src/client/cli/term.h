@@ -1,9 +1,9 @@
-/* term.h - the terminal in raw mode, and back, whatever happens. */
+/* term.h - puts the terminal into raw mode and restores it on every exit. */
 #pragma once
 
 #include "core/base/base.h"
 #include "core/base/err.h"
 
 int term_raw(int fd, struct err *err);
-void term_restore(void); /* nothing when it is not raw; safe in a signal handler */
+void term_restore(void); /* no effect if it is not raw; async-signal-safe */
 bool term_size(int fd, uint16_t *rows, uint16_t *cols);

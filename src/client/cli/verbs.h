@@ -1,4 +1,5 @@
-/* verbs.h - what each verb does. All return the exit status of the process. */
+/* verbs.h - the implementation of each verb. All functions return the exit status
+ * of the process. */
 #pragma once
 
 #include "client/cli/args.h"
@@ -19,5 +20,6 @@ int verb_completion(const struct args *a, const struct cli_setting *server);
 int verb_help(const struct args *a, const char *version);
 int verb_version(const char *version);
 
-/* Sources of the manual pages and of docs/, for the build: `cove __man [VERB]`, `cove __docs cli|errors`. */
+/* Prints the manual pages and the generated pages of docs/, for the build: `cove __man [VERB]`,
+ * `cove __docs cli|errors`. */
 int verb_gendocs(int argc, char **argv);

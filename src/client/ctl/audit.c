@@ -1,7 +1,7 @@
-/* cove audit: what was done on a server, and whether the record of it is as it was written.
+/* cove audit: reads and verifies the audit trail of a server.
  *
- * verify reads files and needs no server: it is for somebody who does not trust the machine that wrote them. The others
- * ask the server, and see what their key may see. */
+ * verify reads files and needs no server: it is for users that do not trust the machine that wrote
+ * them. The other commands use the server and print the records that the key may read. */
 #include "client/ctl/ctl_internal.h"
 
 #include "server/audit/verify.h"
@@ -22,7 +22,7 @@
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define KEYS_MAX 8u
 #define PEM_MAX 4096u
-#define BROKEN 1 /* exit status of verify: the log is not as it was written */
+#define BROKEN 1 /* exit status of verify: the log was changed */
 
 /* --- verify --- */
 
@@ -30,7 +30,7 @@ struct ctl_audit_check {
     struct ctl *c;
     struct sign_key *keys[KEYS_MAX];
     size_t nkeys;
-    bool key_from_log; /* the key lay beside the log */
+    bool key_from_log; /* the key was found next to the log */
     char **files;
     size_t nfiles;
     struct chain_link expect;
@@ -44,7 +44,7 @@ static int ctl_audit_add_key(struct ctl_audit_check *k, const char *path, struct
     ssize_t n = fd < 0 ? -1 : fd_read_full(fd, text, sizeof(text));
 
     if (k->nkeys == KEYS_MAX)
-        return err_set(err, ERR_USAGE, "--key can be given %u times", KEYS_MAX);
+        return err_set(err, ERR_USAGE, "--key: given more than %u times", KEYS_MAX);
     if (n < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_DENIED, "%.150s", path);
     if (sign_read(text, (size_t)n, &k->keys[k->nkeys], err) < 0)
@@ -64,7 +64,7 @@ static int ctl_audit_by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The files of a log in their order, and the key that lies there when none was given. */
+/* Adds the files of a log in order, and its key if no --key was given. */
 static int ctl_audit_add_dir(struct ctl_audit_check *k, const char *path, struct err *err)
 {
     DIR *d = opendir(path);
@@ -79,7 +79,7 @@ static int ctl_audit_add_dir(struct ctl_audit_check *k, const char *path, struct
             ctl_audit_add_file(k, str_printf("%s/%s", path, e->d_name));
     closedir(d);
     if (k->nfiles == first)
-        return err_set(err, ERR_MISSING, "there is no audit log in %.150s", path);
+        return err_set(err, ERR_MISSING, "%.150s: contains no audit log", path);
     qsort(k->files + first, k->nfiles - first, sizeof(*k->files), ctl_audit_by_name);
     if (k->nkeys > 0 || access(key, F_OK) < 0)
         return 0;
@@ -93,7 +93,7 @@ static int ctl_audit_read_expect(struct ctl_audit_check *k, const char *text, st
 
     if (!str_eat_u64(&p, INT64_MAX, &k->expect.seq) || !str_eat(&p, ":") || strlen(p) != (size_t)2 * CHAIN_HASH ||
         !chain_unhex(p, CHAIN_HASH, k->expect.hash))
-        return err_set(err, ERR_USAGE, "--head %.100s: write NUMBER:HASH of a record that is known", text);
+        return err_set(err, ERR_USAGE, "--head %.100s: must be NUMBER:HASH of a known record", text);
     k->has_expect = true;
     return 0;
 }
@@ -157,12 +157,13 @@ static void ctl_audit_note_signatures(const struct ctl_audit_check *k, const str
 {
     if (k->nkeys == 0)
         report_note("no key was given, so %" PRIu64
-                    " signatures were not checked: whoever can write the files could have made all of it anew",
+                    " signatures were not checked: the files could have been rewritten completely; add --key FILE",
                     r->checkpoints);
     else if (r->signed_to == 0)
         report_note("no checkpoint is signed yet");
     else if (k->key_from_log)
-        report_note("the key lay beside the log: give one with --key that was kept elsewhere");
+        report_note(
+            "the key was found next to the log, so it proves little; add --key with a copy from another machine");
 }
 
 static int ctl_audit_print_report(const struct ctl_audit_check *k, const struct verify_report *r)
@@ -211,7 +212,7 @@ static int ctl_audit_verify(struct ctl *c, struct err *err)
     struct ctl_audit_check k = { .c = c };
 
     if (c->args.nrest < 1)
-        return err_set(err, ERR_USAGE, "write: cove audit verify [--key FILE] FILE|DIR...");
+        return err_set(err, ERR_USAGE, "missing argument; usage: cove audit verify [--key FILE] FILE|DIR...");
     int status = ctl_audit_read_check(&k, err);
     if (status == 0)
         status = ctl_audit_run_check(&k, err);
@@ -223,9 +224,9 @@ static int ctl_audit_verify(struct ctl *c, struct err *err)
     return status;
 }
 
-/* --- what the server tells --- */
+/* --- export, tail and key --- */
 
-/* A moment of the command line: RFC 3339, or so long ago ("2h"). */
+/* Parses a time of the command line: RFC 3339, or a duration ago ("2h"). */
 static int ctl_audit_read_moment(const char *flag, const char *text, char ret[32], struct err *err)
 {
     uint64_t ms, now = clock_real_ms();
@@ -236,7 +237,7 @@ static int ctl_audit_read_moment(const char *flag, const char *text, char ret[32
     }
     if (!clock_from_rfc3339(text, &ms))
         return err_set(err, ERR_USAGE,
-                       "--%s %.40s: write a time such as 2027-01-31T12:00:00Z, or how long ago, such as 2h", flag,
+                       "--%s %.40s: must be a time such as 2027-01-31T12:00:00Z, or a duration ago, such as 2h", flag,
                        text);
     clock_rfc3339_ms(ms, ret);
     return 0;
@@ -294,9 +295,9 @@ static int ctl_audit_export(struct ctl *c, struct err *err)
 static int ctl_audit_print_record(const struct ctl *c, const json_t *r, struct err *err)
 {
     const json_t *actor = json_object_get(r, "actor"), *target = json_object_get(r, "target");
-    const char *who = *ctl_field_text(actor, "user")  ? ctl_field_text(actor, "user")
-                      : *ctl_field_text(actor, "key") ? ctl_field_text(actor, "key")
-                                                      : ctl_field_text(actor, "kind");
+    const char *actor_name = *ctl_field_text(actor, "user")  ? ctl_field_text(actor, "user")
+                             : *ctl_field_text(actor, "key") ? ctl_field_text(actor, "key")
+                                                             : ctl_field_text(actor, "kind");
     auto_free char *what = json_dumps(target, JSON_COMPACT),
                    *details = json_dumps(json_object_get(r, "details"), JSON_COMPACT);
     auto_free char *text = NULL;
@@ -305,7 +306,7 @@ static int ctl_audit_print_record(const struct ctl *c, const json_t *r, struct e
         text = ctl_json_text(r);
     else
         text = str_printf("%s  %-18s %-8s  %-10s %-22s %s%s%s%s", ctl_field_text(r, "at"), ctl_field_text(r, "action"),
-                          ctl_field_text(r, "outcome"), ctl_field_text(r, "tenant"), who, what ? what : "",
+                          ctl_field_text(r, "outcome"), ctl_field_text(r, "tenant"), actor_name, what ? what : "",
                           *ctl_field_text(r, "error") ? " " : "", ctl_field_text(r, "error"), details ? details : "");
     if (!c->json)
         str_strip_control_chars(text);
@@ -324,7 +325,7 @@ static int ctl_audit_print_page(const struct ctl *c, const json_t *answer, struc
     return 0;
 }
 
-/* Pages behind `last`, for ever: a second between two looks when there is nothing more. */
+/* Prints the pages after `last` for ever; polls once per second when there is nothing new. */
 static int ctl_audit_follow(struct ctl *c, const char *filter, uint64_t last, struct err *err)
 {
     for (;;) {
@@ -354,7 +355,7 @@ static int ctl_audit_tail(struct ctl *c, struct err *err)
     if (ctl_require_args(c, 0, 0, "audit tail [-f] [-n COUNT]", err) < 0)
         return -1;
     if (lines && (!str_to_u64(lines->value, 1000, &n) || n == 0))
-        return err_set(err, ERR_USAGE, "--lines %.40s: write a number from 1 to 1000", lines->value);
+        return err_set(err, ERR_USAGE, "--lines %.40s: must be a number from 1 to 1000", lines->value);
     ctl_audit_add_text(c, OPT_TENANT, "tenant", &filter);
     ctl_audit_add_text(c, OPT_ACTION, "action", &filter);
     auto_free char *path = str_printf("/v1/audit?latest=true&limit=%" PRIu64 "%s", n, filter.data ? filter.data : "");

@@ -1,6 +1,7 @@
-/* cove budget: get, set, clear. The server takes a budget as a whole; here a bound is changed by itself, so `set` asks
- * for what there is and puts it back with the change. Two operators who change the same tenant at the same moment may
- * overwrite each other's figure; the answer shows what holds. */
+/* cove budget: get, set, clear. The server replaces a budget as a whole, but the command
+ * changes single bounds, so `set` reads the budget and writes it back with the change. Two
+ * operators that change the same tenant at the same time may overwrite each other; the answer
+ * shows the stored budget. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -20,11 +21,11 @@ static const struct {
     bool time;
 } budget_figures[] = {
     { OPT_BUDGET_CPU, "cpuSeconds", "processor time", true },
-    { OPT_BUDGET_ALIVE, "sandboxSeconds", "time alive", true },
+    { OPT_BUDGET_ALIVE, "sandboxSeconds", "lifetime", true },
     { OPT_MAX_EXECUTIONS, "executions", "executions", false },
 };
 
-/* --- telling --- */
+/* --- printing --- */
 
 static const char *ctl_budget_amount_text(uint64_t v, bool time, char buf[32])
 {
@@ -44,7 +45,7 @@ static int ctl_budget_print(struct ctl *c, const json_t *b)
 
     if (c->json)
         return ctl_print_json(b);
-    ctl_table_row(&table, "of", "in a", "used", "budget", "renews");
+    ctl_table_row(&table, "resource", "period", "used", "budget", "resets");
     for (size_t p = 0; p < ARRAY_LEN(budget_periods); p++) {
         const json_t *period = json_object_get(b, budget_periods[p]), *used = json_object_get(period, "used");
 
@@ -66,7 +67,7 @@ static int ctl_budget_print(struct ctl *c, const json_t *b)
     return ctl_table_print(&table);
 }
 
-/* --- asking --- */
+/* --- get --- */
 
 static char *ctl_budget_path(struct ctl *c, struct err *err)
 {
@@ -91,7 +92,7 @@ static int ctl_budget_get(struct ctl *c, struct err *err)
     return ctl_budget_print(c, answer);
 }
 
-/* --- changing --- */
+/* --- set and clear --- */
 
 static int ctl_budget_read_figure(const struct arg *a, bool time, uint64_t *ret, struct err *err)
 {
@@ -104,7 +105,7 @@ static int ctl_budget_read_figure(const struct arg *a, bool time, uint64_t *ret,
         v = 0;
     if (!none && v == 0)
         return err_set(err, ERR_USAGE, "--%s %.40s: %s above 0, or 'none'", a->opt->name, a->value,
-                       time ? "a time such as 90s or 10h" : "a number");
+                       time ? "must be a time such as 90s or 10h" : "must be a number");
     *ret = v;
     return 0;
 }
@@ -115,11 +116,11 @@ static int ctl_budget_read_period(const struct ctl *c, const char **ret, struct 
 
     *ret = a ? a->value : NULL;
     if (a && !str_eq(a->value, "day") && !str_eq(a->value, "month"))
-        return err_set(err, ERR_USAGE, "--per %.40s: it is day or month", a->value);
+        return err_set(err, ERR_USAGE, "--per %.40s: must be day or month", a->value);
     return 0;
 }
 
-/* The bounds that there are, without what is told beside them. */
+/* Copies only the bounds of an answer. */
 static json_t *ctl_budget_bounds(const json_t *b)
 {
     json_t *all = json_object();
@@ -156,7 +157,7 @@ static int ctl_budget_apply_flags(const struct ctl *c, json_t *bounds, struct er
         else
             json_object_del(bounds, budget_figures[k].key);
     }
-    return n ? 0 : err_set(err, ERR_USAGE, "say what to bound: --cpu, --alive or --executions");
+    return n ? 0 : err_set(err, ERR_USAGE, "no bound given; add --cpu, --alive or --executions");
 }
 
 static int ctl_budget_send(struct ctl *c, const char *path, const json_t *bounds, struct err *err)
@@ -175,7 +176,7 @@ static int ctl_budget_set(struct ctl *c, struct err *err)
     const char *per;
 
     if (ctl_require_args(c, 1, 1, "budget set [FLAGS] TENANT", err) < 0 || ctl_budget_read_period(c, &per, err) < 0 ||
-        ctl_budget_apply_flags(c, trial, err) < 0) /* what is wrong is told without asking anybody */
+        ctl_budget_apply_flags(c, trial, err) < 0) /* report wrong flags before the first request */
         return -1;
     auto_free char *path = ctl_api_path("/v1/tenants/%s/budget", c->args.rest[0]);
     if (client_json(c->client, "GET", path, NULL, &now, err) < 0)
@@ -195,7 +196,9 @@ static int ctl_budget_clear(struct ctl *c, struct err *err)
         return -1;
     for (size_t k = 0; k < ARRAY_LEN(budget_figures); k++)
         if (args_find(&c->args, budget_figures[k].opt))
-            return err_set(err, ERR_USAGE, "clear takes all bounds of a period; 'budget set' with none takes one");
+            return err_set(err, ERR_USAGE,
+                           "'budget clear' removes all bounds of a period; to remove one bound, use 'budget set' with "
+                           "the value none");
     auto_free char *path = ctl_api_path("/v1/tenants/%s/budget", c->args.rest[0]);
     if (per) {
         if (client_json(c->client, "GET", path, NULL, &now, err) < 0)

@@ -1,8 +1,9 @@
 /* cove context: create, ls, exec, interrupt, restart, fork, rm.
  *
- * exec shows what code shows: output as it comes, results and displays as text, an exception with its traceback. When
- * the code asks for a line the stream is left, the line is read here and sent, and the stream is taken up again behind
- * what was shown. Ctrl-C interrupts the code and keeps the context. */
+ * exec prints output as it arrives, results and displays as text, and an exception with its
+ * traceback. When the code requests a line of input, the stream is closed, the line is read and
+ * sent, and the stream is resumed after the last printed event. Ctrl-C interrupts the code and
+ * keeps the context. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -21,10 +22,10 @@
 #define CODE_MAX (512 * KIB)
 #define LINE_MAX_ (64 * KIB)
 
-/* --- which one --- */
+/* --- resolving the context --- */
 
 struct ctl_context_choice {
-    const char *word; /* NULL: the only one */
+    const char *word; /* ID or prefix; NULL: the only context */
     char id[ID_SIZE];
     size_t found;
 };
@@ -53,12 +54,13 @@ static int ctl_context_find(struct ctl *c, const char *sandbox, const char *word
         return 0;
     }
     if (ch.found == 0 && word)
-        return err_set(err, ERR_MISSING, "sandbox %s has no context %.40s", sandbox, word);
+        return err_set(err, ERR_MISSING, "sandbox %s has no context %.40s; 'cove context ls' lists its contexts",
+                       sandbox, word);
     if (ch.found == 0)
-        return err_set(err, ERR_MISSING, "sandbox %s has no context; 'cove context create %s' makes one", sandbox,
+        return err_set(err, ERR_MISSING, "sandbox %s has no context; 'cove context create %s' creates one", sandbox,
                        sandbox);
-    return err_set(err, ERR_USAGE, "say which context: %s has %zu that could be meant; 'cove context ls %s' lists them",
-                   sandbox, ch.found, sandbox);
+    return err_set(err, ERR_USAGE, "ambiguous context: %s has %zu that match; 'cove context ls %s' lists them", sandbox,
+                   ch.found, sandbox);
 }
 
 static int ctl_context_read_names(struct ctl *c, const char *usage, char **sandbox, char ret[ID_SIZE], struct err *err)
@@ -68,7 +70,7 @@ static int ctl_context_read_names(struct ctl *c, const char *usage, char **sandb
     return ctl_context_find(c, *sandbox, c->args.nrest > 1 ? c->args.rest[1] : NULL, ret, err);
 }
 
-/* --- create, ls, and one word to it --- */
+/* --- create, ls, and the simple commands --- */
 
 static int ctl_context_create(struct ctl *c, struct err *err)
 {
@@ -109,7 +111,7 @@ static int ctl_context_list(struct ctl *c, struct err *err)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    ctl_table_row(&table, "id", "language", "state", "executions", "running, or why it is dead");
+    ctl_table_row(&table, "id", "language", "state", "executions", "status");
     const json_t *all = json_object_get(answer, "contexts");
     for (size_t i = 0; i < json_array_size(all); i++) {
         const json_t *x = json_array_get(all, i), *why = json_object_get(x, "reason");
@@ -140,10 +142,10 @@ static int ctl_context_send_command(struct ctl *c, const char *verb, struct err 
         return ctl_print_json(answer);
     const char *outcome = ctl_field_text(answer, "outcome");
     if (*outcome && !c->quiet)
-        report_note("%s", str_eq(outcome, "killed") ? "it had to be killed: its variables are gone"
-                          : str_eq(outcome, "idle") ? "nothing ran in it"
-                                                    : "it has stopped, and its variables are kept");
-    printf("%s\n", ctl_field_text(answer, "id")); /* of a fork, the new one */
+        report_note("%s", str_eq(outcome, "killed") ? "the interpreter had to be killed: its variables are lost"
+                          : str_eq(outcome, "idle") ? "the context is idle: nothing to interrupt"
+                                                    : "interrupted; its variables are kept");
+    printf("%s\n", ctl_field_text(answer, "id")); /* for a fork, the new context */
     return 0;
 }
 
@@ -153,7 +155,7 @@ struct ctl_context_run {
     struct ctl *c;
     struct ctl_show show;
     char *execution;
-    size_t events_shown, events_to_skip; /* events that were shown; of those that come again, to be passed over */
+    size_t events_shown, events_to_skip; /* events printed so far; repeated events to skip after a resume */
     bool input_requested;
     char *prompt;
     json_t *ended_execution;
@@ -209,7 +211,8 @@ static bool ctl_context_on_line(void *arg, const json_t *line)
     return false;
 }
 
-/* One line of ours for code that asks; the end of our input is the end of its. */
+/* Sends one line of our standard input to code that requests it; the end of our input is sent as
+ * end of file. */
 static int ctl_context_send_input_line(struct ctl_context_run *s, const char *sandbox, struct err *err)
 {
     AUTO_JSON *body = json_object();
@@ -225,7 +228,7 @@ static int ctl_context_send_input_line(struct ctl_context_run *s, const char *sa
         line[strcspn(line, "\n")] = '\0';
         json_t *text = json_string(line);
         if (!text)
-            return err_set(err, ERR_INVALID, "what was typed is no text");
+            return err_set(err, ERR_INVALID, "the input line is not UTF-8");
         json_object_set_new(body, "text", text);
     }
     auto_free char *text = json_dumps(body, JSON_COMPACT);
@@ -245,12 +248,12 @@ static int ctl_context_resume_stream(struct ctl_context_run *s, const char *sand
 static int ctl_context_interrupt(struct ctl_context_run *s, const char *sandbox, const char *context, struct err *err)
 {
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/contexts/%s/interrupt", sandbox, context);
-    AUTO_JSON *told = NULL;
+    AUTO_JSON *answer = NULL;
 
-    if (client_json(s->c->client, "POST", path, NULL, &told, err) < 0)
+    if (client_json(s->c->client, "POST", path, NULL, &answer, err) < 0)
         return -1;
-    if (str_eq(ctl_field_text(told, "outcome"), "killed") && !s->c->quiet)
-        report_note("it had to be killed: its variables are gone");
+    if (str_eq(ctl_field_text(answer, "outcome"), "killed") && !s->c->quiet)
+        report_note("the interpreter had to be killed: its variables are lost");
     return ctl_context_resume_stream(s, sandbox, err);
 }
 
@@ -262,7 +265,7 @@ static int ctl_context_execute_streamed(struct ctl_context_run *s, const char *s
 
     while (!bad && !s->ended_execution && s->execution && s->show.err.id == ERR_NONE && !context_interrupted) {
         if (!s->input_requested)
-            return err_set(err, ERR_CUT_OFF, "the connection was lost; 'cove logs' has what execution %s writes",
+            return err_set(err, ERR_CUT_OFF, "the connection was lost; 'cove logs' prints the output of execution %s",
                            s->execution);
         bad = ctl_context_send_input_line(s, sandbox, err) < 0 || ctl_context_resume_stream(s, sandbox, err) < 0 ? -1
                                                                                                                  : 0;
@@ -299,12 +302,13 @@ static int ctl_context_read_code(struct buf *ret, struct err *err)
     ssize_t n;
 
     if (isatty(STDIN_FILENO))
-        return err_set(err, ERR_USAGE, "there is no code: give it with -c, or on standard input");
+        return err_set(err, ERR_USAGE, "no code; give it with -c, or on standard input");
     while ((n = read(STDIN_FILENO, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
         if (n > 0)
             buf_add(ret, piece, (size_t)n);
         if (ret->len > CODE_MAX)
-            return err_set(err, ERR_LIMIT, "the code is larger than 512K; copy it in with 'cove cp' and load it there");
+            return err_set(err, ERR_LIMIT,
+                           "the code is larger than 512K; copy it with 'cove cp' and load it in the sandbox");
     }
     return n < 0 ? err_sys(err, ERR_SYS, "standard input") : 0;
 }
@@ -318,7 +322,7 @@ static int ctl_context_make_body(struct ctl *c, json_t *body, struct err *err)
         return -1;
     json_t *text = code ? json_string(code->value) : json_stringn(in.data ? in.data : "", in.len);
     if (!text)
-        return err_set(err, ERR_INVALID, "the code is no text");
+        return err_set(err, ERR_INVALID, "the code is not UTF-8");
     json_object_set_new(body, "code", text);
     return ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err);
 }
@@ -327,18 +331,18 @@ static int ctl_context_execute_unstreamed(struct ctl *c, const char *sandbox, co
                                           struct err *err)
 {
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/contexts/%s/execute", sandbox, context);
-    AUTO_JSON *told = NULL;
+    AUTO_JSON *answer = NULL;
 
     if (args_find(&c->args, OPT_BACKGROUND))
         json_object_set_new(body, "background", json_true());
     auto_free char *text = json_dumps(body, JSON_COMPACT);
-    if (client_json(c->client, "POST", path, text, &told, err) < 0)
+    if (client_json(c->client, "POST", path, text, &answer, err) < 0)
         return -1;
-    if (c->json && ctl_print_json(told) < 0)
+    if (c->json && ctl_print_json(answer) < 0)
         return -1;
     if (!c->json)
-        printf("%s\n", ctl_field_text(told, "id"));
-    return args_find(&c->args, OPT_BACKGROUND) ? 0 : ctl_exit_status(told);
+        printf("%s\n", ctl_field_text(answer, "id"));
+    return args_find(&c->args, OPT_BACKGROUND) ? 0 : ctl_exit_status(answer);
 }
 
 static int ctl_context_execute(struct ctl *c, struct err *err)

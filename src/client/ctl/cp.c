@@ -1,8 +1,9 @@
-/* cove cp: a file or a directory into a sandbox or out of it; - is our own standard input or output. With --tar the
- * file here is an archive of a directory there, as it comes.
+/* cove cp: copies a file or directory to or from a sandbox; - is our standard input or output. With
+ * --tar the local file is a tar archive of a directory of the sandbox.
  *
- * Paths mean what they mean to cp(1) and scp(1): inside, a relative one starts at /workspace; one that ends with a
- * slash is a directory that the file goes into under its own name, and so is a directory here. */
+ * Paths have the meaning of cp(1) and scp(1): in a sandbox, a relative path starts at
+ * /workspace. A destination that ends with a slash, or is a local directory, receives the file
+ * under its own name. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -20,7 +21,7 @@
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
 struct ctl_cp_location { /* one side of the copy */
-    char *id;            /* NULL is here */
+    char *id;            /* sandbox; NULL: local */
     const char *path;
 };
 
@@ -74,7 +75,7 @@ static const char *ctl_cp_last_component(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* own: the name of the file here, under which it goes into a directory; "" when it has none. */
+/* own: the name of the local file, used if the destination is a directory; "": none. */
 static char *ctl_cp_target_path(const struct ctl_cp_location *e, const char *own)
 {
     bool into = !*e->path || str_ends(e->path, "/");
@@ -90,7 +91,8 @@ static char *ctl_cp_remote_path(const struct ctl_cp_location *e, bool tar, const
     return ctl_api_path(tar ? "/v1/sandboxes/%s/files/tar?path=%s" : "/v1/sandboxes/%s/files?path=%s", e->id, path);
 }
 
-/* The last name of a path, slashes behind it aside; "" for a path that has none of its own. The caller frees it. */
+/* The last component of a path without trailing slashes; "" if there is none. The
+ * caller frees it. */
 static char *ctl_cp_base_name(const char *path)
 {
     size_t len = strlen(path);
@@ -113,7 +115,7 @@ static int ctl_cp_upload(struct ctl *c, const char *from, const struct ctl_cp_lo
     if (fd < 0 || fstat(fd, &st) < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_INVALID, "%.150s", from);
     if (S_ISDIR(st.st_mode) && tar)
-        return err_set(err, ERR_INVALID, "%.150s is a directory, and --tar takes an archive; leave the flag out", from);
+        return err_set(err, ERR_INVALID, "%.150s: a directory, but --tar needs an archive; omit --tar", from);
     if (S_ISDIR(st.st_mode)) {
         auto_free char *name = ctl_cp_base_name(from), *place = ctl_cp_target_path(to, name);
 
@@ -127,7 +129,7 @@ static int ctl_cp_upload(struct ctl *c, const char *from, const struct ctl_cp_lo
     return c->json ? ctl_print_json(answer) : 0;
 }
 
-/* A file appears under its name when it is whole, and not at all otherwise. */
+/* The file appears under its name only when it is complete. */
 static int ctl_cp_download_file(struct ctl *c, const char *path, const char *to, struct err *err)
 {
     auto_free char *beside = str_printf("%s.cove-part", to);
@@ -144,7 +146,7 @@ static int ctl_cp_download_file(struct ctl *c, const char *path, const char *to,
     return bad;
 }
 
-/* Where it goes here: a directory takes it under its own name. The caller frees *ret. */
+/* Makes the local path: in a directory, the file keeps its own name. The caller frees *ret. */
 static int ctl_cp_local_path(const struct ctl_cp_location *from, const char *to, char **ret, struct err *err)
 {
     auto_free char *name = ctl_cp_base_name(*from->path ? from->path : "/workspace");
@@ -155,7 +157,8 @@ static int ctl_cp_local_path(const struct ctl_cp_location *from, const char *to,
         return 0;
     }
     if (!*name)
-        return err_set(err, ERR_INVALID, "%.150s is a directory here, and %.60s has no name of its own; write one", to,
+        return err_set(err, ERR_INVALID,
+                       "%.150s: a local directory, and %.60s has no name to use in it; write the file name", to,
                        from->path);
     *ret = str_printf("%s/%s", to, name);
     return 0;
@@ -170,7 +173,7 @@ static int ctl_cp_download(struct ctl *c, const struct ctl_cp_location *from, co
     if (str_eq(to, "-"))
         return client_download(c->client, path, ctl_cp_write, &out, err);
     if (tar && stat(to, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_set(err, ERR_INVALID, "%.150s is a directory here; name the archive, or leave --tar out", to);
+        return err_set(err, ERR_INVALID, "%.150s: a local directory; write the name of the archive, or omit --tar", to);
     if (ctl_cp_local_path(from, to, &local, err) < 0)
         return -1;
     bool whole = !*from->path || str_ends(from->path, "/"); /* can only be a directory */
@@ -193,7 +196,7 @@ int ctl_cp(struct ctl *c, struct err *err)
                   ? -1
                   : 0;
     if (!bad && !from.id == !to.id)
-        bad = err_set(err, ERR_USAGE, "one of the two has to be in a sandbox, as SANDBOX:PATH, and the other here");
+        bad = err_set(err, ERR_USAGE, "one argument must be SANDBOX:PATH and the other a local file");
     if (!bad)
         bad = to.id ? ctl_cp_upload(c, from.path, &to, tar, err) : ctl_cp_download(c, &from, to.path, tar, err);
     free(from.id);

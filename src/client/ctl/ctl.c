@@ -1,7 +1,9 @@
-/* One program for all verbs that need a server, beside `cove` because it links libcurl and jansson. The table of verbs
- * and flags is that of src/client/cli, so help, manual pages and completion know them without asking this program.
+/* One program for all verbs that need a server, separate from `cove` because it links libcurl and
+ * jansson. The table of verbs and flags is the one of src/client/cli, so help, manual pages and
+ * completion do not need this program.
  *
- * Some verbs have a second word (cove sandbox create): it comes right after the verb, and flags behind it. */
+ * Some verbs have a subcommand (cove sandbox create): it follows the verb, and the
+ * flags follow it. */
 #include "client/ctl/ctl.h"
 
 #include "core/base/str.h"
@@ -24,11 +26,11 @@ static int ctl_check_subcommand(const struct cli_verb *v, const char *word, stru
         buf_addf(&all, "%s%s", w == v->words ? "" : w[1] ? ", " : " or ", *w);
     }
     if (!word || word[0] == '-')
-        return err_set(err, ERR_USAGE, "'cove %s' needs a word that says what to do: %s", v->name, all.data);
+        return err_set(err, ERR_USAGE, "'cove %s' needs a command: %s", v->name, all.data);
     if (near.best)
-        return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; did you mean 'cove %s %s'?", v->name, word,
+        return err_set(err, ERR_USAGE, "unknown command 'cove %s %.40s'; did you mean 'cove %s %s'?", v->name, word,
                        v->name, near.best);
-    return err_set(err, ERR_USAGE, "'cove %s %.40s' does not exist; there is %s", v->name, word, all.data);
+    return err_set(err, ERR_USAGE, "unknown command 'cove %s %.40s'; use one of: %s", v->name, word, all.data);
 }
 
 static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
@@ -83,7 +85,7 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
     case VERB_WHOAMI:
         return ctl_whoami(c, err);
     default:
-        return err_set(err, ERR_BUG, "'%s' is no verb of this program", v->name);
+        return err_set(err, ERR_BUG, "'%s' is not a verb of this program", v->name);
     }
 }
 
@@ -110,7 +112,7 @@ int ctl_main(int argc, char **argv)
 
     signal(SIGPIPE, SIG_IGN);
     if (!v) {
-        err_set(&err, ERR_USAGE, "this program is a part of cove and is started by it");
+        err_set(&err, ERR_USAGE, "this program is part of cove; run 'cove' instead");
         return report_error(&err, json);
     }
     if (v->words) {

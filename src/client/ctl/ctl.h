@@ -1,4 +1,4 @@
-/* ctl.h - the verbs of `cove` that talk to a server: sandbox, exec, cp, logs, ps, key. */
+/* ctl.h - the verbs of `cove` that use a server: sandbox, exec, cp, logs, ps, key and others. */
 #pragma once
 
 /* argv[0] is the verb. Returns the exit status of the process. */

@@ -1,4 +1,4 @@
-/* ctl_internal.h - what the verbs share, and nobody else sees. */
+/* ctl_internal.h - shared by the verbs, private to this directory. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -13,12 +13,12 @@
 
 struct ctl {
     struct ev *ev;
-    struct client *client; /* login and logout begin without one */
+    struct client *client; /* NULL at the start of login and logout */
     struct args args;
     bool json, quiet;
 };
 
-/* Verbs. Each returns 0, an exit status of its own, or -1 with *err. */
+/* The verbs. Each returns 0, an exit status, or -1 with *err. */
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
 int ctl_execute(struct ctl *c, struct err *err);
@@ -41,91 +41,98 @@ int ctl_user(struct ctl *c, const char *what, struct err *err);
 int ctl_role(struct ctl *c, const char *what, struct err *err);
 int ctl_token(struct ctl *c, const char *what, struct err *err);
 int ctl_login(struct ctl *c, struct err *err);
-int ctl_device_login(struct ctl *c, struct login *l, struct err *err); /* fills in the token; l->url is there */
+int ctl_device_login(struct ctl *c, struct login *l, struct err *err); /* fills in the token; l->url is set */
 int ctl_logout(struct ctl *c, struct err *err);
 int ctl_whoami(struct ctl *c, struct err *err);
 
-/* Exactly min to max words besides the flags; otherwise an error that shows how the verb is used. */
+/* Requires min to max arguments besides the flags; otherwise sets an error with the usage. */
 int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, struct err *err);
-/* The path with each "%s" replaced by a word, escaped: ctl_api_path("/v1/sandboxes/%s", id, NULL). The caller frees. */
+/* Returns the path with each "%s" replaced by the next argument, escaped:
+ * ctl_api_path("/v1/sandboxes/%s", id, NULL). The caller frees it. */
 char *ctl_api_path(const char *form, ...);
 
-/* The sandbox that a word means: a whole id, or the beginning of one. The caller frees *ret. */
+/* Resolves an ID or a prefix of an ID to a sandbox. The caller frees *ret. */
 int ctl_resolve_sandbox(struct ctl *c, const char *word, char **ret, struct err *err);
-/* The user that a word means: an id, or a name in the tenant of --tenant, or one's own. The caller frees *ret. */
+/* Resolves an ID, or a name in the tenant of --tenant or the caller's own tenant, to a user. The
+ * caller frees *ret. */
 int ctl_resolve_user(struct ctl *c, const char *word, char **ret, struct err *err);
-/* A path in a sandbox: a relative one starts at /workspace. The caller frees it. */
+/* Makes an absolute path in a sandbox; a relative path starts at /workspace. The
+ * caller frees it. */
 char *ctl_sandbox_path(const char *path);
-bool ctl_is_sandbox_id_prefix(const char *word, size_t len); /* whether the first len letters could be one */
+bool ctl_is_sandbox_id_prefix(const char *word, size_t len); /* whether the first len characters could be one */
 
-/* What is in a directory here into one of a sandbox, which is made; and an archive at `path` of the interface into one
- * here that does not exist yet. */
+/* Upload: copies the contents of a local directory to a directory of a sandbox, which is
+ * created. Download: unpacks the archive at `path` of the API into a local directory, which
+ * must not exist. */
 int ctl_tree_upload(struct ctl *c, const char *dir, const char *sandbox, const char *to, struct err *err);
 int ctl_tree_download(struct ctl *c, const char *path, const char *to, struct err *err);
 
-/* Answers on standard output. */
+/* Prints an answer on standard output. */
 int ctl_print_json(const json_t *answer);
-char *ctl_json_text(const json_t *v); /* for standard output, on one line; the caller frees it */
-/* A line for people. What it quotes was written by the server or by others who use it, so it steers no terminal. */
+char *ctl_json_text(const json_t *v); /* one line for standard output; the caller frees it */
+/* Prints a line. The text may quote untrusted data, so control characters are removed. */
 #define ctl_printf(...) ctl_print_line(str_printf(__VA_ARGS__))
-void ctl_print_line(char *text);                                   /* takes it */
-const char *ctl_field_text(const json_t *object, const char *key); /* "" without it */
-uint64_t ctl_field_number(const json_t *object, const char *key);  /* 0 without it */
+void ctl_print_line(char *text);                                   /* frees text */
+const char *ctl_field_text(const json_t *object, const char *key); /* "" if missing */
+uint64_t ctl_field_number(const json_t *object, const char *key);  /* 0 if missing */
 
-/* "3m ago" or "in 2h" for a moment of an answer, and the text itself when it is none. For people only. */
+/* Formats a timestamp of an answer as "3m ago" or "in 2h"; returns the text itself if it is
+ * not a timestamp. */
 #define CTL_AGE 40
 const char *ctl_age(const char *moment, uint64_t now_ms, char buf[CTL_AGE]);
 
-/* A table for people: columns as wide as they must be, the first row in capitals. */
+/* A text table: columns are as wide as necessary, the first row is printed in capitals. */
 struct ctl_table {
     size_t columns;
     size_t n;
     char **cells;
 };
 #define ctl_table_row(t, ...) \
-    ctl_table_add_row(t, (const char *const[]){ __VA_ARGS__, NULL }) /* one text for each column */
+    ctl_table_add_row(t, (const char *const[]){ __VA_ARGS__, NULL }) /* one string per column */
 void ctl_table_add_row(struct ctl_table *t, const char *const *cells);
-int ctl_table_print(struct ctl_table *t); /* and frees it */
+int ctl_table_print(struct ctl_table *t); /* also frees t */
 
-/* All pages of a list: calls each for every member of the array `key`. */
+/* Reads all pages of a list and calls `each` for every element of the array `key`. */
 int ctl_for_each_item(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item),
                       void *arg, struct err *err);
 
-/* name=value pairs of a repeated flag as an object; NULL when the flag was not given. from_env: a name alone takes the
- * caller's own value. */
+/* Collects the NAME=VALUE pairs of a repeated flag in an object; NULL if the flag was not given.
+ * from_env: a bare NAME takes the value of the environment. */
 int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err);
-/* "1m", "256M" or "0.5" of a flag into body[key], held to the range of the limit; nothing when it was not given. */
+/* Parses a flag such as "1m", "256M" or "0.5" into body[key] and checks the range of the limit; no
+ * effect if the flag was not given. */
 int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err);
 int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err); /* --memory, --cpus, --pids, --disk */
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
 
-/* Follows an execution to its end: writes its output to ours and keeps the offsets, so that a connection that breaks is
- * taken up where it was. *ret_end is the execution as it ended; the caller frees it. */
+/* Follows an execution to its end: prints its output and keeps the offsets, so that a broken
+ * connection is resumed without a gap. *ret_end is the ended execution; the caller frees it. */
 struct ctl_stdin_feed;
 struct ctl_follow {
     struct ctl *c;
     char *sandbox, *execution;
-    bool is_muted;       /* output is not written here */
-    bool forwards_stdin; /* our standard input goes to it, from `started` on */
+    bool is_muted;       /* do not print the output */
+    bool forwards_stdin; /* send our standard input, from the event `started` on */
     struct ctl_stdin_feed *feed;
     uint64_t offset[2];
     json_t *ended_execution;
     struct err err;
 };
-bool ctl_follow_line(void *arg, const json_t *line); /* one event of a stream */
+bool ctl_follow_line(void *arg, const json_t *line); /* handles one event of a stream */
 int ctl_follow(struct ctl_follow *f, struct err *err);
-void ctl_decode_base64(struct buf *out, const char *base64); /* adds the bytes */
+void ctl_decode_base64(struct buf *out, const char *base64); /* appends the decoded bytes */
 
-/* Sends our standard input to an execution while the loop turns. An error of it interrupts what the client waits for.
- */
+/* Sends our standard input to an execution while the loop runs. An error interrupts the function
+ * that waits in the client. */
 struct ctl_stdin_feed *ctl_stdin_feed_new(struct ctl *c, const char *sandbox, const char *execution);
 void ctl_stdin_feed_free(struct ctl_stdin_feed *f);
 const struct err *ctl_stdin_feed_error(const struct ctl_stdin_feed *f); /* NULL: none */
 
-/* Our terminal becomes that of an execution with tty, until it ends or is left: an exit status, or -1. */
+/* Connects our terminal to an execution with a tty until it ends or the user detaches. Returns an
+ * exit status, or -1 with *err. */
 int ctl_terminal(struct ctl *c, const char *sandbox, const char *execution, struct err *err);
 int ctl_require_terminal(const char *verb, struct err *err);
 
-/* On standard error, why the program did not end by itself; nothing when it did. */
+/* Prints a note on standard error if the program was ended; prints nothing if it ended itself. */
 void ctl_note_end(const struct ctl *c, const json_t *execution);
-int ctl_exit_status(const json_t *execution); /* as `cove run` would end */
+int ctl_exit_status(const json_t *execution); /* same mapping as `cove run` */

@@ -1,4 +1,5 @@
-/* cove login --device: the server names its identity provider, and the person logs in there, with a browser. */
+/* cove login --device: the server names its identity provider, and the user logs in there
+ * with a browser. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/str.h"
@@ -9,17 +10,18 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-/* A server can name any provider, also one that other servers trust, and ask for a token that is good there. Nobody but
- * the person can tell whether it is the right one, so they are told where the token goes and what for. */
+/* A server can name any provider, also one that other servers trust, and request a token that is
+ * valid there. Only the user can judge whether the provider is the right one, so the purpose and
+ * the recipient of the token are printed. */
 static void ctl_device_show_code(const struct oauth_device *d, const char *audience, const char *url)
 {
     auto_free char *what_for = str_dup(audience);
 
     str_strip_control_chars(what_for);
-    fprintf(stderr, "Open this page in a browser, on any machine, and log in:\n\n  %s\n\nIts code is\n\n  %s\n\n",
+    fprintf(stderr, "Open this page in a browser, on any machine, and log in:\n\n  %s\n\nThe code is\n\n  %s\n\n",
             d->page_with_code ? d->page_with_code : d->page, d->user_code);
     fprintf(stderr, "You get a token for '%s', which is sent to %s and nowhere else.\n", what_for, url);
-    fprintf(stderr, "Waiting. Compare the code before you agree: it must be this one.\n");
+    fprintf(stderr, "Waiting. Before you confirm, check that the page shows this code.\n");
 }
 
 static int ctl_device_run_flow(struct ctl *c, const char *issuer, const char *client_id, const char *audience,
@@ -58,7 +60,8 @@ int ctl_device_login(struct ctl *c, struct login *l, struct err *err)
     if (!*ctl_field_text(door, "clientId"))
         return err_set(
             err, ERR_NOT_SUPPORTED_YET,
-            "the server at %.120s names no identity provider for this (auth.jwt.clientId); log in with a key", l->url);
+            "the server at %.120s has no identity provider for device login (auth.jwt.clientId); log in with a key",
+            l->url);
     return ctl_device_run_flow(c, ctl_field_text(door, "issuer"), ctl_field_text(door, "clientId"),
                                ctl_field_text(door, "audience"), l, err);
 }

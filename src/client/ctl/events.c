@@ -1,6 +1,5 @@
-/* cove events: what happened to the sandboxes of a server, and with -f what happens. The number of the last event is
- * all the state there is: a stream that breaks is taken up behind it, so that nothing is missed and nothing told twice.
- */
+/* cove events: prints past events of a server, and with -f new events. The number of the last event
+ * is the only state: a broken stream is resumed after it, so no event is lost or printed twice. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/mem.h"
@@ -53,7 +52,7 @@ static bool ctl_events_print_event(struct ctl_event_feed *f, const json_t *e)
     return ctl_events_print_line(f, text);
 }
 
-/* --- what there is --- */
+/* --- past events --- */
 
 struct ctl_event_pages {
     struct ctl_event_feed *f;
@@ -80,7 +79,7 @@ static int ctl_events_list(struct ctl_event_feed *f, struct err *err)
     return p.failed ? -1 : 0;
 }
 
-/* --- what comes --- */
+/* --- new events --- */
 
 static bool ctl_events_on_line(void *arg, const json_t *line)
 {
@@ -93,8 +92,7 @@ static bool ctl_events_on_line(void *arg, const json_t *line)
         f->has_after = true;
         f->after = ctl_field_number(line, "after");
     } else if (str_eq(type, "gap") && !f->c->quiet) {
-        report_note("the server has forgotten some of what happened before event %" PRIu64,
-                    ctl_field_number(line, "next"));
+        report_note("the server has removed some events before event %" PRIu64, ctl_field_number(line, "next"));
     } else if (str_eq(type, "event")) {
         f->after = ctl_field_number(line, "seq");
         return ctl_events_print_event(f, line);
@@ -122,7 +120,7 @@ static int ctl_events_follow_once(struct ctl_event_feed *f, struct err *err)
     if (client_json_lines(f->c->client, "GET", path, NULL, ctl_events_on_line, f, err) < 0)
         return -1;
     if (f->err.id == ERR_NONE)
-        return err_set(err, ERR_CUT_OFF, "the server ended the stream without a word");
+        return err_set(err, ERR_CUT_OFF, "the server closed the stream without a reason");
     *err = f->err;
     return -1;
 }
@@ -134,13 +132,13 @@ static int ctl_events_follow(struct ctl_event_feed *f, struct err *err)
         if (!ctl_events_is_retryable(err) || f->tries++ == TRIES)
             return -1;
         if (!f->loss_reported && !f->c->quiet)
-            report_note("the connection was lost; trying to take it up again");
+            report_note("connection lost; reconnecting");
         f->loss_reported = true;
         nanosleep(&(struct timespec){ .tv_nsec = WAIT_NS }, NULL);
     }
 }
 
-/* --- the words --- */
+/* --- arguments --- */
 
 static int ctl_events_read_filter(struct ctl_event_feed *f, struct err *err)
 {
@@ -155,7 +153,9 @@ static int ctl_events_read_filter(struct ctl_event_feed *f, struct err *err)
         return -1;
     f->has_after = after != NULL;
     if (after && !str_to_u64(after->value, INT64_MAX, &f->after))
-        return err_set(err, ERR_USAGE, "--after %.40s: it is the number of an event, as --json tells it", after->value);
+        return err_set(err, ERR_USAGE,
+                       "--after %.40s: not the number of an event; 'cove events --json' prints the numbers",
+                       after->value);
     if (sandbox)
         buf_addf(&out, "&sandbox=%s", sandbox);
     if (kind) {

@@ -1,7 +1,8 @@
-/* cove exec: runs something in a sandbox of a server, and behaves as if it ran here. Standard input goes to it as it
- * comes (stdin_feed.c), by the rule of `cove run`: unless it is a terminal that nobody asked for. With -b nobody is
- * there to send it, so it is read to its end and goes along, and only when asked: a pipe that nobody closes would be
- * waited for. Ctrl-C ends the execution; a second one ends only us. */
+/* cove exec: runs a program in a sandbox on a server and behaves as if it ran locally. Standard
+ * input is streamed (stdin_feed.c) by the rule of `cove run`: a terminal only with -i. With -b
+ * this process does not stay to send input, so input is read to its end and sent with the
+ * request, and only with -i: an open pipe would block. Ctrl-C ends the execution; a second Ctrl-C
+ * ends only this process. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -71,14 +72,15 @@ static int ctl_exec_read_input(const struct ctl *c, json_t *body, struct err *er
             buf_add(&in, piece, (size_t)n);
         if (in.len > STDIN_MAX)
             return err_set(err, ERR_LIMIT,
-                           "standard input is larger than 1M; copy it in with 'cove cp' and read it there");
+                           "standard input is larger than 1M; copy it with 'cove cp' and read the file in the sandbox");
     }
     if (n < 0)
         return err_sys(err, ERR_SYS, "standard input");
     if (in.len == 0)
         return 0;
     if (!text_is_utf8(in.data, in.len) || memchr(in.data, 0, in.len))
-        return err_set(err, ERR_INVALID, "standard input is no text; copy it in with 'cove cp' and read it there");
+        return err_set(err, ERR_INVALID,
+                       "standard input is not UTF-8; copy it with 'cove cp' and read the file in the sandbox");
     json_object_set_new(body, "stdin", json_stringn(in.data, in.len));
     return 0;
 }
@@ -100,7 +102,7 @@ static int ctl_exec_make_body(struct ctl *c, json_t *body, struct err *err)
             json_array_append_new(command, json_string(c->args.rest[i]));
         if (json_array_size(command) != (size_t)(c->args.nrest - 1)) {
             json_decref(command);
-            return err_set(err, ERR_USAGE, "a word of the command is no text");
+            return err_set(err, ERR_USAGE, "an argument of the command is not UTF-8");
         }
         json_object_set_new(body, "command", command);
     }
@@ -134,7 +136,7 @@ static int ctl_exec_cancel(struct ctl_follow *f, struct err *err)
     return client_json(f->c->client, "POST", path, NULL, NULL, err);
 }
 
-/* The execution as the server tells it with its output, which the stream did not write here. */
+/* Prints the execution as JSON with its output, which the stream did not print. */
 static int ctl_exec_print_execution(const struct ctl_follow *f, struct err *err)
 {
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s", f->sandbox, f->execution);
@@ -159,14 +161,14 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
     }
     if (exec_interrupted && f.execution) {
         if (!c->quiet)
-            report_note("ending %s; Ctrl-C again leaves it to itself", f.execution);
+            report_note("ending %s; press Ctrl-C again to detach without waiting", f.execution);
         bad = ctl_exec_cancel(&f, err) < 0 ? -1 : 0;
     }
-    /* Its beginning is known, so that it is not lost with the connection. */
+    /* The execution has started, so it survives the loss of the connection. */
     if (f.execution && !f.ended_execution && f.err.id == ERR_NONE && !ctl_stdin_feed_error(f.feed) &&
         (!bad || err->id == ERR_CUT_OFF))
         bad = ctl_follow(&f, err);
-    if (!f.ended_execution && ctl_stdin_feed_error(f.feed)) { /* half of an input is worse than none */
+    if (!f.ended_execution && ctl_stdin_feed_error(f.feed)) { /* kill it: incomplete input is worse than none */
         struct err ignored = { 0 };
 
         (void)ctl_exec_cancel(&f, &ignored);
@@ -183,7 +185,7 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
 
         err_set(err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(why, "message"));
         status = err_info(err->id)->exit;
-        bad = c->json ? 0 : -1; /* the object has it */
+        bad = c->json ? 0 : -1; /* the error is in the object */
     }
     if (!bad && f.ended_execution && !exec_interrupted && !c->json)
         ctl_note_end(c, f.ended_execution);
@@ -192,7 +194,7 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
     return bad ? -1 : status;
 }
 
-/* The execution is made first, so that it is there whatever becomes of the connection. */
+/* The execution is created first, so that it exists whatever happens to the connection. */
 static int ctl_exec_on_terminal(struct ctl *c, const char *sandbox, const char *path, json_t *body, struct err *err)
 {
     const char *term = getenv("TERM");
@@ -201,7 +203,8 @@ static int ctl_exec_on_terminal(struct ctl *c, const char *sandbox, const char *
     uint16_t rows, cols;
 
     if (c->json)
-        return err_set(err, ERR_USAGE, "--tty and --json do not go together: a terminal cannot be captured as text");
+        return err_set(err, ERR_USAGE,
+                       "--tty and --json exclude each other: terminal output cannot be captured as text");
     if (!args_find(&c->args, OPT_BACKGROUND) && ctl_require_terminal("cove exec -t", err) < 0)
         return -1;
     json_object_set_new(body, "tty", json_true());

@@ -1,7 +1,8 @@
-/* cove execute: something in a fresh sandbox of a server, which is gone with its answer.
+/* cove execute: runs a program once in a fresh sandbox on a server.
  *
- * Output and results come as they are told; files that are asked for are written here when it has ended. Standard input
- * goes along with the request, whole, unless it is a terminal. Ctrl-C leaves, and the program there ends with that. */
+ * Output and results are printed as they arrive; requested files are written when the program has
+ * ended. Standard input is sent completely with the request, unless it is a terminal. Ctrl-C closes
+ * the connection, which ends the program. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -22,7 +23,7 @@
 #define CODE_MAX (512 * KIB)
 #define INPUT_MAX (1 * MIB)
 #define PATIENCE_MS 2000
-#define FILE_MAX (3 * MIB) /* in base64 that is what a request takes */
+#define FILE_MAX (3 * MIB) /* the maximum that fits into a request as base64 */
 
 /* --- the request --- */
 
@@ -36,19 +37,19 @@ static int ctl_execute_read_all(int fd, const char *what, size_t max, struct buf
             buf_add(ret, piece, (size_t)n);
         if (ret->len > max)
             return err_set(err, ERR_LIMIT,
-                           "%.120s is larger than %zu KiB; use a sandbox ('cove sandbox create') for that", what,
+                           "%.120s: larger than %zu KiB; use 'cove sandbox create' and 'cove cp' instead", what,
                            max / 1024);
     }
     return n < 0 ? err_sys(err, ERR_SYS, "%.160s", what) : 0;
 }
 
-/* Whoever inherits an open pipe would wait for ever and not know what for. */
+/* An inherited open pipe would block for ever, so a note says what is awaited. */
 static int ctl_execute_read_input(const struct ctl *c, const char *what, size_t max, struct buf *ret, struct err *err)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
 
     if (!c->quiet && poll(&in, 1, PATIENCE_MS) == 0)
-        report_note("waiting for the end of standard input, which is %s; '</dev/null' gives it none", what);
+        report_note("waiting for the end of standard input, which is %s; redirect '</dev/null' for empty input", what);
     return ctl_execute_read_all(STDIN_FILENO, what, max, ret, err);
 }
 
@@ -66,12 +67,12 @@ static int ctl_execute_put_text(json_t *body, const char *key, const struct buf 
     json_t *v = json_stringn(text->data ? text->data : "", text->len);
 
     if (!v)
-        return err_set(err, ERR_INVALID, "%s is no text (UTF-8)", key);
+        return err_set(err, ERR_INVALID, "%s: not UTF-8", key);
     json_object_set_new(body, key, v);
     return 0;
 }
 
-/* HERE or HERE:THERE. */
+/* LOCAL or LOCAL:PATH. */
 static int ctl_execute_add_file(json_t *files, const char *word, struct err *err)
 {
     const char *colon = strrchr(word, ':'), *slash = strrchr(word, '/');
@@ -108,7 +109,7 @@ static int ctl_execute_put_files(const struct ctl *c, json_t *body, struct err *
     return 0;
 }
 
-/* An ending that is known to nobody is not Python by accident. */
+/* An unknown extension is an error; it does not default to Python. */
 static int ctl_execute_language_of(const char *path, const char **ret, struct err *err)
 {
     static const char *const endings[][2] = { { ".py", "python" }, { ".js", "node" }, { ".mjs", "node" },
@@ -119,19 +120,17 @@ static int ctl_execute_language_of(const char *path, const char **ret, struct er
             *ret = endings[i][1];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     if (!*ret && dot && dot != name)
-        return err_set(
-            err, ERR_USAGE,
-            "%.120s: the ending %.20s is that of no language cove knows; --language python, node or bash says "
-            "what it is, and '-- COMMAND' runs any program",
-            path, dot);
+        return err_set(err, ERR_USAGE,
+                       "%.120s: unknown extension %.20s; add --language python, node or bash, or run a program "
+                       "with '-- COMMAND'",
+                       path, dot);
     return 0;
 }
 
 static int ctl_execute_read_code(const char *path, struct buf *ret, struct err *err)
 {
     if (access(path, F_OK) < 0 && errno == ENOENT)
-        return err_set(err, ERR_MISSING,
-                       "there is no file '%.120s' here; code itself is given with -c, a command behind --", path);
+        return err_set(err, ERR_MISSING, "no file '%.120s'; give code with -c and a command after --", path);
     return ctl_execute_read_path(path, CODE_MAX, ret, err);
 }
 
@@ -152,7 +151,7 @@ static int ctl_execute_put_code(struct ctl *c, json_t *body, bool *ret_input, st
             json_object_set_new(body, "language", json_string(language));
     } else {
         if (isatty(STDIN_FILENO))
-            return err_set(err, ERR_USAGE, "there is no code: give it with -c, as a file, or on standard input");
+            return err_set(err, ERR_USAGE, "no code; give it with -c, as a file, or on standard input");
         if (ctl_execute_read_input(c, "the code", CODE_MAX, &text, err) < 0)
             return -1;
         *ret_input = false;
@@ -186,7 +185,7 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
     json_t *env = NULL;
 
     if (command && args_find(&c->args, OPT_CODE))
-        return err_set(err, ERR_USAGE, "give -c CODE or a command, not both");
+        return err_set(err, ERR_USAGE, "-c CODE and a command exclude each other; give one of them");
     ctl_set_text(c, OPT_LANGUAGE, body, "language");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_CWD, body, "cwd");
@@ -208,7 +207,7 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
 
 /* --- the answer --- */
 
-/* What the server names is written below the directory and nowhere else. */
+/* File names of the server are untrusted: only a plain path below the directory is written. */
 static bool ctl_execute_path_is_plain(const char *path)
 {
     for (const char *p = path; *p;) {
@@ -247,7 +246,7 @@ static int ctl_execute_save_file(const struct ctl *c, int dir, const json_t *fil
 
     path += *path == '/';
     if (!ctl_execute_path_is_plain(path))
-        return err_set(err, ERR_PROTOCOL, "the server names a file that cannot be written here");
+        return err_set(err, ERR_PROTOCOL, "the server sent an invalid file name");
     ctl_decode_base64(&data, ctl_field_text(file, "contentBase64"));
     auto_fd int fd = ctl_execute_open_below(dir, path, err);
     if (fd < 0)
@@ -275,7 +274,7 @@ static int ctl_execute_save_files(const struct ctl *c, const json_t *end, struct
     for (size_t i = 0; i < json_array_size(left) && !c->quiet; i++) {
         const json_t *o = json_array_get(left, i);
 
-        report_note("%s did not come: %s", ctl_field_text(o, "path"), ctl_field_text(o, "reason"));
+        report_note("%s was not copied: %s", ctl_field_text(o, "path"), ctl_field_text(o, "reason"));
     }
     return 0;
 }
@@ -302,7 +301,7 @@ static bool ctl_execute_on_line(void *arg, const json_t *line)
     return false;
 }
 
-/* An answer that came whole, which is how those of earlier runs come. */
+/* Prints a complete answer, which is how cached results arrive. */
 static void ctl_execute_show_answer(struct ctl_execute_stream *s, json_t *answer)
 {
     static const char *const streams[] = { "stdout", "stderr" };
@@ -319,7 +318,7 @@ static void ctl_execute_show_answer(struct ctl_execute_stream *s, json_t *answer
     if (good && raised)
         ctl_show_exception(&s->show, raised);
     if (!s->show.quiet && json_is_true(json_object_get(answer, "cached")))
-        report_note("this is the answer of an earlier run");
+        report_note("cached result of an earlier run");
     s->ended_execution = json_incref(answer);
 }
 
@@ -347,7 +346,7 @@ static int ctl_execute_exit_status(const struct ctl *c, const json_t *end, struc
 
 static void ctl_execute_on_signal(void *arg UNUSED, int signo)
 {
-    _exit(128 + signo); /* the server sees that we are gone, and ends it */
+    _exit(128 + signo); /* the server sees the closed connection and ends the program */
 }
 
 int ctl_execute(struct ctl *c, struct err *err)
@@ -382,7 +381,7 @@ int ctl_execute(struct ctl *c, struct err *err)
         bad = -1;
     }
     if (!bad && !s.ended_execution)
-        bad = err_set(err, ERR_CUT_OFF, "the connection was lost, and the program has ended with it");
+        bad = err_set(err, ERR_CUT_OFF, "the connection was lost, which ended the program; run it again");
     if (!bad)
         ctl_show_end(&s.show);
     int status = bad ? -1 : ctl_execute_exit_status(c, s.ended_execution, err);

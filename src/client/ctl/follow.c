@@ -1,6 +1,6 @@
-/* The life of an execution as a stream of events, and how it is taken up again: the offsets of what was written here
- * are the only state, and the server sends from there on. An execution does not end because somebody stopped listening,
- * so a broken connection is tried again for a while before anyone is told. */
+/* Follows an execution as a stream of events and resumes it: the offsets of the printed output are
+ * the only state, and the server sends from these offsets on. An execution does not end with its
+ * connection, so a broken connection is retried for a while before an error is reported. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -94,7 +94,9 @@ static int ctl_follow_once(struct ctl_follow *f, struct err *err)
         *err = f->err;
         return -1;
     }
-    return f->ended_execution ? 0 : err_set(err, ERR_CUT_OFF, "the stream ended before the execution did");
+    return f->ended_execution
+               ? 0
+               : err_set(err, ERR_CUT_OFF, "the stream ended before the execution; 'cove logs' prints the rest");
 }
 
 int ctl_follow(struct ctl_follow *f, struct err *err)
@@ -106,7 +108,7 @@ int ctl_follow(struct ctl_follow *f, struct err *err)
             (err->id != ERR_CUT_OFF && err->id != ERR_UNREACHABLE))
             return -1;
         if (i == 0 && !f->c->quiet)
-            report_note("the connection was lost; trying to take it up again");
+            report_note("connection lost; reconnecting");
         nanosleep(&(struct timespec){ .tv_nsec = WAIT_NS }, NULL);
     }
 }
@@ -116,13 +118,13 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
     static const struct {
         const char *by, *says;
     } ends[] = {
-        { "cpu", "it used more processor time than it may" },
+        { "cpu", "it used more processor time than its limit" },
         { "memory",
-          "it needed more memory than its sandbox has (--memory of 'cove sandbox create' or 'cove execute' sets it)" },
-        { "lifetime", "the lifetime of its sandbox is over ('cove sandbox extend' prolongs it)" },
+          "it used more memory than its sandbox has (set --memory of 'cove sandbox create' or 'cove execute')" },
+        { "lifetime", "the lifetime of its sandbox is over ('cove sandbox extend' extends it)" },
         { "idle", "its sandbox was idle for too long" },
         { "killed", "it was killed on request" },
-        { "budget", "a budget of your tenant is used up ('cove usage' tells what was used)" },
+        { "budget", "a budget of your tenant is used up ('cove budget get' shows it)" },
     };
     const struct arg *timeout = args_find(&c->args, OPT_TIMEOUT);
     const char *by = ctl_field_text(x, "endedBy");
@@ -131,10 +133,10 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
     if (c->quiet)
         return;
     if (ctl_field_number(x, "droppedBytes"))
-        report_note("%s of output were dropped: more was written than is kept",
+        report_note("%s of output were dropped: the output limit was reached",
                     str_bytes(ctl_field_number(x, "droppedBytes"), dropped));
     if (str_eq(by, "wall"))
-        report_note("ended: it ran longer than %s (--timeout)", timeout ? timeout->value : "its sandbox allows");
+        report_note("ended: timeout%s%s (--timeout)", timeout ? " after " : "", timeout ? timeout->value : "");
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (str_eq(by, ends[i].by))
             report_note("ended: %s", ends[i].says);

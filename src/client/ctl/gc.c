@@ -1,4 +1,4 @@
-/* cove gc: has the server forget what is older than it keeps things, and says what that was. */
+/* cove gc: makes the server remove expired records and files, and prints their numbers. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/str.h"
@@ -29,12 +29,12 @@ int ctl_gc(struct ctl *c, struct err *err)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    ctl_table_row(&table, dry ? "would be removed" : "removed", "count", "bytes of output");
+    ctl_table_row(&table, dry ? "would be removed" : "removed", "count", "output bytes");
     ctl_gc_add_row(&table, answer, "executions", "executions", "outputBytes");
     ctl_gc_add_row(&table, answer, "sandboxes", "sandboxes", NULL);
     ctl_gc_add_row(&table, answer, "events", "events", NULL);
     ctl_gc_add_row(&table, answer, "idempotency keys", "idempotencyKeys", NULL);
-    ctl_gc_add_row(&table, answer, "rows of usage", "usageRows", NULL);
-    ctl_gc_add_row(&table, answer, "output files of nobody", "strayFiles", "strayBytes");
+    ctl_gc_add_row(&table, answer, "usage rows", "usageRows", NULL);
+    ctl_gc_add_row(&table, answer, "orphaned output files", "strayFiles", "strayBytes");
     return ctl_table_print(&table);
 }

@@ -1,5 +1,5 @@
-/* cove key: create, ls, revoke, rotate. A secret is printed once, alone on standard output, so that a script can take
- * it. */
+/* cove key: create, ls, revoke, rotate. A secret is printed once, alone on standard output, so that
+ * a script can read it. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#define YEARS_MS (100ull * 365 * 24 * 3600 * 1000) /* more is no time that anybody means */
+#define YEARS_MS (100ull * 365 * 24 * 3600 * 1000) /* longer durations are mistakes */
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
 static int ctl_key_show_secret(struct ctl *c, const json_t *answer)
@@ -18,11 +18,12 @@ static int ctl_key_show_secret(struct ctl *c, const json_t *answer)
         return ctl_print_json(answer);
     ctl_printf("%s", ctl_field_text(answer, "key"));
     if (!c->quiet)
-        report_note("key %s '%s'; it is shown this once", ctl_field_text(answer, "id"), ctl_field_text(answer, "name"));
+        report_note("key %s '%s'; it won't be shown again", ctl_field_text(answer, "id"),
+                    ctl_field_text(answer, "name"));
     return 0;
 }
 
-/* A user's key without a word about its scopes is for all that their role allows. */
+/* A key of a user without --scope may do all that the role of the user allows. */
 static bool ctl_key_is_for_user(const struct ctl *c)
 {
     const struct arg *a = args_find(&c->args, OPT_OF_USER);
@@ -30,8 +31,8 @@ static bool ctl_key_is_for_user(const struct ctl *c)
     return a && !str_eq(a->value, "none");
 }
 
-/* A user's key is of the user's tenant, which an operator need not say again. Who may not look at users has only one.
- */
+/* A key of a user belongs to the user's tenant, so an operator need not give it. A caller without
+ * access to users has only one tenant. */
 static void ctl_key_set_tenant_of_user(struct ctl *c, const char *user, json_t *body)
 {
     auto_free char *path = ctl_api_path("/v1/users/%s", user);
@@ -72,7 +73,7 @@ static json_t *ctl_key_scopes(const struct ctl *c)
     return list;
 }
 
-/* "30d" counts from now; everything else is a moment, which the server reads. */
+/* "30d" counts from now; everything else is a time, which the server parses. */
 static void ctl_key_set_expiry(const struct ctl *c, json_t *body)
 {
     const struct arg *a = args_find(&c->args, OPT_EXPIRES);
@@ -140,19 +141,19 @@ static int ctl_key_list(struct ctl *c, struct err *err)
 
     if (ctl_require_args(c, 0, 0, "key ls", err) < 0)
         return -1;
-    ctl_table_row(&l.table, "id", "name", "begins", "last used", "until", "may");
+    ctl_table_row(&l.table, "id", "name", "prefix", "last used", "expires", "scopes");
     if (ctl_for_each_item(c, "/v1/apikeys", "apiKeys", ctl_key_add_row, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
 
-/* --- which key --- */
+/* --- resolving a key --- */
 
 struct ctl_key_search {
     const char *word;
-    char *id; /* the last one that fits */
+    char *id; /* the last match */
     size_t n;
-    bool is_id; /* an id is never a name that somebody chose */
+    bool is_id; /* an ID is never a chosen name */
 };
 
 static void ctl_key_search_add(void *arg, const json_t *k)
@@ -171,7 +172,8 @@ static void ctl_key_search_add(void *arg, const json_t *k)
     w->is_id = is_id;
 }
 
-/* Names are not unique: one that several keys have means none of them. A whole id costs no request more. */
+/* Names are not unique: a name of several keys is an error. A complete ID costs
+ * no additional request. */
 static int ctl_key_find(struct ctl *c, const char *word, char **ret, struct err *err)
 {
     struct ctl_key_search w = { .word = word };
@@ -182,10 +184,9 @@ static int ctl_key_find(struct ctl *c, const char *word, char **ret, struct err 
     }
     int bad = ctl_for_each_item(c, "/v1/apikeys", "apiKeys", ctl_key_search_add, &w, err);
     if (!bad && w.n == 0)
-        bad = err_set(err, ERR_MISSING, "no key that is valid has this id or name: '%.60s'; 'cove key ls' lists them",
-                      word);
+        bad = err_set(err, ERR_MISSING, "no valid key has the ID or name '%.60s'; 'cove key ls' lists the keys", word);
     if (!bad && w.n > 1)
-        bad = err_set(err, ERR_INVALID, "%zu keys fit '%.60s'; write more of the id of the one you mean", w.n, word);
+        bad = err_set(err, ERR_INVALID, "%zu keys match '%.60s'; write more of the ID", w.n, word);
     if (bad)
         free(w.id);
     else

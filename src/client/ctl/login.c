@@ -1,5 +1,6 @@
-/* cove login, logout and whoami: which server the command line uses, and as whom. A credential is tried before it is
- * kept, and never comes from the command line, which other users of the machine can read. */
+/* cove login, logout and whoami: select the server and the credential of the command line. A
+ * credential is checked before it is stored, and never taken from the command line, which other
+ * users of the machine can read. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -17,7 +18,7 @@
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define KEY_MAX (16 * KIB)
 
-/* --- the key, from a person or from a pipe --- */
+/* --- reading the key from a terminal or a pipe --- */
 
 static bool ctl_login_hide_typing(struct termios *was)
 {
@@ -56,7 +57,8 @@ static int ctl_login_read_key(char *ret, size_t cap, struct err *err)
         n--;
     ret[n] = '\0';
     return n ? 0
-             : err_set(err, ERR_USAGE, "no key came: type it, or give it on standard input (cove login URL < file)");
+             : err_set(err, ERR_USAGE,
+                       "no key given; type it, or redirect it to standard input: cove login URL < FILE");
 }
 
 /* --- whoami --- */
@@ -66,37 +68,37 @@ static int ctl_login_request_whoami(struct ctl *c, json_t **ret, struct err *err
     return client_json(c->client, "GET", "/v1/whoami", NULL, ret, err);
 }
 
-static void ctl_login_print_whoami(const struct ctl *c, const json_t *who)
+static void ctl_login_print_whoami(const struct ctl *c, const json_t *identity)
 {
     auto_buf scopes = { 0 };
     const json_t *scope;
     size_t i;
 
-    json_array_foreach(json_object_get(who, "scopes"), i, scope)
+    json_array_foreach(json_object_get(identity, "scopes"), i, scope)
         buf_addf(&scopes, "%s%s", i ? " " : "", json_is_string(scope) ? json_string_value(scope) : "");
     ctl_printf("server   %s", client_endpoint(c->client));
-    ctl_printf("tenant   %s", ctl_field_text(who, "tenant"));
-    ctl_printf("by       %s", ctl_field_text(who, "kind"));
-    if (*ctl_field_text(who, "userId"))
-        ctl_printf("user     %s", ctl_field_text(who, "userId"));
-    if (*ctl_field_text(who, "keyId"))
-        ctl_printf("key      %s", ctl_field_text(who, "keyId"));
-    if (*ctl_field_text(who, "sandboxId"))
-        ctl_printf("sandbox  %s", ctl_field_text(who, "sandboxId"));
-    ctl_printf("may      %s", scopes.len ? scopes.data : "nothing");
-    if (*ctl_field_text(who, "expiresAt"))
-        ctl_printf("until    %s", ctl_field_text(who, "expiresAt"));
+    ctl_printf("tenant   %s", ctl_field_text(identity, "tenant"));
+    ctl_printf("kind     %s", ctl_field_text(identity, "kind"));
+    if (*ctl_field_text(identity, "userId"))
+        ctl_printf("user     %s", ctl_field_text(identity, "userId"));
+    if (*ctl_field_text(identity, "keyId"))
+        ctl_printf("key      %s", ctl_field_text(identity, "keyId"));
+    if (*ctl_field_text(identity, "sandboxId"))
+        ctl_printf("sandbox  %s", ctl_field_text(identity, "sandboxId"));
+    ctl_printf("scopes   %s", scopes.len ? scopes.data : "none");
+    if (*ctl_field_text(identity, "expiresAt"))
+        ctl_printf("expires  %s", ctl_field_text(identity, "expiresAt"));
 }
 
 int ctl_whoami(struct ctl *c, struct err *err)
 {
-    AUTO_JSON *who = NULL;
+    AUTO_JSON *identity = NULL;
 
-    if (ctl_require_args(c, 0, 0, "whoami", err) < 0 || ctl_login_request_whoami(c, &who, err) < 0)
+    if (ctl_require_args(c, 0, 0, "whoami", err) < 0 || ctl_login_request_whoami(c, &identity, err) < 0)
         return -1;
     if (c->json)
-        return ctl_print_json(who);
-    ctl_login_print_whoami(c, who);
+        return ctl_print_json(identity);
+    ctl_login_print_whoami(c, identity);
     return 0;
 }
 
@@ -105,26 +107,27 @@ int ctl_whoami(struct ctl *c, struct err *err)
 static int ctl_login_store(struct ctl *c, const struct login *l, struct err *err)
 {
     struct client_settings set = { .url = l->url, .key = l->key, .cacert = l->cacert };
-    AUTO_JSON *who = NULL;
+    AUTO_JSON *identity = NULL;
 
-    if (client_new(c->ev, &set, &c->client, err) < 0 || ctl_login_request_whoami(c, &who, err) < 0 ||
+    if (client_new(c->ev, &set, &c->client, err) < 0 || ctl_login_request_whoami(c, &identity, err) < 0 ||
         login_write(l, err) < 0)
         return -1;
     auto_free char *path = login_path();
     if (c->json)
-        return ctl_print_json(who);
+        return ctl_print_json(identity);
     if (!c->quiet)
-        report_note("logged in at %s, tenant %s; kept in %s", l->url, ctl_field_text(who, "tenant"), path ? path : "");
+        report_note("logged in at %s, tenant %s; stored in %s", l->url, ctl_field_text(identity, "tenant"),
+                    path ? path : "");
     return 0;
 }
 
-/* By a path that is good from everywhere. */
+/* Makes the path absolute, so that it works from every directory. */
 static int ctl_login_read_authority(const struct ctl *c, struct login *l, struct err *err)
 {
     const struct arg *ca = args_find(&c->args, OPT_CACERT);
 
     if (ca && !(l->cacert = realpath(ca->value, NULL)))
-        return err_sys(err, ERR_INVALID, "the authority's certificate %.160s", ca->value);
+        return err_sys(err, ERR_INVALID, "certificate authority %.160s", ca->value);
     return 0;
 }
 
@@ -162,7 +165,7 @@ int ctl_logout(struct ctl *c, struct err *err)
     bool known = login_read(&l, &none) == 0;
     int rc = login_remove(err);
     if (rc == 0 && !c->quiet)
-        report_note("forgotten: the credential for %s; it is still good, revoke it if somebody else may have it",
+        report_note("removed the credential for %s; it is still valid, so revoke it if it may have leaked",
                     known ? l.url : "a server");
     if (known)
         login_done(&l);

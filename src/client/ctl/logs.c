@@ -1,5 +1,5 @@
-/* cove logs and cove ps: what ran, what runs, and what it wrote. Output is kept by the server with its offsets, of
- * ended sandboxes too. */
+/* cove logs and cove ps: list executions and print their output. The server stores output with
+ * offsets, also for ended sandboxes. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -45,7 +45,7 @@ static int ctl_logs_newest_execution(struct ctl *c, const char *sandbox, char **
         return -1;
     const json_t *first = json_array_get(json_object_get(answer, "executions"), 0);
     if (!first)
-        return err_set(err, ERR_MISSING, "nothing was ever executed in %.40s", sandbox);
+        return err_set(err, ERR_MISSING, "no execution in %.40s; 'cove exec' starts one", sandbox);
     *ret = str_dup(ctl_field_text(first, "id"));
     return 0;
 }
@@ -63,7 +63,7 @@ static int ctl_logs_copy_output(struct ctl *c, const char *sandbox, const char *
     return 0;
 }
 
-/* Beside the output, what it cannot tell: why the program was ended, or that it never began. */
+/* Prints a note if the program was ended or never started. */
 static void ctl_logs_note_reason(const struct ctl *c, const json_t *execution)
 {
     const json_t *why = json_object_get(execution, "error");
@@ -72,7 +72,7 @@ static void ctl_logs_note_reason(const struct ctl *c, const json_t *execution)
         ctl_note_end(c, execution);
     else if (!c->quiet)
         report_note("%s: %.220s (%s)",
-                    *ctl_field_text(execution, "startedAt") ? "it did not come to its end" : "it never started",
+                    *ctl_field_text(execution, "startedAt") ? "it did not complete" : "it never started",
                     ctl_field_text(why, "message"), ctl_field_text(why, "code"));
 }
 
@@ -125,7 +125,7 @@ int ctl_logs(struct ctl *c, struct err *err)
     if (ctl_require_args(c, 1, 2, "logs [-f | --receipt] SANDBOX [EXECUTION]", err) < 0)
         return -1;
     if (follow && (c->json || wants_receipt))
-        return err_set(err, ERR_USAGE, "-f does not go together with --receipt or --json, which tell of it at once");
+        return err_set(err, ERR_USAGE, "-f and --receipt or --json exclude each other: those print only once");
     if (ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
     if (c->args.nrest == 2)
@@ -159,7 +159,7 @@ static void ctl_ps_add_row(void *arg, const json_t *x)
     const char *by = ctl_field_text(x, "endedBy");
     char created[CTL_AGE];
 
-    if (!*by) /* one that never started */
+    if (!*by) /* it never started */
         by = ctl_field_text(json_object_get(x, "error"), "code");
     json_array_append(p->all, (json_t *)(uintptr_t)x);
     ctl_table_row(&p->table, ctl_field_text(x, "id"), ctl_field_text(x, "sandboxId"), ctl_field_text(x, "state"),
@@ -193,7 +193,7 @@ int ctl_ps(struct ctl *c, struct err *err)
             all ? "/v1/sandboxes/%s/executions" : "/v1/sandboxes/%s/executions?state=running", json_string_value(id));
 
         if (ctl_for_each_item(c, path, "executions", ctl_ps_add_row, &p, err) < 0 && err->id != ERR_MISSING)
-            return -1; /* one that was removed meanwhile has nothing to tell */
+            return -1; /* skip a sandbox that was removed meanwhile */
     }
     json_object_del(whole, "sandboxes");
     return c->json ? ctl_print_json(whole) : ctl_table_print(&p.table);

@@ -1,5 +1,5 @@
-/* cove pool: ls, info, set, rm. `set` changes what it names and makes what is not there, so that a script may say the
- * same thing twice. */
+/* cove pool: ls, info, set, rm. `set` creates a pool or changes the given values, so that a script
+ * can run it twice. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/str.h"
@@ -10,7 +10,7 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-/* --- for people --- */
+/* --- printing --- */
 
 static const char *ctl_pool_number_text(const json_t *object, const char *key, char buf[24])
 {
@@ -57,7 +57,7 @@ static void ctl_pool_print_scaling(const json_t *p)
     char t[24];
 
     if (json_is_true(json_object_get(a, "enabled")))
-        ctl_printf("scaling    for %.1f %% of claims, smaller after %s",
+        ctl_printf("scaling    target hit rate %.1f %%, shrinks after %s",
                    json_number_value(json_object_get(a, "targetHitRate")) * 100,
                    ctl_pool_duration_text(a, "scaleDownDelayMs", t));
     else
@@ -83,7 +83,7 @@ static void ctl_pool_print_recycled(const json_t *status)
 
     if (!r)
         return;
-    ctl_printf("recycled   %" PRIu64 " wait for their tenants; %" PRIu64 " came back, %" PRIu64 " claims got one",
+    ctl_printf("recycled   %" PRIu64 " wait for their tenants; %" PRIu64 " recycled, %" PRIu64 " claimed",
                ctl_field_number(r, "ready"), ctl_field_number(r, "total"), ctl_field_number(r, "claims"));
     json_object_foreach(destroyed, why, n)
         ctl_printf("           %" JSON_INTEGER_FORMAT " destroyed: %s", json_integer_value(n), why);
@@ -99,17 +99,16 @@ static int ctl_pool_print(struct ctl *c, const json_t *p)
     ctl_printf("%s  %s%s%s", ctl_field_text(p, "name"), ctl_field_text(s, "phase"),
                *ctl_field_text(s, "message") ? ": " : "", ctl_field_text(s, "message"));
     ctl_printf("template   %s", ctl_field_text(p, "template"));
-    ctl_printf("holds      %" PRIu64 " ready, %" PRIu64 " being made, of %" PRIu64 " wanted (%" PRIu64 " to %" PRIu64
-               ")",
+    ctl_printf("holds      %" PRIu64 " ready, %" PRIu64 " being made, target %" PRIu64 " (%" PRIu64 " to %" PRIu64 ")",
                ctl_field_number(s, "ready"), ctl_field_number(s, "starting"), ctl_field_number(s, "target"),
                ctl_field_number(p, "min"), ctl_field_number(p, "max"));
     ctl_pool_print_scaling(p);
-    ctl_printf("replaced   unused after %s, in any case after %s", ctl_pool_duration_text(p, "ttlMs", a),
+    ctl_printf("replaced   unused after %s, always after %s", ctl_pool_duration_text(p, "ttlMs", a),
                ctl_pool_duration_text(p, "maxAgeMs", b));
-    ctl_printf("claims     %" PRIu64 ": %" PRIu64 " found one ready (%s), %" PRIu64 " one unfinished, %" PRIu64 " none",
+    ctl_printf("claims     %" PRIu64 ": %" PRIu64 " ready (%s), %" PRIu64 " unfinished, %" PRIu64 " empty pool",
                ctl_field_number(s, "claims"), ctl_field_number(s, "hits"), ctl_pool_hit_rate_text(s, a),
                ctl_field_number(s, "partial"), ctl_field_number(s, "misses"));
-    ctl_printf("times      a claim %s, making one %s", ctl_pool_millis_text(s, "claimUs", a),
+    ctl_printf("times      claim %s, creation %s", ctl_pool_millis_text(s, "claimUs", a),
                ctl_pool_millis_text(s, "refillUs", b));
     ctl_pool_print_recycled(s);
     ctl_pool_print_zygote(s);
@@ -128,7 +127,7 @@ static int ctl_pool_list(struct ctl *c, struct err *err)
         return -1;
     if (c->json)
         return ctl_print_json(answer);
-    ctl_table_row(&table, "name", "template", "state", "ready", "wanted", "min", "max", "claims", "hits", "claim");
+    ctl_table_row(&table, "name", "template", "state", "ready", "target", "min", "max", "claims", "hits", "claim");
     json_array_foreach(json_object_get(answer, "pools"), i, p)
     {
         const json_t *s = json_object_get(p, "status");
@@ -155,7 +154,7 @@ static int ctl_pool_info(struct ctl *c, struct err *err)
     return ctl_pool_print(c, answer);
 }
 
-/* --- changing --- */
+/* --- set and rm --- */
 
 static int ctl_pool_set_count(const struct ctl *c, int opt, json_t *body, const char *key, struct err *err)
 {
@@ -165,7 +164,7 @@ static int ctl_pool_set_count(const struct ctl *c, int opt, json_t *body, const 
     if (!a)
         return 0;
     if (!str_to_u64(a->value, UINT32_MAX, &v))
-        return err_set(err, ERR_USAGE, "--%s %.40s: a number of sandboxes", a->opt->name, a->value);
+        return err_set(err, ERR_USAGE, "--%s %.40s: must be a number of sandboxes", a->opt->name, a->value);
     json_object_set_new(body, key, json_integer((json_int_t)v));
     return 0;
 }
@@ -178,7 +177,7 @@ static int ctl_pool_set_time(const struct ctl *c, int opt, json_t *body, const c
     if (!a)
         return 0;
     if ((!str_eq(a->value, "0") && !str_to_ms(a->value, &ms)) || ms > INT64_MAX)
-        return err_set(err, ERR_USAGE, "--%s %.40s: a time such as 90s or 2h", a->opt->name, a->value);
+        return err_set(err, ERR_USAGE, "--%s %.40s: must be a time such as 90s or 2h", a->opt->name, a->value);
     json_object_set_new(body, key, json_integer((json_int_t)ms));
     return 0;
 }
@@ -191,7 +190,7 @@ static int ctl_pool_set_rate(const struct ctl *c, json_t *body, struct err *err)
     if (!a)
         return 0;
     if (!str_to_millis(a->value, &permille) || permille < 500 || permille > 999)
-        return err_set(err, ERR_USAGE, "--hit-rate %.40s: a share from 0.5 to 0.999", a->value);
+        return err_set(err, ERR_USAGE, "--hit-rate %.40s: must be from 0.5 to 0.999", a->value);
     json_object_set_new(body, "targetHitRate", json_real((double)permille / 1000));
     return 0;
 }
@@ -203,9 +202,9 @@ static int ctl_pool_read_changes(const struct ctl *c, json_t *body, struct err *
     bool again = args_find(&c->args, OPT_RECYCLE) != NULL, never = args_find(&c->args, OPT_NO_RECYCLE) != NULL;
 
     if (grows && fixed)
-        return err_set(err, ERR_USAGE, "--autoscale and --fixed do not go together");
+        return err_set(err, ERR_USAGE, "--autoscale and --fixed exclude each other");
     if (again && never)
-        return err_set(err, ERR_USAGE, "--recycle and --no-recycle do not go together");
+        return err_set(err, ERR_USAGE, "--recycle and --no-recycle exclude each other");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     if (ctl_pool_set_count(c, OPT_MIN, body, "min", err) < 0 || ctl_pool_set_count(c, OPT_MAX, body, "max", err) < 0 ||
         ctl_pool_set_time(c, OPT_TTL, body, "ttlMs", err) < 0 ||
@@ -219,7 +218,8 @@ static int ctl_pool_read_changes(const struct ctl *c, json_t *body, struct err *
     if (json_object_size(scale))
         json_object_set(body, "autoscale", scale);
     if (!json_object_size(body))
-        return err_set(err, ERR_USAGE, "say what to set: --template, --min, --max or another of 'cove pool --help'");
+        return err_set(err, ERR_USAGE,
+                       "nothing to set; add --template, --min, --max or another flag of 'cove pool --help'");
     return 0;
 }
 
@@ -238,8 +238,7 @@ static int ctl_pool_set(struct ctl *c, struct err *err)
         auto_free char *whole = json_dumps(body, JSON_COMPACT);
         rc = client_json(c->client, "POST", "/v1/pools", whole, &answer, err);
     } else if (rc < 0 && err->id == ERR_MISSING) {
-        return err_set(err, ERR_MISSING, "there is no pool '%.63s'; to make it, say of which template: --template NAME",
-                       name);
+        return err_set(err, ERR_MISSING, "no pool named '%.63s'; to create it, add --template NAME", name);
     }
     return rc < 0 ? -1 : ctl_pool_print(c, answer);
 }
@@ -255,9 +254,10 @@ static int ctl_pool_remove(struct ctl *c, struct err *err)
         return 0;
     AUTO_JSON *left = NULL;
     struct err none = { 0 };
-    bool own = client_json(c->client, "GET", path, NULL, &left, &none) == 0; /* the server's stands behind it */
-    report_note(own ? "the pool %s is as the server has it by default; sandboxes that were taken from it live on"
-                    : "the pool %s is removed; sandboxes that were taken from it live on",
+    bool own = client_json(c->client, "GET", path, NULL, &left, &none) ==
+               0; /* the server's default pool applies again */
+    report_note(own ? "pool %s has the defaults of the server again; sandboxes already taken from it keep running"
+                    : "pool %s is removed; sandboxes already taken from it keep running",
                 c->args.rest[0]);
     return 0;
 }
@@ -274,5 +274,5 @@ int ctl_pool(struct ctl *c, const char *what, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         if (str_eq(what, verbs[i].word))
             return verbs[i].fn(c, err);
-    return err_set(err, ERR_BUG, "'pool %s' has nobody who does it", what);
+    return err_set(err, ERR_BUG, "'pool %s' is not implemented", what);
 }

@@ -1,4 +1,4 @@
-/* What the verbs share: words and flags in, tables and JSON out. */
+/* Shared by the verbs: reads arguments and flags, prints tables and JSON. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/mem.h"
@@ -14,9 +14,9 @@
 int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, struct err *err)
 {
     if (c->args.nrest < min)
-        return err_set(err, ERR_USAGE, "something is missing: cove %s", usage);
+        return err_set(err, ERR_USAGE, "missing argument; usage: cove %s", usage);
     if (c->args.nrest > max)
-        return err_set(err, ERR_USAGE, "'%.60s' is one word too many: cove %s", c->args.rest[max], usage);
+        return err_set(err, ERR_USAGE, "unexpected argument '%.60s'; usage: cove %s", c->args.rest[max], usage);
     return 0;
 }
 
@@ -40,8 +40,8 @@ char *ctl_api_path(const char *form, ...)
     return str_dup(out.data ? out.data : "");
 }
 
-/* Jansson writes what is beyond ASCII as it is, and a terminal takes some of that for orders; and shares with two
- * digits more than a double has, which nobody gave. */
+/* Jansson prints non-ASCII characters unescaped, and a terminal interprets some of them as control
+ * characters. It also prints a double with two digits more than its precision. */
 char *ctl_json_text(const json_t *v)
 {
     return json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15) |
@@ -156,13 +156,14 @@ int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, st
         if (!value || !*name) {
             json_decref(object);
             return err_set(err, ERR_USAGE, "--%s '%.60s': %s", c->args.items[i].opt->name, text,
-                           from_env && *name ? "you have no variable of that name" : "it has to be NAME=VALUE");
+                           from_env && *name ? "not set in your environment; write NAME=VALUE, or export it first"
+                                             : "must be NAME=VALUE");
         }
         if (!object)
             object = json_object();
         if (json_object_set_new(object, name, json_string(value)) < 0) {
             json_decref(object);
-            return err_set(err, ERR_USAGE, "--%s %.60s: its value is no text", c->args.items[i].opt->name, name);
+            return err_set(err, ERR_USAGE, "--%s %.60s: the value is not UTF-8", c->args.items[i].opt->name, name);
         }
     }
     *ret = object;

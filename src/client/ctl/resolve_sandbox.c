@@ -1,5 +1,6 @@
-/* What people type for a sandbox: its id, or the beginning of it. Only what is no whole id costs a request more. A
- * beginning that several sandboxes share means the one that lives, if only one does; it never means a guess. */
+/* Resolves the argument that names a sandbox: an ID or a prefix of an ID. Only a prefix costs an
+ * additional request. A prefix that several sandboxes share resolves to the live one if there is
+ * exactly one; otherwise it is an error. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/id.h"
@@ -7,7 +8,7 @@
 
 struct ctl_sandbox_candidates {
     const char *beginning;
-    char found[ID_SIZE]; /* the last one, a living one before others */
+    char found[ID_SIZE]; /* the last match; live sandboxes take precedence */
     size_t living, ended;
 };
 
@@ -43,14 +44,13 @@ int ctl_resolve_sandbox(struct ctl *c, const char *word, char **ret, struct err 
         return 0;
     }
     if (!ctl_is_sandbox_id_prefix(word, strlen(word)))
-        return err_set(err, ERR_MISSING, "'%.60s' is no sandbox; 'cove sandbox ls' lists them", word);
+        return err_set(err, ERR_MISSING, "no sandbox named '%.60s'; 'cove sandbox ls' lists the sandboxes", word);
     if (ctl_for_each_item(c, "/v1/sandboxes", "sandboxes", ctl_sandbox_candidate_add, &k, err) < 0)
         return -1;
     if (k.living + k.ended == 0)
-        return err_set(err, ERR_MISSING, "there is no sandbox that begins with '%s'; 'cove sandbox ls' lists them",
-                       word);
+        return err_set(err, ERR_MISSING, "no sandbox begins with '%s'; 'cove sandbox ls' lists the sandboxes", word);
     if (k.living > 1 || (k.living == 0 && k.ended > 1))
-        return err_set(err, ERR_INVALID, "%zu sandboxes begin with '%s'; write more of the id",
+        return err_set(err, ERR_INVALID, "%zu sandboxes begin with '%s'; write more of the ID",
                        k.living ? k.living : k.ended, word);
     *ret = str_dup(k.found);
     return 0;

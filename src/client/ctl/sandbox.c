@@ -46,7 +46,7 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
     ctl_printf("%s", ctl_field_text(answer, "id"));
     char until[CTL_AGE];
     if (!c->quiet && *ctl_field_text(answer, "expiresAt"))
-        report_note("it ends %s; 'cove exec %s -- COMMAND' runs something in it",
+        report_note("expires %s; 'cove exec %s -- COMMAND' runs a command in it",
                     ctl_age(ctl_field_text(answer, "expiresAt"), clock_real_ms(), until), ctl_field_text(answer, "id"));
     return 0;
 }
@@ -65,7 +65,7 @@ static void ctl_sandbox_add_row(void *arg, const json_t *s)
 
     if ((!*ended || str_eq(ended, "lost")) && *ctl_field_text(json_object_get(s, "reason"), "code"))
         ended = ctl_field_text(json_object_get(s, "reason"),
-                               "code"); /* says more; one that was never made has nothing else */
+                               "code"); /* more specific; a sandbox whose creation failed has only this */
 
     json_array_append(l->all, (json_t *)(uintptr_t)s);
     ctl_table_row(&l->table, ctl_field_text(s, "id"), ctl_field_text(s, "state"), ctl_field_text(s, "runtime"),
@@ -84,7 +84,7 @@ static int ctl_sandbox_list(struct ctl *c, struct err *err)
     auto_free char *by_state = ctl_api_path(state ? "?state=%s" : "", state ? state->value : "");
     auto_free char *by_meta = ctl_api_path(meta ? "metadata=%s" : "", meta ? meta->value : "");
     auto_free char *path = str_printf("/v1/sandboxes%s%s%s", by_state, meta ? state ? "&" : "?" : "", by_meta);
-    ctl_table_row(&l.table, "id", "state", "runtime", "created", "until, or why it ended");
+    ctl_table_row(&l.table, "id", "state", "runtime", "created", "expires");
     int bad = ctl_for_each_item(c, path, "sandboxes", ctl_sandbox_add_row, &l, err);
     whole = json_pack("{s:o}", "sandboxes", l.all);
     if (bad)
@@ -92,7 +92,7 @@ static int ctl_sandbox_list(struct ctl *c, struct err *err)
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
 
-/* One request for each sandbox that was named; the first that fails ends it. */
+/* Sends one request for each given sandbox; stops at the first failure. */
 static int ctl_sandbox_for_each_named(struct ctl *c, const char *method, const char *form, const char *body,
                                       const char *usage, void (*say)(const json_t *answer), struct err *err)
 {
@@ -158,7 +158,7 @@ int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
                                           ctl_sandbox_print_id, err);
     AUTO_JSON *body = json_object();
     if (!args_find(&c->args, OPT_LIMIT + (int)LIMIT_LIFETIME))
-        return err_set(err, ERR_USAGE, "say how much longer: cove sandbox extend --lifetime 10m ID");
+        return err_set(err, ERR_USAGE, "missing --lifetime; usage: cove sandbox extend --lifetime 10m ID");
     if (ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0)
         return -1;
     auto_free char *text = json_dumps(body, JSON_COMPACT);

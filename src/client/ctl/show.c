@@ -1,5 +1,5 @@
-/* Text goes to standard output as it is, an exception with its traceback to standard error; what is no text is written
- * to a file that did not exist before, or not at all. */
+/* Text is printed on standard output unchanged, an exception with its traceback on standard error.
+ * Data that is not text is written to a new file, or not at all. */
 #include "client/ctl/show.h"
 
 #include "core/base/fd.h"
@@ -42,7 +42,7 @@ static bool ctl_show_save_file(struct ctl_show *s, const char *ending, const cha
     auto_free char *path = NULL;
     auto_fd int fd = -1;
 
-    do { /* what another run saved here stays */
+    do { /* keep the files of earlier runs */
         free(path);
         path = str_printf("%s/%s-%u.%s", s->save, s->name, ++s->last_saved, ending);
         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -99,7 +99,7 @@ bool ctl_show_data(struct ctl_show *s, const json_t *data)
 void ctl_show_end(const struct ctl_show *s)
 {
     if (s->unsaved && !s->quiet)
-        report_note("%u picture%s shown and not kept; --save DIR writes them to files", s->unsaved,
+        report_note("%u picture%s displayed but not saved; --save DIR writes them to files", s->unsaved,
                     s->unsaved == 1 ? " was" : "s were");
 }
 

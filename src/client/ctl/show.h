@@ -1,4 +1,4 @@
-/* show.h - what code writes and shows, on the terminal and in files of somebody who runs it from here. */
+/* show.h - prints output and displayed results of code, and saves pictures to files. */
 #pragma once
 
 #include "core/base/base.h"
@@ -8,17 +8,18 @@
 
 struct ctl_show {
     bool quiet;
-    const char *save;    /* a directory for pictures and documents; NULL: they are not kept */
-    const char *name;    /* what their names begin with */
-    unsigned last_saved; /* the number in the name of the last one */
-    unsigned unsaved;    /* that were shown, and nobody said where to */
-    uint64_t offset[2];  /* bytes of output that were written here */
-    struct err err;      /* why something could not be */
+    const char *save;    /* directory for pictures and documents; NULL: do not save them */
+    const char *name;    /* prefix of the file names */
+    unsigned last_saved; /* number in the name of the last saved file */
+    unsigned unsaved;    /* pictures that were displayed but not saved */
+    uint64_t offset[2];  /* bytes printed, per stream */
+    struct err err;      /* set when a function returns false */
 };
 
-/* Lines of a stream: an output, the `data` of a display or a result, an exception. False: s->err. */
+/* Print one line of a stream: output, the `data` of a display or a result, an exception. Return
+ * false with s->err set on failure. */
 bool ctl_show_output(struct ctl_show *s, const json_t *line);
 bool ctl_show_data(struct ctl_show *s, const json_t *data);
 bool ctl_show_exception(struct ctl_show *s, const json_t *line);
-/* The remarks behind it all. */
+/* Prints the notes at the end. */
 void ctl_show_end(const struct ctl_show *s);

@@ -1,9 +1,10 @@
-/* Standard input for an execution, while its output is followed: read as it comes, and sent in pieces with their
- * offsets. A piece is sent again until the server has it; what it has of a piece already it leaves out, so nothing
- * arrives twice and nothing is lost when a connection breaks or the server is restarted.
+/* Sends standard input to an execution while its output is followed: it is read as it arrives and
+ * sent in pieces with offsets. A piece is retried until the server has it; the server drops bytes
+ * that it already has, so nothing is lost or duplicated when a connection breaks or the server
+ * restarts.
  *
- * Our descriptor is shared with whoever started us and is not made non-blocking: it is read when it is ready. A file is
- * always ready, and epoll says so by not taking it. */
+ * Our descriptor is shared with the parent process, so it stays blocking and is read only when it
+ * is ready. A regular file is always ready; epoll refuses it. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/mem.h"
@@ -20,8 +21,8 @@ struct ctl_stdin_feed {
     struct ctl *c;
     char *path;
     struct ev_io io;
-    bool is_file; /* epoll does not take it */
-    bool ended;   /* nothing follows what is in `piece` */
+    bool is_file; /* a regular file, which epoll refuses */
+    bool ended;   /* `piece` holds the last bytes */
     int tries;
     uint64_t offset;
     size_t len;
@@ -91,7 +92,7 @@ static void ctl_stdin_feed_on_sent(void *arg, const struct err *err, const json_
         ctl_stdin_feed_fail(f, err);
         return;
     }
-    f->ended = f->ended || err; /* it has ended, or closed its input, and wants no more */
+    f->ended = f->ended || err; /* the execution has ended or closed its input */
     f->offset += f->len;
     f->len = 0;
     if (!f->ended && f->is_file)
@@ -120,7 +121,7 @@ struct ctl_stdin_feed *ctl_stdin_feed_new(struct ctl *c, const char *sandbox, co
     if (ev_io_add(c->ev, &f->io, STDIN_FILENO, EPOLLIN, ctl_stdin_feed_on_ready, f, &err) == 0)
         return f;
     f->is_file = true;
-    ev_defer(c->ev, &f->read_defer, ctl_stdin_feed_read, f); /* a descriptor that is none is told by the read */
+    ev_defer(c->ev, &f->read_defer, ctl_stdin_feed_read, f); /* the read reports an invalid descriptor */
     return f;
 }
 

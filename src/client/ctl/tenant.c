@@ -1,4 +1,5 @@
-/* cove tenant: create, ls, info, set, rm. For the operator; without admin, `info` without a name tells of one's own. */
+/* cove tenant: create, ls, info, set, rm. For the operator; without the scope admin, `info` without
+ * a name shows the caller's own tenant. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -21,7 +22,7 @@ static const struct {
     { OPT_MAX_CPUS, "cpuMillis", "processors", MILLIS },
     { OPT_MAX_MEMORY, "memoryBytes", "memory", BYTES },
     { OPT_MAX_DISK, "storageBytes", "disk", BYTES },
-    { OPT_MAX_EXECUTIONS, "executionsPerHour", "executions an hour", PLAIN },
+    { OPT_MAX_EXECUTIONS, "executionsPerHour", "executions per hour", PLAIN },
 };
 
 static int ctl_tenant_read_quota(const struct arg *a, enum ctl_quota_unit unit, json_t **ret, struct err *err)
@@ -33,7 +34,7 @@ static int ctl_tenant_read_quota(const struct arg *a, enum ctl_quota_unit unit, 
                                          : str_to_u64(a->value, INT64_MAX, &v);
 
     if (!good || (v == 0 && !str_eq(a->value, "none")))
-        return err_set(err, ERR_USAGE, "--%s %.40s: a number above 0%s, or 'none'", a->opt->name, a->value,
+        return err_set(err, ERR_USAGE, "--%s %.40s: must be a number above 0%s, or 'none'", a->opt->name, a->value,
                        unit == BYTES ? " such as 4G" : "");
     *ret = v ? json_integer((json_int_t)v) : json_null();
     return 0;
@@ -79,8 +80,8 @@ static int ctl_tenant_print(struct ctl *c, const json_t *t)
                *ctl_field_text(t, "removedAt")                 ? "  removed"
                : json_is_true(json_object_get(t, "suspended")) ? "  suspended"
                                                                : "");
-    fflush(stdout); /* the table does not pass through it */
-    ctl_table_row(&table, "of", "used", "quota");
+    fflush(stdout); /* the table is written without stdio */
+    ctl_table_row(&table, "resource", "used", "quota");
     for (size_t i = 0; i < ARRAY_LEN(tenant_quota_flags); i++) {
         char a[32], b[32];
         uint64_t limit = ctl_field_number(quota, tenant_quota_flags[i].key);
@@ -121,11 +122,11 @@ static int ctl_tenant_change(struct ctl *c, struct err *err)
     if (ctl_require_args(c, 1, 1, "tenant set [FLAGS] NAME", err) < 0 || ctl_tenant_set_quotas(c, body, err) < 0)
         return -1;
     if (suspend && resume)
-        return err_set(err, ERR_USAGE, "--suspend and --resume do not go together");
+        return err_set(err, ERR_USAGE, "--suspend and --resume exclude each other");
     if (suspend || resume)
         json_object_set_new(body, "suspended", json_boolean(suspend));
     if (!json_object_size(body))
-        return err_set(err, ERR_USAGE, "say what to change: --suspend, --resume or a quota");
+        return err_set(err, ERR_USAGE, "nothing to change; add --suspend, --resume or a quota");
     auto_free char *path = ctl_api_path("/v1/tenants/%s", c->args.rest[0]);
     return ctl_tenant_send(c, "PATCH", path, body, err);
 }
@@ -146,7 +147,7 @@ static int ctl_tenant_remove(struct ctl *c, struct err *err)
     if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
         return -1;
     if (!c->json && !c->quiet)
-        report_note("tenant %s is removed; its name is not used again", c->args.rest[0]);
+        report_note("tenant %s is removed; its name cannot be used again", c->args.rest[0]);
     return 0;
 }
 
@@ -198,5 +199,5 @@ int ctl_tenant(struct ctl *c, const char *what, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         if (str_eq(what, verbs[i].word))
             return verbs[i].fn(c, err);
-    return err_set(err, ERR_BUG, "'tenant %s' has nobody who does it", what);
+    return err_set(err, ERR_BUG, "'tenant %s' is not implemented", what);
 }

@@ -1,11 +1,11 @@
-/* cove exec -t and cove attach: a terminal in a sandbox, on ours.
+/* cove exec -t and cove attach: connects our terminal to a terminal in a sandbox.
  *
- * The terminal is an execution of its own that outlives us; we only look at it and type. Output is known by its offset,
- * so a connection that breaks, or a server that is restarted, is taken up where it was. What is typed goes out once:
- * what was on its way when the connection broke may be lost, and nothing is typed twice.
+ * The terminal is an execution that outlives this process, which is only a viewer. Output has
+ * offsets, so a broken connection or a restart of the server is resumed without a gap. Input is
+ * sent once: keys in flight when the connection breaks may be lost, but no key is sent twice.
  *
- * Ours is in raw mode meanwhile, and every way out of here restores it (client/cli/term.c). Keys are the program's, also
- * Ctrl-C; Ctrl-P Ctrl-Q leaves. */
+ * Our terminal is in raw mode meanwhile, and every exit restores it (client/cli/term.c). All keys
+ * go to the program, also Ctrl-C; Ctrl-P Ctrl-Q detaches. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define TAIL_BYTES 65536 /* of what is on the screen already; more is to be had with cove logs */
+#define TAIL_BYTES 65536 /* of earlier output; 'cove logs' prints more */
 #define PATIENCE_NS (60 * NS_PER_S)
 #define PAUSE_NS (300 * NS_PER_MS)
 #define TYPED_MAX (64 * KIB)
@@ -32,14 +32,14 @@ struct ctl_terminal_view {
     const char *sandbox, *execution;
     char *path;
     struct wsock *ws;
-    bool joined;       /* execution_start was heard */
-    bool offset_known; /* `offset` is where we are */
+    bool joined;       /* execution_start was received */
+    bool offset_known; /* `offset` is valid */
     uint64_t offset;
     struct ev_io in;
     struct buf typed;    /* not sent yet */
     bool prefix_pressed; /* the last key was KEY_PREFIX */
     struct ev_timer retry_timer;
-    uint64_t lost_at; /* since when there is no connection; 0: there is */
+    uint64_t lost_at; /* time at which the connection was lost; 0: connected */
     bool done, is_detached;
     int end_signal;
     json_t *ended_execution;
@@ -70,7 +70,7 @@ static void ctl_terminal_send_size(struct ctl_terminal_view *v)
                                                "rows", (int)rows, "cols", (int)cols));
 }
 
-/* --- what is typed --- */
+/* --- input --- */
 
 static void ctl_terminal_send_typed(struct ctl_terminal_view *v)
 {
@@ -92,14 +92,14 @@ static void ctl_terminal_on_keys(void *arg, uint32_t events UNUSED)
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    if (n <= 0) { /* the window is gone, and with it whoever looked */
+    if (n <= 0) { /* our terminal is closed */
         v->is_detached = true;
         ctl_terminal_finish(v);
         return;
     }
     for (ssize_t i = 0; i < n; i++) {
         if (v->prefix_pressed && keys[i] == KEY_LEAVE) {
-            ctl_terminal_send_typed(v); /* came with it */
+            ctl_terminal_send_typed(v); /* keys before the detach sequence */
             v->is_detached = true;
             ctl_terminal_finish(v);
             return;
@@ -113,7 +113,7 @@ static void ctl_terminal_on_keys(void *arg, uint32_t events UNUSED)
     ctl_terminal_send_typed(v);
 }
 
-/* --- what is heard --- */
+/* --- output --- */
 
 static void ctl_terminal_show_output(struct ctl_terminal_view *v, const json_t *m)
 {
@@ -138,7 +138,7 @@ static void ctl_terminal_on_error(struct ctl_terminal_view *v, const json_t *m)
     enum err_id id = err_by_code(ctl_field_text(m, "code"));
 
     if (id == ERR_BUSY || str_starts(ctl_field_text(m, "code"), "execution_"))
-        return; /* right after a restart of the server: asked again; the others tell of the end that follows */
+        return; /* right after a restart of the server: retry; otherwise the end of the connection follows */
     err_set(&v->err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(m, "message"));
     ctl_terminal_finish(v);
 }
@@ -220,7 +220,7 @@ static void ctl_terminal_on_closed(void *arg, unsigned code, const char *reason)
     v->joined = false;
     if (v->done)
         return;
-    if (code >= 4000) { /* the server says why, and asking again would not help */
+    if (code >= 4000) { /* final: the server sends the reason, and a retry would not help */
         err_set(&v->err, code == 4401 ? ERR_UNAUTHORIZED : ERR_SANDBOX_ENDED, "%.120s", reason);
         ctl_terminal_finish(v);
         return;
@@ -272,7 +272,7 @@ static int ctl_terminal_exit_status(const struct ctl_terminal_view *v, struct er
         return -1;
     }
     if (!v->c->quiet)
-        report_note("left; it goes on: cove attach %s %s", v->sandbox, v->execution);
+        report_note("detached; it is still running; reattach with: cove attach %s %s", v->sandbox, v->execution);
     return v->end_signal ? 128 + v->end_signal : 0;
 }
 
@@ -302,7 +302,7 @@ int ctl_require_terminal(const char *verb, struct err *err)
 {
     if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
         return 0;
-    return err_set(err, ERR_USAGE, "%s needs a terminal on standard input and output", verb);
+    return err_set(err, ERR_USAGE, "%s needs a terminal as standard input and output", verb);
 }
 
 /* --- cove attach --- */
@@ -339,5 +339,6 @@ int ctl_attach(struct ctl *c, struct err *err)
         return ctl_terminal(c, sandbox, r.found, err);
     if (r.n == 0)
         return err_set(err, ERR_MISSING, "no terminal is open in %s; 'cove exec -t %s' opens one", sandbox, sandbox);
-    return err_set(err, ERR_INVALID, "%zu terminals are open in %s; name one: 'cove ps' lists them", r.n, sandbox);
+    return err_set(err, ERR_INVALID, "%zu terminals are open in %s; add the EXECUTION, which 'cove ps' lists", r.n,
+                   sandbox);
 }

@@ -1,5 +1,5 @@
-/* cove token: create, url, ticket, revoke. A secret is printed alone on standard output, so that a script can take it.
- */
+/* cove token: create, url, ticket, revoke. A secret is printed alone on standard output, so that a
+ * script can read it. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/str.h"
@@ -18,7 +18,7 @@ static int ctl_token_set_ttl(const struct ctl *c, json_t *body, struct err *err)
     if (!a)
         return 0;
     if (!str_to_ms(a->value, &ms) || ms < 1000 || ms > TTL_MAX_MS)
-        return err_set(err, ERR_USAGE, "--ttl %.40s: write a time of 1s to 24h, for example 10m", a->value);
+        return err_set(err, ERR_USAGE, "--ttl %.40s: must be a time from 1s to 24h, such as 10m", a->value);
     json_object_set_new(body, "ttlMs", json_integer((json_int_t)ms));
     return 0;
 }
@@ -35,7 +35,7 @@ static int ctl_token_post(struct ctl *c, const char *path, const json_t *body, j
     return client_json(c->client, "POST", path, text, ret, err);
 }
 
-/* --- one sandbox --- */
+/* --- create and url --- */
 
 static int ctl_token_set_operations(const struct ctl *c, json_t *body)
 {
@@ -60,7 +60,7 @@ static int ctl_token_create(struct ctl *c, struct err *err)
     if (ctl_require_args(c, 1, 1, "token create [FLAGS] SANDBOX", err) < 0 || ctl_token_set_ttl(c, body, err) < 0)
         return -1;
     if (port && (!str_to_u64(port->value, UINT16_MAX, &number) || number == 0))
-        return err_set(err, ERR_USAGE, "--port %.20s: a port is a number from 1 to 65535", port->value);
+        return err_set(err, ERR_USAGE, "--port %.20s: must be a number from 1 to 65535", port->value);
     if (ctl_resolve_sandbox(c, c->args.rest[0], &id, err) < 0)
         return -1;
     ctl_token_set_operations(c, body);
@@ -73,11 +73,13 @@ static int ctl_token_create(struct ctl *c, struct err *err)
         return ctl_print_json(answer);
     ctl_printf("%s", ctl_field_text(answer, "token"));
     if (!c->quiet)
-        report_note("for sandbox %s until %s; it is shown this once", id, ctl_field_text(answer, "expiresAt"));
+        report_note("token for sandbox %s, expires %s; it won't be shown again", id,
+                    ctl_field_text(answer, "expiresAt"));
     return 0;
 }
 
-/* The server knows paths; under which name it is reached, we do. Over the socket nobody does. */
+/* The server returns only a path; the client adds the address. With a Unix socket there is no
+ * address to add. */
 static char *ctl_token_absolute_url(const struct ctl *c, const char *url)
 {
     const char *where = client_endpoint(c->client);
@@ -94,7 +96,7 @@ static int ctl_token_make_url(struct ctl *c, struct err *err)
         return -1;
     const char *word = c->args.rest[0], *colon = strchr(word, ':');
     if (!colon || !colon[1])
-        return err_set(err, ERR_USAGE, "say which file, as SANDBOX:PATH");
+        return err_set(err, ERR_USAGE, "missing file; usage: cove token url SANDBOX:PATH");
     auto_free char *name = str_dup_n(word, (size_t)(colon - word)), *inside = ctl_sandbox_path(colon + 1);
     if (ctl_resolve_sandbox(c, name, &id, err) < 0)
         return -1;
@@ -109,13 +111,13 @@ static int ctl_token_make_url(struct ctl *c, struct err *err)
         return ctl_print_json(answer);
     ctl_printf("%s", url);
     if (!c->quiet)
-        report_note("%s of %s until %s%s", ctl_field_text(answer, "method"), inside,
+        report_note("%s of %s, expires %s%s", ctl_field_text(answer, "method"), inside,
                     ctl_field_text(answer, "expiresAt"),
-                    str_starts(url, "http") ? "" : "; put the address of the server before it");
+                    str_starts(url, "http") ? "" : "; prefix it with the address of the server");
     return 0;
 }
 
-/* --- others --- */
+/* --- ticket and revoke --- */
 
 static int ctl_token_make_ticket(struct ctl *c, struct err *err)
 {
@@ -131,7 +133,8 @@ static int ctl_token_make_ticket(struct ctl *c, struct err *err)
         return ctl_print_json(answer);
     ctl_printf("%s", ctl_field_text(answer, "ticket"));
     if (!c->quiet)
-        report_note("for one %s within a minute, as %s?ticket=...", ctl_field_text(answer, "method"), c->args.rest[0]);
+        report_note("valid for one %s within a minute, as %s?ticket=...", ctl_field_text(answer, "method"),
+                    c->args.rest[0]);
     return 0;
 }
 
@@ -143,12 +146,12 @@ static int ctl_token_revoke_all(struct ctl *c, struct err *err)
         return -1;
     if (!args_find(&c->args, OPT_ALL))
         return err_set(err, ERR_USAGE,
-                       "the server keeps no list of tokens: --all ends every token and every signed URL; "
-                       "one alone ends with its sandbox or with the key that made it");
+                       "the server keeps no list of tokens; use --all to revoke every token and every signed URL; "
+                       "a single one ends with its sandbox or with the key that made it");
     if (client_json(c->client, "POST", "/v1/tokens/revoke", NULL, &answer, err) < 0)
         return -1;
     if (!c->quiet)
-        report_note("every token and every signed URL has ended; keys have not");
+        report_note("every token and every signed URL is revoked; keys are not");
     return 0;
 }
 

@@ -1,6 +1,6 @@
-/* cove top: the living sandboxes of a server, and what they use. A share of the processor is the difference of two
- * looks, so the first table comes after the second look. On a terminal the table is drawn anew with each look;
- * elsewhere, or with --once, it is printed once. */
+/* cove top: shows the live sandboxes of a server and their usage. Processor usage is the difference
+ * of two samples, so the first table appears after the second sample. On a terminal the table is
+ * redrawn after each sample; otherwise, or with --once, it is printed once. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-#define FIRST_MS 500u /* between the first two looks */
+#define FIRST_MS 500u /* between the first two samples */
 
 enum ctl_top_sort { CTL_TOP_BY_CPU, CTL_TOP_BY_MEMORY, CTL_TOP_BY_PIDS, CTL_TOP_BY_AGE };
 
 struct ctl_top_line {
     const json_t *now;
-    double percent; /* of one processor; below 0: not known */
+    double percent; /* of one processor; below 0: unknown */
     enum ctl_top_sort sort;
 };
 
@@ -58,7 +58,7 @@ static double ctl_top_sort_key(const struct ctl_top_line *l)
     case CTL_TOP_BY_PIDS:
         return (double)ctl_field_number(l->now, "pids");
     case CTL_TOP_BY_AGE:
-        return 0; /* as they come: the oldest first */
+        return 0; /* order of the server: oldest first */
     default:
         return l->percent;
     }
@@ -95,7 +95,7 @@ static int ctl_top_print_table(const struct ctl_top_line *all, size_t n, bool te
 
     if (terminal)
         (void)fputs("\033[H\033[2J", stdout);
-    ctl_table_row(&t, "sandbox", "state", "cpu", "memory", "of", "pids", "executions", "created");
+    ctl_table_row(&t, "sandbox", "state", "cpu", "memory", "limit", "pids", "executions", "created");
     for (size_t i = 0; i < n; i++) {
         const json_t *s = all[i].now;
         char cpu[24] = "-", memory[32], of[32], pids[24], executions[24], age[CTL_AGE];
@@ -147,11 +147,11 @@ static int ctl_top_read_flags(struct ctl *c, uint64_t *ret_ms, enum ctl_top_sort
     if (ctl_require_args(c, 0, 0, "top [FLAGS]", err) < 0)
         return -1;
     if (every && (!str_to_ms(every->value, ret_ms) || *ret_ms < 500 || *ret_ms > 3600000))
-        return err_set(err, ERR_USAGE, "--interval %.40s: from 500ms to 1h", every->value);
+        return err_set(err, ERR_USAGE, "--interval %.40s: must be from 500ms to 1h", every->value);
     while (sort && i < ARRAY_LEN(names) && !str_eq(sort->value, names[i]))
         i++;
     if (i == ARRAY_LEN(names))
-        return err_set(err, ERR_USAGE, "--sort %.40s: it is cpu, memory, pids or age", sort->value);
+        return err_set(err, ERR_USAGE, "--sort %.40s: must be cpu, memory, pids or age", sort->value);
     *ret_sort = (enum ctl_top_sort)i;
     return 0;
 }

@@ -1,11 +1,13 @@
-/* Whole directories, both ways. The interface carries them as tar archives, and tar(1) makes and unpacks them here: it
- * has met more hostile archives than a reader of ours ever would.
+/* Copies directories in both directions. The API transfers them as tar archives, and the local
+ * tar(1) packs and unpacks them: it is hardened against hostile archives better than our own code
+ * would be.
  *
- * What comes out of a sandbox is hostile, so:
- * 1. It is unpacked into a directory that did not exist before, and that gets its name when it is whole. In a directory
- *    with a history a link of an earlier copy could lead an entry elsewhere; tar itself holds back the links of this
- * one.
- * 2. Owners, setuid bits and devices are not taken over: tar runs without the capability to make devices. */
+ * An archive from a sandbox is hostile input, so:
+ * 1. It is unpacked into a new directory, which gets its name when it is complete. In an existing
+ *    directory, a link of an earlier copy could redirect an entry; tar itself defers the links of
+ *    this archive.
+ * 2. Owners, setuid bits and devices are not restored: tar runs without the capability
+ *    to make devices. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -28,11 +30,11 @@
 
 struct ctl_tar_process {
     pid_t pid;
-    int fd; /* its standard input or output */
+    int fd; /* standard input or output of tar */
     struct err *err;
 };
 
-/* argv[0] is "tar". `out`: we read what it writes, otherwise it reads what we write. */
+/* argv[0] is "tar". `out`: we read its output; otherwise we write its input. */
 static int ctl_tree_start_tar(struct ctl_tar_process *t, const char *const *argv, bool out, struct err *err)
 {
     int ends[2];
@@ -47,7 +49,8 @@ static int ctl_tree_start_tar(struct ctl_tar_process *t, const char *const *argv
         (void)dup2(theirs, out ? STDOUT_FILENO : STDIN_FILENO);
         (void)signal(SIGPIPE, SIG_DFL);
         (void)unsetenv("TAR_OPTIONS");
-        (void)prctl(PR_CAPBSET_DROP, CAP_MKNOD, 0, 0, 0); /* who may not drop it does not have it */
+        (void)prctl(PR_CAPBSET_DROP, CAP_MKNOD, 0, 0,
+                    0); /* a process that may not drop it does not have it */
         execvp("tar", (char *const *)(uintptr_t)argv);
         _exit(NOT_STARTED);
     }
@@ -56,7 +59,7 @@ static int ctl_tree_start_tar(struct ctl_tar_process *t, const char *const *argv
     return 0;
 }
 
-/* Its own complaints are on standard error already. */
+/* tar has already printed its errors on standard error. */
 static int ctl_tree_end_tar(struct ctl_tar_process *t, const char *what, struct err *err)
 {
     int status = 0;
@@ -67,8 +70,8 @@ static int ctl_tree_end_tar(struct ctl_tar_process *t, const char *what, struct 
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_STARTED)
-        return err_set(err, ERR_MISSING, "directories need tar(1), and there is none here");
-    return err_set(err, ERR_SYS, "tar did not %s all of it", what);
+        return err_set(err, ERR_MISSING, "copying directories needs tar(1), which is not installed");
+    return err_set(err, ERR_SYS, "tar could not %s the whole directory", what);
 }
 
 static ssize_t ctl_tree_read(void *arg, void *to, size_t room)
@@ -88,7 +91,7 @@ static bool ctl_tree_write(void *arg, const void *data, size_t len)
 
     if (fd_write_all(t->fd, data, len) == 0)
         return true;
-    err_set(t->err, ERR_SYS, "tar took no more of the archive");
+    err_set(t->err, ERR_SYS, "tar stopped reading the archive");
     return false;
 }
 
@@ -99,7 +102,7 @@ static int ctl_tree_make_remote_dir(struct ctl *c, const char *sandbox, const ch
     auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
     if (!text)
-        return err_set(err, ERR_INVALID, "'%.120s' is no text", dir);
+        return err_set(err, ERR_INVALID, "'%.120s': the name is not UTF-8", dir);
     return client_json(c->client, "POST", path, text, NULL, err);
 }
 
@@ -115,7 +118,7 @@ int ctl_tree_upload(struct ctl *c, const char *dir, const char *sandbox, const c
         return -1;
     int bad = client_upload(c->client, path, "application/x-tar", FETCH_UNTIL_END, ctl_tree_read, &t, &answer, err);
     if (ctl_tree_end_tar(&t, "read", &why) < 0 &&
-        !bad) { /* when nobody reads, it is told so too, and that is no cause */
+        !bad) { /* if the upload failed first, the error of tar is only a consequence */
         *err = why;
         return -1;
     }
@@ -138,7 +141,7 @@ static int ctl_tree_unpack(struct ctl *c, const char *path, const char *into, st
         return -1;
     int bad = client_download(c->client, path, ctl_tree_write, &t, err);
     if (ctl_tree_end_tar(&t, "unpack", &why) < 0 && (!bad || err->id == ERR_SYS)) {
-        *err = why; /* the reason why it took no more */
+        *err = why; /* the reason why tar stopped */
         bad = -1;
     }
     return bad;
@@ -150,7 +153,7 @@ int ctl_tree_download(struct ctl *c, const char *path, const char *to, struct er
     struct stat st;
 
     if (lstat(to, &st) == 0)
-        return err_set(err, ERR_EXISTS, "%.150s is there already; a directory is copied to a name that is not", to);
+        return err_set(err, ERR_EXISTS, "%.150s: already exists; a directory is copied to a new name", to);
     if (mkdir(beside, 0777) < 0)
         return err_sys(err,
                        errno == EEXIST   ? ERR_EXISTS

@@ -1,4 +1,4 @@
-/* cove usage: what the server counted, as a table for people, as CSV as the server writes it, or as its JSON. */
+/* cove usage: prints usage as a table, or as the CSV or JSON of the server. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -19,7 +19,7 @@ static void ctl_usage_add_query(struct buf *out, const char *name, const char *v
     buf_addf(out, "%s%s=%s", out->len ? "&" : "?", name, escaped);
 }
 
-/* "7d" is so long ago; a day or a moment goes to the server as it is. */
+/* "7d" is a duration ago; a date or a time is sent to the server unchanged. */
 static int ctl_usage_add_moment(const struct ctl *c, int opt, const char *name, struct buf *out, struct err *err)
 {
     const struct arg *a = args_find(&c->args, opt);
@@ -33,7 +33,8 @@ static int ctl_usage_add_moment(const struct ctl *c, int opt, const char *name, 
         return 0;
     }
     if (!str_to_ms(a->value, &ago) || ago > now)
-        return err_set(err, ERR_USAGE, "--%s %.40s: a time such as 12h or 7d ago, or a day such as 2027-01-31", name,
+        return err_set(err, ERR_USAGE,
+                       "--%s %.40s: must be a duration ago, such as 12h or 7d, or a date such as 2027-01-31", name,
                        a->value);
     ctl_usage_add_query(out, name, clock_rfc3339((now - ago) * NS_PER_MS, text));
     return 0;
@@ -63,7 +64,7 @@ static char *ctl_usage_make_path(const struct ctl *c, const char *sandbox, struc
     return str_printf("/v1/usage%s", query.len ? query.data : "");
 }
 
-/* --- for people --- */
+/* --- table --- */
 
 static const char *ctl_usage_duration_text(const json_t *row, const char *key, char buf[32])
 {
@@ -95,7 +96,7 @@ static void ctl_usage_add_row(struct ctl_table *t, const json_t *row, const char
             snprintf(hour, sizeof(hour), "%.13s:00", text);
             text = hour;
         }
-        cells[n++] = total ? (i == 0 ? "in all" : "") : *text ? text : "-";
+        cells[n++] = total ? (i == 0 ? "total" : "") : *text ? text : "-";
     }
     snprintf(executions, sizeof(executions), "%" PRIu64, ctl_field_number(row, "executions"));
     cells[n++] = executions;
@@ -122,7 +123,8 @@ static int ctl_usage_print(const json_t *answer)
     for (i = 0; i < n; i++)
         if (str_eq(head[i], "sandboxId"))
             head[i] = "sandbox";
-    memcpy(&head[n], (const char *const[]){ "executions", "cpu", "alive", "memory GiB h", "storage GiB h", "output" },
+    memcpy(&head[n],
+           (const char *const[]){ "executions", "cpu", "lifetime", "memory GiB-h", "storage GiB-h", "output" },
            6 * sizeof(*head));
     ctl_table_add_row(&t, head);
     json_array_foreach(rows, i, row) ctl_usage_add_row(&t, row, keys, false);

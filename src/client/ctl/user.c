@@ -1,5 +1,5 @@
-/* cove user: add, ls, info, set, rm; and cove role: create, ls, show, rm. Those of one's own tenant, or with --tenant
- * of another, which is the operator's right. */
+/* cove user: add, ls, info, set, rm; and cove role: create, ls, show, rm. They work on the caller's
+ * own tenant, or with --tenant on another, which only the operator may do. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -11,7 +11,7 @@
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-/* A path of the interface, with the tenant that was named. */
+/* An API path with the tenant of --tenant. */
 static char *ctl_user_tenant_path(const struct ctl *c, const char *path)
 {
     const struct arg *a = args_find(&c->args, OPT_TENANT);
@@ -101,7 +101,7 @@ static void ctl_user_search_add(void *arg, const json_t *u)
     w->n++;
 }
 
-/* A name is one user's in a tenant; an operator may see it in several. */
+/* A name is unique in a tenant; an operator may see it in several tenants. */
 int ctl_resolve_user(struct ctl *c, const char *word, char **ret, struct err *err)
 {
     struct ctl_user_search w = { .name = word };
@@ -113,9 +113,9 @@ int ctl_resolve_user(struct ctl *c, const char *word, char **ret, struct err *er
     }
     int bad = ctl_for_each_item(c, path, "users", ctl_user_search_add, &w, err);
     if (!bad && w.n == 0)
-        bad = err_set(err, ERR_MISSING, "there is no user '%.64s'; 'cove user ls' lists them", word);
+        bad = err_set(err, ERR_MISSING, "no user named '%.64s'; 'cove user ls' lists the users", word);
     if (!bad && w.n > 1)
-        bad = err_set(err, ERR_INVALID, "%zu tenants have a user '%.64s'; name one with --tenant", w.n, word);
+        bad = err_set(err, ERR_INVALID, "%zu tenants have a user '%.64s'; add --tenant NAME", w.n, word);
     if (bad)
         free(w.id);
     else
@@ -130,8 +130,7 @@ static int ctl_user_add(struct ctl *c, struct err *err)
     if (ctl_require_args(c, 1, 1, "user add --role ROLE NAME", err) < 0)
         return -1;
     if (!args_find(&c->args, OPT_ROLE))
-        return err_set(err, ERR_USAGE,
-                       "--role says what the user may do: admin, developer, viewer, or one of 'cove role ls'");
+        return err_set(err, ERR_USAGE, "missing --role; use admin, developer, viewer, or a name from 'cove role ls'");
     json_object_set_new(body, "name", json_string(c->args.rest[0]));
     ctl_set_text(c, OPT_ROLE, body, "role");
     ctl_set_text(c, OPT_TENANT, body, "tenant");
@@ -141,7 +140,7 @@ static int ctl_user_add(struct ctl *c, struct err *err)
         return ctl_print_json(answer);
     ctl_printf("%s", ctl_field_text(answer, "id"));
     if (!c->quiet)
-        report_note("'cove key create --user %s NAME' makes a key for them", ctl_field_text(answer, "id"));
+        report_note("'cove key create --user %s NAME' creates a key for the user", ctl_field_text(answer, "id"));
     return 0;
 }
 
@@ -151,13 +150,13 @@ static int ctl_user_set(struct ctl *c, const char *path, struct err *err)
     AUTO_JSON *body = json_object(), *answer = NULL;
 
     if (disable && enable)
-        return err_set(err, ERR_USAGE, "--disable and --enable do not go together");
+        return err_set(err, ERR_USAGE, "--disable and --enable exclude each other");
     ctl_set_text(c, OPT_ROLE, body, "role");
     ctl_set_text(c, OPT_RENAME, body, "name");
     if (disable || enable)
         json_object_set_new(body, "disabled", json_boolean(disable));
     if (!json_object_size(body))
-        return err_set(err, ERR_USAGE, "say what to change: --role, --disable, --enable or --rename");
+        return err_set(err, ERR_USAGE, "nothing to change; add --role, --disable, --enable or --rename");
     return ctl_user_send(c, "PATCH", path, body, &answer, err) < 0 ? -1 : ctl_user_print(c, answer);
 }
 
@@ -181,7 +180,7 @@ int ctl_user(struct ctl *c, const char *what, struct err *err)
     if (ctl_user_send(c, "DELETE", path, NULL, NULL, err) < 0)
         return -1;
     if (!c->json && !c->quiet)
-        report_note("user %s is removed, and their keys are revoked", id);
+        report_note("user %s is removed, and the user's keys are revoked", id);
     return 0;
 }
 
@@ -194,7 +193,7 @@ static void ctl_role_add_row(void *arg, const json_t *r)
 
     json_array_append(l->all, (json_t *)(uintptr_t)r);
     ctl_table_row(&l->table, ctl_field_text(r, "name"),
-                  json_is_true(json_object_get(r, "builtIn")) ? "built in" : "own", may);
+                  json_is_true(json_object_get(r, "builtIn")) ? "built-in" : "custom", may);
 }
 
 static int ctl_role_list(struct ctl *c, struct err *err)
@@ -205,7 +204,7 @@ static int ctl_role_list(struct ctl *c, struct err *err)
 
     if (ctl_require_args(c, 0, 0, "role ls [--tenant NAME]", err) < 0)
         return -1;
-    ctl_table_row(&l.table, "name", "kind", "may");
+    ctl_table_row(&l.table, "name", "kind", "permissions");
     if (ctl_for_each_item(c, path, "roles", ctl_role_add_row, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
@@ -235,8 +234,7 @@ static int ctl_role_create(struct ctl *c, struct err *err)
         if (c->args.items[i].opt->id == OPT_ALLOW_SCOPE)
             json_array_append_new(permissions, json_string(c->args.items[i].value));
     if (json_array_size(permissions) == 0)
-        return err_set(err, ERR_USAGE,
-                       "--allow says what the role may do; 'cove role show developer' lists permissions");
+        return err_set(err, ERR_USAGE, "missing --allow; 'cove role show developer' lists permissions");
     json_object_set_new(body, "name", json_string(c->args.rest[0]));
     ctl_set_text(c, OPT_TENANT, body, "tenant");
     return ctl_user_send(c, "POST", "/v1/roles", body, &answer, err) < 0 ? -1 : ctl_role_print(c, answer);

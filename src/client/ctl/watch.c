@@ -1,5 +1,6 @@
-/* cove watch: what happens to files in a sandbox, one line for each event. A stream that breaks is not taken up again
- * as that of an execution is: what happened meanwhile is known to nobody, and that is said. */
+/* cove watch: prints file changes in a sandbox, one line per event. Unlike the stream of an
+ * execution, a broken stream is not resumed, because changes in between are unknown; an
+ * error says so. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/mem.h"
@@ -25,7 +26,7 @@ static bool ctl_watch_print_line(struct ctl_watch_stream *l, const char *text)
     return true;
 }
 
-/* Names are written by whoever is inside, and a terminal obeys what it is sent. */
+/* File names are untrusted and could contain control sequences for our terminal. */
 static char *ctl_watch_clean_path(const json_t *line, const char *key)
 {
     char *text = str_printf("%s%s", ctl_field_text(line, key),
@@ -41,7 +42,7 @@ static bool ctl_watch_print_event(struct ctl_watch_stream *l, const char *type, 
     auto_free char *text = NULL;
 
     if (str_eq(type, "overflow"))
-        text = str_printf("%-9s there were more than could be told", type);
+        text = str_printf("%-9s events were dropped; list the directory again", type);
     else if (str_eq(type, "moved"))
         text = str_printf("%-9s %s -> %s", type, from, path);
     else
@@ -58,7 +59,7 @@ static void ctl_watch_on_end(struct ctl_watch_stream *l, const json_t *line)
     if (why)
         err_set(&l->err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(why, "message"));
     else if (!l->c->quiet)
-        report_note("%.150s is gone", l->path);
+        report_note("%.150s was removed", l->path);
 }
 
 static bool ctl_watch_on_line(void *arg, const json_t *line)
@@ -75,7 +76,7 @@ static bool ctl_watch_on_line(void *arg, const json_t *line)
         more = ctl_watch_print_line(l, text);
     } else if (str_eq(type, "watching")) {
         if (!l->c->quiet)
-            report_note("watching %.150s; Ctrl-C ends it", l->path);
+            report_note("watching %.150s; press Ctrl-C to stop", l->path);
     } else if (!str_eq(type, "end")) {
         more = ctl_watch_print_event(l, type, line);
     }
@@ -100,10 +101,11 @@ int ctl_watch(struct ctl *c, struct err *err)
     int bad = client_json_lines(c->client, "GET", path, NULL, ctl_watch_on_line, &l, err);
 
     if (bad && err->id == ERR_CUT_OFF)
-        err_set(err, ERR_CUT_OFF, "the connection to the server ended; what happens from now on is not told");
+        err_set(err, ERR_CUT_OFF,
+                "the connection was lost; changes from now on are not reported; run 'cove watch' again");
     if (!bad && l.err.id != ERR_NONE) {
         *err = l.err;
         bad = -1;
     }
-    return !bad && !l.ended ? err_set(err, ERR_CUT_OFF, "the server ended the stream without a word") : bad;
+    return !bad && !l.ended ? err_set(err, ERR_CUT_OFF, "the server closed the stream without a reason") : bad;
 }

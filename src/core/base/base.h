@@ -1,7 +1,7 @@
-/* base.h - the handful of macros that every file needs.
+/* base.h - the macros that every file needs.
  *
- * Cleanup by scope: `auto_free`, `auto_fd` and `auto_(x)` release what they hold at the end of the block; take_ptr()
- * and take_fd() move ownership out, and the line that does so says it. */
+ * Cleanup by scope: `auto_free`, `auto_fd` and `auto_(x)` release the resource at the end of the
+ * block. take_ptr() and take_fd() move ownership out of the block. */
 #pragma once
 
 #ifndef _GNU_SOURCE

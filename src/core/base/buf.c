@@ -18,7 +18,7 @@ void buf_clear(struct buf *b)
         b->data[0] = '\0';
 }
 
-/* Room for n more bytes and the NUL. */
+/* Reserves n more bytes and the NUL. */
 #define BUF_SHORT_TEXT 32u
 
 static void buf_reserve(struct buf *b, size_t n)
@@ -62,7 +62,7 @@ void buf_addf(struct buf *b, const char *fmt, ...)
 
     va_start(ap, fmt);
     va_copy(again, ap);
-    buf_reserve(b, BUF_SHORT_TEXT); /* formatted twice only when it is longer */
+    buf_reserve(b, BUF_SHORT_TEXT); /* only longer texts are formatted twice */
     size_t room = b->cap - b->len;
     int n = vsnprintf(b->data + b->len, room, fmt, ap);
     va_end(ap);

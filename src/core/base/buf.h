@@ -1,4 +1,5 @@
-/* buf.h - a growing byte buffer. The caller bounds what goes in; the buffer only grows. Always NUL-terminated. */
+/* buf.h - a growing byte buffer. The caller bounds its size; the buffer never shrinks. Always
+ * NUL-terminated. */
 #pragma once
 
 #include "core/base/base.h"
@@ -14,7 +15,8 @@ void buf_clear(struct buf *b); /* keeps the memory */
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_adds(struct buf *b, const char *s);
 void buf_addf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Room for n more bytes and the NUL behind them: the caller writes both there, and adds to len what it wrote. */
+/* Reserves n more bytes and the NUL after them. The caller writes both, and adds the number of
+ * written bytes to len. */
 char *buf_room(struct buf *b, size_t n);
 void buf_drop(struct buf *b, size_t n); /* removes n bytes from the front */
 

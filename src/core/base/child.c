@@ -1,5 +1,6 @@
-/* What the helpers that `cove` forks have in common. Whatever the caller of cove blocked or ignored was meant for cove:
- * a helper that inherits a blocked SIGCHLD or SIGTERM would wait for ever. */
+/* The setup that all helpers forked by `cove` share. The caller of cove may have blocked or ignored
+ * signals for cove itself: a helper that inherited a blocked SIGCHLD or SIGTERM would wait forever.
+ */
 #include "core/base/child.h"
 
 #include "core/base/fd.h"

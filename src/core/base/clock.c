@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LAST_MS 253402300799999u /* of the year 9999, which is the last that is written with four digits */
+#define LAST_MS 253402300799999u /* end of the year 9999, the last one with four digits */
 
 static uint64_t clock_read(clockid_t id)
 {
@@ -41,7 +41,7 @@ static void clock_put_digits(char *to, unsigned n, unsigned v)
     }
 }
 
-/* Not by strftime: every answer and every record has a few of these. */
+/* Does not use strftime, which is slow: every response and every record has several timestamps. */
 char *clock_rfc3339_ms(uint64_t real_ms, char buf[32])
 {
     uint64_t ms = min_u64(real_ms, LAST_MS);
@@ -60,7 +60,7 @@ char *clock_rfc3339_ms(uint64_t real_ms, char buf[32])
     return buf;
 }
 
-/* `n` digits, no less: strptime would take fewer, and blanks before them. */
+/* Consumes exactly `n` digits: strptime would accept fewer, and leading blanks. */
 static bool clock_eat_digits(const char **p, unsigned n, int least, int most, int *ret)
 {
     int v = 0;
@@ -95,7 +95,7 @@ static bool clock_eat_date(const char **p, struct tm *tm)
     return day <= days[month - 1] + (month == 2 && leap);
 }
 
-/* A second of 60 is a leap second, and the same instant as the one after it. */
+/* Second 60 is a leap second, and the same instant as second 0 of the next minute. */
 static bool clock_eat_time(const char **p, struct tm *tm, int *ret_ms)
 {
     int unit = 100;

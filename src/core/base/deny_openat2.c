@@ -1,4 +1,5 @@
-/* A filter of one call. It lies behind the one of the sandbox, which has looked at the architecture already. */
+/* A seccomp filter for one system call. The filter of the sandbox has already checked the
+ * architecture. */
 #include "core/base/deny_openat2.h"
 
 #include "core/base/mutate.h"

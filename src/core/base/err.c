@@ -1,12 +1,12 @@
-/* Messages are built in place: a wrapped error is its old text with the context put in front, cut at the end if it
- * grows past the buffer, because the beginning is what tells a reader where to look. */
+/* Messages are built in place: wrapping an error puts the context in front of its text and cuts the
+ * end if the buffer is too small, because the beginning shows where the problem is. */
 #include "core/base/err.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#undef err_set /* macros where an analyser reads along */
+#undef err_set /* macros under the static analyzer */
 #undef err_sys
 #undef err_wrap
 
@@ -45,6 +45,7 @@ int err_set(struct err *err, enum err_id id, const char *fmt, ...)
         return -1;
     err->id = id;
     err->sys = 0;
+    err->limit = (struct err_limit){ 0 };
     va_start(ap, fmt);
     vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
     va_end(ap);
@@ -60,6 +61,7 @@ int err_sys(struct err *err, enum err_id id, const char *fmt, ...)
         return -1;
     err->id = id;
     err->sys = saved;
+    err->limit = (struct err_limit){ 0 };
     va_start(ap, fmt);
     int n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
     va_end(ap);

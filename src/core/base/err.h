@@ -1,25 +1,26 @@
-/* err.h - how a function says that it failed.
+/* err.h - how a function reports that it failed.
  *
- * A function that can fail returns 0 or -1 and takes `struct err *err` last. The struct lives on the caller's stack and
- * owns nothing. `id` names a row of errors.def, which holds the public code, the cause and the fix; `msg` says what
- * happened this time. Whoever handles an error prints or logs it; whoever passes it up stays silent. */
+ * A function that can fail returns 0 or -1 and takes `struct err *err` last. The struct lives on
+ * the caller's stack and owns no memory. `id` names a row of errors.def, which holds the public
+ * code, the cause and the fix; `msg` describes this occurrence. The function that handles an error
+ * prints or logs it; functions that propagate it do not. */
 #pragma once
 
 #include "core/base/base.h"
 
-/* What a caller may branch on. */
+/* The classes of errors that a caller may branch on. */
 enum err_kind {
     ERR_KIND_NONE,
-    ERR_KIND_INVALID, /* the request is wrong; repeating it will not help */
-    ERR_KIND_DENIED,  /* understood, and refused */
-    ERR_KIND_MISSING, /* the thing named does not exist */
-    ERR_KIND_EXISTS,  /* it exists already */
+    ERR_KIND_INVALID, /* the request is wrong; a retry does not help */
+    ERR_KIND_DENIED,  /* valid, but not permitted */
+    ERR_KIND_MISSING, /* the named object does not exist */
+    ERR_KIND_EXISTS,  /* the object already exists */
     ERR_KIND_BUSY,    /* try again later */
-    ERR_KIND_LIMIT,   /* a limit was reached */
-    ERR_KIND_TIMEOUT, /* a clock ran out */
-    ERR_KIND_SYS,     /* the system refused something that should have worked */
-    ERR_KIND_LOST,    /* the other side is gone */
-    ERR_KIND_BUG,     /* cove is wrong */
+    ERR_KIND_LIMIT,   /* a limit is reached */
+    ERR_KIND_TIMEOUT, /* a time limit expired */
+    ERR_KIND_SYS,     /* the system refused an operation that should work */
+    ERR_KIND_LOST,    /* the peer is gone */
+    ERR_KIND_BUG,     /* a defect of cove */
 };
 
 enum err_id {
@@ -39,18 +40,27 @@ struct err_info {
     const char *fix;
 };
 
+/* The limit that refused a request. It is part of the error, so that the figures always belong to
+ * the refused tenant. */
+struct err_limit {
+    const char *name; /* as in JSON, static; NULL: the error is not about a limit with figures */
+    uint64_t used, requested, limit;
+    uint64_t retry_ms; /* until the limit is free again without any action; 0: not without action */
+};
+
 struct err {
     enum err_id id;
     int sys; /* errno, or 0 */
     char msg[240];
+    struct err_limit limit; /* err_set() and err_sys() clear it, so set it after them; err_wrap() keeps it */
 };
 
-/* All three return -1, so that `return err_set(...)` reads as one thought. A NULL err is accepted. */
+/* All three return -1, so that a caller can write `return err_set(...)`. A NULL err is accepted. */
 int err_set(struct err *err, enum err_id id, const char *fmt, ...) PRINTF_LIKE(3, 4);
 int err_sys(struct err *err, enum err_id id, const char *fmt, ...) PRINTF_LIKE(3, 4); /* appends strerror(errno) */
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);                /* "context: message" */
 #ifdef __clang_analyzer__
-/* It reads one file at a time and would follow the path on which an error was set and 0 returned. */
+/* The analyzer reads one file at a time, so it would follow a path on which err_set returns 0. */
 #define err_set(...)                \
     ({                              \
         (void)err_set(__VA_ARGS__); \
@@ -68,6 +78,6 @@ int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);          
     })
 #endif
 
-const struct err_info *err_info(enum err_id id); /* never NULL; unknown ids read as internal_error */
+const struct err_info *err_info(enum err_id id); /* never NULL; an unknown id gives internal_error */
 enum err_kind err_kind(const struct err *err);
-enum err_id err_by_code(const char *code); /* ERR_NONE when no row has it */
+enum err_id err_by_code(const char *code); /* ERR_NONE if no row has this code */

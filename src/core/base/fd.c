@@ -67,7 +67,7 @@ int fd_put_at(int dirfd, const char *name, const char *text)
 
     if (fd < 0)
         return -1;
-    ssize_t n = write(fd, text, len); /* one write: kernel files take a value whole or not at all */
+    ssize_t n = write(fd, text, len); /* one write: kernel files accept a value as a whole or refuse it */
     if (n >= 0 && (size_t)n != len) {
         errno = EIO;
         return -1;
@@ -118,7 +118,7 @@ int fd_keep_only(int *fds, size_t n)
 {
     int first = STDERR_FILENO + 1;
 
-    for (size_t i = 0; i < n; i++) /* first out of the way, then in place */
+    for (size_t i = 0; i < n; i++) /* first to numbers above the range, then into place */
         if ((fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, first + (int)n)) < 0)
             return -1;
     for (size_t i = 0; i < n; i++)
@@ -170,13 +170,14 @@ ssize_t fd_sendv(int sock, struct iovec *iov, size_t niov, const int *fds, size_
     return n;
 }
 
-union fd_recv_control { /* room for all that one message can bring: what does not fit, the kernel closes as it came */
+/* space for everything that one message can carry: the kernel closes descriptors that do not fit */
+union fd_recv_control {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(253 * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 };
 
-/* A socket can be told to hold up whoever closes it last until its peer has read everything, for as long as its sender
- * likes. What others sent us must be closed at once. */
+/* With SO_LINGER a sender can make the last close of a socket block until its peer has read
+ * everything. Sockets received from others must close immediately. */
 static int fd_clear_linger(int fd)
 {
     static const struct linger off;
@@ -185,7 +186,8 @@ static int fd_clear_linger(int fd)
     return fd;
 }
 
-/* Collects the descriptors of one message; those beyond `room` are closed. Returns how many came in all. */
+/* Collects the descriptors of one message; descriptors beyond the capacity are closed. Returns the
+ * number received, including the closed ones. */
 static size_t fd_collect_passed(struct msghdr *msg, int *fds, size_t room)
 {
     size_t seen = 0;
@@ -242,7 +244,8 @@ bool fd_is_socket(int fd)
     return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-/* An empty packet and the end look alike; but who sent it is told of a packet only. */
+/* An empty packet and end of file both return 0, but only a packet carries the sender's
+ * credentials. */
 void fd_drain(int sock)
 {
     union fd_recv_control ctl;

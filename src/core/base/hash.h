@@ -1,7 +1,8 @@
 /* hash.h - FNV-1a, 64 bits, for hash tables and for comparing values that are not hostile.
  *
- * A client that chooses the keys can make them collide. Tables in this tree are keyed by ids that the server draws at
- * random, by names that an operator gives, or live inside the sandbox that they serve. */
+ * A client that chooses the keys can make them collide. So each table of this tree has
+ * keys that clients cannot choose (ids that the server draws at random, names that an operator
+ * gives), or lives inside the sandbox that it serves. */
 #pragma once
 
 #include "core/base/base.h"

@@ -1,5 +1,5 @@
-/* 100 random bits: two sandboxes never share a name, and a name cannot be guessed. The kernel's generator is asked
- * directly; an id without randomness would be a security bug, so there is no fallback. */
+/* 100 random bits: ids are unique and cannot be guessed. They come directly from the kernel's
+ * generator; an id without randomness would be a security defect, so there is no fallback. */
 #include "core/base/id.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* id.h - names of things: two letters for the kind and 20 random base32 characters (a-z2-7), no separator. */
+/* id.h - identifiers: two letters for the kind and 20 random base32 characters (a-z2-7), no
+ * separator. */
 #pragma once
 
 #include "core/base/base.h"

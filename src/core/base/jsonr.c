@@ -1,5 +1,6 @@
-/* Two blocks of memory hold a document: a copy of the text, in which strings are unescaped in place (they only get
- * shorter), and the nodes, of which there can be no more than commas and opening brackets, and one. */
+/* A document uses two blocks of memory: a copy of the text, in which strings are unescaped in place
+ * (they only become shorter), and the nodes, whose number is at most that of commas and opening
+ * brackets plus one. */
 #include "core/base/jsonr.h"
 
 #include "core/base/mem.h"
@@ -35,7 +36,7 @@ static bool json_eat_char(struct json_reader *r, char c)
     return true;
 }
 
-/* --- strings --- */
+/* Strings. */
 
 static bool json_read_hex4(struct json_reader *r, uint32_t *ret)
 {
@@ -104,8 +105,8 @@ static bool json_read_escape(struct json_reader *r, char **out)
     char c = *r->p;
     const char *at = c ? strchr(from, c) : NULL;
 
-    if (c != 'u' && !at) /* the end is one of these, and is not stepped over */
-        return json_refuse(r, "an escape that JSON does not have");
+    if (c != 'u' && !at) /* at the end *p is NUL, which must not be skipped */
+        return json_refuse(r, "an unknown escape");
     r->p++;
     if (!at)
         return json_read_unicode(r, out);
@@ -113,7 +114,7 @@ static bool json_read_escape(struct json_reader *r, char **out)
     return true;
 }
 
-/* Behind the opening quote. The result lies where the source was. */
+/* Starts after the opening quote. The result is stored in the place of the source. */
 static bool json_read_string(struct json_reader *r, const char **ret)
 {
     char *out = r->p;
@@ -122,7 +123,8 @@ static bool json_read_string(struct json_reader *r, const char **ret)
     *ret = out;
     while (*r->p != '"') {
         if ((unsigned char)*r->p < 0x20)
-            return json_refuse(r, r->p == r->end ? "the end inside a string" : "a control character in a string");
+            return json_refuse(r, r->p == r->end ? "unexpected end of the text in a string"
+                                                 : "a control character in a string");
         if (*r->p == '\\') {
             r->p++;
             if (!json_read_escape(r, &out))
@@ -141,7 +143,7 @@ static bool json_read_string(struct json_reader *r, const char **ret)
     return true;
 }
 
-/* --- values --- */
+/* Values. */
 
 static size_t json_count_digits(const char *p)
 {
@@ -174,14 +176,14 @@ static size_t json_number_length(const char *p)
 
 static bool json_read_value(struct json_reader *r, struct json *j);
 
-/* Members of an object when keyed, else elements of an array; behind the opening bracket. */
+/* Reads the members of an object (keyed) or the elements of an array, after the opening bracket. */
 static bool json_read_list(struct json_reader *r, struct json *parent, bool keyed)
 {
     char close = keyed ? '}' : ']';
     struct json **link = &parent->child;
 
     if (++r->depth > JSON_DEPTH_MAX)
-        return json_refuse(r, "too many brackets inside each other");
+        return json_refuse(r, "too deeply nested");
     if (json_eat_char(r, close)) {
         r->depth--;
         return true;
@@ -190,15 +192,14 @@ static bool json_read_list(struct json_reader *r, struct json *parent, bool keye
         struct json *j = &r->nodes[r->n++];
 
         if (keyed && !(json_eat_char(r, '"') && json_read_string(r, &j->key) && json_eat_char(r, ':')))
-            return json_refuse(r, "no \"name\": where one must stand");
+            return json_refuse(r, "expected \"name\":");
         if (!json_read_value(r, j))
             return false;
         *link = j;
         link = &j->next;
     } while (json_eat_char(r, ','));
     r->depth--;
-    return json_eat_char(r, close) ||
-           json_refuse(r, keyed ? "no , or } where one must stand" : "no , or ] where one must stand");
+    return json_eat_char(r, close) || json_refuse(r, keyed ? "expected , or }" : "expected , or ]");
 }
 
 static bool json_read_literal(struct json_reader *r, struct json *j)
@@ -214,11 +215,11 @@ static bool json_read_literal(struct json_reader *r, struct json *j)
             j->kind = words[i].kind;
             return true;
         }
-    return json_refuse(r, r->p == r->end ? "the end too early" : "something that is no value");
+    return json_refuse(r, r->p == r->end ? "unexpected end of the text" : "expected a value");
 }
 
-/* The text of a number cannot be ended in place: the next character is still to be read. It ends at the first that
- * numbers do not have, and json_u64 looks no further. */
+/* The text of a number cannot be terminated in place, because the next character is still to be
+ * read. It ends at the first character that cannot be part of a number, where json_u64 stops. */
 static bool json_read_value(struct json_reader *r, struct json *j)
 {
     json_skip_space(r);
@@ -265,12 +266,12 @@ int json_read(const char *text, size_t len, struct json_doc *ret, struct err *er
     r.start = r.p = mem_alloc(len + 1);
     memcpy(r.start, text, len);
     r.end = r.start + len;
-    r.nodes = mem_alloc(most * sizeof(struct json)); /* what is not used is never touched */
+    r.nodes = mem_alloc(most * sizeof(struct json)); /* unused nodes are never touched */
     struct json_doc doc = { .root = &r.nodes[r.n++], .nodes = r.nodes, .text = r.start };
     bool ok = json_read_value(&r, doc.root);
     if (ok) {
         json_skip_space(&r);
-        ok = r.p == r.end || json_refuse(&r, "more behind the end of the document");
+        ok = r.p == r.end || json_refuse(&r, "extra text after the document");
     }
     if (!ok) {
         err_set(err, ERR_INVALID, "line %u is not JSON: %s", json_line_of(&r), r.problem);
@@ -288,7 +289,7 @@ void json_doc_done(struct json_doc *d)
     *d = (struct json_doc){ 0 };
 }
 
-/* --- looking --- */
+/* Access. */
 
 const struct json *json_get(const struct json *object, const char *key)
 {

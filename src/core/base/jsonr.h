@@ -1,7 +1,8 @@
-/* jsonr.h - reads one JSON document into a tree. For what a person hands to the command line; not for streams.
+/* jsonr.h - reads one JSON document into a tree. For documents given on the command line, not for
+ * streams.
  *
- * The text may come from anybody: depth and size are bounded, and the whole document must be valid. Strings are UTF-8;
- * a NUL in one is refused, so they can be used as C strings. */
+ * The text is untrusted: depth and size are bounded, and the whole document must be valid. Strings
+ * are UTF-8. A string with a NUL is refused, so all strings can be used as C strings. */
 #pragma once
 
 #include "core/base/base.h"
@@ -14,8 +15,8 @@ enum json_kind { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSO
 
 struct json {
     enum json_kind kind;
-    const char *key;    /* of a member, else NULL */
-    const char *text;   /* STRING; NUMBER as it was written */
+    const char *key;    /* of an object member, else NULL */
+    const char *text;   /* STRING: its content. NUMBER: as it was written */
     struct json *child; /* first element or member */
     struct json *next;
 };
@@ -26,11 +27,12 @@ struct json_doc {
     char *text;
 };
 
-/* Copies what it needs. */
+/* The tree does not refer to `text` after the call. */
 int json_read(const char *text, size_t len, struct json_doc *ret, struct err *err);
 void json_doc_done(struct json_doc *d);
 
 /* All accept NULL. */
-const struct json *json_get(const struct json *object, const char *key); /* NULL when it is not there */
-const char *json_text(const struct json *j);                             /* of a string; else NULL */
+const struct json *json_get(const struct json *object, const char *key); /* NULL if there is no such key */
+/* the text of a string; NULL for any other kind */
+const char *json_text(const struct json *j);
 bool json_u64(const struct json *j, uint64_t *ret);

@@ -27,7 +27,8 @@ static void jsonw_put_newline(struct jsonw *w)
         jsonw_put_char(w->out, ' ');
 }
 
-/* What stands before a value or key: nothing after a key, a comma unless it is the first of its container. */
+/* Writes the separator before a value or key: nothing after a key, and a comma except before the
+ * first item of a container. */
 static void jsonw_put_separator(struct jsonw *w)
 {
     if (w->keyed) {
@@ -88,7 +89,8 @@ static void jsonw_put_unicode_escape(struct buf *out, uint32_t c)
     buf_add(out, text, sizeof(text));
 }
 
-/* What is not plain ASCII and has no short form. The bytes of `s` that it stands for. */
+/* Writes a character that is not plain ASCII and has no short escape. Returns the number of bytes
+ * of `s` it consumed. */
 static size_t jsonw_put_non_ascii(struct buf *out, const char *s, size_t n)
 {
     uint32_t c;
@@ -98,8 +100,8 @@ static size_t jsonw_put_non_ascii(struct buf *out, const char *s, size_t n)
         buf_adds(out, "\xef\xbf\xbd");
         return 1;
     }
-    /* Upper control characters, which some terminals obey, and what ends a line for some readers of text, are escaped
-     * too. */
+    /* C1 control characters, which some terminals obey, and the line separators U+2028 and U+2029
+     * are escaped as well. */
     if (c >= 0xa0 && c != 0x2028 && c != 0x2029)
         buf_add(out, s, run);
     else
@@ -107,7 +109,8 @@ static size_t jsonw_put_non_ascii(struct buf *out, const char *s, size_t n)
     return run;
 }
 
-/* What a byte becomes: 0 itself, JSONW_OTHER what other() says, and else a backslash and this letter. */
+/* How a byte is written: 0: unchanged; JSONW_OTHER: by jsonw_put_non_ascii; else a backslash and
+ * this letter. */
 #define JSONW_OTHER 1
 static const char jsonw_escapes[256] = { [0 ... 7] = JSONW_OTHER,
                                          ['\b'] = 'b',
@@ -121,7 +124,8 @@ static const char jsonw_escapes[256] = { [0 ... 7] = JSONW_OTHER,
                                          ['\\'] = '\\',
                                          [127 ... 255] = JSONW_OTHER };
 
-/* Written where it is to stand, and a piece at a time: an answer has hundreds of names, and its text can be long. */
+/* Writes directly into the buffer, in runs of unescaped bytes: a response has hundreds of names,
+ * and its text can be long. */
 static void jsonw_put_quoted(struct buf *out, const char *s, size_t n)
 {
     jsonw_put_char(out, '"');
@@ -170,7 +174,7 @@ void jsonw_u64(struct jsonw *w, uint64_t v)
 
     jsonw_put_separator(w);
     do
-        *--p = (char)('0' + v % 10); /* not formatted: a receipt has dozens of numbers */
+        *--p = (char)('0' + v % 10); /* not snprintf: a receipt has dozens of numbers */
     while (v /= 10);
     buf_add(w->out, p, (size_t)(text + sizeof(text) - p));
 }

@@ -1,7 +1,7 @@
 /* jsonw.h - writes JSON into a buf, front to back, without a tree.
  *
- * Commas and nesting are kept here, so a caller only says what comes next. Strings may be any bytes: what is not valid
- * UTF-8 becomes U+FFFD, control characters are escaped. `indent` > 0 gives one member a line, for people. */
+ * The writer handles commas and nesting. Strings may contain any bytes: invalid UTF-8 becomes
+ * U+FFFD, and control characters are escaped. `indent` > 0 writes one member per line. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -10,8 +10,8 @@ struct jsonw {
     struct buf *out;
     int indent;
     int depth;
-    bool first; /* the next value opens its container */
-    bool keyed; /* a key was written, its value comes next */
+    bool first; /* the next value is the first of its container */
+    bool keyed; /* a key was written; its value comes next */
 };
 
 void jsonw_init(struct jsonw *w, struct buf *out, int indent);
@@ -26,7 +26,7 @@ void jsonw_u64(struct jsonw *w, uint64_t v);
 void jsonw_i64(struct jsonw *w, int64_t v);
 void jsonw_bool(struct jsonw *w, bool v);
 void jsonw_null(struct jsonw *w);
-void jsonw_raw(struct jsonw *w, const char *json); /* a value that is JSON already; trusted */
+void jsonw_raw(struct jsonw *w, const char *json); /* a value that is already JSON; not checked */
 /* "key": value in one call. */
 void jsonw_kstr(struct jsonw *w, const char *key, const char *s);
 void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v);

@@ -1,7 +1,9 @@
-/* list.h - intrusive lists: an element has a member `next`, and the list is a pointer to its first element.
+/* list.h - intrusive lists: an element has a member `next`, and the list is a pointer to its first
+ * element.
  *
- * `list_*` suit short lists: removal walks from the head. `linked_*` also keep, in a member `link`, the pointer that
- * points at the element, so that removal costs the same for any length; an element with link NULL is in no list.
+ * `list_*` suit short lists: removal searches from the head. `linked_*` also keep, in a member
+ * `link`, the address of the pointer to the element, so removal takes constant time; an element
+ * with link NULL is in no list.
  *
  *     struct waiter { struct waiter *next; ... };
  *     list_append(&q->waiters, w);
@@ -49,7 +51,8 @@
         *head_ = item_;                       \
     } while (0)
 
-/* An item that is in no list stays so. Its `next` stays as it is, so a loop over the list may go on from it. */
+/* Does nothing if the item is in no list. Its `next` stays as it is, so a loop over the list may
+ * continue from it. */
 #define linked_remove(item)                      \
     do {                                         \
         __typeof__(item) item_ = (item);         \

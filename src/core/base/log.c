@@ -1,5 +1,6 @@
-/* A line is built whole and written with one call, so that lines of several processes never mix. Control characters in
- * the message are escaped: a log line is one line, whatever a sandbox managed to put into a name. */
+/* A line is built completely and written with one call, so that lines of several processes never
+ * mix. Control characters in the message are escaped: a log entry stays one line even if a sandbox
+ * puts line breaks into a name. */
 #include "core/base/log.h"
 
 #include "core/base/buf.h"
@@ -113,7 +114,7 @@ static void log_write_line(enum log_level level, const struct log_ids *about, co
 
     (log_current_format == LOG_JSON ? log_write_json_line : write_text)(&line, level, about, msg);
     if (write(STDERR_FILENO, line.data, line.len) < 0)
-        return; /* nowhere left to complain */
+        return; /* there is no other place to report it */
 }
 
 #define MSG_MAX 512

@@ -1,7 +1,9 @@
-/* log.h - one line per event on standard error. Programs that are not servers stay silent below LOG_WARN.
+/* log.h - one line per event on standard error. Programs that are not servers log only LOG_WARN and
+ * above.
  *
- * Servers choose a form with log_form: LOG_TEXT for people who watch, LOG_JSON for programs that collect. An event that
- * belongs to a request, a sandbox or an execution says so by its id, so that one search finds all that happened. */
+ * Servers choose a format with log_set_format: LOG_TEXT for people, LOG_JSON for log collectors. An
+ * event of a request, a sandbox or an execution carries its id, so that one search finds all events
+ * of that object. */
 #pragma once
 
 #include "core/base/base.h"
@@ -13,7 +15,7 @@ enum log_format {
     LOG_JSON,  /* {"time":..., "level":..., "program":..., "pid":..., "message":..., "requestId":..., "sandbox":...} */
 };
 
-struct log_ids { /* ids; NULL or "" where there is none */
+struct log_ids { /* NULL or "" where the event has no such id */
     const char *request, *sandbox, *execution;
 };
 

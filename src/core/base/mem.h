@@ -1,7 +1,7 @@
 /* mem.h - allocation that never returns NULL.
  *
- * Running out of memory aborts: every process of cove can be restarted and none of them may limp. Sizes that come from
- * outside are therefore bounded before they reach these functions. */
+ * Running out of memory aborts: every process of cove can be restarted, and none may continue in an
+ * undefined state. The caller therefore bounds sizes that come from outside. */
 #pragma once
 
 #include "core/base/base.h"

@@ -1,8 +1,8 @@
-/* mutate.h - leaves out one wall, in test builds only, to prove that some test would notice.
+/* mutate.h - in test builds only, omits one wall, to prove that a test detects its absence.
  *
- * A build with -Dmutate=true reads the name of the wall from COVE_MUTATE. Any other build has no such code: the
- * function is a constant, and tests/mutation checks that the installed program does not even hold the variable's name.
- */
+ * A build with -Dmutate=true reads the name of the wall from COVE_MUTATE. Any other build contains
+ * no such code: the function is a constant, and tests/mutation checks that the installed program
+ * does not even contain the name of the variable. */
 #pragma once
 
 #include "core/base/base.h"
@@ -15,7 +15,7 @@ static inline bool wall_is_mutated(const char *wall)
     return off && strcmp(off, wall) == 0;
 }
 
-/* What the runtime is started with: the switch goes with it. */
+/* The environment with which the runtime is started: only COVE_MUTATE is passed on. */
 static inline char *const *mutated_environment(void)
 {
     extern char **environ;

@@ -1,8 +1,10 @@
-/* pack.h - cursors over bytes that cross a trust border: little-endian numbers, counted strings.
+/* pack.h - encodes and decodes bytes that cross a trust boundary: little-endian numbers, counted
+ * strings.
  *
- * Both sides are sticky: after the first thing that does not fit, every further call does nothing and `bad` stays set,
- * so a codec is a straight list of calls with one check at its end. A string or blob is u32 length + bytes; strings
- * hold no NUL. Nothing here allocates; unpacked strings and blobs point into the input. */
+ * Errors are sticky in both directions: after the first value that does not fit, every further call
+ * does nothing and `bad` stays set, so a codec is a list of calls with one check at the end. A
+ * string or blob is a u32 length and its bytes; strings contain no NUL. Nothing here allocates;
+ * unpacked strings and blobs point into the input. */
 #pragma once
 
 #include "core/base/base.h"
@@ -35,8 +37,8 @@ uint8_t unpack_u8(struct unpack *u);
 uint16_t unpack_u16(struct unpack *u);
 uint32_t unpack_u32(struct unpack *u);
 uint64_t unpack_u64(struct unpack *u);
-const uint8_t *unpack_bytes(struct unpack *u, size_t max, size_t *len); /* NULL and bad when longer than max */
-/* Copies into dst (cap includes the NUL); bad when it does not fit or holds a NUL. */
+const uint8_t *unpack_bytes(struct unpack *u, size_t max, size_t *len); /* NULL, and bad is set, if longer than max */
+/* Copies into dst (cap includes the NUL); sets bad if it does not fit or contains a NUL. */
 void unpack_str(struct unpack *u, char *dst, size_t cap);
 void unpack_raw(struct unpack *u, void *dst, size_t len);
-bool unpack_end(struct unpack *u); /* true when all was well and nothing is left over */
+bool unpack_end(struct unpack *u); /* true if there was no error and no byte is left */

@@ -1,5 +1,6 @@
-/* Numbers are parsed by hand rather than with strtoull: no locale, no sign, no leading space, no silent wrap. A unit is
- * part of the grammar, so "1e3", "0x10" and "5 M" are refused instead of being guessed at. */
+/* Numbers are parsed by hand rather than with strtoull: no locale, no sign, no leading space, no
+ * silent overflow. A unit is part of the grammar, so "1e3", "0x10" and "5 M" are refused rather
+ * than guessed. */
 #include "core/base/str.h"
 
 #include "core/base/mem.h"
@@ -105,7 +106,7 @@ bool str_to_u64(const char *s, uint64_t max, uint64_t *ret)
     return true;
 }
 
-/* A number with up to three decimals, in thousandths. */
+/* Parses a number with up to three decimals, in thousandths. */
 static bool str_eat_thousandths(const char **p, uint64_t *ret)
 {
     const char *s = *p;
@@ -251,7 +252,8 @@ size_t str_utf8(const char *text, size_t n, uint32_t *ret)
     return len;
 }
 
-/* Control characters of both halves, line and paragraph separators, and what turns the direction of writing. */
+/* C0 and C1 control characters, line and paragraph separators, and bidirectional formatting
+ * characters. */
 static bool str_is_control_char(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||

@@ -1,6 +1,6 @@
-/* A word is near when a third of its letters, but at most three, have to change: more than that and the suggestion is a
- * guess that sends people the wrong way. A word of which the typed one is a beginning ("mem" for "memory") counts as
- * one edit away, because that is what people try first. */
+/* A word is near if at most a third of its letters, and at most three, differ: a suggestion beyond
+ * that would mislead. If the typed text is a prefix of the word ("mem" for "memory"), the distance
+ * is 1, because users often abbreviate. */
 #include "core/base/suggest.h"
 
 #include "core/base/str.h"
@@ -14,7 +14,7 @@ static unsigned suggest_min3(unsigned a, unsigned b, unsigned c)
 
 unsigned suggest_distance(const char *a, const char *b)
 {
-    unsigned d[3][SUGGEST_MAX + 1]; /* the row before the last one, the last one, this one */
+    unsigned d[3][SUGGEST_MAX + 1]; /* the row before the previous one, the previous row, this row */
     size_t la = strlen(a), lb = strlen(b);
 
     if (la > SUGGEST_MAX || lb > SUGGEST_MAX)

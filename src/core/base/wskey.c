@@ -1,7 +1,6 @@
-/* SHA-1 of the key and a constant, in base64 (RFC 6455, 4.2.2). The hash is no secret and protects nothing: it shows
- * that whoever answers understood the question. So it is computed here, and neither server nor client needs a library
- * of cryptography for it.
- */
+/* SHA-1 of the key and a constant, in base64 (RFC 6455, 4.2.2). The hash is not a secret and
+ * protects nothing: it shows that the server understood the handshake. It is computed here so that
+ * neither server nor client needs a cryptographic library for it. */
 #include "core/base/wskey.h"
 
 #include "core/base/buf.h"
@@ -47,7 +46,7 @@ bool wskey_valid(const char *key)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-    /* Of the last letter before the padding four bits count; the others are zero. */
+    /* Only four bits of the last digit before the padding count; the others are zero. */
     return strlen(key) == KEY_LEN && strspn(key, letters) == KEY_LEN - 2 && key[KEY_LEN - 2] == '=' &&
            key[KEY_LEN - 1] == '=' && strchr("AQgw", key[KEY_LEN - 3]) != NULL;
 }

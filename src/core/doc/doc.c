@@ -34,7 +34,7 @@ static int doc_next_event(struct doc_builder *b, yaml_event_t *ret)
     if (yaml_parser_parse(&b->parser, ret))
         return 0;
     const char *what = b->parser.problem ? b->parser.problem : "the file cannot be read";
-    bool reading = b->parser.error == YAML_READER_ERROR; /* which knows an offset and no line */
+    bool reading = b->parser.error == YAML_READER_ERROR; /* a reader error has an offset but no line */
     problems_add(b->problems, b->rules->syntax_error, reading ? 1 : doc_mark_line(b->parser.problem_mark),
                  reading ? 1 : doc_mark_column(b->parser.problem_mark), NULL, "%.120s%s%.80s", what,
                  b->parser.context ? ", " : "", b->parser.context ? b->parser.context : "");
@@ -48,7 +48,7 @@ static int doc_check_plain(struct doc_builder *b, const yaml_event_t *e)
     bool named = false;
 
     if (++b->nodes > DOC_NODES_MAX)
-        return doc_refuse(b, e->start_mark, "the file has too many values", "Keep it to what it has to say.");
+        return doc_refuse(b, e->start_mark, "the file has too many values", "Shorten the file.");
     switch (e->type) {
     case YAML_ALIAS_EVENT:
         named = true;
@@ -66,7 +66,7 @@ static int doc_check_plain(struct doc_builder *b, const yaml_event_t *e)
         break;
     }
     if (named)
-        return doc_refuse(b, e->start_mark, "anchors, aliases and tags are not used here", "Write the value out.");
+        return doc_refuse(b, e->start_mark, "anchors, aliases and tags are not supported", "Write the value out.");
     return 0;
 }
 
@@ -76,14 +76,14 @@ static int doc_take_text(struct doc_builder *b, const yaml_event_t *e, char **re
     size_t len = e->data.scalar.length;
 
     if (memchr(s, '\0', len))
-        return doc_refuse(b, e->start_mark, "a text holds a NUL byte", "Remove it.");
+        return doc_refuse(b, e->start_mark, "a text contains a NUL byte", "Remove it.");
     *ret = str_dup_n(s, len);
     return 0;
 }
 
 static struct doc *doc_append_item(struct doc *d)
 {
-    if ((d->n & (d->n - 1)) == 0) /* grows at powers of two */
+    if ((d->n & (d->n - 1)) == 0) /* the array doubles at powers of two */
         d->items = mem_resize(d->items, d->n ? 2 * d->n : 1, sizeof(*d->items));
     d->items[d->n] = (struct doc){ 0 };
     return &d->items[d->n++];
@@ -120,7 +120,7 @@ static int doc_build_key(struct doc_builder *b, yaml_event_t *e, struct doc *d, 
         if (twice)
             problems_add(b->problems, b->rules->syntax_error, doc_mark_line(e->start_mark),
                          doc_mark_column(e->start_mark), "Keep one of the two.",
-                         "'%.60s' was said before, on line %" PRIu32, key, twice->key_line);
+                         "'%.60s' is a duplicate key, already given on line %" PRIu32, key, twice->key_line);
         *ret = doc_append_item(d);
         (*ret)->key = key;
         (*ret)->key_line = doc_mark_line(e->start_mark);
@@ -150,7 +150,7 @@ static int doc_build_map(struct doc_builder *b, unsigned depth, struct doc *d)
     }
 }
 
-/* Takes the event. */
+/* Consumes the event. */
 static int doc_build_value(struct doc_builder *b, yaml_event_t *e, unsigned depth, struct doc *ret)
 {
     yaml_event_type_t type = e->type;
@@ -199,7 +199,8 @@ static int doc_build_document(struct doc_builder *b, struct doc *ret)
     yaml_mark_t at = e.start_mark;
     bool more = e.type != YAML_STREAM_END_EVENT;
     yaml_event_delete(&e);
-    return more ? doc_refuse(b, at, "the file holds more than one document", "Keep one, without '---' between.") : 0;
+    return more ? doc_refuse(b, at, "the file contains more than one document", "Keep one document, without '---'.")
+                : 0;
 }
 
 int doc_parse(const char *data, size_t len, const struct doc_rules *rules, struct doc *ret, struct problems *pr)
@@ -208,11 +209,11 @@ int doc_parse(const char *data, size_t len, const struct doc_rules *rules, struc
     struct doc d = { 0 };
 
     if (len > DOC_BYTES_MAX) {
-        problems_add(pr, rules->syntax_error, 0, 0, "Keep it to what it has to say.", "the file is larger than 256K");
+        problems_add(pr, rules->syntax_error, 0, 0, "Shorten the file.", "the file is larger than 256K");
         return -1;
     }
     if (!yaml_parser_initialize(&b.parser)) {
-        problems_add(pr, ERR_BUG, 0, 0, NULL, "no memory for the parser");
+        problems_add(pr, ERR_BUG, 0, 0, NULL, "out of memory for the parser");
         return -1;
     }
     yaml_parser_set_input_string(&b.parser, (const unsigned char *)data, len);

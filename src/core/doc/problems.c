@@ -19,7 +19,7 @@ void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t co
     va_start(ap, fmt);
     vsnprintf(q->msg, sizeof(q->msg), fmt, ap);
     va_end(ap);
-    str_strip_control_chars(q->msg); /* it may quote a file that somebody else wrote */
+    str_strip_control_chars(q->msg); /* the message may quote an untrusted file */
     snprintf(q->fix, sizeof(q->fix), "%s", fix ? fix : "");
 }
 
@@ -71,7 +71,7 @@ static void problems_put_one_json(const struct problems *p, const struct problem
 void problems_json(struct problems *p, struct jsonw *w)
 {
     qsort(p->list, p->n, sizeof(p->list[0]), problems_compare);
-    jsonw_key(w, "error"); /* where every other error of cove is */
+    jsonw_key(w, "error"); /* the same place as in all other errors of cove */
     if (p->n)
         problems_put_one_json(p, &p->list[0], w);
     else

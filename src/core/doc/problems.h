@@ -1,4 +1,4 @@
-/* problems.h - what is wrong with a file: as many errors as there are, each with its place, code, cause and fix. */
+/* problems.h - all errors of a file, each with its position, code, cause and fix. */
 #pragma once
 
 #include "core/base/base.h"
@@ -10,21 +10,23 @@
 
 struct problem {
     enum err_id id;
-    uint32_t line, col; /* from 1; 0 when it has no place */
+    uint32_t line, col; /* from 1; 0 if the problem has no position */
     char msg[240];
-    char fix[200]; /* "" is the fix of the table */
+    char fix[200]; /* "": the fix of the table is used */
 };
 
 struct problems {
     const char *file;
     struct problem list[PROBLEMS_MAX];
     size_t n;
-    size_t overflow_count; /* that did not fit */
+    size_t overflow_count; /* number of problems that did not fit into list */
 };
 
 void problems_add(struct problems *p, enum err_id id, uint32_t line, uint32_t col, const char *fix, const char *fmt,
                   ...) PRINTF_LIKE(6, 7);
-/* In the order of the file. */
+/* In file order. */
 void problems_print(struct problems *p, struct buf *out);
-void problems_json(struct problems *p, struct jsonw *w); /* "error": the first one, "errors": all, in an open object */
-int problems_exit(const struct problems *p);             /* the exit status that fits them all; 0 when there is none */
+/* writes "error" (the first) and "errors" (all) into an open object */
+void problems_json(struct problems *p, struct jsonw *w);
+/* the exit code for all problems together; 0 if there are none */
+int problems_exit(const struct problems *p);

@@ -1,13 +1,15 @@
-/* One epoll set, one binary heap, one list. The pieces are plain because the care lies in what a callback may do:
+/* One epoll set, one binary heap of timers, one list of deferred calls. Invariants, which define
+ * what a callback may do:
  *
- * 1. `ready` holds the events of this turn. Removing a source nulls its pending event, so nothing is called after its
- *    removal; changing a source's interest masks what was already fetched.
- * 2. Timers and deferred calls that a callback adds while its own kind is being called wait for the next turn, which
- *    does not sleep: a callback that re-arms itself cannot starve descriptors.
- * 3. A sleep is rounded up to whole milliseconds. A timer is therefore never early, and a loop never spins through the
- *    last fraction of a millisecond.
- * 4. A source with no interest is registered edge-triggered. The kernel reports HUP and ERR whether asked or not; level
- *    triggered, a paused source whose other end is gone would wake the loop forever. */
+ * 1. `ready` holds the events of this iteration. Removing a source clears its pending event, so a
+ *    source is never called after its removal; changing the interest of a source masks events that
+ *    were already fetched.
+ * 2. A timer or deferred call that is added while callbacks of the same kind run waits for the next
+ *    iteration, which does not sleep: a callback that re-arms itself cannot starve descriptors.
+ * 3. A sleep is rounded up to whole milliseconds. So a timer is never early, and the loop does not
+ *    spin during the last fraction of a millisecond.
+ * 4. A source without interest is registered edge-triggered. The kernel always reports HUP and ERR;
+ *    level-triggered, a paused source whose peer is gone would wake the loop forever. */
 #include "core/ev/ev.h"
 
 #include "core/base/clock.h"
@@ -34,7 +36,7 @@ struct ev {
     struct ev_timer **heap; /* heap[0] is due first; heap[i] is not due before heap[(i - 1) / 2] */
     size_t ntimers, heap_cap;
 
-    struct ev_defer *first_deferred, **last_deferred; /* in the order of asking */
+    struct ev_defer *first_deferred, **last_deferred; /* in the order of ev_defer */
 
     struct ev_io signals;
     void (*on_signal)(void *arg, int signo);
@@ -89,7 +91,7 @@ uint64_t ev_now(const struct ev *ev)
     return ev->now;
 }
 
-/* descriptors */
+/* Descriptors. */
 
 static uint32_t ev_epoll_events(uint32_t events)
 {
@@ -103,7 +105,7 @@ int ev_io_add(struct ev *ev, struct ev_io *io, int fd, uint32_t events, void (*f
 
     assert(!io->on);
     if (epoll_ctl(ev->epfd, EPOLL_CTL_ADD, fd, &e) < 0)
-        return err_sys(err, ERR_SYS, "watching descriptor %d", fd);
+        return err_sys(err, ERR_SYS, "cannot watch descriptor %d", fd);
     *io = (struct ev_io){ .fd = fd, .events = events, .fn = fn, .arg = arg, .on = true };
     ev->nios++;
     return 0;
@@ -117,7 +119,7 @@ void ev_io_set(struct ev *ev, struct ev_io *io, uint32_t events)
         return;
     io->events = events;
     if (ev->epfd >= 0 && epoll_ctl(ev->epfd, EPOLL_CTL_MOD, io->fd, &e) < 0)
-        abort(); /* only a descriptor closed behind our back does this, and the loop would wait for it in vain */
+        abort(); /* happens only if the descriptor was closed without ev_io_del; the loop would never wake for it */
 }
 
 void ev_io_del(struct ev *ev, struct ev_io *io)
@@ -148,7 +150,7 @@ static void ev_call_ready(struct ev *ev)
     ev->nready = 0;
 }
 
-/* timers */
+/* Timers. */
 
 static void ev_heap_put(struct ev *ev, size_t i, struct ev_timer *t)
 {
@@ -156,7 +158,7 @@ static void ev_heap_put(struct ev *ev, size_t i, struct ev_timer *t)
     t->slot = i + 1;
 }
 
-/* Moves the hole at i to where t belongs, and puts it there. */
+/* Moves the hole at i to the place of t in the heap, and puts t there. */
 static void ev_heap_place(struct ev *ev, size_t i, struct ev_timer *t)
 {
     while (i > 0 && t->at < ev->heap[(i - 1) / 2]->at) {
@@ -210,7 +212,7 @@ static void ev_call_timers(struct ev *ev)
     }
 }
 
-/* deferred calls */
+/* Deferred calls. */
 
 void ev_defer(struct ev *ev, struct ev_defer *d, void (*fn)(void *), void *arg)
 {
@@ -248,7 +250,7 @@ static void ev_call_deferred(struct ev *ev)
     }
 }
 
-/* signals */
+/* Signals. */
 
 static void ev_on_signals(void *arg, uint32_t events UNUSED)
 {
@@ -276,14 +278,14 @@ int ev_signals(struct ev *ev, const sigset_t *set, void (*fn)(void *arg, int sig
     return 0;
 }
 
-/* turns */
+/* Iterations. */
 
 static bool ev_has_work(const struct ev *ev)
 {
     return ev->nios > 0 || ev->ntimers > 0 || ev->first_deferred;
 }
 
-/* The clock is asked again here, and not ev->now: the callbacks since may have taken a while. */
+/* Reads the clock instead of ev->now, because the callbacks since then may have taken a while. */
 static int ev_wait_ms(const struct ev *ev, int max_ms)
 {
     if (ev->first_deferred || !ev_has_work(ev) || max_ms == 0)

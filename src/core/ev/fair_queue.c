@@ -1,11 +1,12 @@
-/* A line is in the round exactly while somebody stands in it, so taking the next is taking the head of the round and
- * the head of its line, whatever the number of tenants.
+/* A line is in the rotation exactly while it is not empty, so the next request is the head of the
+ * first line, whatever the number of tenants.
  *
- * A place that is kept for ever would shut out everybody else, and whether it is given back may depend on a sandbox
- * that its owner controls. So it is lent for a time: after it, the next one begins as well.
+ * A slot that is held forever would block all other requests, and whether it is released may depend
+ * on a sandbox that its owner controls. So a slot is a lease: after max_hold_ns the next request
+ * starts as well.
  *
- * Places are filled from the end of the loop's turn and not from fair_queue_release: what is begun may fail at once and
- * give its place back, and a thousand of these must not stand on the stack on top of each other. */
+ * Slots are assigned at the end of the loop's turn and not in fair_queue_release: a started request
+ * may fail immediately and release its slot, and a thousand of these must not recurse. */
 #include "core/ev/fair_queue.h"
 
 #include "core/base/clock.h"
@@ -49,7 +50,7 @@ static void fair_queue_grant(struct fair_queue_slot *turn)
     turn->on_acquired(turn->arg, NULL);
 }
 
-/* Out of the round, which has n lines: as many as there are tenants that wait. */
+/* Removes a line from the rotation; linear in the number of waiting tenants. */
 static void fair_queue_unlink_line(struct fair_queue *t, struct fair_queue_line *line)
 {
     struct fair_queue_line *before = NULL;
@@ -93,7 +94,7 @@ static void fair_queue_on_wait_expired(void *arg)
 
     fair_queue_leave_line(turn);
     turn->queue = NULL;
-    err_set(&err, ERR_BUSY, "the server is busy: it did not get to this within %llu s",
+    err_set(&err, ERR_BUSY, "the server is busy: the request waited for %llu s; try again later",
             (unsigned long long)(t->max_wait_ns / NS_PER_S));
     turn->on_acquired(turn->arg, &err);
 }
@@ -123,8 +124,8 @@ static void fair_queue_pump(void *arg)
         struct fair_queue_line *line = t->first;
         struct fair_queue_slot *turn = line->first;
 
-        assert(turn);                /* or the line were not in the round */
-        fair_queue_leave_line(turn); /* the head of both */
+        assert(turn);                /* otherwise the line would not be in the rotation */
+        fair_queue_leave_line(turn); /* the head of the first line */
         if (line->first) {
             fair_queue_unlink_line(t, line);
             fair_queue_append_line(t, line);

@@ -1,12 +1,16 @@
-/* A queue in, a queue out, one mutex for both, and an eventfd that wakes the loop.
+/* An input queue, an output queue, one mutex for both, and an eventfd that wakes the loop.
  *
- * Threads are few and live as long as the pool: a blocking call is a disk's wait, for which two threads do as well as
- * two hundred. The condition is signalled once for each work, so threads that have nothing to do stay asleep.
+ * There are few threads, and they live as long as the pool: blocking calls wait for a disk, for
+ * which two threads do as well as two hundred. The condition is signalled once per item, so idle
+ * threads stay asleep.
  *
- * 1. `waiting`, `running`, `finished` and `stop` are touched only under `lock`; everything else only by the loop.
- * 2. The eventfd is written after the first was put into an empty `finished`, and read before that is emptied: a
- * wake-up is never missed, at worst one finds nothing, and a burst of works that end together costs one.
- * 3. on_done runs without the lock, and with `on` already cleared, so it may give the same work again. */
+ * 1. `waiting`, `running`, `finished` and `stop` are accessed only under `lock`; everything else
+ *    only by the loop.
+ * 2. The eventfd is written after the first item is put into an empty `finished`, and read before
+ *    `finished` is emptied. So a wake-up is never lost; at worst one finds nothing, and items that
+ *    end together cost one wake-up.
+ * 3. on_done runs without the lock, and with `on` already cleared, so it may submit the same item
+ *    again. */
 #include "core/ev/work.h"
 
 #include "core/base/fd.h"
@@ -27,8 +31,8 @@ struct work_pool {
     int fd;
 
     pthread_mutex_t lock;
-    pthread_cond_t work_available; /* something waits, or stop */
-    pthread_cond_t work_ended;     /* something finished */
+    pthread_cond_t work_available; /* an item waits, or stop is set */
+    pthread_cond_t work_ended;     /* an item finished */
     struct work_queue waiting, finished;
     size_t running;
     bool stop;
@@ -89,7 +93,7 @@ static void *work_pool_thread_main(void *arg)
         bool first = !pool->finished.first;
         work_queue_push(&pool->finished, w);
         pthread_cond_signal(&pool->work_ended);
-        if (first) { /* without the lock: the loop would run into it */
+        if (first) { /* without the lock, so that the loop does not block on it */
             pthread_mutex_unlock(&pool->lock);
             work_pool_wake_loop(pool);
             pthread_mutex_lock(&pool->lock);
@@ -99,8 +103,8 @@ static void *work_pool_thread_main(void *arg)
     return NULL;
 }
 
-/* What has finished, in the order of finishing. The list is taken whole: what finishes during the calls wakes us again.
- */
+/* Calls on_done of the finished items, in the order in which they finished. The list is taken as a
+ * whole: items that finish during the calls wake the loop again. */
 static void work_pool_call_finished(struct work_pool *pool)
 {
     uint64_t count;
@@ -155,7 +159,8 @@ static int work_pool_start_threads(struct work_pool *pool, const char *name, uns
     int rc = 0;
 
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited by the threads, so there is no moment without */
+    /* the threads inherit the mask, so they never run with signals unblocked */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     while (rc == 0 && pool->nthreads < threads) {
         rc = pthread_create(&pool->threads[pool->nthreads], NULL, work_pool_thread_main, pool);
         if (rc == 0)
@@ -186,7 +191,7 @@ int work_pool_new(struct ev *ev, const char *name, unsigned threads, struct work
         goto failed;
     if ((rc = work_pool_start_threads(pool, name, threads)) != 0) {
         errno = rc;
-        err_sys(err, ERR_SYS, "starting a thread");
+        err_sys(err, ERR_SYS, "cannot start a thread");
         goto failed;
     }
     *ret = pool;

@@ -1,15 +1,17 @@
-/* Three things decide the shape of this file.
+/* Design:
  *
- * 1. Last words count. A peer that dies has often just said why, and our own CREDIT then meets a closed socket. So a
- *    failed send does not end the channel: it stops sending, drops the queue, and lets reading run dry first. For the
- *    same reason ECONNRESET from recv is skipped: the kernel reports it once, before the packets that are still there.
- * 2. Nothing calls back from inside chan_send; owners would have to survive their own death in the middle of a
- *    sentence. What has to follow a failed send is deferred (`settle`).
- * 3. One channel cannot starve the others: BURST packets, then the loop's next source. The rest is still readable in
- *    the next turn.
+ * 1. Last frames must arrive. A peer that dies has often just sent the reason, and then our own
+ *    CREDIT fails on the closed socket. So a failed send does not end the channel: it stops
+ *    sending, drops the queue, and reads until nothing is left. For the same reason ECONNRESET from
+ *    recv is skipped: the kernel reports it once, before the packets that are still there.
+ * 2. chan_send never calls back, because owners would have to survive being freed in the middle of
+ *    a function. The consequences of a failed send are deferred (`after_failure`).
+ * 3. One channel cannot starve the others: it handles at most BURST packets, then the loop
+ *    continues with its next source. The remaining packets are read in the next iteration.
  *
- * A packet is sent straight from the caller's memory as header + payload and copied only when it has to wait. All
- * channels of a process read into one buffer, since a payload lives only as long as its on_frame call. */
+ * A packet is sent directly from the caller's memory as header and payload, and copied only if it
+ * has to wait. All channels of a process read into one buffer, since a payload is valid only during
+ * its on_frame call. */
 #include "core/wire/chan.h"
 
 #include "core/base/mem.h"
@@ -30,7 +32,7 @@ struct chan_packet {
 
 static uint8_t chan_inbox[FRAME_MAX];
 
-/* queue */
+/* Queue. */
 
 static void chan_packet_free(struct chan_packet *p)
 {
@@ -44,7 +46,7 @@ static size_t chan_packet_cost(const struct chan_packet *p)
     return sizeof(*p) + p->len;
 }
 
-/* Keeps its own duplicates of the descriptors, because the caller closes its own. */
+/* Duplicates the descriptors, because the caller closes its own. */
 static struct chan_packet *chan_packet_new(const struct iovec iov[2], const int *fds, size_t nfds)
 {
     size_t len = iov[0].iov_len + iov[1].iov_len;
@@ -100,7 +102,7 @@ static void chan_set_interest(struct chan *c)
     ev_io_set(c->ev, &c->io, in | out);
 }
 
-/* ends */
+/* End of a channel. */
 
 static void chan_close_socket(struct chan *c)
 {
@@ -121,7 +123,8 @@ static void chan_end(struct chan *c, const struct err *why)
 
 static void chan_after_send_failure(void *arg);
 
-/* Sending failed for good. What the other side said before is read first; on_end follows. */
+/* Sending failed permanently. The frames that the peer sent before are read first; then on_end
+ * follows. */
 static void chan_stop_sending(struct chan *c)
 {
     chan_queue_clear(c);
@@ -138,7 +141,7 @@ static void chan_stop_sending_errno(struct chan *c)
     chan_stop_sending(c);
 }
 
-/* sending */
+/* Sending. */
 
 enum chan_send_result { CHAN_SENT, CHAN_SEND_LATER, CHAN_SEND_FAILED };
 
@@ -158,7 +161,7 @@ static void chan_enqueue(struct chan *c, const struct iovec iov[2], const int *f
         chan_stop_sending_errno(c);
     } else if (c->queued + chan_packet_cost(p) > CHAN_HARD) {
         chan_packet_free(p);
-        err_set(&c->send_error, ERR_LIMIT, "the other side does not read; %zu bytes wait for it", c->queued);
+        err_set(&c->send_error, ERR_LIMIT, "the peer does not read; %zu bytes are queued for it", c->queued);
         chan_stop_sending(c);
     } else {
         chan_queue_push(c, p);
@@ -214,9 +217,9 @@ static void chan_flush(struct chan *c)
     chan_call_drain(c);
 }
 
-/* receiving */
+/* Receiving. */
 
-/* Returns 0 when it makes sense to go on reading, -1 when there is nothing more now. */
+/* Returns 0 if the caller should continue reading, -1 if there is nothing more now. */
 static int chan_receive_one(struct chan *c)
 {
     int fds[FD_PASS_MAX];
@@ -239,8 +242,7 @@ static int chan_receive_one(struct chan *c)
     for (size_t i = 0; i < nfds; i++)
         close(fds[i]);
     if (n < 0 && errno == EPROTO)
-        err_set(&why, ERR_PROTOCOL,
-                "a packet is longer than a frame, or carries descriptors that must not or cannot be taken");
+        err_set(&why, ERR_PROTOCOL, "a packet is longer than a frame, or carries descriptors that cannot be accepted");
     else if (n < 0)
         err_sys(&why, ERR_SYS, "receiving");
     else if (n == 0 && !why.id)
@@ -260,7 +262,7 @@ static void chan_after_send_failure(void *arg)
 {
     struct chan *c = arg;
 
-    chan_call_drain(c); /* the queue is gone, and an owner that paused because of it must hear so to go on reading */
+    chan_call_drain(c); /* the queue is empty: an owner that paused because of it must be called to continue reading */
     chan_receive(c);
 }
 
@@ -279,7 +281,7 @@ int chan_init(struct chan *c, struct ev *ev, int fd, bool fds_allowed, const str
 {
     *c = (struct chan){ .ev = ev, .ops = ops, .arg = arg, .fds_allowed = fds_allowed };
     if (fd_nonblock(fd, true) < 0)
-        err_sys(err, ERR_SYS, "making descriptor %d non-blocking", fd);
+        err_sys(err, ERR_SYS, "cannot make descriptor %d non-blocking", fd);
     else if (ev_io_add(ev, &c->io, fd, EPOLLIN, chan_on_io, c, err) == 0)
         return 0;
     *c = (struct chan){ .dead = true };

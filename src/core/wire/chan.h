@@ -1,13 +1,15 @@
-/* chan.h - frames over a SOCK_SEQPACKET socket inside an ev loop.
+/* chan.h - frames over a SOCK_SEQPACKET socket in an event loop.
  *
- * Sending never blocks: what the socket does not take is queued and goes out when it is writable. The queue has a high
- * mark; chan_full() says it was passed and the owner must stop producing (windows make sure that it can). A peer that
- * lets the queue grow to the hard mark all the same does not read its answers, and loses the channel.
+ * Sending never blocks: packets that the socket does not accept are queued and sent when it is
+ * writable. When the queue passes the high-water mark, chan_full() returns true and the owner must
+ * stop producing (the stream windows make that possible). A peer whose queue still grows to the
+ * hard limit does not read its replies, and loses the channel.
  *
- * Receiving hands each valid frame to on_frame; a packet that is no frame, a descriptor on a channel that expects none,
- * or end of file calls on_end once, and the channel is dead from then on. When the other side is gone, what it said
- * before is still delivered, and on_end comes after it. Sending never calls back: on_end and on_drain come from the
- * loop. Callbacks may call chan_done(), but not free the memory that holds the channel (ev_defer that). */
+ * Receiving passes each valid frame to on_frame. An invalid packet, a descriptor on a channel that
+ * does not accept descriptors, or end of file calls on_end once; after that the channel is dead.
+ * When the peer disconnects, the frames it sent before are still delivered, and on_end comes after
+ * them. Sending never calls back: on_end and on_drain are called by the loop. Callbacks may call
+ * chan_done(), but must not free the memory of the channel (use ev_defer). */
 #pragma once
 
 #include "core/base/fd.h"
@@ -18,11 +20,11 @@
 #define CHAN_HARD (8u * CHAN_HIGH)
 
 struct chan_ops {
-    /* fds are the descriptors that came along, `nfds` of them; the callee owns them. The payload is borrowed: it is
-     * gone when the call returns. */
+    /* The callee owns the `nfds` descriptors in `fds`. The payload of `f` is valid only during the
+     * call. */
     void (*on_frame)(void *arg, const struct frame *f, int *fds, size_t nfds);
-    void (*on_end)(void *arg, const struct err *why); /* why->id is ERR_LOST at a plain end of file */
-    void (*on_drain)(void *arg);                      /* the queue fell under the high mark again; may be NULL */
+    void (*on_end)(void *arg, const struct err *why); /* why->id is ERR_LOST at end of file */
+    void (*on_drain)(void *arg);                      /* the queue fell below the high-water mark; may be NULL */
 };
 
 struct chan {
@@ -31,26 +33,28 @@ struct chan {
     const struct chan_ops *ops;
     void *arg;
     bool fds_allowed;
-    bool is_sole_holder; /* set by the owner: nobody else holds this end, so its last word hangs up */
+    bool is_sole_holder; /* set by the owner: no other process holds this end; closing shuts the socket down */
     bool dead;
     bool paused;
-    bool was_full;                   /* on_drain is owed */
+    bool was_full;                   /* on_drain is to be called */
     struct chan_packet *head, *tail; /* queued packets */
-    size_t queued;                   /* bytes that they take in memory */
-    struct err send_error;           /* id is set when sending failed for good; on_end is to follow */
+    size_t queued;                   /* memory used by the queued packets, in bytes */
+    struct err send_error;           /* id is set when sending failed permanently; on_end will follow */
     struct ev_defer after_failure;
 };
 
-/* Takes ownership of fd, also when it fails, and makes it non-blocking. */
+/* Takes ownership of fd, also on failure, and makes it non-blocking. */
 int chan_init(struct chan *c, struct ev *ev, int fd, bool fds_allowed, const struct chan_ops *ops, void *arg,
               struct err *err);
 void chan_done(struct chan *c); /* on_end is not called; a zeroed or finished channel is accepted */
-/* fds are duplicated by the kernel; the caller still owns and closes them. Nothing happens on a dead channel. */
+/* The kernel duplicates fds; the caller still owns and closes them. Does nothing on a dead channel.
+ */
 void chan_send(struct chan *c, const struct frame *f);
 void chan_send_fds(struct chan *c, const struct frame *f, const int *fds, size_t nfds);
 bool chan_full(const struct chan *c);
 bool chan_idle(const struct chan *c); /* nothing queued */
-/* Something arrived, or the other side is gone, and on_frame or on_end has yet to say so. What a peer sent before it
- * caused something that we have already seen is not missed by asking this. */
+/* True if data or a disconnect has arrived for which on_frame or on_end was not called yet. So a
+ * caller that has seen an effect of a peer can check whether the peer's earlier frames are still
+ * unread. */
 bool chan_pending(const struct chan *c);
-void chan_pause(struct chan *c, bool paused); /* stop or go on reading */
+void chan_pause(struct chan *c, bool paused); /* pause or continue reading */

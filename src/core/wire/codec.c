@@ -1,5 +1,5 @@
-/* Each walk_x is pack_x or unpack_x behind one name. What is refused marks the cursor as well, so that the rest of the
- * walk does nothing and one check at its end is enough. */
+/* Each codec_x calls pack_x or unpack_x, depending on the direction. A refused value also marks the
+ * cursor as bad, so that the remaining calls do nothing and one check at the end is enough. */
 #include "core/wire/codec.h"
 
 #include "core/base/mem.h"
@@ -168,13 +168,13 @@ void codec_list(struct codec *w, const char *const **list, const char *what)
     *list = w->string_slots;
     for (uint32_t i = 0; i < n; i++)
         codec_decode_text(w, &w->string_slots[i], FRAME_PAYLOAD_MAX, what);
-    w->string_slots += n + 1; /* past the NULL, which is there already: the allocation came zeroed */
+    w->string_slots += n + 1; /* past the NULL, which is already there because the allocation is zeroed */
 }
 
 int codec_end_encode(const struct codec *w, const char *name, struct err *err)
 {
     if (w->bad_field)
-        return err_set(err, w->too_big ? ERR_LIMIT : ERR_INVALID, w->too_big ? "%s: too much in %s" : "%s: bad %s",
+        return err_set(err, w->too_big ? ERR_LIMIT : ERR_INVALID, w->too_big ? "%s: %s is too large" : "%s: invalid %s",
                        name, w->bad_field);
     if (w->out->bad)
         return err_set(err, ERR_LIMIT, "%s: more than %u bytes", name, FRAME_PAYLOAD_MAX);
@@ -184,9 +184,9 @@ int codec_end_encode(const struct codec *w, const char *name, struct err *err)
 int codec_end_decode(const struct codec *w, const struct frame *f, struct err *err)
 {
     if (w->bad_field)
-        return err_set(err, ERR_PROTOCOL, "%s frame: bad %s", frame_name(f->type), w->bad_field);
+        return err_set(err, ERR_PROTOCOL, "%s frame: invalid %s", frame_name(f->type), w->bad_field);
     if (!unpack_end(w->in))
         return err_set(err, ERR_PROTOCOL, "%s frame: %s", frame_name(f->type),
-                       w->in->bad ? "cut short or malformed" : "goes on after its end");
+                       w->in->bad ? "truncated or malformed" : "extra bytes at the end");
     return 0;
 }

@@ -1,11 +1,12 @@
-/* codec.h - how rt.c and jail.c describe a message: one function walks its fields, and the same walk encodes and
- * decodes.
+/* codec.h - the field codec of rt.c and jail.c: one function lists the fields of a message, and the
+ * same function encodes and decodes.
  *
- * A walk either reads the struct and writes bytes, or reads bytes and writes the struct; a layout is written once, so
- * the two directions cannot drift apart, and a check written in it holds on both sides. Like pack and unpack it is
- * sticky: after the first failure nothing more is read, numbers decode as 0 and counts as none.
+ * A codec function either reads the struct and writes bytes, or reads bytes and writes the struct.
+ * Each layout exists once, so the two directions cannot differ, and a check in it applies to both.
+ * As in pack and unpack, errors are sticky: after the first failure nothing more is read, numbers
+ * decode as 0 and counts as 0.
  *
- * Private to this room. */
+ * Private to this directory. */
 #pragma once
 
 #include "core/base/err.h"
@@ -13,13 +14,13 @@
 #include "core/wire/frame.h"
 
 struct codec {
-    struct pack *out; /* one of the two is NULL */
+    struct pack *out; /* exactly one of out and in is NULL */
     struct unpack *in;
-    const char *bad_field;     /* the first field whose value is not allowed */
-    bool too_big;              /* ... because there is too much of it */
+    const char *bad_field;     /* the first field with an invalid value; NULL if all are valid */
+    bool too_big;              /* the value of bad_field is too long or has too many elements */
     size_t strings_left;       /* how many more strings the lists may hold */
-    const char **string_slots; /* decoding: where the next list begins, and where the next string goes */
-    char *string_bytes;
+    const char **string_slots; /* decoding: where the next list begins */
+    char *string_bytes;        /* decoding: where the text of the next string goes */
 };
 
 void codec_u8(struct codec *w, uint8_t *v);
@@ -30,25 +31,26 @@ void codec_u64(struct codec *w, uint64_t *v);
 void codec_char(struct codec *w, char *v);
 void codec_raw(struct codec *w, void *data, size_t len); /* no length on the wire */
 void codec_str(struct codec *w, char *s, size_t cap, const char *what);
-/* The number of elements to walk next: 0 when it is beyond max. */
+/* Returns the number of elements that follow; 0 if it exceeds max. */
 uint32_t codec_count(struct codec *w, uint32_t *n, uint32_t max, const char *what);
 void codec_check(struct codec *w, bool ok, const char *what);
 bool codec_failed(const struct codec *w);
 
-/* Strings that decode into memory of their own: one allocation, returned and owned by the caller, holds the pointers of
- * all lists and the text they point to. It is sized by the payload: a string takes 4 bytes of length on the wire and
- * one NUL in memory, so the text fits into as many bytes as the payload has, and the lists can hold no more strings
- * than a quarter of that. Encoding sets only strings_left. */
+/* Strings that decode into separate memory: one allocation, returned and owned by the caller, holds
+ * the pointers of all lists and the text they point to. Its size follows from the payload: a string
+ * takes 4 bytes of length on the wire and one NUL in memory, so the text fits into as many bytes as
+ * the payload has, and the lists hold at most a quarter as many strings. Encoding only sets
+ * strings_left. */
 void *codec_strings(struct codec *w, size_t nlists, size_t max) MUST_USE;
 void codec_text(struct codec *w, const char **s, size_t max, const char *what);
 void codec_list(struct codec *w, const char *const **list,
                 const char *what); /* NULL-terminated; NULL encodes as empty */
 
-/* Ends of a whole message: the length of the payload, or 0, or -1. */
+/* Finish a whole message: return the length of the payload (encoder), 0 (decoder), or -1. */
 int codec_end_encode(const struct codec *w, const char *name, struct err *err);
 int codec_end_decode(const struct codec *w, const struct frame *f, struct err *err);
 
-/* An encoding walk does not write to the struct, so the const that is cast away is kept in fact. */
+/* Encoding does not write to the struct, so casting the const away is safe. */
 #define CODEC_DEFINE_ENCODER(m, max_strings)                           \
     int m##_encode(const struct m *msg, uint8_t *out, struct err *err) \
     {                                                                  \
@@ -60,7 +62,7 @@ int codec_end_decode(const struct codec *w, const struct frame *f, struct err *e
         return codec_end_encode(&w, #m, err);                          \
     }
 
-/* CODEC_DEFINE(rt_hello) defines rt_hello_encode and rt_hello_decode over rt_hello_walk. */
+/* CODEC_DEFINE(rt_hello) defines rt_hello_encode and rt_hello_decode from rt_hello_walk. */
 #define CODEC_DEFINE(m)                                                   \
     CODEC_DEFINE_ENCODER(m, 0)                                            \
                                                                           \

@@ -1,5 +1,5 @@
-/* A frame is checked whole before anyone sees it: the length against the packet, the reserved field against zero, the
- * type against frames.def. What a payload means is left to rt.c and jail.c. */
+/* A frame is validated before any caller sees it: the length against the packet, the reserved field
+ * against zero, the type against frames.def. Payloads are validated by rt.c and jail.c. */
 #include "core/wire/frame.h"
 
 #include "core/base/pack.h"
@@ -36,7 +36,7 @@ int frame_parse(const void *packet, size_t n, struct frame *ret, struct err *err
     struct frame f;
 
     if (n < FRAME_HEADER)
-        return err_set(err, ERR_PROTOCOL, "a packet of %zu bytes is no frame", n);
+        return err_set(err, ERR_PROTOCOL, "a packet of %zu bytes is too short for a frame", n);
     unpack_init(&u, packet, n);
     f.len = unpack_u32(&u);
     f.type = unpack_u8(&u);
@@ -46,8 +46,8 @@ int frame_parse(const void *packet, size_t n, struct frame *ret, struct err *err
     f.data = u.data + FRAME_HEADER;
 
     if (f.len > FRAME_PAYLOAD_MAX || f.len != n - FRAME_HEADER)
-        return err_set(err, ERR_PROTOCOL, "a frame says it holds %" PRIu32 " bytes, the packet holds %zu", f.len,
-                       n - FRAME_HEADER);
+        return err_set(err, ERR_PROTOCOL, "the length field of a frame is %" PRIu32 ", but the packet holds %zu bytes",
+                       f.len, n - FRAME_HEADER);
     if (reserved != 0)
         return err_set(err, ERR_PROTOCOL, "the reserved field of a frame is %u", (unsigned)reserved);
     if (!frame_names[f.type])

@@ -1,21 +1,22 @@
-/* frame.h - the unit that every pair of cove's processes speaks: 12 bytes of header, at most 64 KiB of payload.
+/* frame.h - the message unit between cove's processes: a header of 12 bytes and at most 64 KiB of
+ * payload.
  *
- *     u32 len   payload bytes        u8 type   a row of frames.def      u8 flags   meaning depends on the type
- *     u16 zero                       u32 stream  0 is the connection itself
+ *     u32 len   payload bytes       u8 type   a row of frames.def    u8 flags   depends on the type
+ *     u16 zero                      u32 stream  0 is the connection itself
  *
- * All numbers are little-endian. On a SOCK_SEQPACKET socket one frame is one packet; on a byte stream frames follow
- * each other. Everything here is pure: bytes in, struct out. */
+ * All numbers are little-endian. On a SOCK_SEQPACKET socket one frame is one packet; on a byte
+ * stream frames follow each other. The functions here do no I/O. */
 #pragma once
 
 #include "core/base/base.h"
 #include "core/base/err.h"
 
-#define WIRE_VERSION 3u
+#define WIRE_VERSION 4u
 #define FRAME_HEADER 12u
 #define FRAME_PAYLOAD_MAX 65536u
 #define FRAME_MAX (FRAME_HEADER + FRAME_PAYLOAD_MAX)
-#define WIRE_WINDOW (256u * 1024u)       /* credit of a stream when it opens */
-#define WIRE_WINDOW_BULK (1024u * 1024u) /* of a file or archive stream */
+#define WIRE_WINDOW (256u * 1024u)       /* initial credit of a stream, in bytes */
+#define WIRE_WINDOW_BULK (1024u * 1024u) /* initial credit of a file or archive stream, in bytes */
 
 enum frame_type {
 #define FRAME(name, number, from, what) FRAME_##name = number,
@@ -28,10 +29,11 @@ struct frame {
     uint8_t flags;
     uint32_t stream;
     uint32_t len;
-    const uint8_t *data; /* borrowed from the input */
+    const uint8_t *data; /* points into the input */
 };
 
 void frame_header(uint8_t out[FRAME_HEADER], const struct frame *f);
-/* One whole packet. Fails on short input, a length that does not match, a non-zero reserved field, an unknown type. */
+/* Parses one whole packet. Fails on short input, a wrong length, a non-zero reserved field, and an
+ * unknown type. */
 int frame_parse(const void *packet, size_t n, struct frame *ret, struct err *err);
 const char *frame_name(uint8_t type); /* "EXEC", or "?" */

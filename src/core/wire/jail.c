@@ -1,5 +1,6 @@
-/* Each message is one walk over its fields, used by both directions (codec.h). Ids become names of cgroups and
- * directories in a privileged process, so anything that is not exactly an id ends here. */
+/* Each message is one list of its fields, used in both directions (codec.h). Ids become names of
+ * cgroups and directories in a privileged process, so anything that is not exactly an id is refused
+ * here. */
 #include "core/wire/jail.h"
 
 #include "core/wire/codec.h"

@@ -1,11 +1,12 @@
-/* jail.h - the messages between a host (cove run, coved) and the jailer, over a SEQPACKET socket that passes
- * descriptors.
+/* jail.h - the messages between the engine (in cove run or coved) and the jailer, over a SEQPACKET
+ * socket that passes descriptors.
  *
- * Every request uses a fresh stream number of the host's choosing and is answered exactly once on it, by J_OK, DONE,
- * J_CREATED or J_ERROR. J_EVENT comes unasked on stream 0. Limits travel as a plain counted array; policy/limits.def
- * says which index is which, so that the wire knows nothing of policy. Decoders refuse an id that is not "sb" and 20
- * base32 characters, an unknown kind, and any byte too few or too many; encoders refuse the same with INVALID, and what
- * does not fit with LIMIT. */
+ * Every request uses a new stream number, chosen by the engine, and gets exactly one reply on that
+ * stream: J_OK, DONE, J_CREATED or J_ERROR. J_EVENT is sent on stream 0 without a request. Limits
+ * are a plain counted array whose indices policy/limits.def defines, so that the wire does not
+ * depend on policy. Decoders refuse an id that is not "sb" and 20 base32 characters, an unknown
+ * kind, and missing or extra bytes. Encoders refuse the same with INVALID, and content that does
+ * not fit with LIMIT. */
 #pragma once
 
 #include "core/base/err.h"
@@ -22,20 +23,21 @@
 struct jail_template {
     char name[JAIL_NAME_MAX];
     uint8_t profile;                /* enum profile of policy/syscalls.h */
-    uint32_t grants;                /* bit per enum grant there */
-    uint64_t deny[JAIL_DENY_WORDS]; /* bit per system call */
-    uint8_t joinable;               /* interpreters may join its sandboxes: J_ZYGOTE, J_JOIN */
+    uint32_t grants;                /* one bit per enum grant of policy/syscalls.h */
+    uint64_t deny[JAIL_DENY_WORDS]; /* one bit per system call that the policy denies */
+    uint8_t joinable;               /* interpreters may join sandboxes of this template: J_ZYGOTE, J_JOIN */
 };
 
 enum jail_mount_kind {
-    JAIL_BIND_RO = 1,      /* descriptor of a file or directory, read-only at dst */
-    JAIL_WORKSPACE = 2,    /* descriptor of a directory, read-write at /workspace, owned by the sandbox's user */
-    JAIL_WORKSPACE_COW = 3 /* the same, copy on write: the directory itself never changes */
+    JAIL_BIND_RO = 1, /* descriptor of a file or directory, mounted read-only at dst */
+    /* descriptor of a directory, mounted read-write at /workspace, owned by the sandbox's user */
+    JAIL_WORKSPACE = 2,
+    JAIL_WORKSPACE_COW = 3 /* as JAIL_WORKSPACE, copy-on-write: the directory itself never changes */
 };
 
 struct jail_mount {
     uint8_t kind;
-    uint8_t fd; /* index among the descriptors that came with the message */
+    uint8_t fd; /* index into the descriptors of the message */
     char dst[JAIL_DST_MAX];
 };
 
@@ -43,7 +45,8 @@ struct jail_create {
     char id[ID_SIZE];
     char template[JAIL_NAME_MAX];
     char hostname[JAIL_NAME_MAX];
-    uint32_t owner_uid, owner_gid; /* whose files JAIL_WORKSPACE holds: they appear inside as the sandbox's own */
+    /* the owner of the files of JAIL_WORKSPACE; inside, the sandbox's user owns these files */
+    uint32_t owner_uid, owner_gid;
     uint64_t limits[JAIL_LIMITS_MAX];
     uint32_t nlimits;
     struct jail_mount mounts[JAIL_MOUNTS_MAX];
@@ -52,17 +55,18 @@ struct jail_create {
 
 enum jail_enforced { JAIL_NONE = 0, JAIL_PARTIAL = 1, JAIL_ENFORCED = 2 };
 
-/* Descriptors of J_CREATED, in this order: control stream, pidfd of PID 1; if `cpu_fd`, a file to pread whose content
- * starts with the CPU time used so far (see cpu_unit); if `oom_fd`, one with a line "oom_kill N". */
+/* Descriptors of J_CREATED, in this order: control stream, pidfd of PID 1; if `cpu_fd`, a file to
+ * pread that starts with the CPU time used so far (see cpu_unit); if `oom_fd`, a file with a line
+ * "oom_kill N". */
 struct jail_created {
-    uint32_t pid; /* of PID 1 as the jailer's host sees it; 0 when it cannot be known */
+    uint32_t pid; /* of PID 1 in the jailer's pid namespace; 0 if unknown */
     uint32_t host_uid;
-    uint32_t walls; /* JAIL_WALL_* raised for this sandbox */
+    uint32_t walls; /* JAIL_WALL_* bits in effect for this sandbox */
     uint8_t cpu_fd, oom_fd;
     uint8_t cpu_unit; /* 0: nanoseconds, a bare number (v1 cpuacct.usage); 1: microseconds after "usage_usec " (v2) */
     char cgroup[16];  /* "v1", "v2", "hybrid" or "none" */
     uint8_t enforced[JAIL_LIMITS_MAX]; /* enum jail_enforced for each limit */
-    uint8_t why[JAIL_LIMITS_MAX];      /* and why it is no more than that: enum limit_reason */
+    uint8_t why[JAIL_LIMITS_MAX];      /* for each limit, why it is not fully enforced: enum limit_reason */
     uint32_t nlimits;
 };
 
@@ -74,13 +78,13 @@ struct jail_created {
 #define JAIL_WALL_UTS_NS 0x0020u
 #define JAIL_WALL_CGROUP_NS 0x0040u
 #define JAIL_WALL_ROOT 0x0080u /* fresh read-only root */
-#define JAIL_WALL_PROC 0x0100u /* fresh, masked /proc */
+#define JAIL_WALL_PROC 0x0100u /* new /proc with masked files */
 #define JAIL_WALL_CAPS 0x0200u
 #define JAIL_WALL_SECCOMP 0x0400u
 #define JAIL_WALL_KEYRING 0x0800u
-#define JAIL_WALL_ROUTES 0x1000u /* nothing but loopback, everything else prohibited */
+#define JAIL_WALL_ROUTES 0x1000u /* only loopback; all other routes are prohibited */
 #define JAIL_WALL_UNIQUE_UID 0x2000u
-#define JAIL_ROOTLESS 0x80000000u /* no wall: made by a plain user, so JAIL_WALL_UNIQUE_UID cannot be had */
+#define JAIL_ROOTLESS 0x80000000u /* not a wall: created without root, so JAIL_WALL_UNIQUE_UID is not possible */
 
 struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEEP, J_JOIN, J_DENIALS, J_UNWATCH */
     char id[ID_SIZE];
@@ -89,28 +93,30 @@ struct jail_id { /* J_KILL, J_FREEZE, J_THAW, J_STATS, J_DESTROY, J_ADOPT, J_KEE
 #define JAIL_PRELOAD_MAX 512
 struct jail_zygote { /* J_ZYGOTE */
     char template[JAIL_NAME_MAX];
-    char language[16];              /* whose /.cove/kernels/LANGUAGE/zygote is started; both "": there is to be none */
-    char preload[JAIL_PRELOAD_MAX]; /* its only argument: what to load before anybody forks it */
+    /* its /.cove/kernels/LANGUAGE/zygote is started; if language and preload are "", the zygote is
+     * removed */
+    char language[16];
+    char preload[JAIL_PRELOAD_MAX]; /* its only argument: modules to load before the first fork */
 };
 
 struct jail_set_limits { /* J_SET_LIMITS */
     char id[ID_SIZE];
-    uint64_t lifetime_ms;             /* from now on */
-    uint64_t memory, swap, cpu, pids; /* limits, as in J_CREATE, but no more processes; memory 0: they stay */
+    uint64_t lifetime_ms;             /* from now on, in milliseconds */
+    uint64_t memory, swap, cpu, pids; /* as in J_CREATE, but pids cannot be raised; memory 0: all four stay */
 };
 
-struct jail_stats { /* DONE; JAIL_UNKNOWN where this host cannot say */
+struct jail_stats { /* DONE; JAIL_UNKNOWN where this host has no such counter */
     uint64_t cpu_ns;
     uint64_t memory, memory_peak;
     uint64_t oom_kills;
     uint64_t pids, pids_peak;
     uint64_t pids_refused;
-    uint64_t throttled_ns;      /* time spent waiting for the CPU quota */
+    uint64_t throttled_ns;      /* time spent waiting because of the CPU quota */
     uint64_t io_read, io_write; /* bytes from and to block devices */
 };
 #define JAIL_UNKNOWN UINT64_MAX
 
-#define JAIL_LIST_MAX 1024 /* J_LIST is empty, or a jail_id */
+#define JAIL_LIST_MAX 1024 /* ids in one reply; the payload of J_LIST is empty or a jail_id */
 struct jail_list {
     uint32_t n;
     char ids[JAIL_LIST_MAX][ID_SIZE];
@@ -123,18 +129,18 @@ struct jail_event {
     int32_t status; /* ENDED: wait status of PID 1 */
 };
 
-/* --- the monitor --- */
+/* The monitor. */
 
 struct jail_watch {
     char id[ID_SIZE];
-    int32_t sys; /* 0 with a listener; else why there is none: the errno of the kernel */
+    int32_t sys; /* 0 with a listener; else the errno that explains why there is no listener */
 };
 
 #define JAIL_DENIALS_MAX 64
 #define JAIL_DENIAL_ARGS 4
 struct jail_denial {
     uint32_t nr;
-    uint32_t args[JAIL_DENIAL_ARGS]; /* those that say what was asked; the others are 0 */
+    uint32_t args[JAIL_DENIAL_ARGS]; /* the arguments that identify the operation; the others are 0 */
     uint64_t count;
 };
 
@@ -142,14 +148,14 @@ enum jail_watched { JAIL_UNWATCHED = 0, JAIL_WATCHED = 1, JAIL_UNWATCHABLE = 2 }
 struct jail_denial_notice {
     char id[ID_SIZE];
     uint8_t watched; /* enum jail_watched */
-    uint8_t refused; /* since the last question */
+    uint8_t refused; /* 1: there are denials since the last J_DENIALS */
 };
 
 struct jail_denied {
-    uint8_t watched; /* UNWATCHED: the monitor never heard of this sandbox; UNWATCHABLE: the kernel has no listener */
-    int32_t sys;     /* UNWATCHABLE: why */
-    uint64_t overflow_count;                      /* refusals that found no room in the list */
-    struct jail_denial entries[JAIL_DENIALS_MAX]; /* in the order of their first time */
+    uint8_t watched; /* UNWATCHED: the monitor does not know this sandbox; UNWATCHABLE: the kernel has no listener */
+    int32_t sys;     /* UNWATCHABLE: the errno; else 0 */
+    uint64_t overflow_count;                      /* denials that did not fit into entries */
+    struct jail_denial entries[JAIL_DENIALS_MAX]; /* in the order of their first occurrence */
     uint32_t n;
 };
 
@@ -177,4 +183,5 @@ int jail_denial_notice_encode(const struct jail_denial_notice *m, uint8_t *out, 
 int jail_denial_notice_decode(const struct frame *f, struct jail_denial_notice *ret, struct err *err);
 int jail_denied_encode(const struct jail_denied *m, uint8_t *out, struct err *err);
 int jail_denied_decode(const struct frame *f, struct jail_denied *ret, struct err *err);
-/* J_ERROR has the payload of ERROR: struct rt_error. J_OK has none. J_TEMPLATE, J_KILL, ... are answered by J_OK. */
+/* J_ERROR has the payload of ERROR: struct rt_error. J_OK has no payload. J_TEMPLATE, J_KILL, ...
+ * are answered by J_OK. */

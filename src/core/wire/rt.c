@@ -1,18 +1,30 @@
-/* Each message is one walk over its fields, used by both directions (codec.h). Checks stand behind the fields they are
- * about and say what the struct's comments in rt.h promise, so neither side can be handed a value that the other was
- * not allowed to send. */
+/* Each message is one list of its fields, used in both directions (codec.h). A check follows the
+ * field it applies to and enforces the comment of that field in rt.h, so neither side can receive a
+ * value that the other was not allowed to send. */
 #include "core/wire/rt.h"
 
 #include "core/wire/codec.h"
 
-#define SIGNAL_MAX 64 /* highest of the kernel's */
+#define SIGNAL_MAX 64 /* the kernel's highest signal */
 #define MODE_MASK 07777u
 
-uint32_t rt_file_version(uint64_t size, uint64_t mtime_ns)
+uint64_t rt_file_version(uint64_t inode, uint64_t size, uint64_t mtime_ns, uint64_t ctime_ns)
 {
-    uint64_t x = (size ^ mtime_ns * 0x9e3779b97f4a7c15u) * 0xd6e8feb86659fd93u; /* odd, so nothing is lost before >> */
+    const uint64_t parts[] = { inode, size, mtime_ns, ctime_ns };
+    uint64_t x = 0;
 
-    return (uint32_t)(x >> 32) | 1u;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) { /* splitmix64: every step is reversible */
+        x = (x ^ parts[i]) + 0x9e3779b97f4a7c15u;
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+        x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+        x ^= x >> 31;
+    }
+    return x;
+}
+
+uint32_t rt_file_version_check(uint64_t version)
+{
+    return (uint32_t)(version >> 32) | 1u;
 }
 
 uint32_t rt_initial_window(uint8_t request)
@@ -28,11 +40,11 @@ uint32_t rt_initial_window(uint8_t request)
     }
 }
 
-/* connection */
+/* Connection. */
 
 static void rt_hello_walk(struct codec *w, struct rt_hello *m)
 {
-    codec_u32(w, &m->version); /* any: the receiver answers a wrong one with VERSION */
+    codec_u32(w, &m->version); /* any: the receiver answers a wrong version with VERSION */
     codec_u64(w, &m->epoch);
     codec_u32(w, &m->features);
 }
@@ -61,7 +73,7 @@ static void rt_error_walk(struct codec *w, struct rt_error *m)
 }
 CODEC_DEFINE(rt_error);
 
-/* the sandbox */
+/* The sandbox. */
 
 static bool rt_access_valid(uint8_t access)
 {
@@ -121,7 +133,7 @@ static void rt_reset_walk(struct codec *w, struct rt_reset *m)
 }
 CODEC_DEFINE(rt_reset);
 
-/* processes */
+/* Processes. */
 
 static void rt_exec_walk(struct codec *w, struct rt_exec *m)
 {
@@ -170,11 +182,11 @@ static void rt_exit_walk(struct codec *w, struct rt_exit *m)
     codec_u64(w, &m->write_bytes);
     codec_u64(w, &m->tasks_started);
     codec_u64(w, &m->full);
-    codec_check(w, (m->full & ~(uint64_t)RT_FULL_ALL) == 0, "full places");
+    codec_check(w, (m->full & ~(uint64_t)RT_FULL_ALL) == 0, "full file systems");
 }
 CODEC_DEFINE(rt_exit);
 
-/* files */
+/* Files. */
 
 static bool rt_file_kind_valid(char c)
 {
@@ -221,6 +233,9 @@ static void rt_entry_walk(struct codec *w, struct rt_entry *e)
     codec_check(w, (e->mode & ~MODE_MASK) == 0, "mode");
     codec_u64(w, &e->size);
     codec_u64(w, &e->mtime_ns);
+    codec_u64(w, &e->version);
+    codec_u8(w, &e->settled);
+    codec_check(w, e->settled <= 1, "settled");
     codec_str(w, e->name, sizeof(e->name), "name");
     codec_str(w, e->target, sizeof(e->target), "target");
 }
@@ -235,7 +250,7 @@ static void rt_change_walk(struct codec *w, struct rt_change *c)
     codec_str(w, c->path, sizeof(c->path), "path");
 }
 
-/* Made of names that lead downwards, or "". */
+/* True for "" and for a relative path without empty, "." or ".." components. */
 static bool rt_path_is_plain(const char *path)
 {
     for (bool last = path[0] == '\0'; !last; path++) {
@@ -269,7 +284,7 @@ static void rt_event_walk(struct codec *w, struct rt_event *e)
                                                         \
         m##_walk(&w, (struct m *)(uintptr_t)item);      \
         if (p->bad)                                     \
-            p->len = start; /* never half an item */    \
+            p->len = start; /* never a partial item */  \
     }                                                   \
                                                         \
     bool m##_unpack(struct unpack *u, struct m *ret)    \
@@ -285,7 +300,7 @@ CODEC_DEFINE_ITEM(rt_entry);
 CODEC_DEFINE_ITEM(rt_change);
 CODEC_DEFINE_ITEM(rt_event);
 
-/* Messages with string lists: as CODEC_DEFINE, with the memory of the strings handed out. */
+/* Messages with string lists: as CODEC_DEFINE, and also returns the memory of the strings. */
 #define CODEC_DEFINE_WITH_STRINGS(m, nlists)                                              \
     CODEC_DEFINE_ENCODER(m, RT_ARGS_MAX)                                                  \
     int m##_decode(const struct frame *f, struct m *ret, void **strings, struct err *err) \

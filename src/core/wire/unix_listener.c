@@ -1,6 +1,6 @@
-/* A socket file outlives the process that made it, so one that is found may be a dead one's: a connection is tried, and
- * only ECONNREFUSED is taken for death. Two processes that open the same door at the same time are kept apart by
- * whoever starts them (a lock on the directory), not here. */
+/* A socket file outlives its process, so an existing file may be stale: connect is tried, and only
+ * ECONNREFUSED means that the file is stale. Two processes must not open the same path at the same
+ * time; their parent prevents that with a lock on the directory. */
 #include "core/wire/unix_listener.h"
 
 #include "core/base/fd.h"
@@ -18,7 +18,7 @@ static int unix_listener_address(const char *path, struct sockaddr_un *ret, stru
 {
     *ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
     if (!str_copy(ret->sun_path, sizeof(ret->sun_path), path))
-        return err_set(err, ERR_INVALID, "the name is too long for a socket: %.160s", path);
+        return err_set(err, ERR_INVALID, "%.160s: the path is too long for a socket", path);
     return 0;
 }
 
@@ -26,14 +26,14 @@ static void unix_listener_on_readable(void *arg, uint32_t events UNUSED)
 {
     struct unix_listener *d = arg;
     auto_fd int sock = accept4(d->io.fd, NULL, NULL, SOCK_CLOEXEC);
-    struct ucred who;
-    socklen_t len = sizeof(who);
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
-    if (sock >= 0 && getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0)
-        d->on_connection(d->arg, take_fd(&sock), &who);
+    if (sock >= 0 && getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
+        d->on_connection(d->arg, take_fd(&sock), &peer);
 }
 
-/* True when the path is free, or was a dead socket and is free now. */
+/* True if the path is free, or was a stale socket and is free now. */
 static bool unix_listener_remove_stale(const char *path, struct err *err)
 {
     auto_fd int sock = -1;
@@ -42,14 +42,14 @@ static bool unix_listener_remove_stale(const char *path, struct err *err)
     if (lstat(path, &st) < 0 && errno == ENOENT)
         return true;
     if (unix_connect(path, &sock, NULL, err) == 0)
-        err_set(err, ERR_EXISTS, "somebody listens on %.160s already", path);
+        err_set(err, ERR_EXISTS, "%.160s: another process already listens on this socket", path);
     else if (err && err->id == ERR_MISSING && S_ISSOCK(st.st_mode) && unlink(path) == 0)
         return true;
     return false;
 }
 
 int unix_listener_open(struct unix_listener *d, struct ev *ev, const char *path, uid_t owner,
-                       void (*on_guest)(void *arg, int sock, const struct ucred *who), void *arg, struct err *err)
+                       void (*on_connection)(void *arg, int sock, const struct ucred *peer), void *arg, struct err *err)
 {
     struct sockaddr_un addr;
     struct err why = { 0 };
@@ -74,7 +74,7 @@ int unix_listener_open(struct unix_listener *d, struct ev *ev, const char *path,
         (void)unlink(path);
         return -1;
     }
-    *d = (struct unix_listener){ .ev = ev, .on_connection = on_guest, .arg = arg };
+    *d = (struct unix_listener){ .ev = ev, .on_connection = on_connection, .arg = arg };
     if (ev_io_add(ev, &d->io, fd, EPOLLIN, unix_listener_on_readable, d, err) < 0) {
         (void)unlink(path);
         return -1;
@@ -94,11 +94,11 @@ void unix_listener_close(struct unix_listener *d)
     close(d->io.fd);
 }
 
-int unix_connect(const char *path, int *ret_sock, struct ucred *ret_who, struct err *err)
+int unix_connect(const char *path, int *ret_sock, struct ucred *ret_peer, struct err *err)
 {
     struct sockaddr_un addr;
-    struct ucred who;
-    socklen_t len = sizeof(who);
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
     if (unix_listener_address(path, &addr, err) < 0)
         return -1;
@@ -107,13 +107,13 @@ int unix_connect(const char *path, int *ret_sock, struct ucred *ret_who, struct 
         return err_sys(err, ERR_SYS, "socket");
     if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
         if (errno == ECONNREFUSED || errno == ENOENT)
-            return err_set(err, ERR_MISSING, "nobody listens on %.160s", path);
+            return err_set(err, ERR_MISSING, "%.160s: no process listens on this socket", path);
         return err_sys(err, errno == EACCES ? ERR_DENIED : errno == EAGAIN ? ERR_BUSY : ERR_SYS, "%.160s", path);
     }
-    if (fd_nonblock(fd, false) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+    if (fd_nonblock(fd, false) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
         return err_sys(err, ERR_SYS, "%.160s", path);
-    if (ret_who)
-        *ret_who = who;
+    if (ret_peer)
+        *ret_peer = peer;
     *ret_sock = take_fd(&fd);
     return 0;
 }

@@ -148,7 +148,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
     auto_fd int go = eventfd(0, EFD_CLOEXEC);
     auto_fd int pidfd = -1;
     struct sys_clone args = { .flags = NAMESPACES | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = spec->cgroup.v2_dir };
-    struct sandbox_child shell = { .template = t, .spec = spec, .id_maps_ready = go };
+    struct sandbox_child child = { .template = t, .spec = spec, .id_maps_ready = go };
     struct sys_parent_death bond;
     uint64_t one = 1;
 
@@ -171,7 +171,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
         return err_sys(err, ERR_SYS, "seteuid");
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        sandbox_child_main(&shell);
+        sandbox_child_main(&child);
     int saved = errno;
     if (seteuid(0) < 0)
         _exit(125); /* not abort(): a traced PID 1 survives it, and it must not continue with the wrong identity */

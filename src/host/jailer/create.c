@@ -31,46 +31,46 @@ static void create_start_all_queued(struct jailer *j, const struct spawner *s);
 static void create_on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err)
 {
     struct jailer *j = arg;
-    struct jailed_sandbox *cell = create_find_by_token(j, token);
+    struct jailed_sandbox *sandbox = create_find_by_token(j, token);
 
-    if (!cell) { /* cannot happen while sandboxes wait for this answer; if it does, do not leak the process */
+    if (!sandbox) { /* cannot happen while sandboxes wait for this answer; if it does, do not leak the process */
         if (pidfd >= 0)
             (void)sys_pidfd_send_signal(pidfd, SIGKILL);
         fd_close(&pidfd);
         return;
     }
-    create_start_all_queued(j, cell->spawner);
-    fd_close(&cell->runtime_socket);
+    create_start_all_queued(j, sandbox->spawner);
+    fd_close(&sandbox->runtime_socket);
     if (err) {
-        reply_error(cell->owner, cell->create_stream, err);
-        cell->create_stream = 0;
-        cell->state = JAILED_SANDBOX_DEAD;
-        jailed_sandbox_destroy(cell);
+        reply_error(sandbox->owner, sandbox->create_stream, err);
+        sandbox->create_stream = 0;
+        sandbox->state = JAILED_SANDBOX_DEAD;
+        jailed_sandbox_destroy(sandbox);
         return;
     }
-    cell->pidfd = pidfd;
-    cell->created.pid = (uint32_t)pid;
-    cell->state = JAILED_SANDBOX_LIVE;
-    if (cell->destroy_requested || !cell->owner) {
+    sandbox->pidfd = pidfd;
+    sandbox->created.pid = (uint32_t)pid;
+    sandbox->state = JAILED_SANDBOX_LIVE;
+    if (sandbox->destroy_requested || !sandbox->owner) {
         struct err gone;
 
-        err_set(&gone, ERR_LOST, "sandbox %s was destroyed before it was ready", cell->id);
-        reply_error(cell->owner, cell->create_stream, &gone);
-        cell->create_stream = 0;
-        jailed_sandbox_destroy(cell);
+        err_set(&gone, ERR_LOST, "sandbox %s was destroyed before it was ready", sandbox->id);
+        reply_error(sandbox->owner, sandbox->create_stream, &gone);
+        sandbox->create_stream = 0;
+        jailed_sandbox_destroy(sandbox);
         return;
     }
-    reply_created(cell, cell->create_stream);
-    cell->create_stream = 0;
-    jailed_sandbox_watch_memory(cell);
+    reply_created(sandbox, sandbox->create_stream);
+    sandbox->create_stream = 0;
+    jailed_sandbox_watch_memory(sandbox);
 }
 
 static void create_on_sandbox_ended(void *arg, uint64_t token, int status)
 {
-    struct jailed_sandbox *cell = create_find_by_token(arg, token);
+    struct jailed_sandbox *sandbox = create_find_by_token(arg, token);
 
-    if (cell)
-        jailed_sandbox_on_death(cell, status);
+    if (sandbox)
+        jailed_sandbox_on_death(sandbox, status);
 }
 
 /* The list of spawners is ordered by last use. */
@@ -278,56 +278,57 @@ static void create_limits_held_by_rlimits(struct limit_enforcements *held)
 
 /* Limits the disks that a sandbox can reach: the disk of the system directories and those of lent
  * directories. */
-static void create_limit_disks(const struct jailer *j, const struct jailed_sandbox *cell, const struct jail_create *m,
-                               const int *fds, struct limit_enforcements *held)
+static void create_limit_disks(const struct jailer *j, const struct jailed_sandbox *sandbox,
+                               const struct jail_create *m, const int *fds, struct limit_enforcements *held)
 {
     struct io_limits_reach reach = { 0 };
 
-    if (!cell->limits.v[LIMIT_IO_READ] && !cell->limits.v[LIMIT_IO_WRITE])
+    if (!sandbox->limits.v[LIMIT_IO_READ] && !sandbox->limits.v[LIMIT_IO_WRITE])
         return;
     auto_fd int disks = open("/sys/block", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     auto_fd int usr = open("/usr", O_PATH | O_DIRECTORY | O_CLOEXEC);
     io_limits_reach_add(&reach, usr, false);
     for (size_t i = 0; i < m->nmounts; i++)
         io_limits_reach_add(&reach, fds[m->mounts[i].fd], m->mounts[i].kind == JAIL_WORKSPACE);
-    io_limits_apply(&j->cgroups, cell->id, disks, &reach, &cell->limits, held);
+    io_limits_apply(&j->cgroups, sandbox->id, disks, &reach, &sandbox->limits, held);
 }
 
-#define ALL_WALLS                                                                                                    \
-    (JAIL_WALL_USER_NS | JAIL_WALL_MOUNT_NS | JAIL_WALL_PID_NS | JAIL_WALL_NET_NS | JAIL_WALL_IPC_NS |               \
-     JAIL_WALL_UTS_NS | JAIL_WALL_CGROUP_NS | JAIL_WALL_ROOT | JAIL_WALL_PROC | JAIL_WALL_CAPS | JAIL_WALL_SECCOMP | \
-     JAIL_WALL_KEYRING | JAIL_WALL_ROUTES | JAIL_WALL_UNIQUE_UID)
+#define WALL(name, outside, inside, needs_root, description, effect, attack) | (outside)
+static const uint32_t create_all_walls = 0
+#include "policy/walls.def"
+    ;
+#undef WALL
 
 /* Turns the checked request into an order for the spawner. After a failure the caller removes the
  * sandbox with jailed_sandbox_remove. */
-static int create_start(struct jailer *j, struct jailed_sandbox *cell, const struct jail_create *m, const int *fds,
+static int create_start(struct jailer *j, struct jailed_sandbox *sandbox, const struct jail_create *m, const int *fds,
                         size_t nfds, struct err *err)
 {
     static struct native_spec spec;
     struct limit_enforcements held = { 0 };
     int sv[2];
 
-    if ((!j->rootless && uids_take(&j->uids, &cell->uid, err) < 0) ||
-        cgroup_make(&j->cgroups, cell->id, cell->uid, &cell->limits, &held, err) < 0)
+    if ((!j->rootless && uids_take(&j->uids, &sandbox->uid, err) < 0) ||
+        cgroup_make(&j->cgroups, sandbox->id, sandbox->uid, &sandbox->limits, &held, err) < 0)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(err, ERR_SYS, "cannot make the control socket");
-    cell->control = sv[0];
-    cell->runtime_socket = sv[1];
+    sandbox->control = sv[0];
+    sandbox->runtime_socket = sv[1];
     /* A whole window fits into the socket buffer, so neither side waits for each frame. */
     fd_set_send_buffer(sv[0], WIRE_WINDOW_BULK);
     fd_set_send_buffer(sv[1], WIRE_WINDOW_BULK);
     spec = (struct native_spec){
-        .host_uid = cell->uid, .limits = cell->limits, .control = cell->runtime_socket, .nmounts = m->nmounts
+        .host_uid = sandbox->uid, .limits = sandbox->limits, .control = sandbox->runtime_socket, .nmounts = m->nmounts
     };
-    memcpy(spec.id, cell->id, sizeof(spec.id));
+    memcpy(spec.id, sandbox->id, sizeof(spec.id));
     (void)str_copy(spec.hostname, sizeof(spec.hostname), m->hostname);
-    if (mounts_prepare(m, fds, nfds, j->rootless, cell->uid, &cell->limits, spec.mounts, err) < 0)
+    if (mounts_prepare(m, fds, nfds, j->rootless, sandbox->uid, &sandbox->limits, spec.mounts, err) < 0)
         return -1;
-    create_limit_disks(j, cell, m, fds, &held);
-    int bad = cgroup_enter_open(&j->cgroups, cell->id, &cell->limits, false, &spec.cgroup, err);
+    create_limit_disks(j, sandbox, m, fds, &held);
+    int bad = cgroup_enter_open(&j->cgroups, sandbox->id, &sandbox->limits, false, &spec.cgroup, err);
     if (!bad) {
-        bad = spawner_order_sandbox(cell->spawner, cell->token, &spec, err);
+        bad = spawner_order_sandbox(sandbox->spawner, sandbox->token, &spec, err);
         cgroup_enter_close(&spec.cgroup);
     }
     mounts_close(spec.mounts, spec.nmounts);
@@ -336,75 +337,77 @@ static int create_start(struct jailer *j, struct jailed_sandbox *cell, const str
     create_limits_held_by_mounts(m, &held);
     if (!j->cgroups.ntrees)
         create_limits_held_by_rlimits(&held);
-    cell->created = (struct jail_created){ .host_uid = cell->uid, .walls = ALL_WALLS, .nlimits = LIMIT_COUNT };
+    sandbox->created = (struct jail_created){ .host_uid = sandbox->uid,
+                                              .walls = create_all_walls,
+                                              .nlimits = LIMIT_COUNT };
     if (j->rootless)
-        cell->created.walls = (cell->created.walls & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS;
+        sandbox->created.walls = (sandbox->created.walls & ~JAIL_WALL_UNIQUE_UID) | JAIL_ROOTLESS;
     _Static_assert((int)JAIL_ENFORCED == (int)ENFORCEMENT_FULL && (int)JAIL_PARTIAL == (int)ENFORCEMENT_PARTIAL,
                    "the values are sent unchanged");
-    memcpy(cell->created.enforced, held.enforcement, sizeof(held.enforcement));
-    memcpy(cell->created.why, held.reason, sizeof(held.reason));
-    (void)str_copy(cell->created.cgroup, sizeof(cell->created.cgroup), j->cgroups.kind);
+    memcpy(sandbox->created.enforced, held.enforcement, sizeof(held.enforcement));
+    memcpy(sandbox->created.why, held.reason, sizeof(held.reason));
+    (void)str_copy(sandbox->created.cgroup, sizeof(sandbox->created.cgroup), j->cgroups.kind);
     return 0;
 }
 
 /* --- queue --- */
 
-static int create_enqueue(struct jailed_sandbox *cell, const struct frame *f, int *fds, size_t nfds, struct err *err)
+static int create_enqueue(struct jailed_sandbox *sandbox, const struct frame *f, int *fds, size_t nfds, struct err *err)
 {
-    struct jailer *j = cell->jailer;
+    struct jailer *j = sandbox->jailer;
     struct jailed_sandbox **end = &j->create_queue;
 
     if (j->nqueued_fds + nfds > QUEUED_FDS_MAX)
         return err_set(err, ERR_BUSY, "too many queued sandboxes have lent directories; try again later");
-    cell->request = mem_alloc(f->len);
-    memcpy(cell->request, f->data, f->len);
-    cell->request_len = f->len;
-    for (; cell->nlent_fds < nfds; cell->nlent_fds++)
-        cell->lent_fds[cell->nlent_fds] = take_fd(&fds[cell->nlent_fds]);
+    sandbox->request = mem_alloc(f->len);
+    memcpy(sandbox->request, f->data, f->len);
+    sandbox->request_len = f->len;
+    for (; sandbox->nlent_fds < nfds; sandbox->nlent_fds++)
+        sandbox->lent_fds[sandbox->nlent_fds] = take_fd(&fds[sandbox->nlent_fds]);
     j->nqueued_fds += nfds;
     while (*end)
         end = &(*end)->next_waiting;
-    *end = cell;
+    *end = sandbox;
     return 0;
 }
 
-void create_dequeue(struct jailed_sandbox *cell)
+void create_dequeue(struct jailed_sandbox *sandbox)
 {
-    struct jailed_sandbox **p = &cell->jailer->create_queue;
+    struct jailed_sandbox **p = &sandbox->jailer->create_queue;
 
-    if (!cell->request)
+    if (!sandbox->request)
         return;
-    while (*p != cell)
+    while (*p != sandbox)
         p = &(*p)->next_waiting;
-    *p = cell->next_waiting;
-    cell->jailer->nqueued_fds -= cell->nlent_fds;
-    while (cell->nlent_fds)
-        fd_close(&cell->lent_fds[--cell->nlent_fds]);
-    free(take_ptr(&cell->request));
+    *p = sandbox->next_waiting;
+    sandbox->jailer->nqueued_fds -= sandbox->nlent_fds;
+    while (sandbox->nlent_fds)
+        fd_close(&sandbox->lent_fds[--sandbox->nlent_fds]);
+    free(take_ptr(&sandbox->request));
 }
 
-static void create_start_queued(struct jailer *j, struct jailed_sandbox *cell)
+static void create_start_queued(struct jailer *j, struct jailed_sandbox *sandbox)
 {
     static struct jail_create m;
-    struct frame f = { .type = FRAME_J_CREATE, .len = cell->request_len, .data = cell->request };
+    struct frame f = { .type = FRAME_J_CREATE, .len = sandbox->request_len, .data = sandbox->request };
     struct err err = { 0 };
 
     int bad = jail_create_decode(&f, &m, &err) < 0 ||
-              create_start(j, cell, &m, cell->lent_fds, cell->nlent_fds, &err) < 0;
-    create_dequeue(cell);
+              create_start(j, sandbox, &m, sandbox->lent_fds, sandbox->nlent_fds, &err) < 0;
+    create_dequeue(sandbox);
     if (!bad)
         return;
-    reply_error(cell->owner, cell->create_stream, &err);
-    (void)cgroup_remove(&j->cgroups, cell->id);
-    jailed_sandbox_remove(cell);
+    reply_error(sandbox->owner, sandbox->create_stream, &err);
+    (void)cgroup_remove(&j->cgroups, sandbox->id);
+    jailed_sandbox_remove(sandbox);
 }
 
 static void create_start_all_queued(struct jailer *j, const struct spawner *s)
 {
-    for (struct jailed_sandbox *cell = j->create_queue, *next; cell && !spawner_is_full(s); cell = next) {
-        next = cell->next_waiting;
-        if (cell->spawner == s)
-            create_start_queued(j, cell);
+    for (struct jailed_sandbox *sandbox = j->create_queue, *next; sandbox && !spawner_is_full(s); sandbox = next) {
+        next = sandbox->next_waiting;
+        if (sandbox->spawner == s)
+            create_start_queued(j, sandbox);
     }
 }
 
@@ -423,24 +426,26 @@ int create_jailed_sandbox(struct jailer_client *c, const struct frame *f, int *f
     if (!s)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
     create_mark_spawner_used(j, s);
-    struct jailed_sandbox *cell = mem_new(struct jailed_sandbox);
-    cell->jailer = j;
-    memcpy(cell->id, m.id, sizeof(cell->id));
-    cell->token = ++j->last_token;
-    cell->spawner = s;
-    cell->limits = lim;
-    cell->pidfd = cell->control = cell->runtime_socket = cell->oom_fd = cell->listeners[0] = cell->listeners[1] = -1;
-    cell->host_uid = c->uid;
-    cell->next = j->sandboxes;
-    j->sandboxes = cell;
+    struct jailed_sandbox *sandbox = mem_new(struct jailed_sandbox);
+    sandbox->jailer = j;
+    memcpy(sandbox->id, m.id, sizeof(sandbox->id));
+    sandbox->token = ++j->last_token;
+    sandbox->spawner = s;
+    sandbox->limits = lim;
+    sandbox->pidfd = sandbox->control = sandbox->runtime_socket = sandbox->oom_fd = sandbox->listeners[0] =
+        sandbox->listeners[1] = -1;
+    sandbox->host_uid = c->uid;
+    sandbox->next = j->sandboxes;
+    j->sandboxes = sandbox;
     j->nsandboxes++;
-    int bad = spawner_is_full(s) ? create_enqueue(cell, f, fds, nfds, err) : create_start(j, cell, &m, fds, nfds, err);
+    int bad = spawner_is_full(s) ? create_enqueue(sandbox, f, fds, nfds, err)
+                                 : create_start(j, sandbox, &m, fds, nfds, err);
     if (bad) {
-        (void)cgroup_remove(&j->cgroups, cell->id);
-        jailed_sandbox_remove(cell);
+        (void)cgroup_remove(&j->cgroups, sandbox->id);
+        jailed_sandbox_remove(sandbox);
         return -1;
     }
-    cell->owner = c;
-    cell->create_stream = f->stream;
+    sandbox->owner = c;
+    sandbox->create_stream = f->stream;
     return 0;
 }

@@ -271,27 +271,27 @@ static int jailed_zygote_make_streams(int far[3], int ours[3], struct err *err)
     return 0;
 }
 
-static int jailed_zygote_send_join(struct jailed_zygote *z, struct jailed_sandbox *cell, uint64_t token,
+static int jailed_zygote_send_join(struct jailed_zygote *z, struct jailed_sandbox *sandbox, uint64_t token,
                                    const int far[3], struct err *err)
 {
     struct jailer *j = z->jailer;
     struct zygote_fork_order o = { .token = token,
-                                   .limits = cell->limits,
-                                   .calls = spawner_get_template(cell->spawner)->filter };
+                                   .limits = sandbox->limits,
+                                   .calls = spawner_get_template(sandbox->spawner)->filter };
     struct cgroup_entry entry;
-    int fds[4 + CGROUP_TREES + 1] = { cell->pidfd, far[0], far[1], far[2] };
+    int fds[4 + CGROUP_TREES + 1] = { sandbox->pidfd, far[0], far[1], far[2] };
     size_t n = 4;
 
-    if (cgroup_enter_open(&j->cgroups, cell->id, &cell->limits, true, &entry, err) < 0)
+    if (cgroup_enter_open(&j->cgroups, sandbox->id, &sandbox->limits, true, &entry, err) < 0)
         return -1;
-    memcpy(o.id, cell->id, sizeof(o.id));
+    memcpy(o.id, sandbox->id, sizeof(o.id));
     o.nprocs = (uint8_t)entry.nprocs;
     for (size_t i = 0; i < entry.nprocs; i++)
         fds[n++] = entry.procs[i];
     if (z->listener_socket >= 0) {
         o.has_monitor = true;
         fds[n++] = z->listener_socket;
-        cell->awaited_listeners++;
+        sandbox->awaited_listeners++;
     }
     ssize_t sent = fd_send(z->io.fd, &o, sizeof(o), fds, n, MSG_DONTWAIT);
     int saved = errno;
@@ -300,17 +300,18 @@ static int jailed_zygote_send_join(struct jailed_zygote *z, struct jailed_sandbo
     return sent < 0 ? err_sys(err, errno == EAGAIN ? ERR_BUSY : ERR_LOST, "zygote") : 0;
 }
 
-int jailed_zygote_request_join(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+int jailed_zygote_request_join(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream,
+                               struct err *err)
 {
-    struct jailed_zygote *z = jailed_zygote_find_ready(c->jailer, cell->spawner);
+    struct jailed_zygote *z = jailed_zygote_find_ready(c->jailer, sandbox->spawner);
     int far[3] = { -1, -1, -1 };
 
     if (!z)
         return err_set(err, ERR_MISSING, "template '%s' has no ready zygote",
-                       spawner_get_template(cell->spawner)->name);
+                       spawner_get_template(sandbox->spawner)->name);
     if (z->njoins == JOINS_MAX)
         return err_set(err, ERR_BUSY, "the zygote of template '%s' already has %d pending forks; try again later",
-                       spawner_get_template(cell->spawner)->name, JOINS_MAX);
+                       spawner_get_template(sandbox->spawner)->name, JOINS_MAX);
     struct jailed_zygote_join *w = mem_new(struct jailed_zygote_join);
     w->client = c;
     w->stream = stream;
@@ -319,7 +320,7 @@ int jailed_zygote_request_join(struct jailer_client *c, struct jailed_sandbox *c
         w->host_fds[i] = -1;
     int bad = jailed_zygote_make_streams(far, w->host_fds, err);
     if (!bad)
-        bad = jailed_zygote_send_join(z, cell, w->token, far, err);
+        bad = jailed_zygote_send_join(z, sandbox, w->token, far, err);
     for (size_t i = 0; i < 3; i++)
         fd_close(&far[i]);
     if (bad) {

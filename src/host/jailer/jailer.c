@@ -33,68 +33,74 @@
 
 #define SWEEP_AFTER_NS (20 * NS_PER_MS)
 #define SWEEPS_MAX 100
+/* A spawner that was killed with its jailer holds its uids until it is dead, which takes long on
+ * a loaded host. So leaves with locked uids are tried again, for half a minute: longer than a
+ * process dies, and not as long as the sandboxes of a living neighbour stay. */
+#define HELD_SWEEPS_MAX 14
+#define HELD_SWEEP_MIN_NS SWEEP_AFTER_NS
+#define HELD_SWEEP_MAX_NS (5 * NS_PER_S)
 
-static int jailer_do_kill(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+static int jailer_do_kill(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream, struct err *err)
 {
-    if (cell->state == JAILED_SANDBOX_DEAD) {
+    if (sandbox->state == JAILED_SANDBOX_DEAD) {
         reply_ok(c, stream);
         return 0;
     }
-    if (cell->kill_stream)
-        return err_set(err, ERR_EXISTS, "sandbox %s is being killed already", cell->id);
-    cell->kill_stream = stream;
-    jailed_sandbox_kill(cell);
+    if (sandbox->kill_stream)
+        return err_set(err, ERR_EXISTS, "sandbox %s is being killed already", sandbox->id);
+    sandbox->kill_stream = stream;
+    jailed_sandbox_kill(sandbox);
     return 0;
 }
 
-static int jailer_do_freeze(struct jailer_client *c UNUSED, struct jailed_sandbox *cell, uint32_t stream,
+static int jailer_do_freeze(struct jailer_client *c UNUSED, struct jailed_sandbox *sandbox, uint32_t stream,
                             struct err *err)
 {
-    return jailed_sandbox_freeze(cell, stream, err);
+    return jailed_sandbox_freeze(sandbox, stream, err);
 }
 
-static int jailer_do_thaw(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+static int jailer_do_thaw(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream, struct err *err)
 {
-    return jailed_sandbox_thaw(cell, err) < 0 ? -1 : (reply_ok(c, stream), 0);
+    return jailed_sandbox_thaw(sandbox, err) < 0 ? -1 : (reply_ok(c, stream), 0);
 }
 
-static int jailer_do_stats(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream,
+static int jailer_do_stats(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream,
                            struct err *err UNUSED)
 {
     struct cgroup_stats s;
 
-    cgroup_read_stats(&c->jailer->cgroups, cell->id, false, &s);
+    cgroup_read_stats(&c->jailer->cgroups, sandbox->id, false, &s);
     reply_stats(c, stream, &s);
     return 0;
 }
 
-static int jailer_do_destroy(struct jailer_client *c UNUSED, struct jailed_sandbox *cell, uint32_t stream,
+static int jailer_do_destroy(struct jailer_client *c UNUSED, struct jailed_sandbox *sandbox, uint32_t stream,
                              struct err *err)
 {
-    if (cell->destroy_requested)
-        return err_set(err, ERR_EXISTS, "sandbox %s is being destroyed already", cell->id);
-    cell->destroy_stream = stream;
-    jailed_sandbox_destroy(cell);
+    if (sandbox->destroy_requested)
+        return err_set(err, ERR_EXISTS, "sandbox %s is being destroyed already", sandbox->id);
+    sandbox->destroy_stream = stream;
+    jailed_sandbox_destroy(sandbox);
     return 0;
 }
 
-static int jailer_do_adopt(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+static int jailer_do_adopt(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream, struct err *err)
 {
-    if (cell->owner && cell->owner != c)
-        return err_set(err, ERR_BUSY, "sandbox %s is in use by another process", cell->id);
-    if (!cell->kept)
-        return err_set(err, ERR_INVALID, "sandbox %s is not kept, so another client cannot adopt it", cell->id);
-    cell->owner = c;
-    reply_created(cell, stream);
+    if (sandbox->owner && sandbox->owner != c)
+        return err_set(err, ERR_BUSY, "sandbox %s is in use by another process", sandbox->id);
+    if (!sandbox->kept)
+        return err_set(err, ERR_INVALID, "sandbox %s is not kept, so another client cannot adopt it", sandbox->id);
+    sandbox->owner = c;
+    reply_created(sandbox, stream);
     return 0;
 }
 
-static int jailer_do_keep(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err)
+static int jailer_do_keep(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream, struct err *err)
 {
     if (c->nlent_fds != 1 || !fd_is_socket(c->lent_fds[0]))
         return err_set(err, ERR_INVALID, "keeping sandbox %s requires its control socket as the only descriptor",
-                       cell->id);
-    if (jailed_sandbox_keep(cell, c->lent_fds, err) < 0)
+                       sandbox->id);
+    if (jailed_sandbox_keep(sandbox, c->lent_fds, err) < 0)
         return -1;
     reply_ok(c, stream);
     return 0;
@@ -124,9 +130,9 @@ static int jailer_compare_ids(const void *a, const void *b)
 
 /* A client before a restart and a client after it count as the same client if their uids are
  * equal. */
-static bool jailer_client_may_see(const struct jailer_client *c, const struct jailed_sandbox *cell)
+static bool jailer_client_may_see(const struct jailer_client *c, const struct jailed_sandbox *sandbox)
 {
-    return c->uid == 0 || c->uid == cell->host_uid;
+    return c->uid == 0 || c->uid == sandbox->host_uid;
 }
 
 #define IN(s) (1u << (s))
@@ -143,9 +149,9 @@ static int jailer_do_list(struct jailer_client *c, const struct frame *f, struct
     if (f->len && jail_id_decode(f, &after, err) < 0)
         return -1;
     ids = mem_resize(NULL, c->jailer->nsandboxes + 1, sizeof(*ids));
-    for (struct jailed_sandbox *cell = c->jailer->sandboxes; cell; cell = cell->next)
-        if ((IN(cell->state) & ALIVE) && jailer_client_may_see(c, cell) && strcmp(cell->id, after.id) > 0)
-            ids[n++] = cell->id;
+    for (struct jailed_sandbox *sandbox = c->jailer->sandboxes; sandbox; sandbox = sandbox->next)
+        if ((IN(sandbox->state) & ALIVE) && jailer_client_may_see(c, sandbox) && strcmp(sandbox->id, after.id) > 0)
+            ids[n++] = sandbox->id;
     qsort(ids, n, sizeof(*ids), jailer_compare_ids);
     m.n = (uint32_t)min_u64(n, JAIL_LIST_MAX);
     for (size_t i = 0; i < m.n; i++)
@@ -161,7 +167,7 @@ static int jailer_do_list(struct jailer_client *c, const struct frame *f, struct
 static const struct {
     uint8_t type;
     unsigned legal; /* set of sandbox states */
-    int (*fn)(struct jailer_client *c, struct jailed_sandbox *cell, uint32_t stream, struct err *err);
+    int (*fn)(struct jailer_client *c, struct jailed_sandbox *sandbox, uint32_t stream, struct err *err);
 } jailer_requests[] = {
     { FRAME_J_KILL, ALIVE | IN(JAILED_SANDBOX_ENDING) | IN(JAILED_SANDBOX_DEAD), jailer_do_kill },
     { FRAME_J_FREEZE, IN(JAILED_SANDBOX_LIVE), jailer_do_freeze },
@@ -176,30 +182,30 @@ static const struct {
 
 static struct jailed_sandbox *jailer_find_visible(struct jailer_client *c, const char *id, bool adopt, struct err *err)
 {
-    struct jailed_sandbox *cell = jailed_sandbox_find(c->jailer, id);
+    struct jailed_sandbox *sandbox = jailed_sandbox_find(c->jailer, id);
 
-    if (cell && jailer_client_may_see(c, cell) && (!cell->owner || cell->owner == c || adopt))
-        return cell;
+    if (sandbox && jailer_client_may_see(c, sandbox) && (!sandbox->owner || sandbox->owner == c || adopt))
+        return sandbox;
     err_set(err, ERR_MISSING, "sandbox %s does not exist", id);
     return NULL;
 }
 
 /* Limits can only be raised where a cgroup enforces them. The process limit cannot be raised: an
  * rlimit of PID 1 also enforces it, and an rlimit cannot be raised later. */
-static int jailer_change_limits(struct jailed_sandbox *cell, const struct jail_set_limits *m, struct err *err)
+static int jailer_change_limits(struct jailed_sandbox *sandbox, const struct jail_set_limits *m, struct err *err)
 {
-    struct limits lim = cell->limits;
+    struct limits lim = sandbox->limits;
     struct limit_enforcements held = { 0 };
 
     lim.v[LIMIT_MEMORY] = m->memory;
     lim.v[LIMIT_SWAP] = m->swap;
     lim.v[LIMIT_CPU] = m->cpu;
     lim.v[LIMIT_PIDS] = m->pids;
-    if (!cell->jailer->cgroups.ntrees || m->pids > cell->limits.v[LIMIT_PIDS])
-        return err_set(err, ERR_INVALID, "sandbox %s: these limits cannot be changed after creation", cell->id);
-    if (limits_check(&lim, err) < 0 || cgroup_set_limits(&cell->jailer->cgroups, cell->id, &lim, &held, err) < 0)
+    if (!sandbox->jailer->cgroups.ntrees || m->pids > sandbox->limits.v[LIMIT_PIDS])
+        return err_set(err, ERR_INVALID, "sandbox %s: these limits cannot be changed after creation", sandbox->id);
+    if (limits_check(&lim, err) < 0 || cgroup_set_limits(&sandbox->jailer->cgroups, sandbox->id, &lim, &held, err) < 0)
         return -1;
-    cell->limits = lim;
+    sandbox->limits = lim;
     return 0;
 }
 
@@ -209,16 +215,16 @@ static int jailer_do_set_limits(struct jailer_client *c, const struct frame *f, 
 
     if (jail_set_limits_decode(f, &m, err) < 0)
         return -1;
-    struct jailed_sandbox *cell = jailer_find_visible(c, m.id, false, err);
-    if (!cell)
+    struct jailed_sandbox *sandbox = jailer_find_visible(c, m.id, false, err);
+    if (!sandbox)
         return -1;
-    if (!(ALIVE & IN(cell->state)))
+    if (!(ALIVE & IN(sandbox->state)))
         return err_set(err, ERR_EXISTS, "sandbox %s has ended", m.id);
     if (m.lifetime_ms == 0 || m.lifetime_ms > limit_info(LIMIT_LIFETIME)->max)
         return err_set(err, ERR_INVALID, "lifetime of %" PRIu64 " ms: out of range", m.lifetime_ms);
-    if (m.memory && jailer_change_limits(cell, &m, err) < 0)
+    if (m.memory && jailer_change_limits(sandbox, &m, err) < 0)
         return -1;
-    jailed_sandbox_set_lifetime(cell, m.lifetime_ms);
+    jailed_sandbox_set_lifetime(sandbox, m.lifetime_ms);
     reply_ok(c, f->stream);
     return 0;
 }
@@ -229,16 +235,16 @@ static int jailer_on_sandbox_request(struct jailer_client *c, const struct frame
 
     if (jail_id_decode(f, &m, err) < 0)
         return -1;
-    struct jailed_sandbox *cell = jailer_find_visible(c, m.id, f->type == FRAME_J_ADOPT, err);
-    if (!cell)
+    struct jailed_sandbox *sandbox = jailer_find_visible(c, m.id, f->type == FRAME_J_ADOPT, err);
+    if (!sandbox)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(jailer_requests); i++) {
         if (jailer_requests[i].type != f->type)
             continue;
-        if (!(jailer_requests[i].legal & IN(cell->state)))
+        if (!(jailer_requests[i].legal & IN(sandbox->state)))
             return err_set(err, ERR_EXISTS, "%s is not possible in the current state of the sandbox",
                            frame_name(f->type));
-        return jailer_requests[i].fn(c, cell, f->stream, err);
+        return jailer_requests[i].fn(c, sandbox, f->stream, err);
     }
     return err_set(err, ERR_PROTOCOL, "%s is not a request to the jailer", frame_name(f->type));
 }
@@ -279,14 +285,14 @@ static void jailer_on_client_end(void *arg, const struct err *why UNUSED)
     struct jailer *j = c->jailer;
     list_remove(&j->clients, c);
     jailed_zygote_forget_client(j, c);
-    for (struct jailed_sandbox *cell = j->sandboxes, *next; cell; cell = next) {
-        next = cell->next;
-        if (cell->owner != c)
+    for (struct jailed_sandbox *sandbox = j->sandboxes, *next; sandbox; sandbox = next) {
+        next = sandbox->next;
+        if (sandbox->owner != c)
             continue;
-        cell->owner = NULL;
-        cell->kill_stream = cell->freeze_stream = cell->destroy_stream = cell->create_stream = 0;
-        if (!cell->kept || cell->state == JAILED_SANDBOX_DEAD)
-            jailed_sandbox_destroy(cell);
+        sandbox->owner = NULL;
+        sandbox->kill_stream = sandbox->freeze_stream = sandbox->destroy_stream = sandbox->create_stream = 0;
+        if (!sandbox->kept || sandbox->state == JAILED_SANDBOX_DEAD)
+            jailed_sandbox_destroy(sandbox);
     }
     chan_done(&c->chan);
     ev_defer(j->ev, &c->free_later, free, c);
@@ -295,13 +301,13 @@ static void jailer_on_client_end(void *arg, const struct err *why UNUSED)
 
 static const struct chan_ops jailer_client_ops = { .on_frame = jailer_on_frame, .on_end = jailer_on_client_end };
 
-static int jailer_client_add(struct jailer *j, int sock, const struct ucred *who, struct err *err)
+static int jailer_client_add(struct jailer *j, int sock, const struct ucred *peer, struct err *err)
 {
     struct jailer_client *c = mem_new(struct jailer_client);
 
     c->jailer = j;
-    c->uid = who->uid;
-    c->gid = who->gid;
+    c->uid = peer->uid;
+    c->gid = peer->gid;
     if (chan_init(&c->chan, j->ev, sock, true, &jailer_client_ops, c, err) < 0) {
         free(c);
         return -1;
@@ -311,15 +317,15 @@ static int jailer_client_add(struct jailer *j, int sock, const struct ucred *who
     return 0;
 }
 
-static void jailer_on_connection(void *arg, int sock, const struct ucred *who)
+static void jailer_on_connection(void *arg, int sock, const struct ucred *peer)
 {
     struct jailer *j = arg;
     size_t n = 0;
 
     for (const struct jailer_client *c = j->clients; c; c = c->next)
         n++;
-    if (n < JAILER_CLIENTS_MAX && (who->uid == geteuid() || (j->listener.path && who->uid == j->settings->host_uid)))
-        (void)jailer_client_add(j, sock, who, NULL);
+    if (n < JAILER_CLIENTS_MAX && (peer->uid == geteuid() || (j->listener.path && peer->uid == j->settings->host_uid)))
+        (void)jailer_client_add(j, sock, peer, NULL);
     else
         close(sock);
 }
@@ -352,8 +358,16 @@ static void jailer_on_sweep(void *arg)
 {
     struct jailer *j = arg;
 
-    if (sweep_once(&j->cgroups, &j->uids, NULL) > 0 && ++j->sweep_count < SWEEPS_MAX)
-        ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + SWEEP_AFTER_NS, jailer_on_sweep, j);
+    struct sweep_count n = sweep_once(&j->cgroups, &j->uids);
+    uint64_t wait_ns = 0;
+
+    j->only_held = n.busy == 0;
+    if (n.busy > 0 && ++j->sweep_count < SWEEPS_MAX)
+        wait_ns = SWEEP_AFTER_NS;
+    else if (n.held > 0 && ++j->held_sweep_count < HELD_SWEEPS_MAX)
+        wait_ns = backoff_next(&j->sweep_backoff);
+    if (wait_ns)
+        ev_timer_set(j->ev, &j->sweep_timer, ev_now(j->ev) + wait_ns, jailer_on_sweep, j);
 }
 
 /* The spare spawner builds its root on another processor during this setup. */
@@ -366,6 +380,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
     j->files.kernels = settings->kernels_fd > 0 ? settings->kernels_fd : settings->runtime_fd;
     j->fds_max = jailer_fds_for_sandboxes();
     j->rootless = caller != 0;
+    j->sweep_backoff = (struct backoff){ .min_ns = HELD_SWEEP_MIN_NS, .max_ns = HELD_SWEEP_MAX_NS };
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
@@ -383,7 +398,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
 
 static void jailer_end(struct jailer *j)
 {
-    if (j->sweep_timer.slot)
+    if (j->sweep_timer.slot && !j->only_held)
         (void)sweep_until_idle(&j->cgroups, &j->uids);
     ev_timer_clear(j->ev, &j->sweep_timer);
     for (size_t i = 0; i < j->nspawners; i++) {
@@ -439,14 +454,14 @@ int jailer_serve(int sock, const struct jailer_settings *settings)
 {
     static struct jailer j = { .state_dir = -1, .uids = { .fd = -1 } };
     struct err err = { 0 };
-    struct ucred who;
-    socklen_t len = sizeof(who);
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
     log_setup("cove-jailer", settings->keep_log ? LOG_INFO : LOG_ERROR);
     if (jailer_start(&j, settings, &err) < 0 ||
         kept_listeners_new(j.ev, settings->state_dir, jailer_on_connection, &j, &j.kept_listeners, &err) < 0)
         return jailer_refuse_all(sock, &err);
-    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || jailer_client_add(&j, sock, &who, &err) < 0)
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || jailer_client_add(&j, sock, &peer, &err) < 0)
         return 125;
     ev_run(j.ev);
     jailer_end(&j);
@@ -464,10 +479,10 @@ static void jailer_on_signal(void *arg, int signo)
     log_info("%s: ending %zu sandboxes", signo == SIGTERM ? "SIGTERM" : "SIGINT", j->nsandboxes);
     j->stopping = true;
     unix_listener_close(&j->listener);
-    for (struct jailed_sandbox *cell = j->sandboxes, *next; cell; cell = next) {
-        next = cell->next;
-        if (!cell->destroy_requested)
-            jailed_sandbox_destroy(cell);
+    for (struct jailed_sandbox *sandbox = j->sandboxes, *next; sandbox; sandbox = next) {
+        next = sandbox->next;
+        if (!sandbox->destroy_requested)
+            jailed_sandbox_destroy(sandbox);
     }
     jailer_maybe_stop(j);
 }

@@ -1,6 +1,7 @@
 /* jailer_internal.h - declarations that only the files of the jailer share. */
 #pragma once
 
+#include "core/base/backoff.h"
 #include "core/base/base.h"
 #include "core/base/err.h"
 #include "core/ev/ev.h"
@@ -44,6 +45,9 @@ struct jailer {
     size_t nspawners;
     struct ev_timer sweep_timer; /* removes leftovers of dead jailers, after our own first work */
     int sweep_count;
+    struct backoff sweep_backoff; /* between sweeps that wait for locked uids */
+    int held_sweep_count;
+    bool only_held;                /* the last sweep left only leaves whose uid another process has locked */
     struct spawner *spare_spawner; /* has no template yet; started before it is needed */
     struct jailed_sandbox *sandboxes;
     size_t nsandboxes, nkept, fds_max;   /* fds_max: descriptors that all sandboxes may hold together */
@@ -65,23 +69,23 @@ void reply_ok(struct jailer_client *c, uint32_t stream);
 void reply_error(struct jailer_client *c, uint32_t stream, const struct err *err);
 void reply_stats(struct jailer_client *c, uint32_t stream, const struct cgroup_stats *s);
 /* Sends J_CREATED with the descriptors that give the owner control of the sandbox. */
-void reply_created(struct jailed_sandbox *cell, uint32_t stream);
-void reply_event(const struct jailed_sandbox *cell, enum jail_event_kind kind);
+void reply_created(struct jailed_sandbox *sandbox, uint32_t stream);
+void reply_event(const struct jailed_sandbox *sandbox, enum jail_event_kind kind);
 
 /* jailed_sandbox.c */
-void jailed_sandbox_watch_memory(struct jailed_sandbox *cell);
-void jailed_sandbox_kill(struct jailed_sandbox *cell); /* kills every process; jailed_sandbox_on_death follows */
-void jailed_sandbox_on_death(struct jailed_sandbox *cell, int status); /* PID 1 was reaped */
-void jailed_sandbox_destroy(struct jailed_sandbox *cell);              /* kills it, then removes everything of it */
-void jailed_sandbox_remove(struct jailed_sandbox *cell);               /* last step: releases everything it owns */
+void jailed_sandbox_watch_memory(struct jailed_sandbox *sandbox);
+void jailed_sandbox_kill(struct jailed_sandbox *sandbox); /* kills every process; jailed_sandbox_on_death follows */
+void jailed_sandbox_on_death(struct jailed_sandbox *sandbox, int status); /* PID 1 was reaped */
+void jailed_sandbox_destroy(struct jailed_sandbox *sandbox);              /* kills it, then removes everything of it */
+void jailed_sandbox_remove(struct jailed_sandbox *sandbox);               /* last step: releases everything it owns */
 /* Answers on `stream` when every process is frozen. */
-int jailed_sandbox_freeze(struct jailed_sandbox *cell, uint32_t stream, struct err *err);
+int jailed_sandbox_freeze(struct jailed_sandbox *sandbox, uint32_t stream, struct err *err);
 /* Works whether or not the sandbox is frozen: a client that adopts it cannot know whether the
  * previous client's freeze completed. */
-int jailed_sandbox_thaw(struct jailed_sandbox *cell, struct err *err);
-void jailed_sandbox_set_lifetime(struct jailed_sandbox *cell, uint64_t lifetime_ms); /* counts from now */
+int jailed_sandbox_thaw(struct jailed_sandbox *sandbox, struct err *err);
+void jailed_sandbox_set_lifetime(struct jailed_sandbox *sandbox, uint64_t lifetime_ms); /* counts from now */
 /* Lets the sandbox outlive its client, but not its lifetime. */
-int jailed_sandbox_keep(struct jailed_sandbox *cell, int *control, struct err *err);
+int jailed_sandbox_keep(struct jailed_sandbox *sandbox, int *control, struct err *err);
 /* Fails unless there is room for `fds` more descriptors of sandboxes. */
 int jailed_sandbox_check_room(const struct jailer *j, size_t fds, struct err *err);
 void jailer_maybe_stop(struct jailer *j);
@@ -93,4 +97,4 @@ struct spawner *create_find_template(const struct jailer *j, const char *name);
 int create_template(struct jailer_client *c, const struct frame *f, struct err *err);
 /* Takes the descriptors that it still needs and sets them to -1 in `fds`. */
 int create_jailed_sandbox(struct jailer_client *c, const struct frame *f, int *fds, size_t nfds, struct err *err);
-void create_dequeue(struct jailed_sandbox *cell); /* removes it from the creation queue, if it is queued */
+void create_dequeue(struct jailed_sandbox *sandbox); /* removes it from the creation queue, if it is queued */

@@ -85,11 +85,11 @@ int jailer_connect_kept(const char *state_dir, const char *id, int *ret_sock, st
     auto_free char *path = str_printf("%s/kept/%s", state_dir, id);
     auto_fd int fd = -1;
     struct err why = { 0 };
-    struct ucred who;
+    struct ucred peer;
 
     if (!id_valid(id, "sb"))
         return err_set(err, ERR_INVALID, "'%s' is not a sandbox id", id);
-    if (unix_connect(path, &fd, &who, &why) < 0) {
+    if (unix_connect(path, &fd, &peer, &why) < 0) {
         if (why.id == ERR_MISSING) {
             (void)unlink(path); /* its jailer died */
             return err_set(err, ERR_MISSING, "no kept sandbox %s", id);
@@ -100,7 +100,7 @@ int jailer_connect_kept(const char *state_dir, const char *id, int *ret_sock, st
     }
     /* A state directory in /tmp may be made by another user, whose listener would receive all input
      * of the sandbox. */
-    if (who.uid != geteuid())
+    if (peer.uid != geteuid())
         return err_set(err, ERR_DENIED, "the socket of sandbox %s belongs to another user; use another state directory",
                        id);
     *ret_sock = take_fd(&fd);

@@ -9,7 +9,7 @@
 struct kept_listeners;
 
 /* Owns the socket, and decides whether the peer may use it. */
-typedef void unix_connection_fn(void *arg, int sock, const struct ucred *who);
+typedef void unix_connection_fn(void *arg, int sock, const struct ucred *peer);
 
 int kept_listeners_new(struct ev *ev, const char *state_dir, unix_connection_fn *on_visitor, void *arg,
                        struct kept_listeners **ret, struct err *err);

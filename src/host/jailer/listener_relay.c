@@ -74,9 +74,9 @@ static void listener_relay_retry_later(struct jailer *j)
     ev_timer_set(j->ev, &r->retry_timer, ev_now(j->ev) + backoff_next(&r->backoff), listener_relay_connect_monitor, j);
     if (listener_relay_in_grace(j))
         return;
-    for (struct jailed_sandbox *cell = j->sandboxes; cell; cell = cell->next)
+    for (struct jailed_sandbox *sandbox = j->sandboxes; sandbox; sandbox = sandbox->next)
         for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
-            fd_close(&cell->listeners[i]);
+            fd_close(&sandbox->listeners[i]);
 }
 
 static void listener_relay_on_frame(void *arg UNUSED, const struct frame *f UNUSED, int *fds UNUSED, size_t nfds UNUSED)
@@ -104,34 +104,34 @@ static void listener_relay_connect_monitor(void *arg)
     struct jailer *j = arg;
     struct listener_relay *r = &j->listener_relay;
     auto_fd int sock = -1;
-    struct ucred who;
+    struct ucred peer;
 
     /* The listening process gets the power to answer denied system calls, so it must run with our
      * uid. */
-    if (unix_connect(j->settings->monitor, &sock, &who, NULL) < 0 || who.uid != geteuid() ||
+    if (unix_connect(j->settings->monitor, &sock, &peer, NULL) < 0 || peer.uid != geteuid() ||
         chan_init(&r->monitor, j->ev, take_fd(&sock), false, &listener_relay_monitor_ops, j, NULL) < 0) {
         listener_relay_retry_later(j);
         return;
     }
     r->connected = true;
-    for (struct jailed_sandbox *cell = j->sandboxes; cell; cell = cell->next)
+    for (struct jailed_sandbox *sandbox = j->sandboxes; sandbox; sandbox = sandbox->next)
         for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
-            if (cell->listeners[i] >= 0)
-                listener_relay_forward(j, cell->id, cell->listeners[i], 0);
+            if (sandbox->listeners[i] >= 0)
+                listener_relay_forward(j, sandbox->id, sandbox->listeners[i], 0);
 }
 
 /* --- from the sandboxes --- */
 
 /* Uses an empty slot, or the slot of a filter that has no processes left. */
-static void listener_relay_keep_duplicate(struct jailed_sandbox *cell, int *fd)
+static void listener_relay_keep_duplicate(struct jailed_sandbox *sandbox, int *fd)
 {
     for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS && *fd >= 0; i++) {
-        struct pollfd p = { .fd = cell->listeners[i] };
+        struct pollfd p = { .fd = sandbox->listeners[i] };
 
         if (p.fd >= 0 && (poll(&p, 1, 0) != 1 || !(p.revents & POLLHUP)))
             continue;
-        fd_close(&cell->listeners[i]);
-        cell->listeners[i] = take_fd(fd);
+        fd_close(&sandbox->listeners[i]);
+        sandbox->listeners[i] = take_fd(fd);
     }
 }
 
@@ -143,15 +143,15 @@ static bool listener_relay_on_watch(struct jailer *j, const struct spawner *of, 
 
     if (f->type != FRAME_J_WATCH || jail_watch_decode(f, &w, NULL) < 0)
         return false;
-    struct jailed_sandbox *cell = jailed_sandbox_find(j, w.id);
-    if (!cell)
+    struct jailed_sandbox *sandbox = jailed_sandbox_find(j, w.id);
+    if (!sandbox)
         return true;
-    if (of && (cell->spawner != of || cell->awaited_listeners == 0 || fd_is_socket(*fd)))
+    if (of && (sandbox->spawner != of || sandbox->awaited_listeners == 0 || fd_is_socket(*fd)))
         return false;
-    cell->awaited_listeners -= of ? 1 : 0;
+    sandbox->awaited_listeners -= of ? 1 : 0;
     listener_relay_forward(j, w.id, *fd, w.sys);
     if (j->settings->monitor && listener_relay_in_grace(j))
-        listener_relay_keep_duplicate(cell, fd);
+        listener_relay_keep_duplicate(sandbox, fd);
     return true;
 }
 

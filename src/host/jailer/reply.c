@@ -48,44 +48,44 @@ void reply_stats(struct jailer_client *c, uint32_t stream, const struct cgroup_s
     reply_frame(c, stream, FRAME_DONE, reply_buffer, jail_stats_encode(&m, reply_buffer, &ignored));
 }
 
-void reply_event(const struct jailed_sandbox *cell, enum jail_event_kind kind)
+void reply_event(const struct jailed_sandbox *sandbox, enum jail_event_kind kind)
 {
-    struct jail_event e = { .kind = (uint8_t)kind, .status = cell->status };
+    struct jail_event e = { .kind = (uint8_t)kind, .status = sandbox->status };
     struct err ignored;
 
-    if (!cell->owner)
+    if (!sandbox->owner)
         return;
-    memcpy(e.id, cell->id, sizeof(e.id));
+    memcpy(e.id, sandbox->id, sizeof(e.id));
     int len = jail_event_encode(&e, reply_buffer, &ignored);
     if (len >= 0)
-        chan_send(&cell->owner->chan,
+        chan_send(&sandbox->owner->chan,
                   &(struct frame){ .type = FRAME_J_EVENT, .len = (uint32_t)len, .data = reply_buffer });
 }
 
 /* J_CREATED carries the descriptors that give the client control of the sandbox. */
-void reply_created(struct jailed_sandbox *cell, uint32_t stream)
+void reply_created(struct jailed_sandbox *sandbox, uint32_t stream)
 {
     bool v2 = false;
-    auto_fd int usage = cgroup_usage_fd(&cell->jailer->cgroups, cell->id, &v2);
-    auto_fd int memory = cgroup_memory_fd(&cell->jailer->cgroups, cell->id);
-    int fds[4] = { cell->control, cell->pidfd };
+    auto_fd int usage = cgroup_usage_fd(&sandbox->jailer->cgroups, sandbox->id, &v2);
+    auto_fd int memory = cgroup_memory_fd(&sandbox->jailer->cgroups, sandbox->id);
+    int fds[4] = { sandbox->control, sandbox->pidfd };
     size_t nfds = 2;
     struct err err;
 
-    if ((cell->created.cpu_fd = usage >= 0))
+    if ((sandbox->created.cpu_fd = usage >= 0))
         fds[nfds++] = usage;
-    if ((cell->created.oom_fd = memory >= 0))
+    if ((sandbox->created.oom_fd = memory >= 0))
         fds[nfds++] = memory;
-    cell->created.cpu_unit = v2;
-    int len = jail_created_encode(&cell->created, reply_buffer, &err);
+    sandbox->created.cpu_unit = v2;
+    int len = jail_created_encode(&sandbox->created, reply_buffer, &err);
     if (len < 0) {
-        reply_error(cell->owner, stream, &err);
+        reply_error(sandbox->owner, stream, &err);
         return;
     }
     chan_send_fds(
-        &cell->owner->chan,
+        &sandbox->owner->chan,
         &(struct frame){ .type = FRAME_J_CREATED, .stream = stream, .len = (uint32_t)len, .data = reply_buffer }, fds,
         nfds);
-    if (!cell->kept)
-        fd_close(&cell->control);
+    if (!sandbox->kept)
+        fd_close(&sandbox->control);
 }

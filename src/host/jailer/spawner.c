@@ -128,7 +128,7 @@ static bool spawner_place_fds(struct native_spec *spec, int *fds, size_t nfds)
 }
 
 static void spawner_make_sandbox(int sock, struct native_template *t, const struct err *broken,
-                                 struct spawner_children *brood, struct spawner_order *o, int *fds, size_t nfds)
+                                 struct spawner_children *children, struct spawner_order *o, int *fds, size_t nfds)
 {
     struct spawner_event note = { .kind = SPAWNER_EVENT_FAILED, .token = o->token };
     auto_fd int pidfd = -1;
@@ -142,7 +142,7 @@ static void spawner_make_sandbox(int sock, struct native_template *t, const stru
         err_set(&note.err, ERR_BUG, "the spawner received %zu descriptors", nfds);
     else if (native_spawn(t, &o->spec, &pid, &pidfd, &note.err) == 0) {
         note.kind = SPAWNER_EVENT_SPAWNED;
-        spawner_children_add(brood, pid, o->token);
+        spawner_children_add(children, pid, o->token);
     }
     spawner_send_event(sock, &note, pidfd);
     for (size_t i = 0; i < nfds; i++)
@@ -178,13 +178,13 @@ static void spawner_start_zygote(const struct native_template *t, const struct e
         close(fds[i]);
 }
 
-static void spawner_reap(int sock, struct spawner_children *brood)
+static void spawner_reap(int sock, struct spawner_children *children)
 {
     struct spawner_event note = { .kind = SPAWNER_EVENT_ENDED };
     pid_t pid;
 
     while ((pid = waitpid(-1, &note.status, WNOHANG)) > 0)
-        if (spawner_children_remove(brood, pid, &note.token))
+        if (spawner_children_remove(children, pid, &note.token))
             spawner_send_event(sock, &note, -1);
 }
 
@@ -210,7 +210,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
     static struct native_template t;
     static struct spawner_order order;
     struct err broken = { 0 };
-    struct spawner_children brood = { 0 };
+    struct spawner_children children = { 0 };
     bool promised = !rootless; /* the jailer will send a network namespace */
     size_t made = 0;
     sigset_t chld;
@@ -249,7 +249,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
 
             while (read(kids, si, sizeof(si)) > 0)
                 ;
-            spawner_reap(sock, &brood);
+            spawner_reap(sock, &children);
         }
         if (!p[0].revents)
             continue;
@@ -269,7 +269,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
             spawner_apply_template(&t, &broken, &order);
             continue;
         }
-        spawner_make_sandbox(sock, &t, &broken, &brood, &order, fds, nfds);
+        spawner_make_sandbox(sock, &t, &broken, &children, &order, fds, nfds);
         made++;
     }
 }

@@ -48,16 +48,16 @@ int sweep_check_parent(const char *name, struct err *err)
 
 /* The uid locks are always below SWEEP_PARENT: jailers with different parents share the uids of the
  * host. */
-int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err)
+int sweep_open_host(struct cgroup_hierarchies *hierarchies, struct uids *uids, struct err *err)
 {
     auto_free char *mountinfo = mountinfo_read();
     const char *parent = secure_getenv(SWEEP_PARENT_VARIABLE);
 
     if (parent && sweep_check_parent(parent, err) < 0)
         return -1;
-    if (cgroup_find_hierarchies(forest, mountinfo, SWEEP_PARENT, false, err) < 0)
+    if (cgroup_find_hierarchies(hierarchies, mountinfo, SWEEP_PARENT, false, err) < 0)
         return -1;
-    auto_fd int locks = cgroup_lock_file(forest);
+    auto_fd int locks = cgroup_lock_file(hierarchies);
     if (locks < 0) {
         if (errno == EROFS)
             err_set(
@@ -66,58 +66,67 @@ int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct
                 "the host");
         else
             err_sys(err, ERR_NO_CGROUP, "cannot open the uid locks in the cgroup tree");
-        cgroup_close_hierarchies(forest);
+        cgroup_close_hierarchies(hierarchies);
         return -1;
     }
     if (parent && !str_eq(parent, SWEEP_PARENT)) {
-        cgroup_close_hierarchies(forest);
-        if (cgroup_find_hierarchies(forest, mountinfo, parent, false, err) < 0)
+        cgroup_close_hierarchies(hierarchies);
+        if (cgroup_find_hierarchies(hierarchies, mountinfo, parent, false, err) < 0)
             return -1;
     }
     return uids_open(uids, take_fd(&locks), err);
 }
 
 struct sweep_pass {
-    const struct cgroup_hierarchies *forest;
+    const struct cgroup_hierarchies *hierarchies;
     const struct uids *uids;
-    int found, busy;
+    struct sweep_count count;
 };
 
 static void sweep_leaf(void *arg, const char *id, gid_t gid)
 {
     struct sweep_pass *s = arg;
 
-    if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT || uids_in_use(s->uids, gid))
+    if (gid < NATIVE_UID_FIRST || gid >= NATIVE_UID_FIRST + NATIVE_UID_COUNT)
         return;
-    s->found++;
-    if (cgroup_remove(s->forest, id) == 0 || errno != EBUSY)
+    if (uids_in_use(s->uids, gid)) {
+        s->count.held += !uids_is_own(s->uids, gid);
         return;
-    (void)cgroup_kill(s->forest, id); /* killed processes may not have exited yet */
-    s->busy++;
+    }
+    if (cgroup_remove(s->hierarchies, id) == 0 || errno != EBUSY) {
+        s->count.removed++;
+        return;
+    }
+    (void)cgroup_kill(s->hierarchies, id); /* killed processes may not have exited yet */
+    s->count.busy++;
 }
 
-int sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids, int *ret_found)
+struct sweep_count sweep_once(const struct cgroup_hierarchies *hierarchies, const struct uids *uids)
 {
-    struct sweep_pass s = { .forest = forest, .uids = uids };
+    struct sweep_pass s = { .hierarchies = hierarchies, .uids = uids };
 
-    cgroup_each_leaf(forest, sweep_leaf, &s);
-    if (ret_found)
-        *ret_found += s.found - s.busy;
-    return s.busy;
+    cgroup_each_leaf(hierarchies, sweep_leaf, &s);
+    return s.count;
 }
 
-int sweep_until_idle(const struct cgroup_hierarchies *forest, const struct uids *uids)
+int sweep_until_idle(const struct cgroup_hierarchies *hierarchies, const struct uids *uids)
 {
-    int found = 0;
+    int removed = 0;
 
-    for (int i = 0; i < 200 && sweep_once(forest, uids, &found) > 0; i++)
+    for (int i = 0; i < 200; i++) {
+        struct sweep_count n = sweep_once(hierarchies, uids);
+
+        removed += n.removed;
+        if (n.busy == 0)
+            break;
         nanosleep(&(struct timespec){ .tv_nsec = 5 * (long)NS_PER_MS }, NULL);
-    return found;
+    }
+    return removed;
 }
 
 int jailer_sweep(const char *state_dir, struct err *err)
 {
-    struct cgroup_hierarchies forest;
+    struct cgroup_hierarchies hierarchies;
     struct uids uids = { .fd = -1 };
     auto_fd int dir = -1;
 
@@ -126,10 +135,10 @@ int jailer_sweep(const char *state_dir, struct err *err)
     /* Leftovers of a rootless jailer are removed by the user's systemd or by the next jailer. */
     if (geteuid() != 0)
         return 0;
-    if (sweep_open_host(&forest, &uids, err) < 0)
+    if (sweep_open_host(&hierarchies, &uids, err) < 0)
         return -1;
-    int n = sweep_until_idle(&forest, &uids);
-    cgroup_close_hierarchies(&forest);
+    int n = sweep_until_idle(&hierarchies, &uids);
+    cgroup_close_hierarchies(&hierarchies);
     uids_done(&uids);
     return n;
 }

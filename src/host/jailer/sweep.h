@@ -16,10 +16,13 @@ int sweep_open_state(const char *state_dir, int *ret_dir, struct err *err);
 #define SWEEP_PARENT_VARIABLE "COVE_CGROUP_PARENT"
 #define SWEEP_PARENT_MAX 32
 int sweep_check_parent(const char *name, struct err *err);
-int sweep_open_host(struct cgroup_hierarchies *forest, struct uids *uids, struct err *err);
-/* One pass over the cgroups of sandboxes whose owner is dead: removes empty ones and adds them to
- * *ret_found (may be NULL); kills the processes of the others and counts these as busy, to be tried
- * again. Skips a leaf whose uid is locked: its owner lives. Returns the number of busy leaves. */
-int sweep_once(const struct cgroup_hierarchies *forest, const struct uids *uids, int *ret_found);
+int sweep_open_host(struct cgroup_hierarchies *hierarchies, struct uids *uids, struct err *err);
+struct sweep_count {
+    int removed; /* empty leaves that were removed */
+    int busy;    /* leaves that still had processes, which were killed; to be tried again soon */
+    int held;    /* leaves whose uid another process has locked: a live jailer or a dying spawner */
+};
+/* One pass over the cgroups of sandboxes whose owner is dead. Skips a leaf whose uid is locked. */
+struct sweep_count sweep_once(const struct cgroup_hierarchies *hierarchies, const struct uids *uids);
 /* Repeats sweep_once until none is busy, for one second at most. Returns how many it removed. */
-int sweep_until_idle(const struct cgroup_hierarchies *forest, const struct uids *uids);
+int sweep_until_idle(const struct cgroup_hierarchies *hierarchies, const struct uids *uids);

@@ -106,3 +106,10 @@ bool uids_in_use(const struct uids *u, uid_t uid)
         return false;
     return uids_slot_is_taken(u, slot) || fcntl(u->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
+
+bool uids_is_own(const struct uids *u, uid_t uid)
+{
+    uint32_t slot = uid - NATIVE_UID_FIRST;
+
+    return slot < NATIVE_UID_COUNT && uids_slot_is_taken(u, slot);
+}

@@ -22,3 +22,4 @@ void uids_release(struct uids *u, uid_t uid);
 /* Takes a uid that owns the user namespaces of a template; held until uids_done. */
 int uids_take_owner(struct uids *u, uid_t *ret, struct err *err);
 bool uids_in_use(const struct uids *u, uid_t uid); /* by this process or another */
+bool uids_is_own(const struct uids *u, uid_t uid); /* in use by this process */

@@ -189,11 +189,12 @@ static void monitor_pause_listeners(struct monitor_record *r, uint64_t until)
 static void monitor_count_denial(struct monitor_record *r, const struct seccomp_data *call)
 {
     uint32_t args[JAIL_DENIAL_ARGS] = { 0 };
-    unsigned told = r->monitor->settings->significant_args ? r->monitor->settings->significant_args((unsigned)call->nr)
-                                                           : 0;
+    unsigned significant = r->monitor->settings->significant_args
+                               ? r->monitor->settings->significant_args((unsigned)call->nr)
+                               : 0;
 
     for (unsigned i = 0; i < ARRAY_LEN(args); i++)
-        if (told >> i & 1)
+        if (significant >> i & 1)
             args[i] = (uint32_t)call->args[i];
     denial_tally_add(&r->tally, (uint32_t)call->nr, args);
     if (!r->denial_reported)
@@ -533,14 +534,14 @@ static int monitor_client_add(struct monitor *m, int sock, bool jailer, struct e
     return 0;
 }
 
-static void monitor_on_connection(void *arg, int sock, const struct ucred *who)
+static void monitor_on_connection(void *arg, int sock, const struct ucred *peer)
 {
     struct monitor *m = arg;
     size_t n = 0;
 
     for (const struct monitor_client *g = m->clients; g; g = g->next)
         n++;
-    if (n < MONITOR_CLIENTS_MAX && (who->uid == 0 || who->uid == m->own_uid))
+    if (n < MONITOR_CLIENTS_MAX && (peer->uid == 0 || peer->uid == m->own_uid))
         (void)monitor_client_add(m, sock, true, NULL);
     else
         close(sock);

@@ -1,6 +1,6 @@
-/* The answer is printed by the child, in one write: a parent that prints for it would need the child's findings, and a
- * child that died has none. An attack that says nothing at all is one that was never made, which the doctor counts as
- * open. */
+/* The child prints the result itself, in one write: for a parent to print it, the child would have
+ * to pass its findings, and a killed child cannot. The doctor counts an attack without a result as
+ * open, because it was never made. */
 #include "inside/doctor/attack.h"
 
 #include "core/base/str.h"
@@ -52,7 +52,7 @@ void attack_expect_error(struct attack *a, const char *what, long rc, int error,
     else if (got == error || (other && got == other))
         attack_held(a, "%s: %s", what, strerror(got));
     else
-        attack_open(a, "%s was not refused, it failed with: %s", what, strerror(got));
+        attack_open(a, "%s was not refused, but failed with: %s", what, strerror(got));
 }
 
 void attack_expect_failure(struct attack *a, const char *what, long rc)
@@ -111,7 +111,7 @@ void attack_run(struct attack *a)
         alarm(ATTACK_SECONDS);
         a->run(a);
         int n = snprintf(line, sizeof(line), "%s\t%s\t%s\n", a->name, a->was_tried && !a->is_open ? "held" : "open",
-                         a->was_tried ? a->observation : "nothing was tried");
+                         a->was_tried ? a->observation : "the attack was not made");
         (void)!write(STDOUT_FILENO, line, (size_t)n);
         _exit(0);
     }

@@ -1,8 +1,9 @@
-/* attack.h - the attacks that `cove doctor` makes from inside a sandbox, and how they answer.
+/* attack.h - the attacks that `cove doctor` makes from inside a sandbox, and their results.
  *
- * An attack tries the thing for real and answers one line, "name TAB held|open TAB what was seen". Held means that the
- * wall or limit answered as it should; any other answer is open, an error that only shows that something else was wrong
- * included. Each attack runs in a process of its own, so one that is killed costs no other its answer. */
+ * An attack really tries the operation and prints one line, "name TAB held|open TAB observation".
+ * Held means that the wall or limit answered as it should. Any other answer is open, also an error
+ * that has another cause. Each attack runs in its own process, so an attack that is killed does not
+ * affect the results of others. */
 #pragma once
 
 #include "core/base/base.h"
@@ -18,31 +19,33 @@ struct attack {
     char observation[ATTACK_OBSERVATION_MAX];
 };
 
-/* The first opening stays; nothing said later hides it. */
+/* The first attack_open is kept; later calls do not hide it. */
 void attack_held(struct attack *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void attack_open(struct attack *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* A call that must fail, by the error given or one of two; 0 for `other` when there is but one. */
+/* A call that must fail, with `error` or `other`; `other` is 0 if there is only one error. */
 void attack_expect_error(struct attack *a, const char *what, long rc, int error, int other);
-/* A call that must fail, whatever the reason. */
+/* A call that must fail with any error. */
 void attack_expect_failure(struct attack *a, const char *what, long rc);
 
-/* What the doctor said on the command line as NAME=VALUE: "" or 0 when it said nothing. */
+/* The arguments NAME=VALUE that the doctor passed on the command line: "" or 0 if missing. */
 void attack_set_args(int argc, char **argv);
 const char *attack_arg(const char *name);
 uint64_t attack_arg_u64(const char *name);
 
-/* Up to cap - 1 bytes of a file, terminated; -1 when it cannot be opened or read. */
+/* Reads up to cap - 1 bytes of a file and adds a NUL; -1 if it cannot be opened or read. */
 ssize_t attack_read_file(const char *path, char *buf, size_t cap);
 
-/* Runs one attack in a child and lets it print its answer. */
+/* Runs one attack in a child, which prints its result. */
 void attack_run(struct attack *a);
 
 struct attack *attack_walls(size_t *count);
-struct attack *attack_find_wall(const char *wall, size_t *count); /* NULL and 0 when there is none */
+struct attack *attack_find_wall(const char *wall, size_t *count); /* NULL and 0 if there is none */
 struct attack *attack_limits(size_t *count);
-/* These do not come back when their limit holds; the doctor knows it from the receipt. */
-void attack_memory(void); /* needs much more than memory= bytes; answers when that was refused or given */
+/* These do not return if their limit holds; the doctor sees the result in the receipt. */
+/* uses much more than memory= bytes; prints a result if the allocation was refused or granted */
+void attack_memory(void);
 void attack_cpu(void);    /* several processes that only compute */
 void attack_output(void); /* writes four times outputBytes */
-/* Writes and reads rateBytes of /workspace/rates past the cache; held when that takes rateMs at least. */
+/* Writes and reads rateBytes of /workspace/rates, bypassing the cache; held if that takes at least
+ * rateMs. */
 void attack_io_rates(void);

@@ -1,5 +1,5 @@
-/* Each limit is pushed against until it answers, and no further than four times its size: where it does not hold, the
- * host must not suffer for the question. */
+/* Each limit is tested until it answers, but at most up to four times its size: if it does not
+ * hold, the test must not harm the host. */
 #include "inside/doctor/attack.h"
 
 #include "core/base/clock.h"
@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define ATTACK_LIMIT_FACTOR 4  /* how far past a limit is tried */
-#define CHUNK 4096             /* one write */
-#define ATTACK_CPU_PROCESSES 4 /* more than a small machine has processors to give */
-#define FILES_MAX 4096         /* of one attack */
+#define ATTACK_LIMIT_FACTOR 4  /* how far beyond a limit an attack goes */
+#define CHUNK 4096             /* bytes of one write */
+#define ATTACK_CPU_PROCESSES 4 /* more than the processors of a small machine */
+#define FILES_MAX 4096         /* maximum number of files in one attack */
 
 static void attack_limit_pids(struct attack *a)
 {
@@ -41,7 +41,7 @@ static void attack_limit_pids(struct attack *a)
         waitpid(kids[i], NULL, 0);
     }
     if (error == EAGAIN && n <= limit)
-        attack_held(a, "fork answered EAGAIN after %" PRIu64 " children, of %" PRIu64 " processes", n, limit);
+        attack_held(a, "fork returned EAGAIN after %" PRIu64 " children, of %" PRIu64 " processes", n, limit);
     else
         attack_open(a, "%" PRIu64 " children were started, the limit is %" PRIu64 " (%s)", n, limit, strerror(error));
 }
@@ -54,12 +54,12 @@ static void attack_limit_open_files(struct attack *a)
     while (n < limit * ATTACK_LIMIT_FACTOR && (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
         n++;
     if (fd < 0 && errno == EMFILE && n <= limit)
-        attack_held(a, "open answered EMFILE after %" PRIu64, n);
+        attack_held(a, "open returned EMFILE after %" PRIu64 " files", n);
     else
         attack_open(a, "%" PRIu64 " files were opened, the limit is %" PRIu64, n, limit);
 }
 
-/* Writes until it is refused: the error, or 0 when `max` bytes were taken. */
+/* Writes until the kernel refuses. Returns the errno, or 0 if `max` bytes were accepted. */
 static int attack_fill_file(const char *path, uint64_t max, uint64_t *taken)
 {
     static const char chunk[CHUNK] = { 1 };
@@ -90,13 +90,13 @@ static void attack_limit_file_size(struct attack *a)
     int error = attack_fill_file("/workspace/large", limit * ATTACK_LIMIT_FACTOR, &n);
     unlink("/workspace/large");
     if (error == EFBIG && n <= limit)
-        attack_held(a, "write answered EFBIG after %" PRIu64 " bytes", n);
+        attack_held(a, "write returned EFBIG after %" PRIu64 " bytes", n);
     else
-        attack_open(a, "%" PRIu64 " bytes went into one file, the limit is %" PRIu64 " (%s)", n, limit,
+        attack_open(a, "%" PRIu64 " bytes were written to one file, the limit is %" PRIu64 " (%s)", n, limit,
                     strerror(error));
 }
 
-/* Files as large as one may be, until the file system is full. */
+/* Writes files of the maximum size until the file system is full. */
 static void attack_limit_bytes(struct attack *a, const char *dir)
 {
     uint64_t limit = attack_arg_u64(a->name), one = attack_arg_u64("fileSizeBytes"), n = 0;
@@ -113,9 +113,10 @@ static void attack_limit_bytes(struct attack *a, const char *dir)
         unlink(path);
     }
     if (error == ENOSPC && n <= limit)
-        attack_held(a, "write answered ENOSPC after %" PRIu64 " bytes", n);
+        attack_held(a, "write returned ENOSPC after %" PRIu64 " bytes", n);
     else
-        attack_open(a, "%" PRIu64 " bytes went into %s, the limit is %" PRIu64 " (%s)", n, dir, limit, strerror(error));
+        attack_open(a, "%" PRIu64 " bytes were written to %s, the limit is %" PRIu64 " (%s)", n, dir, limit,
+                    strerror(error));
 }
 
 static void attack_limit_inodes(struct attack *a, const char *dir)
@@ -137,7 +138,7 @@ static void attack_limit_inodes(struct attack *a, const char *dir)
         rmdir(path);
     }
     if (error == ENOSPC && n <= limit)
-        attack_held(a, "mkdir answered ENOSPC after %" PRIu64, n);
+        attack_held(a, "mkdir returned ENOSPC after %" PRIu64 " directories", n);
     else
         attack_open(a, "%" PRIu64 " directories were made in %s, the limit is %" PRIu64 " (%s)", n, dir, limit,
                     strerror(error));
@@ -219,7 +220,7 @@ static void attack_io_rate(const char *name, int fd, bool writing)
         ssize_t done = writing ? pwrite(fd, chunk, sizeof(chunk), (off_t)n) : pread(fd, chunk, sizeof(chunk), (off_t)n);
 
         if (done <= 0)
-            return; /* no answer: nothing was tried */
+            return; /* no result: the attack was not made */
         n += (uint64_t)done;
     }
     uint64_t ms = (clock_mono_ns() - began) / NS_PER_MS;
@@ -237,7 +238,7 @@ void attack_io_rates(void)
 
 void attack_output(void)
 {
-    char line[] = "a line of output that nobody asked for, and one of many\n";
+    char line[] = "one of many lines of output that exceed the limit\n";
 
     for (uint64_t n = 0, most = attack_arg_u64("outputBytes") * ATTACK_LIMIT_FACTOR; n < most; n += sizeof(line) - 1)
         if (write(STDOUT_FILENO, line, sizeof(line) - 1) < 0)

@@ -1,6 +1,6 @@
-/* One function for each wall. Where the kernel would refuse an attack for two reasons, the attack is one that only the
- * wall in question answers so, or the state behind it is looked at too: a wall that stands in the shade of another must
- * not be called held because the other one is there. */
+/* One function for each wall. If the kernel could refuse an attack for two reasons, the attack is
+ * one that only the wall in question refuses in this way, or the state of that wall is checked too:
+ * a wall that is covered by another must not count as held because of the other. */
 #include "inside/doctor/attack.h"
 
 #include "core/base/str.h"
@@ -29,21 +29,21 @@
 #define PROC_TEXT 8192
 #define ATTACK_FDS_CHECKED 1024
 #define CONNECT_MS 500
-#define USERS_MAX 2     /* the one who owns the root's files, and the one whose programs run */
-#define PIDS_SEEN_MAX 4 /* the probe and the process of this attack, with room for one that is ending */
+#define USERS_MAX 2     /* the owner of the root's files, and the user of the sandbox's programs */
+#define PIDS_SEEN_MAX 4 /* the probe and the process of this attack, and one that may be ending */
 
 extern char **environ;
 
-/* --- identity --- */
+/* Identity. */
 
-/* A number and the blanks before it. */
+/* Parses a number after optional blanks. */
 static bool attack_eat_number(const char **p, uint32_t *ret)
 {
     *p += strspn(*p, " ");
     return str_eat_u32(p, UINT32_MAX, ret);
 }
 
-/* Walks the lines of uid_map: how many users exist here, and which one of the host this process is. */
+/* Reads uid_map: the number of users that exist here, and the host uid of this process. */
 static bool uid_map(unsigned *users, unsigned *outside)
 {
     uint32_t in, out, count;
@@ -64,7 +64,7 @@ static bool uid_map(unsigned *users, unsigned *outside)
     return true;
 }
 
-static void user_namespace(struct attack *a)
+static void attack_wall_user_namespace(struct attack *a)
 {
     unsigned users, outside;
 
@@ -76,7 +76,7 @@ static void user_namespace(struct attack *a)
     attack_expect_failure(a, "a new user namespace", unshare(CLONE_NEWUSER));
 }
 
-static void plain_user(struct attack *a)
+static void attack_wall_plain_user(struct attack *a)
 {
     if (getuid() == 0 || geteuid() == 0 || getgid() == 0)
         attack_open(a, "it runs as uid %u, gid %u", (unsigned)getuid(), (unsigned)getgid());
@@ -84,19 +84,19 @@ static void plain_user(struct attack *a)
     attack_expect_failure(a, "setresgid(0, 0, 0)", setresgid(0, 0, 0));
 }
 
-static void unique_uid(struct attack *a)
+static void attack_wall_unique_uid(struct attack *a)
 {
     unsigned users, outside;
 
     if (!uid_map(&users, &outside))
         attack_open(a, "/proc/self/uid_map cannot be read");
     else if (outside == 0 || outside == attack_arg_u64("uid"))
-        attack_open(a, "on the host it is the user who started it");
+        attack_open(a, "on the host it has the uid of the user that started it");
     else
         attack_held(a, "on the host it is uid %u", outside);
 }
 
-static void no_groups(struct attack *a)
+static void attack_wall_no_groups(struct attack *a)
 {
     gid_t groups[64];
     int n = getgroups(ARRAY_LEN(groups), groups);
@@ -109,7 +109,7 @@ static void no_groups(struct attack *a)
     attack_expect_failure(a, "setgroups", setgroups(1, (gid_t[]){ 0 }));
 }
 
-/* --- files --- */
+/* Files. */
 
 static bool attack_directory_is_empty(const char *path)
 {
@@ -125,18 +125,18 @@ static bool attack_directory_is_empty(const char *path)
     return empty;
 }
 
-static void mount_namespace(struct attack *a)
+static void attack_wall_mount_namespace(struct attack *a)
 {
     static const char *const of_host[] = { "/root", "/home", "/boot", "/sys", "/var/lib", "/run", "/srv", "/opt" };
 
     for (size_t i = 0; i < ARRAY_LEN(of_host); i++)
         if (!attack_directory_is_empty(of_host[i]))
-            attack_open(a, "%s has something in it", of_host[i]);
+            attack_open(a, "%s is not empty", of_host[i]);
     attack_expect_failure(a, "mounting a tmpfs", mount("none", "/tmp", "tmpfs", 0, NULL));
     attack_expect_failure(a, "unmounting /proc", umount2("/proc", MNT_DETACH));
 }
 
-static void read_only_root(struct attack *a)
+static void attack_wall_read_only_root(struct attack *a)
 {
     static const char *const places[] = { "/", "/usr", "/etc" };
     struct statvfs fs;
@@ -149,7 +149,7 @@ static void read_only_root(struct attack *a)
     attack_expect_failure(a, "a directory in /usr/bin", mkdir("/usr/bin/cove-probe", 0700));
 }
 
-static void masked_proc(struct attack *a)
+static void attack_wall_masked_proc(struct attack *a)
 {
     static const char *const hidden[] = {
         "kcore",   "keys",     "key-users",  "kmsg",    "sysrq-trigger", "timer_list", "kallsyms",
@@ -172,7 +172,7 @@ static void masked_proc(struct attack *a)
     }
 }
 
-static void attack_landlock(struct attack *a)
+static void attack_wall_landlock(struct attack *a)
 {
     attack_expect_error(a, "opening /.cove/runtime", open("/.cove/runtime", O_RDONLY | O_CLOEXEC), EACCES, 0);
 }
@@ -189,7 +189,7 @@ static bool attack_device_is_ordinary(dev_t dev)
     return major(dev) == 136; /* terminals of this sandbox */
 }
 
-static void attack_devices(struct attack *a)
+static void attack_wall_devices(struct attack *a)
 {
     DIR *dir = opendir("/dev");
     struct dirent *e;
@@ -198,15 +198,15 @@ static void attack_devices(struct attack *a)
     while (dir && (e = readdir(dir)))
         if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0 &&
             (S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && !attack_device_is_ordinary(st.st_rdev))))
-            attack_open(a, "/dev/%.60s is there", e->d_name);
+            attack_open(a, "/dev/%.60s exists", e->d_name);
     if (dir)
         closedir(dir);
     attack_expect_failure(a, "making a device", mknod("/tmp/device", S_IFCHR | 0600, makedev(1, 1)));
 }
 
-/* --- processes --- */
+/* Processes. */
 
-static void pid_namespace(struct attack *a)
+static void attack_wall_pid_namespace(struct attack *a)
 {
     pid_t host = (pid_t)attack_arg_u64("pid");
     DIR *dir = opendir("/proc");
@@ -218,14 +218,14 @@ static void pid_namespace(struct attack *a)
     if (dir)
         closedir(dir);
     if (!dir || seen > PIDS_SEEN_MAX)
-        attack_open(a, "%d processes are in sight", seen);
+        attack_open(a, "%d processes are visible", seen);
     else
-        attack_held(a, "%d processes are in sight, all of the sandbox", seen);
-    if (host > 1000) /* below, one of our own may have the number */
+        attack_held(a, "%d processes are visible, all of them in the sandbox", seen);
+    if (host > 1000) /* a lower number may belong to a process of this sandbox */
         attack_expect_error(a, "a signal to cove", kill(host, 0), ESRCH, 0);
 }
 
-static void hidden_init(struct attack *a)
+static void attack_wall_hidden_init(struct attack *a)
 {
     static const char *const files[] = { "environ", "maps", "mem", "exe", "root", "fd" };
     char path[32];
@@ -237,7 +237,7 @@ static void hidden_init(struct attack *a)
     }
 }
 
-static void cgroup_namespace(struct attack *a)
+static void attack_wall_cgroup_namespace(struct attack *a)
 {
     char text[PROC_TEXT];
     ssize_t n = attack_read_file("/proc/self/cgroup", text, sizeof(text));
@@ -248,33 +248,33 @@ static void cgroup_namespace(struct attack *a)
         char *end = strchr(line, '\n');
 
         if (!end || end - line < 2 || strncmp(end - 2, ":/", 2) != 0)
-            attack_open(a, "a path of the host shows: %.*s", (int)(end ? end - line : 80), line);
+            attack_open(a, "a path of the host is visible: %.*s", (int)(end ? end - line : 80), line);
         line = end ? end + 1 : line + strlen(line);
     }
-    attack_held(a, "/proc/self/cgroup shows no path but /");
+    attack_held(a, "/proc/self/cgroup shows only /");
 }
 
-static void ipc_namespace(struct attack *a)
+static void attack_wall_ipc_namespace(struct attack *a)
 {
     char text[PROC_TEXT];
     const char *end = attack_read_file("/proc/sysvipc/shm", text, sizeof(text)) < 0 ? NULL : strchr(text, '\n');
 
     if (end && end[1])
-        attack_open(a, "shared memory of the host is in sight");
+        attack_open(a, "shared memory of the host is visible");
     else
-        attack_held(a, "no shared memory of the host is in sight");
+        attack_held(a, "no shared memory of the host is visible");
 }
 
-static void uts_namespace(struct attack *a)
+static void attack_wall_uts_namespace(struct attack *a)
 {
     struct utsname u;
 
     if (uname(&u) < 0 || !str_eq(u.nodename, attack_arg("hostname")))
-        attack_open(a, "the host's name shows");
+        attack_open(a, "the host name of the host is visible");
     attack_expect_failure(a, "sethostname", sethostname("probe", 5));
 }
 
-/* --- privileges --- */
+/* Privileges. */
 
 static bool attack_read_status_line(const char *key, char value[64])
 {
@@ -289,7 +289,7 @@ static bool attack_read_status_line(const char *key, char value[64])
     return true;
 }
 
-static void no_capabilities(struct attack *a)
+static void attack_wall_no_capabilities(struct attack *a)
 {
     static const char *const sets[] = { "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb" };
     char value[64];
@@ -300,7 +300,7 @@ static void no_capabilities(struct attack *a)
     attack_expect_failure(a, "chroot", chroot("/tmp"));
 }
 
-static void secure_bits(struct attack *a)
+static void attack_wall_secure_bits(struct attack *a)
 {
     unsigned all = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED;
     long bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
@@ -308,11 +308,11 @@ static void secure_bits(struct attack *a)
     if (bits < 0 || ((unsigned)bits & all) != all)
         attack_open(a, "securebits are %ld", bits);
     else
-        attack_held(a, "uid 0 would mean nothing, and that is locked");
+        attack_held(a, "uid 0 has no privileges, and that is locked");
     attack_expect_failure(a, "PR_SET_SECUREBITS", prctl(PR_SET_SECUREBITS, 0, 0, 0, 0));
 }
 
-static void no_new_privileges(struct attack *a)
+static void attack_wall_no_new_privileges(struct attack *a)
 {
     static const char *const places[] = { "/", "/usr", "/tmp", "/workspace", "/dev/shm" };
     char value[64];
@@ -323,12 +323,13 @@ static void no_new_privileges(struct attack *a)
         attack_open(a, "no_new_privs is not set");
     for (size_t i = 0; i < ARRAY_LEN(places); i++)
         if (statvfs(places[i], &fs) < 0 || !(fs.f_flag & ST_NOSUID))
-            attack_open(a, "set-id bits count in %s", places[i]);
+            attack_open(a, "set-id bits take effect in %s", places[i]);
     attack_expect_failure(a, "clearing no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0));
 }
 
-/* Without a filter unshare of nothing succeeds, and the others complain of their arguments. */
-static void attack_seccomp(struct attack *a)
+/* Without a filter, unshare of nothing succeeds, and the other calls fail because of their
+ * arguments. */
+static void attack_wall_seccomp(struct attack *a)
 {
     char value[64];
 
@@ -339,24 +340,25 @@ static void attack_seccomp(struct attack *a)
     attack_expect_error(a, "perf_event_open", syscall(SYS_perf_event_open, NULL, 0, -1, -1, 0), EPERM, ENOSYS);
 }
 
-static void own_keyring(struct attack *a)
+static void attack_wall_own_keyring(struct attack *a)
 {
     attack_expect_error(a, "add_key", syscall(SYS_add_key, "user", "cove-probe", "x", 1, -3), EPERM, ENOSYS);
     attack_expect_error(a, "keyctl", syscall(SYS_keyctl, 0, -3, 0, 0, 0), EPERM, ENOSYS);
 }
 
-/* --- what comes along --- */
+/* Inherited state. */
 
-static void attack_descriptors(struct attack *a)
+static void attack_wall_descriptors(struct attack *a)
 {
     for (int fd = 3; fd < ATTACK_FDS_CHECKED; fd++)
         if (fcntl(fd, F_GETFD) >= 0)
             attack_open(a, "descriptor %d is open", fd);
-    attack_held(a, "nothing is open but 0, 1 and 2");
+    attack_held(a, "only descriptors 0, 1 and 2 are open");
 }
 
-/* The doctor names the variables that may be there, in one word with a comma after each. */
-static void attack_environment(struct attack *a)
+/* The doctor passes the names of the allowed variables in one argument, each followed by a comma.
+ */
+static void attack_wall_environment(struct attack *a)
 {
     const char *allowed = attack_arg("environment");
     char name[64];
@@ -365,14 +367,14 @@ static void attack_environment(struct attack *a)
         snprintf(name, sizeof(name), "%.*s,", (int)min_size(strcspn(*e, "="), 60), *e);
         const char *at = strstr(allowed, name);
         if (!at || (at != allowed && at[-1] != ','))
-            attack_open(a, "a variable that nobody gave it: %s", name);
+            attack_open(a, "an unexpected variable: %s", name);
     }
     attack_held(a, "only the variables of the level");
 }
 
-/* --- network --- */
+/* Network. */
 
-/* The error of a connection, 0 when it was made. */
+/* Returns the error of a connection, 0 if it was made. */
 static int try_connect(const struct sockaddr *to, socklen_t len)
 {
     int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
@@ -397,7 +399,7 @@ static int attack_try_inet(const char *ip, uint64_t port)
     return try_connect((struct sockaddr *)&to, sizeof(to));
 }
 
-static void network_namespace(struct attack *a)
+static void attack_wall_network_namespace(struct attack *a)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     const char *name = attack_arg("socket");
@@ -416,8 +418,8 @@ static void network_namespace(struct attack *a)
     attack_held(a, "ports and sockets of the host: %s", strerror(error));
 }
 
-/* After two lines of headings, one line for each: "    lo: 0 0 ...". */
-static void no_interfaces(struct attack *a)
+/* After two header lines, one line per interface: "    lo: 0 0 ...". */
+static void attack_wall_no_interfaces(struct attack *a)
 {
     char text[PROC_TEXT];
     const char *line = attack_read_file("/proc/self/net/dev", text, sizeof(text)) < 0 ? NULL : strchr(text, '\n');
@@ -431,10 +433,10 @@ static void no_interfaces(struct attack *a)
         if (!str_starts(name, "lo:"))
             attack_open(a, "there is an interface %.*s", (int)min_size(strcspn(name, ":\n"), 20), name);
     }
-    attack_held(a, "no interface but lo");
+    attack_held(a, "no interface except lo");
 }
 
-static void no_routes(struct attack *a)
+static void attack_wall_no_routes(struct attack *a)
 {
     static const char *const far[] = { "192.0.2.1", "169.254.169.254", "10.0.0.1" };
 
@@ -448,32 +450,11 @@ static void no_routes(struct attack *a)
     }
 }
 
+#define WALL(name, outside, inside, needs_root, description, effect, attack) { #name, attack_wall_##name },
 static struct attack attack_wall_table[] = {
-    { "user_namespace", user_namespace },
-    { "mount_namespace", mount_namespace },
-    { "pid_namespace", pid_namespace },
-    { "network_namespace", network_namespace },
-    { "ipc_namespace", ipc_namespace },
-    { "uts_namespace", uts_namespace },
-    { "cgroup_namespace", cgroup_namespace },
-    { "read_only_root", read_only_root },
-    { "masked_proc", masked_proc },
-    { "hidden_init", hidden_init },
-    { "devices", attack_devices },
-    { "no_capabilities", no_capabilities },
-    { "secure_bits", secure_bits },
-    { "no_new_privileges", no_new_privileges },
-    { "seccomp", attack_seccomp },
-    { "landlock", attack_landlock },
-    { "own_keyring", own_keyring },
-    { "plain_user", plain_user },
-    { "no_groups", no_groups },
-    { "unique_uid", unique_uid },
-    { "no_interfaces", no_interfaces },
-    { "no_routes", no_routes },
-    { "descriptors", attack_descriptors },
-    { "environment", attack_environment },
+#include "policy/walls.def"
 };
+#undef WALL
 
 struct attack *attack_walls(size_t *count)
 {

@@ -83,6 +83,7 @@ int file_read_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     auto_fd int fd = path_open(&rt->paths, m.path, O_RDONLY | O_NONBLOCK | O_NOCTTY, err);
     if (fd < 0)
         return -1;
+    uint64_t now = file_clock_ns();
     if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
         return path_fail(err, "examining", m.path);
     if (!S_ISREG(st.st_mode) || fs.f_type == PROC_MAGIC)
@@ -93,11 +94,12 @@ int file_read_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     r->at = min_u64(m.offset, size);
     r->end = m.length && m.length < size - r->at ? r->at + m.length : size;
     file_entry_fill(&r->entry, &st, fd, "");
+    file_entry_set_version(&r->entry, &st, now);
     memcpy(r->entry.name, m.path, sizeof(r->entry.name));
     r->fd = take_fd(&fd);
     s->obj = r;
     s->ops = &file_read_ops;
-    if (m.flags && m.flags != rt_file_version(r->entry.size, r->entry.mtime_ns))
+    if (m.flags && m.flags != rt_file_version_check(r->entry.version))
         return err_set(err, ERR_BUSY, "%.160s has changed since its version was read; read it again", m.path);
     runtime_stream_wake(s);
     return 0;

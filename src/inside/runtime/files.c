@@ -8,17 +8,46 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1u
 #endif
+
+static uint64_t file_timespec_ns(const struct timespec *t)
+{
+    return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
+}
+
+uint64_t file_clock_ns(void)
+{
+    struct timespec now = { 0 };
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return file_timespec_ns(&now);
+}
+
+/* Every write sets ctime, and no program can set it to a chosen value. The kernel takes it from a
+ * clock that advances by ticks, so two writes within one tick leave it equal (on all file systems
+ * before Linux 6.13). Once that clock has passed ctime, the next write changes it. A file system
+ * that stores whole seconds needs two more seconds. On tmpfs, stores to a shared mapping do not
+ * update the times, so they do not change the version either. */
+void file_entry_set_version(struct rt_entry *e, const struct stat *st, uint64_t looked_ns)
+{
+    uint64_t changed_ns = file_timespec_ns(&st->st_ctim);
+    uint64_t grain_ns = st->st_ctim.tv_nsec ? 0 : 2 * NS_PER_S;
+
+    e->version = rt_file_version(st->st_ino, e->size, e->mtime_ns, changed_ns);
+    e->settled = looked_ns > changed_ns + grain_ns;
+}
 
 void file_entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *name)
 {
     e->kind = path_kind(st->st_mode);
     e->mode = st->st_mode & 07777;
     e->size = (uint64_t)st->st_size;
-    e->mtime_ns = (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
+    e->mtime_ns = file_timespec_ns(&st->st_mtim);
+    e->version = e->settled = 0;
     e->target[0] = '\0';
     if (e->kind == 'l') {
         ssize_t n = readlinkat(fd, name, e->target, sizeof(e->target) - 1);
@@ -39,9 +68,11 @@ int file_stat_open(struct runtime *rt, struct runtime_stream *s, const struct fr
     auto_fd int fd = path_open(&rt->paths, m.path, O_PATH | O_NOFOLLOW, err);
     if (fd < 0)
         return -1;
+    uint64_t now = file_clock_ns();
     if (fstat(fd, &st) < 0)
         return path_fail(err, "examining", m.path);
     file_entry_fill(&e, &st, fd, "");
+    file_entry_set_version(&e, &st, now);
     memcpy(e.name, m.path, sizeof(e.name));
     pack_init(&p, runtime_scratch_buffer(), FRAME_PAYLOAD_MAX);
     rt_entry_pack(&p, &e);

@@ -21,3 +21,6 @@ request_open_fn file_move_open;
 /* Fills all fields except the name. `fd` is the directory that contains `name`; or the file's own
  * descriptor, with name "". */
 void file_entry_fill(struct rt_entry *e, const struct stat *st, int fd, const char *name);
+/* Sets version and settled. looked_ns: file_clock_ns() before the fstat() that filled *st. */
+void file_entry_set_version(struct rt_entry *e, const struct stat *st, uint64_t looked_ns);
+uint64_t file_clock_ns(void); /* the clock from which the kernel takes the times of files */

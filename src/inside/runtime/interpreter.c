@@ -185,20 +185,20 @@ int interpreter_start_result(int kernel, pid_t *ret, struct err *err)
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
     };
-    struct ucred who = { 0 };
+    struct ucred peer = { 0 };
     ssize_t n = recvmsg(kernel, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     const struct cmsghdr *h = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
     if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_CREDENTIALS)
-        memcpy(&who, CMSG_DATA(h), sizeof(who));
+        memcpy(&peer, CMSG_DATA(h), sizeof(peer));
     if (c == INTERPRETER_NO_PROCESSES)
         return err_set(err, ERR_PIDS_LIMIT, "the sandbox is at its process limit");
     if (c == INTERPRETER_REFUSED)
         return interpreter_read_refusal(kernel, err);
-    if (c != INTERPRETER_READY || who.pid <= 1)
+    if (c != INTERPRETER_READY || peer.pid <= 1)
         return err_set(err, ERR_LOST, "the interpreter ended before it was ready");
-    *ret = who.pid;
+    *ret = peer.pid;
     return 1;
 }

@@ -6,6 +6,7 @@
 
 #include "core/base/fd.h"
 #include "core/base/mem.h"
+#include "core/base/server_dirs.h"
 #include "core/base/str.h"
 
 #include <errno.h>
@@ -44,30 +45,9 @@ static int server_paths_find_user(const struct server_paths_settings *w, struct 
     return 0;
 }
 
-static char *server_paths_default_state_dir(const struct server_paths_settings *w)
-{
-    if (w->euid == 0)
-        return str_dup("/var/lib/cove");
-    if (server_paths_is_set(w->xdg_state) && w->xdg_state[0] == '/')
-        return str_printf("%s/cove", w->xdg_state);
-    if (server_paths_is_set(w->home))
-        return str_printf("%s/.local/state/cove", w->home);
-    return str_printf("/tmp/cove-%u/state", w->euid);
-}
-
-static char *server_paths_default_run_dir(const struct server_paths_settings *w, const char *state)
-{
-    if (server_paths_is_set(w->state_dir))
-        return str_printf("%s/run", w->state_dir);
-    if (w->euid == 0)
-        return str_dup("/run/cove");
-    if (server_paths_is_set(w->xdg_runtime) && w->xdg_runtime[0] == '/')
-        return str_printf("%s/cove", w->xdg_runtime);
-    return str_printf("%s/run", state);
-}
-
 int server_paths_resolve(const struct server_paths_settings *w, struct server_paths *ret, struct err *err)
 {
+    const struct server_dirs_env env = { w->euid, w->home, w->xdg_state, w->xdg_runtime };
     struct server_paths p = { 0 };
 
     if ((server_paths_is_set(w->state_dir) && w->state_dir[0] != '/') ||
@@ -76,14 +56,17 @@ int server_paths_resolve(const struct server_paths_settings *w, struct server_pa
     if (server_paths_find_user(w, &p, err) < 0)
         return -1;
     if (!server_paths_is_set(w->state_dir))
-        p.state_dir = server_paths_default_state_dir(w);
+        p.state_dir = server_dirs_state(&env);
     else /* neither may contain the other: coved owns the state directory and root the run directory */
         p.state_dir = server_paths_is_set(w->run_dir) ? str_dup(w->state_dir) : str_printf("%s/state", w->state_dir);
-    p.run_dir = server_paths_is_set(w->run_dir) ? str_dup(w->run_dir) : server_paths_default_run_dir(w, p.state_dir);
+    if (server_paths_is_set(w->run_dir))
+        p.run_dir = str_dup(w->run_dir);
+    else
+        p.run_dir = server_paths_is_set(w->state_dir) ? str_printf("%s/run", w->state_dir) : server_dirs_run(&env);
     p.output_dir = str_printf("%s/output", p.state_dir);
     p.jailer_socket = str_printf("%s/jailer.sock", p.run_dir);
     p.monitor_socket = str_printf("%s/monitor.sock", p.run_dir);
-    p.api_socket = str_printf("%s/api.sock", p.run_dir);
+    p.api_socket = server_dirs_api_socket(p.run_dir);
     *ret = p;
     if (strlen(p.monitor_socket) < sizeof(((struct sockaddr_un *)0)->sun_path))
         return 0;

@@ -1,5 +1,6 @@
-/* The operator's floor. Two files may demand something, the host's own and one named by a variable; together they are
- * as strict as the stricter of them in every point, so a variable in somebody's environment can never open anything. */
+/* The operator limits. Two files may set them: that of the host, and one named by a variable. The
+ * stricter of the two applies in every point, so a variable in a user's environment can never allow
+ * more. */
 #include "policy/file/policy_file.h"
 
 #include "core/base/mem.h"
@@ -27,7 +28,7 @@ static void operator_limits_read_level(void *arg, const struct doc *d)
         return;
     if (!level_parse(d->text, &l) || l == LEVEL_CUSTOM)
         problems_add(r->problems, ERR_POLICY_VALUE, d->line, d->col, NULL,
-                     "level: a floor is standard or high, not '%.40s'", d->text);
+                     "level: must be standard or high, not '%.40s'", d->text);
     else if (l == LEVEL_HIGH)
         r->limits->level = l;
 }
@@ -40,7 +41,7 @@ static void operator_limits_read_limits(void *arg, const struct doc *d)
     uint64_t value;
 
     if (d->kind != DOC_MAP) {
-        problems_add(r->problems, ERR_POLICY_VALUE, d->line, d->col, NULL, "limits should be a mapping");
+        problems_add(r->problems, ERR_POLICY_VALUE, d->line, d->col, NULL, "limits must be a mapping");
         return;
     }
     for (size_t i = 0; i < d->n; i++) {
@@ -89,7 +90,8 @@ static void operator_limits_read_syscalls(void *arg, const struct doc *d)
     schema_map(r->problems, d, "syscalls", keys, ARRAY_LEN(keys), r);
 }
 
-/* A list of modes. Memory belongs to nobody and can always be had, so that two lists never leave nothing. */
+/* A list of modes. Memory mode uses no directory of the host and is always allowed, so two lists
+ * never exclude everything. */
 static void operator_limits_read_workspace(void *arg, const struct doc *d)
 {
     struct operator_limits_reading *r = arg;
@@ -126,9 +128,8 @@ static void operator_limits_read_walls(void *arg, const struct doc *d)
     if (str_eq(d->text, "all"))
         r->limits->requires_every_wall = true;
     else
-        problems_add(r->problems, ERR_POLICY_VALUE, d->line, d->col, "Write 'walls: all', or leave it out.",
-                     "walls: '%.40s' is not 'all'; those that need no root are demanded of every sandbox anyway",
-                     d->text);
+        problems_add(r->problems, ERR_POLICY_VALUE, d->line, d->col, "Write 'walls: all', or omit it.",
+                     "walls: '%.40s' is not 'all'; every sandbox has all walls that do not need root", d->text);
 }
 
 static void operator_limits_read_enforce(void *arg, const struct doc *d)
@@ -179,7 +180,8 @@ static int operator_limits_file_load_one(const char *path, struct operator_limit
     return operator_limits_file_read(data, len, path, ret, pr);
 }
 
-/* A floor that is there and cannot be read is an error: the safe guess would be to allow nothing. */
+/* An existing file that cannot be read is an error: the safe alternative would be to allow nothing.
+ */
 int operator_limits_file_load(struct operator_limits *ret, struct problems *pr)
 {
     const char *more = getenv(OPERATOR_LIMITS_VARIABLE);

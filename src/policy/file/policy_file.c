@@ -1,5 +1,6 @@
-/* The tables of keys are the grammar: read them from below. `extends` is read before all others, because it says what
- * the values start from; everything else is read in the order of the file, so that problems come in that order. */
+/* The tables of keys are the grammar; start reading at the end of the file. `extends` is read
+ * before all other keys, because it sets the initial values; all other keys are read in file order,
+ * so that problems are reported in that order. */
 #include "policy/file/policy_file.h"
 
 #include "core/base/fd.h"
@@ -23,7 +24,7 @@ static void policy_file_refuse(struct policy_file_reading *r, const struct doc *
     problems_add(r->problems, ERR_POLICY_VALUE, d->line, d->col, fix, "%s", msg);
 }
 
-/* --- names --- */
+/* Names. */
 
 static void policy_file_skip_key(void *arg UNUSED, const struct doc *d UNUSED)
 {
@@ -43,7 +44,7 @@ static void policy_file_read_name(void *arg, const struct doc *d)
     if (!schema_text(r->problems, d, "name"))
         return;
     if (!policy_name_valid(d->text) || !str_copy(r->policy->name, sizeof(r->policy->name), d->text))
-        policy_file_refuse(r, d, NULL, "name: at most 63 letters, digits, '-', '_' and '.'");
+        policy_file_refuse(r, d, NULL, "name: must be at most 63 letters, digits, '-', '_' and '.'");
 }
 
 static void policy_file_read_profile(void *arg, const struct doc *d)
@@ -59,9 +60,10 @@ static void policy_file_read_profile(void *arg, const struct doc *d)
                      "profile: '%.40s' is not base, python, node or shell", d->text);
 }
 
-/* --- filesystem --- */
+/* File system. */
 
-/* An absolute host path; a relative one starts from the file's directory. "~" is the shell's business. */
+/* Returns an absolute host path; a relative path starts from the file's directory. "~" is not
+ * expanded. */
 static char *policy_file_host_path(struct policy_file_reading *r, const struct doc *d, const char *where)
 {
     if (!schema_text(r->problems, d, where))
@@ -131,11 +133,11 @@ static void policy_file_read_workspace(void *arg, const struct doc *d)
                                "filesystem.workspace: this mode needs a path");
         return;
     }
-    p->workspace = POLICY_READ_WRITE; /* as --workspace DIR */
+    p->workspace = POLICY_READ_WRITE; /* as with --workspace DIR */
     schema_map(r->problems, d, "filesystem.workspace", keys, ARRAY_LEN(keys), r);
     bool has_path = d->kind == DOC_MAP && doc_find(d, "path");
     if (d->kind == DOC_MAP && has_path == (p->workspace == POLICY_MEMORY))
-        policy_file_refuse(r, d, "Give a path with readWrite and copyOnWrite, and none with memory.",
+        policy_file_refuse(r, d, "Give a path with readWrite and copyOnWrite, but not with memory.",
                            has_path ? "filesystem.workspace: memory has no path"
                                     : "filesystem.workspace: the path is missing");
 }
@@ -184,15 +186,17 @@ static void policy_file_read_bind(struct policy_file_reading *r, const struct do
         schema_map(r->problems, d, "filesystem.readOnly", keys, ARRAY_LEN(keys), &b);
     else
         b.src = policy_file_host_path(r, d, "filesystem.readOnly");
-    if (b.src && !b.dst && r->problems->n == before) { /* by its last name, below /mnt */
+    if (b.src && !b.dst && r->problems->n == before) { /* default: the last component, below /mnt */
         const char *name = strrchr(b.src, '/');
 
         b.dst = str_printf("/mnt/%s", name[1] ? name + 1 : "root");
         if (!policy_path_is_plain(b.dst) || strlen(b.dst) > POLICY_TARGET_TEXT)
-            policy_file_refuse(r, d, "Say {source: ..., target: /mnt/NAME}.", "filesystem.readOnly: it needs a target");
+            policy_file_refuse(r, d, "Write {source: ..., target: /mnt/NAME}.",
+                               "filesystem.readOnly: the target is missing");
     }
     if (!b.src && r->problems->n == before)
-        policy_file_refuse(r, d, "Say {source: ..., target: /mnt/NAME}.", "filesystem.readOnly: the source is missing");
+        policy_file_refuse(r, d, "Write {source: ..., target: /mnt/NAME}.",
+                           "filesystem.readOnly: the source is missing");
     struct policy_path *path = r->problems->n == before ? policy_file_add_path(r, d) : NULL;
     if (path) {
         path->src = take_ptr(&b.src);
@@ -225,7 +229,8 @@ static void policy_file_read_skills(void *arg, const struct doc *d)
     free(src);
 }
 
-/* Only what comes from the host can be hidden, its system and the workspace: all else is made for the sandbox. */
+/* Only files from the host can be hidden: the system and the workspace. Everything else is created
+ * for the sandbox. */
 static bool policy_file_can_hide(const char *path)
 {
     static const char *const below[] = { "/usr/",   "/bin/",    "/sbin/", "/lib/",      "/lib32/",
@@ -249,9 +254,8 @@ static void policy_file_read_hide(void *arg, const struct doc *d)
 
         if (dst && !policy_file_can_hide(dst)) {
             problems_add(r->problems, ERR_POLICY_VALUE, item->line, item->col,
-                         "Remove it: what is not of the system is not in a sandbox unless the policy puts it there.",
-                         "filesystem.hide: '%.80s' does not lie below /usr, /bin, /sbin, /lib, /etc or /workspace",
-                         dst);
+                         "Remove it: a sandbox contains only the system and the paths that the policy binds.",
+                         "filesystem.hide: '%.80s' is not below /usr, /bin, /sbin, /lib, /etc or /workspace", dst);
             free(take_ptr(&dst));
         }
         struct policy_path *path = dst ? policy_file_add_path(r, item) : NULL;
@@ -272,7 +276,7 @@ static void policy_file_read_filesystem(void *arg, const struct doc *d)
     schema_map(r->problems, d, "filesystem", keys, ARRAY_LEN(keys), r);
 }
 
-/* --- network, system calls --- */
+/* Network and system calls. */
 
 static void policy_file_read_network(void *arg, const struct doc *d)
 {
@@ -311,9 +315,10 @@ static void policy_file_refuse_allow(void *arg, const struct doc *d)
 {
     struct policy_file_reading *r = arg;
 
-    problems_add(r->problems, ERR_POLICY_FEATURE, d->key_line, d->key_col,
-                 "Use syscalls.grant with the name of a group, or ask for a group that is missing.",
-                 "syscalls.allow: calls cannot be opened one by one, because few people can judge what one opens");
+    problems_add(
+        r->problems, ERR_POLICY_FEATURE, d->key_line, d->key_col,
+        "Use syscalls.grant with the name of a group, or request a new group.",
+        "syscalls.allow: single calls cannot be allowed, because the consequences of one call are hard to judge");
 }
 
 static void policy_file_read_syscalls(void *arg, const struct doc *d)
@@ -326,7 +331,7 @@ static void policy_file_read_syscalls(void *arg, const struct doc *d)
     schema_map(r->problems, d, "syscalls", keys, ARRAY_LEN(keys), r);
 }
 
-/* --- limits --- */
+/* Limits. */
 
 static void policy_file_read_limits(void *arg, const struct doc *d)
 {
@@ -335,7 +340,7 @@ static void policy_file_read_limits(void *arg, const struct doc *d)
     uint64_t value;
 
     if (d->kind != DOC_MAP) {
-        policy_file_refuse(r, d, NULL, "limits should be a mapping");
+        policy_file_refuse(r, d, NULL, "limits must be a mapping");
         return;
     }
     for (size_t i = 0; i < d->n; i++)
@@ -345,7 +350,7 @@ static void policy_file_read_limits(void *arg, const struct doc *d)
         }
 }
 
-/* What was said must fit together once the rest has moved as far as it can. */
+/* The chosen limits must be consistent after all others were adjusted as far as possible. */
 static void policy_file_check_limits(struct policy_file_reading *r)
 {
     struct limits l = r->policy->limits;
@@ -362,11 +367,11 @@ static void policy_file_check_limits(struct policy_file_reading *r)
     }
     limits_fit(&l, chosen);
     if (limits_check(&l, &err) < 0)
-        problems_add(r->problems, ERR_POLICY_VALUE, line ? line : 1, 1, "Raise memoryBytes, or lower what lives in it.",
-                     "limits: %s", err.msg);
+        problems_add(r->problems, ERR_POLICY_VALUE, line ? line : 1, 1,
+                     "Raise memoryBytes, or lower the limits that count against it.", "limits: %s", err.msg);
 }
 
-/* --- environment --- */
+/* Environment. */
 
 static void policy_file_add_env(struct policy_file_reading *r, const struct doc *d, const char *name, const char *value)
 {
@@ -389,14 +394,14 @@ static void policy_file_read_env_set(void *arg, const struct doc *d)
     struct policy_file_reading *r = arg;
 
     if (d->kind != DOC_MAP) {
-        policy_file_refuse(r, d, "Write NAME: value.", "environment.set should be a mapping");
+        policy_file_refuse(r, d, "Write NAME: value.", "environment.set must be a mapping");
         return;
     }
     for (size_t i = 0; i < d->n; i++) {
         if (d->items[i].kind == DOC_TEXT)
             policy_file_add_env(r, &d->items[i], d->items[i].key, d->items[i].text);
         else
-            policy_file_refuse(r, &d->items[i], NULL, "environment.set: a variable has a single value");
+            policy_file_refuse(r, &d->items[i], NULL, "environment.set: a variable must have a single value");
     }
 }
 
@@ -420,7 +425,7 @@ static void policy_file_read_environment(void *arg, const struct doc *d)
     schema_map(r->problems, d, "environment", keys, ARRAY_LEN(keys), r);
 }
 
-/* --- the whole --- */
+/* The whole file. */
 
 static const struct schema_key policy_file_keys[] = {
     { "version", policy_file_skip_key },
@@ -448,7 +453,7 @@ static void policy_file_apply_base(struct policy *p, struct problems *pr, const 
                      "extends: high needs a second kernel, and this version has no driver for one");
     else if (!policy_builtin(base, p))
         problems_add(pr, ERR_POLICY_VALUE, line, col, NULL,
-                     "extends: there is no built-in policy '%.40s'; there are standard and debug", base);
+                     "extends: no built-in policy is named '%.40s'; use standard or debug", base);
     else
         p->level = LEVEL_CUSTOM;
     if (!p->base[0])
@@ -458,7 +463,7 @@ static void policy_file_apply_base(struct policy *p, struct problems *pr, const 
             p->grant_line[g] = d->line;
 }
 
-/* "dir/build.policy.yaml" is called build.policy. */
+/* The name of "dir/build.policy.yaml" is build.policy. */
 static void policy_file_name_from_path(struct policy *p, const char *file)
 {
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
@@ -502,12 +507,12 @@ int policy_file_load_bytes(const char *path, char **ret, size_t *len, struct pro
     ssize_t n = fd < 0 ? -1 : fd_read_full(fd, data, DOC_BYTES_MAX + 1);
 
     if (n < 0 && (errno == ENOENT || errno == ENOTDIR)) {
-        problems_add(pr, ERR_POLICY_MISSING, 0, 0, NULL, "there is no such file, and no built-in policy of that name");
+        problems_add(pr, ERR_POLICY_MISSING, 0, 0, NULL, "no file and no built-in policy has this name");
         return -1;
     }
     if (n < 0) {
-        problems_add(pr, ERR_POLICY_SYNTAX, 0, 0, "Check that it is a file that you may read.", "it cannot be read: %s",
-                     strerror(errno));
+        problems_add(pr, ERR_POLICY_SYNTAX, 0, 0, "Check that it is a file that you may read.",
+                     "cannot read the file: %s", strerror(errno));
         return -1;
     }
     *ret = take_ptr(&data);
@@ -530,7 +535,7 @@ int policy_file_load(const char *name, struct policy *ret, struct problems *pr)
     if (slash)
         slash[slash == copy] = '\0';
     if (!realpath(slash ? copy : ".", dir)) {
-        problems_add(pr, ERR_POLICY_MISSING, 0, 0, NULL, "its directory: %s", strerror(errno));
+        problems_add(pr, ERR_POLICY_MISSING, 0, 0, NULL, "cannot resolve its directory: %s", strerror(errno));
         return -1;
     }
     return policy_file_read(data, len, name, dir, ret, pr);

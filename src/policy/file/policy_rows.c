@@ -119,7 +119,7 @@ void policy_rows_done(struct policy_rows *r)
     *r = (struct policy_rows){ 0 };
 }
 
-/* Keys and values may come from a file that somebody else wrote. */
+/* Keys and values may come from an untrusted file. */
 static void policy_rows_print_line(struct buf *out, char sign, const struct policy_row *row)
 {
     auto_free char *text = str_printf("%c %-34s %-26s %s", sign, row->key, row->value, row->source);
@@ -139,7 +139,7 @@ void policy_rows_print(const struct policy *p, const struct policy_rows *r, stru
         policy_rows_print_line(out, ' ', &r->list[i]);
 }
 
-/* --- JSON --- */
+/* JSON. */
 
 static void policy_rows_json_list(struct jsonw *w, const struct policy_rows *r, const char *key, const char *prefix)
 {
@@ -253,7 +253,7 @@ void policy_rows_json(const struct policy *p, const struct operator_limits *f, c
     buf_adds(out, "\n");
 }
 
-/* --- differences --- */
+/* Differences. */
 
 static const struct policy_row *policy_rows_find(const struct policy_rows *r, const char *key)
 {

@@ -1,6 +1,5 @@
-/* policy_rows.h - a policy as rows of key, value and source: what `cove policy show` prints and `cove policy diff`
- * compares.
- */
+/* policy_rows.h - a policy as rows of key, value and source, for `cove policy show` and `cove
+ * policy diff`. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -18,14 +17,16 @@ struct policy_rows {
     size_t n;
 };
 
-/* Complete: what the policy does not say itself is there with its default, as `cove run` would apply it under this
- * floor. Limits that follow from others are shown as they follow. */
+/* Builds the complete list: values that the policy does not set have their defaults, as `cove run`
+ * would apply them under these operator limits. Limits that follow from others have their adjusted
+ * values. */
 void policy_rows_build(const struct policy *p, const struct operator_limits *f, struct policy_rows *ret);
 void policy_rows_done(struct policy_rows *r);
 
 void policy_rows_print(const struct policy *p, const struct policy_rows *r, struct buf *out);
-/* The form of a policy file, complete, and "sources" beside it. */
+/* Writes a complete policy file as JSON, with an additional "sources". */
 void policy_rows_json(const struct policy *p, const struct operator_limits *f, const struct policy_rows *r,
                       struct buf *out);
-/* "- key value" and "+ key value" for what differs, in the order of the keys; returns how many rows differ. */
+/* Writes "- key value" and "+ key value" for rows that differ, ordered by key; returns the number
+ * of rows that differ. */
 size_t policy_rows_diff(const struct policy_rows *a, const struct policy_rows *b, struct buf *out);

@@ -17,7 +17,7 @@ static void schema_unknown_key(struct problems *pr, const struct doc *d, const c
         problems_add(pr, ERR_POLICY_KEY, d->key_line, d->key_col, NULL, "unknown key '%.60s'%s%s; did you mean '%s'?",
                      d->key, in, where, best);
     else
-        problems_add(pr, ERR_POLICY_KEY, d->key_line, d->key_col, NULL, "unknown key '%.60s'%s%s; there are %.120s",
+        problems_add(pr, ERR_POLICY_KEY, d->key_line, d->key_col, NULL, "unknown key '%.60s'%s%s; the keys are %.120s",
                      d->key, in, where, all);
 }
 
@@ -25,7 +25,7 @@ void schema_map(struct problems *pr, const struct doc *map, const char *where, c
                 void *arg)
 {
     if (map->kind != DOC_MAP) {
-        problems_add(pr, ERR_POLICY_VALUE, map->line, map->col, NULL, "%s%sis %s, and should be a mapping",
+        problems_add(pr, ERR_POLICY_VALUE, map->line, map->col, NULL, "%s%sis %s, but must be a mapping",
                      *where ? where : "the file", " ", doc_kind_name(map));
         return;
     }
@@ -53,7 +53,7 @@ bool schema_text(struct problems *pr, const struct doc *d, const char *where)
 {
     if (d->kind == DOC_TEXT && (*d->text || d->quoted))
         return true;
-    problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, NULL, "%s is %s, and should be a single value", where,
+    problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, NULL, "%s is %s, but must be a single value", where,
                  d->kind == DOC_TEXT ? "empty" : doc_kind_name(d));
     return false;
 }
@@ -62,8 +62,8 @@ bool schema_list(struct problems *pr, const struct doc *d, const char *where)
 {
     if (d->kind == DOC_LIST)
         return true;
-    problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, "Write [a, b], or one item a line after '- '.",
-                 "%s is %s, and should be a list", where, doc_kind_name(d));
+    problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, "Write [a, b], or one item per line after '- '.",
+                 "%s is %s, but must be a list", where, doc_kind_name(d));
     return false;
 }
 
@@ -75,7 +75,7 @@ bool schema_version(struct problems *pr, const struct doc *map)
         return false;
     if (!d) {
         problems_add(pr, ERR_POLICY_VALUE, map->line, map->col, "Begin the file with 'version: 1'.",
-                     "the file does not say its version");
+                     "the file has no version");
         return false;
     }
     if (!schema_text(pr, d, "version"))
@@ -83,12 +83,12 @@ bool schema_version(struct problems *pr, const struct doc *map)
     if (str_eq(d->text, "1"))
         return true;
     problems_add(pr, ERR_POLICY_VALUE, d->line, d->col,
-                 "Write 'version: 1', or use the cove that the file was made for.",
-                 "version '%.40s' is not known; this cove reads version 1", d->text);
+                 "Write 'version: 1', or use the version of cove that the file was written for.",
+                 "unknown version '%.40s'; this cove reads version 1", d->text);
     return false;
 }
 
-/* --- limits --- */
+/* Limits. */
 
 static bool schema_find_limit(const char *name, enum limit *ret, const char **near)
 {
@@ -105,7 +105,7 @@ static bool schema_find_limit(const char *name, enum limit *ret, const char **ne
         suggest_offer(&s, info->name);
     }
     *near = s.best;
-    for (unsigned i = 0; i < LIMIT_COUNT; i++) { /* the flag's name is what people try first */
+    for (unsigned i = 0; i < LIMIT_COUNT; i++) { /* users often try the name of the flag */
         const struct limit_info *info = limit_info((enum limit)i);
 
         if (info->flag && str_eq(info->flag, name))
@@ -114,8 +114,9 @@ static bool schema_find_limit(const char *name, enum limit *ret, const char **ne
     return false;
 }
 
-/* A bare number is in the unit that the key names, so that the same file reads the same as YAML and as JSON: timeoutMs:
- * 1500, cpuMillis: 500. Anything else is what the flag takes: 30s, 0.5, 256M. */
+/* A bare number is in the unit that the key names, so that a file means the same as YAML and as
+ * JSON: timeoutMs: 1500, cpuMillis: 500. Any other value is in the format of the flag: 30s, 0.5,
+ * 256M. */
 static int schema_parse_limit(enum limit l, const char *text, uint64_t *ret, struct err *err)
 {
     char with_unit[64];
@@ -166,7 +167,7 @@ bool schema_limit_name(struct problems *pr, const struct doc *d, const char *whe
     return false;
 }
 
-/* --- names --- */
+/* Names. */
 
 bool schema_grant(struct problems *pr, const struct doc *d, const char *where, enum grant *ret)
 {
@@ -179,8 +180,8 @@ bool schema_grant(struct problems *pr, const struct doc *d, const char *where, e
     for (unsigned i = 0; i < GRANT_COUNT; i++)
         buf_addf(&all, "%s%s", i ? ", " : "", grant_name((enum grant)i));
     problems_add(pr, ERR_POLICY_VALUE, d->line, d->col,
-                 "Grants are groups of calls by name; single calls cannot be opened.",
-                 "%s: there is no grant '%.60s'; there are: %s", where, d->text, all.data);
+                 "A grant is a named group of calls; single calls cannot be allowed.",
+                 "%s: unknown grant '%.60s'; the grants are: %s", where, d->text, all.data);
     return false;
 }
 
@@ -194,7 +195,7 @@ bool schema_syscall(struct problems *pr, const struct doc *d, const char *where,
     if (nr >= 0 && syscall_is_needed((unsigned)nr)) {
         problems_add(pr, ERR_POLICY_VALUE, d->line, d->col,
                      "Remove it; docs/syscalls.md lists the calls that cannot be denied.",
-                     "%s: no program could start without '%s'", where, d->text);
+                     "%s: '%s' cannot be denied, because no program could start without it", where, d->text);
         return false;
     }
     if (nr >= 0 && nr < 64 * FILTER_DENY_WORDS) {
@@ -205,7 +206,7 @@ bool schema_syscall(struct problems *pr, const struct doc *d, const char *where,
     for (unsigned i = 0; i < 64 * FILTER_DENY_WORDS; i++)
         if (syscall_name(i))
             suggest_offer(&s, syscall_name(i));
-    problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, "Use the name of a system call; docs/syscalls.md has them all.",
+    problems_add(pr, ERR_POLICY_VALUE, d->line, d->col, "Use the name of a system call; docs/syscalls.md lists all.",
                  "%s: there is no system call '%.60s'%s%s%s", where, d->text, s.best ? "; did you mean '" : "",
                  s.best ? s.best : "", s.best ? "'?" : "");
     return false;
@@ -227,10 +228,9 @@ void schema_network(struct problems *pr, const struct doc *d)
     if (d->kind == DOC_TEXT && str_eq(d->text, "none"))
         return;
     if (d->kind == DOC_MAP && (doc_find(d, "allowedDomains") || doc_find(d, "deniedDomains")))
-        problems_add(pr, ERR_POLICY_FEATURE, d->line, d->col,
-                     "Use 'cove policy import FILE' to see what cove makes of it.",
+        problems_add(pr, ERR_POLICY_FEATURE, d->line, d->col, "Use 'cove policy import FILE' to convert it.",
                      "network: this looks like settings of sandbox-runtime");
     else
         problems_add(pr, ERR_POLICY_FEATURE, d->line, d->col, "Write 'network: none'.",
-                     "network: a sandbox of this version has loopback and no way out, so 'none' is all there is");
+                     "network: sandboxes of this version have only loopback, so 'none' is the only value");
 }

@@ -16,7 +16,7 @@ struct srt_conversion {
     size_t nremarks;
     int lost_count; /* settings without an equivalent */
     struct buf read_only, hide;
-    char *workspace; /* path of the one writable directory */
+    char *workspace; /* path of the only writable directory */
 };
 
 enum srt_setting_fate { KEPT, HOLDS, LOST };
@@ -29,7 +29,7 @@ static bool srt_remark_is_after(const struct srt_remark *a, const struct srt_rem
 static void srt_add_remark(struct srt_conversion *im, const struct doc *d, enum srt_setting_fate fate, const char *what,
                            const char *text)
 {
-    static const char *const words[] = { [KEPT] = "kept", [HOLDS] = "holds already", [LOST] = "no equivalent" };
+    static const char *const words[] = { [KEPT] = "kept", [HOLDS] = "already holds", [LOST] = "no equivalent" };
 
     const char *value = d->kind == DOC_TEXT ? d->text : NULL;
     struct srt_remark r = { d->line, d->col,
@@ -39,13 +39,13 @@ static void srt_add_remark(struct srt_conversion *im, const struct doc *d, enum 
     str_strip_control_chars(r.text);
     im->remarks = mem_resize(im->remarks, im->nremarks + 1, sizeof(*im->remarks));
     size_t at = im->nremarks++;
-    for (; at > 0 && srt_remark_is_after(&im->remarks[at - 1], &r); at--) /* in the order of the file */
+    for (; at > 0 && srt_remark_is_after(&im->remarks[at - 1], &r); at--) /* in file order */
         im->remarks[at] = im->remarks[at - 1];
     im->remarks[at] = r;
     im->lost_count += fate == LOST;
 }
 
-/* The next character of well-formed UTF-8, which is all that the reader of documents lets through. */
+/* Returns the next character of valid UTF-8; the document reader refuses invalid UTF-8. */
 static uint32_t srt_next_char(const unsigned char **s)
 {
     uint32_t c = *(*s)++;
@@ -57,7 +57,7 @@ static uint32_t srt_next_char(const unsigned char **s)
     return c;
 }
 
-/* A scalar of YAML that is read back as the same text, whatever is in it. */
+/* Writes a YAML scalar that is read back as the same text, whatever it contains. */
 static void srt_put_quoted(struct buf *out, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -99,10 +99,9 @@ static void srt_deny_read(struct srt_conversion *im, const struct doc *d)
     if (srt_has_glob(t)) {
         bool seen = im->workspace && (inside || t[0] == '/');
 
-        srt_add_remark(
-            im, d, seen ? LOST : HOLDS, what,
-            seen ? "patterns cannot be hidden; name what lies in the workspace one by one under filesystem.hide"
-                 : "a sandbox sees nothing of the host but the system and what the policy binds");
+        srt_add_remark(im, d, seen ? LOST : HOLDS, what,
+                       seen ? "patterns cannot be hidden; list each path of the workspace under filesystem.hide"
+                            : "a sandbox sees only the system and the paths that the policy binds");
         return;
     }
     if (im->workspace && inside) {
@@ -122,7 +121,7 @@ static void srt_deny_read(struct srt_conversion *im, const struct doc *d)
             srt_add_remark(im, d, KEPT, what, "hidden");
             return;
         }
-    srt_add_remark(im, d, HOLDS, what, "a sandbox sees it only if it lies in the workspace or is bound");
+    srt_add_remark(im, d, HOLDS, what, "a sandbox sees it only if it is in the workspace or bound");
 }
 
 static void srt_allow_write(struct srt_conversion *im, const struct doc *d)
@@ -131,11 +130,11 @@ static void srt_allow_write(struct srt_conversion *im, const struct doc *d)
 
     if (str_eq(d->text, "/tmp") || str_starts(d->text, "/tmp/") || str_starts(d->text, "/private/tmp") ||
         str_starts(d->text, "/dev/")) {
-        srt_add_remark(im, d, HOLDS, what, "/tmp and devices of its own are writable in every sandbox");
+        srt_add_remark(im, d, HOLDS, what, "every sandbox has its own writable /tmp and devices");
     } else if (d->text[0] == '~' || srt_has_glob(d->text)) {
-        srt_add_remark(im, d, LOST, what, "write the directory out as filesystem.workspace.path");
+        srt_add_remark(im, d, LOST, what, "write the full path as filesystem.workspace.path");
     } else if (im->workspace) {
-        srt_add_remark(im, d, LOST, what, "a sandbox has one writable directory, and it is taken by an earlier line");
+        srt_add_remark(im, d, LOST, what, "a sandbox has one writable directory, which an earlier line already sets");
     } else {
         im->workspace = str_dup(d->text);
         srt_add_remark(im, d, KEPT, what, "it becomes /workspace, the working directory");
@@ -151,10 +150,10 @@ static void srt_deny_write(struct srt_conversion *im, const struct doc *d)
     if (!im->workspace) {
         srt_add_remark(im, d, HOLDS, what, "only /workspace and /tmp are writable");
     } else if (srt_has_glob(t) || t[0] == '~' || str_starts(t, "..")) {
-        srt_add_remark(im, d, LOST, what, "patterns cannot be mounted; name the files one by one");
+        srt_add_remark(im, d, LOST, what, "patterns cannot be mounted; list each file");
     } else if (t[0] == '/') {
         srt_add_remark(im, d, HOLDS, what,
-                       "only the workspace and /tmp are writable; if it lies in the workspace, name it relative to it");
+                       "only the workspace and /tmp are writable; if it is in the workspace, give its relative path");
     } else {
         buf_adds(&im->read_only, "    - source: ");
         srt_put_quoted(&im->read_only, t);
@@ -162,7 +161,7 @@ static void srt_deny_write(struct srt_conversion *im, const struct doc *d)
         auto_free char *dst = str_printf("/workspace/%s", t);
         srt_put_quoted(&im->read_only, dst);
         buf_adds(&im->read_only, "\n");
-        srt_add_remark(im, d, KEPT, what, "bound read-only over its place in the workspace; it has to exist");
+        srt_add_remark(im, d, KEPT, what, "mounted read-only in the workspace; it must exist");
     }
 }
 
@@ -171,7 +170,7 @@ static void srt_allow_read(struct srt_conversion *im, const struct doc *d)
     const char *what = "filesystem.allowRead";
 
     if (srt_has_glob(d->text) || d->text[0] == '~') {
-        srt_add_remark(im, d, LOST, what, "write the directory out under filesystem.readOnly");
+        srt_add_remark(im, d, LOST, what, "write the full path under filesystem.readOnly");
         return;
     }
     buf_adds(&im->read_only, "    - source: ");
@@ -180,12 +179,12 @@ static void srt_allow_read(struct srt_conversion *im, const struct doc *d)
     auto_free char *dst = str_printf("/mnt/%s", *srt_last_name(d->text) ? srt_last_name(d->text) : "data");
     srt_put_quoted(&im->read_only, dst);
     buf_adds(&im->read_only, "\n");
-    srt_add_remark(im, d, KEPT, what, "shown read-only below /mnt");
+    srt_add_remark(im, d, KEPT, what, "mounted read-only below /mnt");
 }
 
 static void srt_allowed_domain(struct srt_conversion *im, const struct doc *d)
 {
-    srt_add_remark(im, d, LOST, "network.allowedDomains", "a sandbox of this version has no way out at all");
+    srt_add_remark(im, d, LOST, "network.allowedDomains", "sandboxes of this version have no network");
 }
 
 static void srt_denied_domain(struct srt_conversion *im, const struct doc *d)
@@ -202,14 +201,14 @@ static void srt_each_item(struct srt_conversion *im, const struct doc *list,
                           void (*fn)(struct srt_conversion *, const struct doc *))
 {
     if (list->kind != DOC_LIST) {
-        srt_add_remark(im, list, LOST, list->key, "a list was expected, so it was not understood");
+        srt_add_remark(im, list, LOST, list->key, "ignored, because it is not a list");
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
         if (list->items[i].kind == DOC_TEXT)
             fn(im, &list->items[i]);
         else
-            srt_add_remark(im, &list->items[i], LOST, list->key, "a text was expected, so it was not understood");
+            srt_add_remark(im, &list->items[i], LOST, list->key, "ignored, because it is not a text");
     }
 }
 
@@ -219,24 +218,24 @@ static const struct {
     enum srt_setting_fate fate;
     const char *text;
 } srt_settings[] = {
-    /* allowWrite first: the others ask whether there is a workspace */
+    /* allowWrite first: the other settings depend on whether there is a workspace */
     { "filesystem", "allowWrite", srt_allow_write, KEPT, NULL },
     { "filesystem", "denyWrite", srt_deny_write, KEPT, NULL },
     { "filesystem", "denyRead", srt_deny_read, KEPT, NULL },
     { "filesystem", "allowRead", srt_allow_read, KEPT, NULL },
-    { "filesystem", "allowGitConfig", NULL, LOST, "files of git are as writable as the directory they lie in" },
+    { "filesystem", "allowGitConfig", NULL, LOST, "git files are as writable as their directory" },
     { "network", "allowedDomains", srt_allowed_domain, KEPT, NULL },
     { "network", "deniedDomains", srt_denied_domain, KEPT, NULL },
     { "network", "allowUnixSockets", srt_unix_socket, KEPT, NULL },
     { "network", "allowAllUnixSockets", NULL, HOLDS, "Unix sockets work inside; those of the host are not visible" },
-    { "network", "allowLocalBinding", NULL, HOLDS, "a sandbox has a loopback of its own, and may bind to it" },
+    { "network", "allowLocalBinding", NULL, HOLDS, "a sandbox has its own loopback and may bind to it" },
     { "network", "httpProxyPort", NULL, LOST, "there is no proxy in this version" },
     { "network", "socksProxyPort", NULL, LOST, "there is no proxy in this version" },
     { "network", "mitmProxy", NULL, LOST, "there is no proxy in this version" },
-    { "ignoreViolations", NULL, NULL, LOST, "what is refused is always reported" },
-    { "enableWeakerNestedSandbox", NULL, NULL, LOST, "cove raises every wall or refuses; there is no weaker sandbox" },
-    { "enableWeakerNetworkIsolation", NULL, NULL, LOST, "cove raises every wall or refuses" },
-    { "allowPty", NULL, NULL, HOLDS, "terminals work inside: cove run -t" },
+    { "ignoreViolations", NULL, NULL, LOST, "denials are always reported" },
+    { "enableWeakerNestedSandbox", NULL, NULL, LOST, "cove sets up every wall or refuses; there is no weaker sandbox" },
+    { "enableWeakerNetworkIsolation", NULL, NULL, LOST, "cove sets up every wall or refuses" },
+    { "allowPty", NULL, NULL, HOLDS, "terminals work in a sandbox: cove run -t" },
     { "ripgrep", NULL, NULL, HOLDS, "cove does not search for files to protect" },
     { "mandatoryDenySearchDepth", NULL, NULL, HOLDS, "cove does not search for files to protect" },
     { "seccomp", NULL, NULL, HOLDS, "the system call filter is part of cove" },
@@ -269,12 +268,12 @@ static void srt_convert_settings(struct srt_conversion *im, const struct doc *to
         const struct doc *section = &top->items[i];
 
         if (!srt_setting_is_known(section->key, NULL)) {
-            srt_add_remark(im, section, LOST, section->key, "cove does not know this setting");
+            srt_add_remark(im, section, LOST, section->key, "unknown setting");
             continue;
         }
         for (size_t k = 0; section->kind == DOC_MAP && k < section->n; k++)
             if (!srt_setting_is_known(section->key, section->items[k].key))
-                srt_add_remark(im, &section->items[k], LOST, section->items[k].key, "cove does not know this setting");
+                srt_add_remark(im, &section->items[k], LOST, section->items[k].key, "unknown setting");
     }
 }
 
@@ -308,7 +307,7 @@ int srt_import(const char *data, size_t len, const char *file, struct buf *out, 
         return -1;
     if (top.kind != DOC_MAP) {
         problems_add(pr, ERR_POLICY_VALUE, top.line, top.col, "Name a settings file of sandbox-runtime.",
-                     "settings are a mapping, and this is %s", doc_kind_name(&top));
+                     "settings must be a mapping, but this is %s", doc_kind_name(&top));
     } else if (pr->n == 0) {
         srt_convert_settings(&im, &top);
         srt_write_policy(&im, out);

@@ -68,7 +68,7 @@ bool pool_member_lacks_interpreter(const struct pool_member *m);
 /* --- recycled.c: sandboxes that were returned --- */
 
 struct recycled_sandbox;
-bool recycled_add(struct pool *pool, struct sandbox_handle *box, const struct pool_loan *loan,
+bool recycled_add(struct pool *pool, struct sandbox_handle *sandbox, const struct pool_loan *loan,
                   const struct pool_return *r);
 /* NULL: none. */
 struct sandbox_handle *recycled_take(struct pool *pool, const char *owner, enum level level, struct pool_loan *ret);

@@ -36,11 +36,11 @@ static void pool_member_detach(struct pool_member *m)
 
 struct sandbox_handle *pool_member_release(struct pool_member *m)
 {
-    struct sandbox_handle *box = m->sandbox;
+    struct sandbox_handle *sandbox = m->sandbox;
 
     pool_member_detach(m);
     free(m);
-    return box;
+    return sandbox;
 }
 
 void pool_member_destroy(struct pool_member *m)

@@ -295,11 +295,11 @@ struct sandbox_handle *pools_lend(struct pools *p, const struct sandbox_spec *wa
 struct sandbox_handle *pools_take(struct pools *p, const struct sandbox_spec *want, enum pool_result *ret)
 {
     struct pool_loan loan;
-    struct sandbox_handle *box = pools_lend(p, want, "", &loan);
+    struct sandbox_handle *sandbox = pools_lend(p, want, "", &loan);
 
     if (ret)
         *ret = loan.result;
-    return box;
+    return sandbox;
 }
 
 bool pools_accepts_return(const struct pools *p, const struct pool_loan *loan)
@@ -309,10 +309,10 @@ bool pools_accepts_return(const struct pools *p, const struct pool_loan *loan)
     return pool && p->engine && pool->settings.recycle;
 }
 
-bool pools_return(struct pools *p, struct sandbox_handle *box, const struct pool_loan *loan,
+bool pools_return(struct pools *p, struct sandbox_handle *sandbox, const struct pool_loan *loan,
                   const struct pool_return *r)
 {
-    return pools_accepts_return(p, loan) && recycled_add(pools_find(p, loan->pool), box, loan, r);
+    return pools_accepts_return(p, loan) && recycled_add(pools_find(p, loan->pool), sandbox, loan, r);
 }
 
 void pools_drop_owner(struct pools *p, const char *owner)

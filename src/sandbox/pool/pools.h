@@ -93,7 +93,7 @@ struct pool_return {
 void pools_drop_owner(struct pools *p, const char *owner);
 /* True: the sandbox now belongs to the pool. False: the caller destroys it. Its executions get
  * no more callbacks. */
-bool pools_return(struct pools *p, struct sandbox_handle *box, const struct pool_loan *loan,
+bool pools_return(struct pools *p, struct sandbox_handle *sandbox, const struct pool_loan *loan,
                   const struct pool_return *r);
 /* Changes the number of requests that wait to take a sandbox: no replacement is created
  * meanwhile for requests that find a ready member. */

@@ -27,12 +27,12 @@ struct recycled_sandbox {
 
 static struct sandbox_handle *recycled_detach(struct recycled_sandbox *u)
 {
-    struct sandbox_handle *box = u->sandbox;
+    struct sandbox_handle *sandbox = u->sandbox;
 
     linked_remove(u);
     free(u->owner);
     free(u);
-    return box;
+    return sandbox;
 }
 
 static void recycled_destroy(struct recycled_sandbox *u)
@@ -132,7 +132,7 @@ static const struct sandbox_handle_ops recycled_ops = { .on_ready = recycled_on_
                                                         .on_failed = recycled_on_failed,
                                                         .on_interpreter_lost = recycled_on_interpreter_lost };
 
-static struct recycle_facts recycled_facts(const struct pool *pool, const struct sandbox_handle *box,
+static struct recycle_facts recycled_facts(const struct pool *pool, const struct sandbox_handle *sandbox,
                                            const struct pool_loan *loan, const struct pool_return *r)
 {
     return (struct recycle_facts){
@@ -143,8 +143,8 @@ static struct recycle_facts recycled_facts(const struct pool *pool, const struct
         .pool_max = pool->settings.max,
         .age_ms = (ev_now(pool->pools->ev) - loan->created_ns) / NS_PER_MS,
         .max_age_ms = pool->settings.max_age_ms,
-        .ended_by_itself = r->ended_by_itself && sandbox_handle_can_reset(box),
-        .has_denials = sandbox_handle_has_denials(box),
+        .ended_by_itself = r->ended_by_itself && sandbox_handle_can_reset(sandbox),
+        .has_denials = sandbox_handle_has_denials(sandbox),
         .at_limit = r->space_ran_out || (r->usage.oom_kills != SANDBOX_USAGE_UNKNOWN && r->usage.oom_kills > 0) ||
                     (r->usage.pids_refused != SANDBOX_USAGE_UNKNOWN && r->usage.pids_refused > 0),
         .memory_peak = r->usage.memory_peak,
@@ -153,10 +153,10 @@ static struct recycle_facts recycled_facts(const struct pool *pool, const struct
     };
 }
 
-bool recycled_add(struct pool *pool, struct sandbox_handle *box, const struct pool_loan *loan,
+bool recycled_add(struct pool *pool, struct sandbox_handle *sandbox, const struct pool_loan *loan,
                   const struct pool_return *r)
 {
-    struct recycle_facts facts = recycled_facts(pool, box, loan, r);
+    struct recycle_facts facts = recycled_facts(pool, sandbox, loan, r);
     enum recycle_verdict why = recycle_decide(&facts);
 
     if (why != RECYCLE_YES) {
@@ -165,14 +165,14 @@ bool recycled_add(struct pool *pool, struct sandbox_handle *box, const struct po
     }
     struct recycled_sandbox *u = mem_new(struct recycled_sandbox);
     u->pool = pool;
-    u->sandbox = box;
+    u->sandbox = sandbox;
     u->owner = str_dup(r->owner);
     u->level = r->claimed_spec->level;
     u->facts = facts;
     u->loan = *loan;
     u->loan.uses++;
     linked_push(&pool->recycled, u);
-    sandbox_handle_reset(box, &recycled_ops, u);
+    sandbox_handle_reset(sandbox, &recycled_ops, u);
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/host_modules.h"
 #include "service/template_cache.h"
 
 #include <stdio.h>
@@ -51,6 +52,7 @@ struct api *api_new(const struct api_settings *set)
     audit_trail_init(api);
     api->pool_registry = pool_registry_new(api);
     api->template_cache = template_cache_new(set->store);
+    api->host_modules = host_modules_new(set->ev, NULL);
     return api;
 }
 
@@ -61,6 +63,7 @@ void api_free(struct api *api)
         event_streams_done(api);
         pool_registry_free(api->pool_registry);
         template_cache_free(api->template_cache);
+        host_modules_free(api->host_modules);
         audit_trail_done(api);
     }
     free(api);
@@ -183,9 +186,9 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
 
 /* --- responses --- */
 
-void api_answer_err(struct http_req *req, struct api *api, const struct err *err)
+void api_answer_err(struct http_req *req, const struct err *err)
 {
-    const struct quota_refusal *r = manager_quota_refusal(api->settings.manager);
+    const struct err_limit *l = &err->limit;
     char details[200], seconds[24];
 
     if (err->id != ERR_QUOTA) {
@@ -193,10 +196,10 @@ void api_answer_err(struct http_req *req, struct api *api, const struct err *err
         return;
     }
     snprintf(details, sizeof(details),
-             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}",
-             quota_names[r->quota], r->used, r->requested, r->limit);
-    snprintf(seconds, sizeof(seconds), "%" PRIu64, (r->retry_ms + 999) / 1000);
-    if (r->retry_ms)
+             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}", l->name, l->used,
+             l->requested, l->limit);
+    snprintf(seconds, sizeof(seconds), "%" PRIu64, (l->retry_ms + 999) / 1000);
+    if (l->retry_ms)
         http_set_header(req, "Retry-After", seconds);
     http_answer_err_with(req, err, details);
 }
@@ -260,25 +263,6 @@ static void api_write_execution_end(const struct store_execution *row, struct js
         jsonw_kstr(w, "endedBy", row->ended_by);
 }
 
-/* Searches request_json as text: the server wrote it without spaces, and quotes inside a string
- * would be escaped. A row that comes from the manager describes its request only by this field. */
-bool api_is_terminal(const struct store_execution *row)
-{
-    return row->request_json && strstr(row->request_json, "\"tty\":true") != NULL;
-}
-
-bool api_is_context_execution(const struct store_execution *row, char ret_id[ID_SIZE])
-{
-    static const char key[] = "\"context\":\"";
-    const char *at = row->request_json ? strstr(row->request_json, key) : NULL;
-
-    if (!at || strlen(at) < sizeof(key) - 1 + ID_SIZE - 1)
-        return false;
-    memcpy(ret_id, at + sizeof(key) - 1, ID_SIZE - 1);
-    ret_id[ID_SIZE - 1] = '\0';
-    return id_valid(ret_id, "cx");
-}
-
 static const char *api_context_execution_status(const struct store_execution *row)
 {
     if (row->state == STORE_EXECUTION_FAILED)
@@ -290,14 +274,12 @@ static const char *api_context_execution_status(const struct store_execution *ro
 
 void api_write_execution(const struct store_execution *row, struct jsonw *w)
 {
-    char context[ID_SIZE];
-
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "sandboxId", row->sandbox);
     jsonw_kstr(w, "state", api_execution_states[row->state]);
     jsonw_kbool(w, "background", row->background);
-    if (api_is_terminal(row))
+    if (row->tty)
         jsonw_kbool(w, "tty", true);
     if (row->created_by)
         jsonw_kstr(w, "createdBy", row->created_by);
@@ -306,8 +288,8 @@ void api_write_execution(const struct store_execution *row, struct jsonw *w)
     api_write_time(w, "endedAt", row->ended_ms);
     if (row->ended_ms)
         api_write_execution_end(row, w);
-    if (api_is_context_execution(row, context)) {
-        jsonw_kstr(w, "contextId", context);
+    if (row->context[0]) {
+        jsonw_kstr(w, "contextId", row->context);
         if (row->ended_ms)
             jsonw_kstr(w, "status", api_context_execution_status(row));
     }

@@ -79,6 +79,7 @@ struct api {
     uint64_t security_event_counts[SECURITY_KINDS];
     struct pool_registry *pool_registry;          /* pools (pool_registry.h) */
     struct template_cache *template_cache;        /* templates */
+    struct host_modules *host_modules;            /* Python modules that templates can preload */
     struct socket_execution *orphaned_executions; /* executions of closed sockets that await a store or manager reply */
 };
 
@@ -117,7 +118,7 @@ void audit_trail_add_strings(const struct http_req *req, const char *key, const 
 /* Records `accepted` when the work begins; the record is written while the work goes on. */
 void audit_trail_record_accepted(const struct http_req *req);
 /* Records an action that has no HTTP request of its own, such as a message on a WebSocket. */
-uint64_t audit_trail_record_action(struct api *api, const struct principal *who, const char *address,
+uint64_t audit_trail_record_action(struct api *api, const struct principal *principal, const char *address,
                                    const char *action, const char *outcome, const struct audit_pair *target,
                                    size_t ntarget, const char *details);
 
@@ -170,9 +171,9 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
 
 /* --- responses --- */
 
-/* Answers with an error of the manager; ERR_QUOTA adds the quota, its value and the retry time.
- * Call it only inside the manager's `done` callback. */
-void api_answer_err(struct http_req *req, struct api *api, const struct err *err);
+/* Answers with an error of the manager; ERR_QUOTA adds the quota, its value and the retry time of
+ * err->limit. */
+void api_answer_err(struct http_req *req, const struct err *err);
 
 /* State names, in the order of the store's enums; each array ends with NULL. */
 extern const char *const api_sandbox_states[], *const api_execution_states[];
@@ -183,11 +184,8 @@ void api_list_end(struct http_req *req, struct jsonw *w, const char *next);
 void api_write_time(struct jsonw *w, const char *key, uint64_t ms);          /* 0: writes nothing */
 void api_write_raw_json(struct jsonw *w, const char *key, const char *json); /* an encoded JSON value; NULL: nothing */
 void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w);
-bool api_is_terminal(const struct store_execution *row);
-bool api_is_context_execution(const struct store_execution *row, char ret_id[ID_SIZE]);
-/* Writes members; the caller closes the object. */
-void api_write_execution(const struct store_execution *row, struct jsonw *w);
-void api_write_runtimes(struct jsonw *w); /* "runtimes": [...] */
+void api_write_execution(const struct store_execution *row, struct jsonw *w); /* the caller closes the object */
+void api_write_runtimes(struct jsonw *w);                                     /* "runtimes": [...] */
 
 /* --- responses that clients have not read yet (unread_responses.c) --- */
 
@@ -210,7 +208,7 @@ struct open_stream {
 };
 /* From this call until open_stream_unregister, `end` is called at most once: when the credential is
  * revoked or expires, or when the server stops. */
-void open_stream_register(struct open_stream *l, struct api *api, const struct principal *who,
+void open_stream_register(struct open_stream *l, struct api *api, const struct principal *principal,
                           void (*end)(void *arg, const struct err *why), void *arg);
 void open_stream_unregister(struct open_stream *l);
 void open_streams_end_delegated(struct api *api); /* after all delegated tokens were revoked */

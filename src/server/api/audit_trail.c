@@ -155,8 +155,8 @@ static void audit_trail_add_path_params(struct api_request *r, const struct http
 
         if (n > 2 && str_eq(name + n - 2, "Id"))
             name[n - 2] = '\0';
-        bool told = value && *value && r->ntarget_names < API_TARGETS_MAX;
-        if (told) {
+        bool has_target = value && *value && r->ntarget_names < API_TARGETS_MAX;
+        if (has_target) {
             r->target_names[r->ntarget_names++] = name;
             audit_trail_add_target(r->req, name, value);
         } else {
@@ -211,15 +211,15 @@ static void audit_trail_record_for_owner(struct audit *audit, const char *owner,
     audit_append(audit, &rec, false);
 }
 
-static void audit_trail_find_other_owner(const struct api *api, const struct principal *who, const char *sandbox,
+static void audit_trail_find_other_owner(const struct api *api, const struct principal *principal, const char *sandbox,
                                          char ret[STORE_OWNER_MAX + 1])
 {
-    const char *owner = sandbox && principal_has_scopes(who, SCOPE_BIT(ADMIN))
+    const char *owner = sandbox && principal_has_scopes(principal, SCOPE_BIT(ADMIN))
                             ? manager_sandbox_owner(api->settings.manager, sandbox)
                             : NULL;
 
     ret[0] = '\0';
-    if (owner && !str_eq(owner, who->owner))
+    if (owner && !str_eq(owner, principal->owner))
         (void)str_copy(ret, STORE_OWNER_MAX + 1, owner);
 }
 
@@ -252,14 +252,14 @@ static void audit_trail_on_recorded(void *arg)
 
 /* --- refusals --- */
 
-static void audit_trail_fill_refusal_key(struct refusal_key *k, const struct principal *who, bool known,
+static void audit_trail_fill_refusal_key(struct refusal_key *k, const struct principal *principal, bool known,
                                          const char *address, const char *action, enum err_id error, int status)
 {
     *k = (struct refusal_key){ .status = status };
-    snprintf(k->tenant, sizeof(k->tenant), "%s", known ? who->owner : "");
-    snprintf(k->kind, sizeof(k->kind), "%s", known ? audit_trail_principal_kinds[who->kind] : "anonymous");
-    snprintf(k->actor, sizeof(k->actor), "%s", known ? who->key_id : "");
-    snprintf(k->user, sizeof(k->user), "%s", known ? who->user : "");
+    snprintf(k->tenant, sizeof(k->tenant), "%s", known ? principal->owner : "");
+    snprintf(k->kind, sizeof(k->kind), "%s", known ? audit_trail_principal_kinds[principal->kind] : "anonymous");
+    snprintf(k->actor, sizeof(k->actor), "%s", known ? principal->key_id : "");
+    snprintf(k->user, sizeof(k->user), "%s", known ? principal->user : "");
     snprintf(k->address, sizeof(k->address), "%s", address);
     snprintf(k->action, sizeof(k->action), "%s", action);
     snprintf(k->error, sizeof(k->error), "%s", error ? err_info(error)->code : "");
@@ -502,16 +502,16 @@ void audit_trail_done(struct api *api)
     free(api->actions);
 }
 
-uint64_t audit_trail_record_action(struct api *api, const struct principal *who, const char *address,
+uint64_t audit_trail_record_action(struct api *api, const struct principal *principal, const char *address,
                                    const char *action, const char *outcome, const struct audit_pair *target,
                                    size_t ntarget, const char *details)
 {
-    struct audit_record rec = { .tenant = who->owner,
+    struct audit_record rec = { .tenant = principal->owner,
                                 .action = action,
                                 .outcome = outcome,
-                                .kind = audit_trail_principal_kinds[who->kind],
-                                .key = who->key_id,
-                                .user = who->user,
+                                .kind = audit_trail_principal_kinds[principal->kind],
+                                .key = principal->key_id,
+                                .user = principal->user,
                                 .address = address,
                                 .target = target,
                                 .ntarget = ntarget,
@@ -520,7 +520,7 @@ uint64_t audit_trail_record_action(struct api *api, const struct principal *who,
 
     if (!api->settings.audit)
         return 0;
-    audit_trail_find_other_owner(api, who, ntarget && str_eq(target[0].name, "sandbox") ? target[0].value : NULL,
+    audit_trail_find_other_owner(api, principal, ntarget && str_eq(target[0].name, "sandbox") ? target[0].value : NULL,
                                  owner);
     audit_trail_record_for_owner(api->settings.audit, owner, &rec);
     return audit_append(api->settings.audit, &rec, false);

@@ -80,22 +80,22 @@ static bool authorize_request(struct http_req *req, struct api *api, const struc
     const struct api_permission *right = http_route(req)->data;
     struct ratelimit_answer rate = { 0 };
     struct api_request *r = http_user_data(req);
-    struct principal *who = &r->principal;
+    struct principal *principal = &r->principal;
     struct err err = { 0 };
 
-    *who = *found;
+    *principal = *found;
     r->authenticated = true;
     audit_trail_resolve_tenant(r);
-    if (who->kind == PRINCIPAL_TICKET || who->kind == PRINCIPAL_SIGNED) { /* the URL contains a secret */
+    if (principal->kind == PRINCIPAL_TICKET || principal->kind == PRINCIPAL_SIGNED) { /* the URL contains a secret */
         http_set_header(req, "Cache-Control", "no-store");
         http_set_header(req, "Referrer-Policy", "no-referrer");
     }
-    if (check_credential_scope(req, api, who, &err) < 0 || principal_require(who, right->scopes, &err) < 0 ||
-        check_signed_url_query(req, who, &err) < 0) {
+    if (check_credential_scope(req, api, principal, &err) < 0 ||
+        principal_require(principal, right->scopes, &err) < 0 || check_signed_url_query(req, principal, &err) < 0) {
         authorize_refuse(req, &err, 0);
         return false;
     }
-    bool granted = auth_rate_take(api->settings.auth, who, right->class, ev_now(api->settings.ev), &rate);
+    bool granted = auth_rate_take(api->settings.auth, principal, right->class, ev_now(api->settings.ev), &rate);
     if (rate.limit) {
         authorize_set_number_header(req, "X-RateLimit-Limit", rate.limit);
         authorize_set_number_header(req, "X-RateLimit-Remaining", rate.remaining);
@@ -158,7 +158,7 @@ bool api_on_request(struct http_req *req, void *ctx)
                                 .file = http_query(req, "path"),
                                 .now_ns = ev_now(api->settings.ev),
                                 .now_ms = clock_real_ms() };
-    struct principal who;
+    struct principal principal;
     struct auth_check *later;
     uint64_t retry_ns = 0;
     struct err err = { 0 };
@@ -173,10 +173,10 @@ bool api_on_request(struct http_req *req, void *ctx)
     struct pending_authorization *w = mem_new(struct pending_authorization);
     w->req = req;
     w->api = api;
-    switch (auth_check(api->settings.auth, &ask, &who, &retry_ns, &err, authorize_on_checked, w, &later)) {
+    switch (auth_check(api->settings.auth, &ask, &principal, &retry_ns, &err, authorize_on_checked, w, &later)) {
     case AUTH_YES:
         free(w);
-        return authorize_request(req, api, &who);
+        return authorize_request(req, api, &principal);
     case AUTH_NO:
         free(w);
         authorize_refuse(req, &err, retry_ns);

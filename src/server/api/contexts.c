@@ -323,7 +323,7 @@ static void context_execution_on_accepted(void *arg, const struct err *err, cons
 
     if (err) {
         idempotency_release_key(c->req, c->api, err);
-        api_answer_err(c->req, c->api, err);
+        api_answer_err(c->req, err);
     } else if (c->spec.background) {
         context_execution_answer_background(c, row);
     } else {

@@ -14,6 +14,7 @@
 #include "service/context.h"
 #include "service/custom_policy.h"
 #include "service/template_cache.h"
+#include "service/template_check.h"
 
 #include <stdio.h>
 
@@ -27,7 +28,7 @@ struct execute_request {
     json_t *body;
     char template[STORE_NAME_MAX + 1];
     struct spec spec;
-    char *policy_error_details; /* of an error in the policy */
+    char *policy_error_details; /* of an error in the policy or the template */
     struct run_request run_request;
     const char **argv;
     char **env;
@@ -78,7 +79,7 @@ static void execute_refuse(struct execute_request *c, const struct err *err)
         http_set_header(c->req, "Retry-After", seconds);
     }
     if (err->id == ERR_QUOTA)
-        api_answer_err(c->req, c->api, err);
+        api_answer_err(c->req, err);
     else
         http_answer_err_with(c->req, err, c->policy_error_details);
     execute_request_free(c);
@@ -159,10 +160,10 @@ static void execute_send_output(struct execute_request *c, int i, bool last)
         execute_begin_event(&w, &out, "output");
         jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
         jsonw_ku64(&w, "offset", c->offset[i]);
-        size_t told = output_chunk_write_json(&w, "data", b->data, b->len, last);
+        size_t written = output_chunk_write_json(&w, "data", b->data, b->len, last);
         jsonw_end_object(&w);
-        c->offset[i] += told;
-        buf_drop(b, told);
+        c->offset[i] += written;
+        buf_drop(b, written);
         execute_send_event(c, "output", &out);
     }
 }
@@ -491,6 +492,18 @@ static void execute_run(struct execute_request *c)
     open_stream_register(&c->open_stream, c->api, request_principal(c->req), execute_on_revoked, c);
 }
 
+static void execute_on_template_checked(void *arg, const struct err *err, const char *details)
+{
+    struct execute_request *c = arg;
+
+    if (!err) {
+        execute_run(c);
+        return;
+    }
+    c->policy_error_details = str_dup(details);
+    execute_refuse(c, err);
+}
+
 static void execute_on_template(void *arg, const struct err *err, const struct store_template *row)
 {
     struct execute_request *c = arg;
@@ -508,7 +521,8 @@ static void execute_on_template(void *arg, const struct err *err, const struct s
         execute_refuse(c, &why);
     } else {
         c->run_request.generation = row->generation;
-        execute_run(c);
+        template_check_modules(c->api->host_modules, c->template, &c->spec, ev_now(c->api->settings.ev),
+                               execute_on_template_checked, c);
     }
 }
 

@@ -36,7 +36,7 @@ static void execution_creation_on_accepted(void *arg, const struct err *err, con
 
     if (err) {
         idempotency_release_key(c->req, c->api, err);
-        api_answer_err(c->req, c->api, err);
+        api_answer_err(c->req, err);
     } else if (c->launch.spec.background) {
         execution_creation_answer_background(c, row);
     } else {

@@ -36,6 +36,12 @@ static void file_content_register_stream(struct file_transfer *t)
 
 #define STAT_ATTEMPTS_MAX 8
 
+/* A version identifies one content only after the kernel's clock has passed the file's last change
+ * (files_entry.settled). That takes one tick, at most 10 ms, so the stat of a file that was just
+ * written is repeated; a file that is written continuously is sent without an entity tag. */
+#define SETTLE_WAIT_NS (1 * NS_PER_MS)
+#define SETTLE_WAITS_MAX 12
+
 static void file_content_on_room(void *arg)
 {
     struct file_transfer *t = arg;
@@ -61,8 +67,8 @@ static void file_content_on_bytes(void *arg, const void *data, size_t len)
         files_hold_credit(t->job, true);
 }
 
-static void file_content_stat_again(void *arg, struct sandbox_handle *box, const struct err *err);
-static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, const struct err *err);
+static void file_content_stat_again(void *arg, struct sandbox_handle *sandbox, const struct err *err);
+static void file_content_read_seen_file(void *arg, struct sandbox_handle *sandbox, const struct err *err);
 
 /* The opened file is not the one that was examined. */
 static void file_content_on_file_changed(struct file_transfer *t)
@@ -133,7 +139,7 @@ static void file_content_set_headers(struct file_transfer *t)
     http_set_filename(t->req, slash[1] ? slash + 1 : "file");
 }
 
-static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, const struct err *err)
+static void file_content_read_seen_file(void *arg, struct sandbox_handle *sandbox, const struct err *err)
 {
     struct file_transfer *t = arg;
     struct err why = { 0 };
@@ -146,11 +152,20 @@ static void file_content_read_seen_file(void *arg, struct sandbox_handle *box, c
     files_free(take_ptr(&t->job));
     http_on_client_gone(t->req, file_transfer_on_client_gone, t);
     file_content_register_stream(t);
-    int r = t->len == HTTP_UNTIL_END ? files_read(box, t->path, t->from, 0, &file_content_read_ops, t, &t->job, &why)
-                                     : files_read_unchanged(box, t->path, &t->entry, t->from, t->len,
-                                                            &file_content_read_ops, t, &t->job, &why);
+    int r = t->len == HTTP_UNTIL_END
+                ? files_read(sandbox, t->path, t->from, 0, &file_content_read_ops, t, &t->job, &why)
+                : files_read_unchanged(sandbox, t->path, &t->entry, t->from, t->len, &file_content_read_ops, t, &t->job,
+                                       &why);
     if (r < 0)
         file_transfer_refuse(t, &why);
+}
+
+static void file_content_on_settle_timer(void *arg)
+{
+    struct file_transfer *t = arg;
+
+    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+                            file_content_stat_again, t);
 }
 
 static void file_content_on_stat_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
@@ -163,6 +178,11 @@ static void file_content_on_stat_done(void *arg, const struct files_done *d UNUS
         file_transfer_refuse(t, err);
         return;
     }
+    if (t->entry.kind == 'f' && !t->entry.settled && t->settle_waits++ < SETTLE_WAITS_MAX) {
+        ev_timer_set(t->api->settings.ev, &t->settle_timer, ev_now(t->api->settings.ev) + SETTLE_WAIT_NS,
+                     file_content_on_settle_timer, t);
+        return;
+    }
     file_content_set_headers(t);
     if (t->entry.kind == 'l') { /* its target and the target's size are known when it is read */
         t->status = 200;
@@ -173,8 +193,9 @@ static void file_content_on_stat_done(void *arg, const struct files_done *d UNUS
                 file_transfer_kind_name(t->entry.kind));
         file_transfer_refuse(t, &why);
         return;
-    } else if (!http_select_range(t->req, t->entry.size, http_etag(t->entry.size, t->entry.mtime_ns, etag), &t->status,
-                                  &t->from, &t->len)) {
+    } else if (!http_select_range(t->req, t->entry.size,
+                                  t->entry.settled ? http_etag(t->entry.size, t->entry.version, etag) : NULL,
+                                  &t->status, &t->from, &t->len)) {
         file_transfer_free(t);
         return;
     }
@@ -188,17 +209,17 @@ static void file_content_on_stat_done(void *arg, const struct files_done *d UNUS
                             file_content_read_seen_file, t);
 }
 
-static void file_content_start_stat(struct file_transfer *t, struct sandbox_handle *box)
+static void file_content_start_stat(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     static const struct files_ops ops = { .on_entry = file_content_on_stat_entry,
                                           .on_done = file_content_on_stat_done };
     struct err err = { 0 };
 
-    if (files_stat(box, t->path, &ops, t, &t->job, &err) < 0)
+    if (files_stat(sandbox, t->path, &ops, t, &t->job, &err) < 0)
         file_transfer_refuse(t, &err);
 }
 
-static void file_content_stat_again(void *arg, struct sandbox_handle *box, const struct err *err)
+static void file_content_stat_again(void *arg, struct sandbox_handle *sandbox, const struct err *err)
 {
     struct file_transfer *t = arg;
 
@@ -208,7 +229,7 @@ static void file_content_stat_again(void *arg, struct sandbox_handle *box, const
     }
     manager_release_sandbox(t->api->settings.manager, t->sandbox); /* taken by the previous use */
     files_free(take_ptr(&t->job));
-    file_content_start_stat(t, box);
+    file_content_start_stat(t, sandbox);
 }
 
 void file_content_read(struct http_req *req, void *ctx)
@@ -220,7 +241,7 @@ void file_content_read(struct http_req *req, void *ctx)
         file_transfer_begin(t, file_content_start_stat);
 }
 
-static void file_content_start_tar_read(struct file_transfer *t, struct sandbox_handle *box)
+static void file_content_start_tar_read(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     struct err err = { 0 };
 
@@ -230,7 +251,7 @@ static void file_content_start_tar_read(struct file_transfer *t, struct sandbox_
     http_set_header(t->req, "X-Content-Type-Options", "nosniff");
     http_on_client_gone(t->req, file_transfer_on_client_gone, t);
     file_content_register_stream(t);
-    if (files_tar_out(box, t->path, &file_content_read_ops, t, &t->job, &err) < 0)
+    if (files_tar_out(sandbox, t->path, &file_content_read_ops, t, &t->job, &err) < 0)
         file_transfer_refuse(t, &err);
 }
 
@@ -295,11 +316,11 @@ static const struct files_ops file_content_write_ops = { .on_writable = file_con
 static const struct http_reader file_content_body_reader = { file_content_on_body_data, file_content_on_body_end,
                                                              file_content_on_body_fail };
 
-static void file_content_start_write(struct file_transfer *t, struct sandbox_handle *box)
+static void file_content_start_write(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     struct err err = { 0 };
 
-    if (files_write(box, t->path, t->mode, t->flags, &file_content_write_ops, t, &t->job, &err) < 0) {
+    if (files_write(sandbox, t->path, t->mode, t->flags, &file_content_write_ops, t, &t->job, &err) < 0) {
         file_transfer_refuse(t, &err);
         return;
     }
@@ -346,12 +367,12 @@ void file_content_write(struct http_req *req, void *ctx)
     }
 }
 
-static void file_content_start_tar_write(struct file_transfer *t, struct sandbox_handle *box)
+static void file_content_start_tar_write(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     struct err err = { 0 };
 
     t->limit = 1; /* the response contains the number of files */
-    if (files_tar_in(box, t->path, &file_content_write_ops, t, &t->job, &err) < 0) {
+    if (files_tar_in(sandbox, t->path, &file_content_write_ops, t, &t->job, &err) < 0) {
         file_transfer_refuse(t, &err);
         return;
     }

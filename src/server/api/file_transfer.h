@@ -11,7 +11,7 @@ struct file_transfer {
     char sandbox[ID_SIZE]; /* a copy: it outlives the request, which is freed when answered */
     const char *path, *move_to;
     json_t *body;
-    void (*start_fn)(struct file_transfer *t, struct sandbox_handle *box);
+    void (*start_fn)(struct file_transfer *t, struct sandbox_handle *sandbox);
     struct files_job *job;
     bool holds_sandbox; /* until manager_release_sandbox */
     uint64_t limit;
@@ -20,6 +20,8 @@ struct file_transfer {
     struct files_entry entry;
     bool answer_begun; /* the response has begun */
     int stat_attempts; /* retries after the file changed before it was read */
+    int settle_waits;  /* waits for the kernel's clock to pass the file's last change */
+    struct ev_timer settle_timer;
     int status;
     uint64_t from, len, sent;
     bool is_sse; /* file_watch.c: the response is server-sent events */
@@ -32,7 +34,8 @@ struct file_transfer {
 void file_transfer_free(struct file_transfer *t);
 void file_transfer_refuse(struct file_transfer *t, const struct err *err);
 void file_transfer_on_client_gone(void *arg); /* http_on_client_gone: the client disconnected */
-void file_transfer_begin(struct file_transfer *t, void (*start)(struct file_transfer *t, struct sandbox_handle *box));
+void file_transfer_begin(struct file_transfer *t,
+                         void (*start)(struct file_transfer *t, struct sandbox_handle *sandbox));
 void file_transfer_answer(struct file_transfer *t); /* sends t->out */
 /* NULL: the request was refused. The path comes from the query. */
 struct file_transfer *file_transfer_from_query(struct http_req *req, struct api *api, const char *const *query);

@@ -120,13 +120,13 @@ static void file_watch_on_done(void *arg, const struct files_done *d UNUSED, con
         file_transfer_refuse(t, err ? err : &missing);
 }
 
-static void file_watch_start_job(struct file_transfer *t, struct sandbox_handle *box)
+static void file_watch_start_job(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     static const struct files_ops ops = { .on_event = file_watch_on_event, .on_done = file_watch_on_done };
     struct err err = { 0 };
 
     http_on_client_gone(t->req, file_transfer_on_client_gone, t);
-    if (files_watch(box, t->path, t->flags, &ops, t, &t->job, &err) < 0) {
+    if (files_watch(sandbox, t->path, t->flags, &ops, t, &t->job, &err) < 0) {
         file_transfer_refuse(t, &err);
         return;
     }

@@ -20,6 +20,7 @@ void file_transfer_free(struct file_transfer *t)
     files_free(t->job);
     open_stream_unregister(&t->open_stream);
     ev_timer_clear(t->api->settings.ev, &t->heartbeat_timer);
+    ev_timer_clear(t->api->settings.ev, &t->settle_timer);
     if (t->holds_sandbox)
         manager_release_sandbox(t->api->settings.manager, t->sandbox);
     json_decref(t->body);
@@ -51,7 +52,7 @@ void file_transfer_on_client_gone(void *arg)
     file_transfer_free(t);
 }
 
-static void file_transfer_on_sandbox(void *arg, struct sandbox_handle *box, const struct err *err)
+static void file_transfer_on_sandbox(void *arg, struct sandbox_handle *sandbox, const struct err *err)
 {
     struct file_transfer *t = arg;
 
@@ -60,10 +61,11 @@ static void file_transfer_on_sandbox(void *arg, struct sandbox_handle *box, cons
         return;
     }
     t->holds_sandbox = true;
-    t->start_fn(t, box);
+    t->start_fn(t, sandbox);
 }
 
-void file_transfer_begin(struct file_transfer *t, void (*start)(struct file_transfer *t, struct sandbox_handle *box))
+void file_transfer_begin(struct file_transfer *t,
+                         void (*start)(struct file_transfer *t, struct sandbox_handle *sandbox))
 {
     t->start_fn = start;
     manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
@@ -202,7 +204,7 @@ static void api_file_on_listed(void *arg, const struct files_done *d, const stru
     file_transfer_answer(t);
 }
 
-static void api_file_start_list(struct file_transfer *t, struct sandbox_handle *box)
+static void api_file_start_list(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     static const struct files_ops ops = { .on_entry = api_file_on_listed_entry, .on_done = api_file_on_listed };
     struct err err = { 0 };
@@ -213,7 +215,7 @@ static void api_file_start_list(struct file_transfer *t, struct sandbox_handle *
     jsonw_key(&t->w, "entries");
     jsonw_array(&t->w);
     http_on_client_gone(t->req, file_transfer_on_client_gone, t);
-    if (files_list(box, t->path, LIST_SCAN_MAX, &ops, t, &t->job, &err) < 0)
+    if (files_list(sandbox, t->path, LIST_SCAN_MAX, &ops, t, &t->job, &err) < 0)
         file_transfer_refuse(t, &err);
 }
 
@@ -240,14 +242,14 @@ static void api_file_on_stat_done(void *arg, const struct files_done *d UNUSED, 
         file_transfer_answer(arg);
 }
 
-static void api_file_start_stat(struct file_transfer *t, struct sandbox_handle *box)
+static void api_file_start_stat(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     static const struct files_ops ops = { .on_entry = api_file_on_stat_entry, .on_done = api_file_on_stat_done };
     struct err err = { 0 };
 
     jsonw_init(&t->w, &t->out, 0);
     http_on_client_gone(t->req, file_transfer_on_client_gone, t);
-    if (files_stat(box, t->path, &ops, t, &t->job, &err) < 0)
+    if (files_stat(sandbox, t->path, &ops, t, &t->job, &err) < 0)
         file_transfer_refuse(t, &err);
 }
 
@@ -288,11 +290,11 @@ static void api_file_on_changed(void *arg, const struct files_done *d UNUSED, co
 
 static const struct files_ops api_file_change_ops = { .on_done = api_file_on_changed };
 
-static void api_file_start_remove(struct file_transfer *t, struct sandbox_handle *box)
+static void api_file_start_remove(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     struct err err = { 0 };
 
-    if (files_remove(box, t->path, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
+    if (files_remove(sandbox, t->path, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
         file_transfer_refuse(t, &err);
 }
 
@@ -332,11 +334,11 @@ static int api_file_read_paths(struct file_transfer *t, const char *const *names
     return api_file_read_body_flag(t, "exclusive", FILES_EXCL, &t->flags, err);
 }
 
-static void api_file_start_mkdir(struct file_transfer *t, struct sandbox_handle *box)
+static void api_file_start_mkdir(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     struct err err = { 0 };
 
-    if (files_mkdir(box, t->path, 0, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
+    if (files_mkdir(sandbox, t->path, 0, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
         file_transfer_refuse(t, &err);
 }
 
@@ -355,11 +357,11 @@ static void api_file_mkdir(struct http_req *req, void *ctx)
         file_transfer_begin(t, api_file_start_mkdir);
 }
 
-static void api_file_start_move(struct file_transfer *t, struct sandbox_handle *box)
+static void api_file_start_move(struct file_transfer *t, struct sandbox_handle *sandbox)
 {
     struct err err = { 0 };
 
-    if (files_move(box, t->path, t->move_to, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
+    if (files_move(sandbox, t->path, t->move_to, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
         file_transfer_refuse(t, &err);
 }
 

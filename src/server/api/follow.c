@@ -91,7 +91,6 @@ static bool follow_embed_output(struct api *api, const struct store_execution *r
 static void follow_write_execution(struct api *api, const struct store_execution *row, bool output, struct buf *out)
 {
     struct jsonw w;
-    char context[ID_SIZE];
 
     jsonw_init(&w, out, 0);
     api_write_execution(row, &w);
@@ -99,7 +98,7 @@ static void follow_write_execution(struct api *api, const struct store_execution
         bool more = follow_embed_output(api, row, 1, "stdout", &w);
 
         more = follow_embed_output(api, row, 2, "stderr", &w) || more;
-        more = (api_is_context_execution(row, context) && kernel_events_write_results(api, row->id, &w)) || more;
+        more = (row->context[0] && kernel_events_write_results(api, row->id, &w)) || more;
         jsonw_kbool(&w, "truncated", more);
     }
     jsonw_end_object(&w);
@@ -161,9 +160,9 @@ static bool follower_send_chunk(struct follower *f, int i, const char *data, siz
     follower_begin_event(&w, &out, "output");
     jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
     jsonw_ku64(&w, "offset", f->offset[i]);
-    size_t told = output_chunk_write_json(&w, "data", data, n, last);
+    size_t written = output_chunk_write_json(&w, "data", data, n, last);
     jsonw_end_object(&w);
-    f->offset[i] += told;
+    f->offset[i] += written;
     return follower_send_event(f, "output", &out);
 }
 
@@ -439,7 +438,6 @@ void follow_execution_row(struct http_req *req, struct api *api, const struct fo
 {
     struct follower *f = mem_new(struct follower);
     struct err err = { 0 };
-    char context[ID_SIZE];
 
     *f = (struct follower){ .req = req,
                             .api = api,
@@ -447,7 +445,7 @@ void follow_execution_row(struct http_req *req, struct api *api, const struct fo
                             .channel = spec->channel,
                             .existing_only = spec->existing_only,
                             .fd = { -1, -1, -1 } };
-    f->has_events = api_is_context_execution(row, context);
+    f->has_events = row->context[0] != '\0';
     memcpy(f->execution, row->id, sizeof(f->execution));
     memcpy(f->offset, spec->offset, sizeof(f->offset));
     if (follower_join(f, spec, row, &err) < 0) {

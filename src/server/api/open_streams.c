@@ -48,23 +48,23 @@ static void open_stream_on_expired(void *arg)
     open_stream_end(arg, &why);
 }
 
-void open_stream_register(struct open_stream *l, struct api *api, const struct principal *who,
+void open_stream_register(struct open_stream *l, struct api *api, const struct principal *principal,
                           void (*end)(void *arg, const struct err *why), void *arg)
 {
-    uint64_t now = clock_real_ms(), left = who->expires_ms > now ? who->expires_ms - now : 0;
+    uint64_t now = clock_real_ms(), left = principal->expires_ms > now ? principal->expires_ms - now : 0;
 
     *l = (struct open_stream){
         .api = api, .next = api->open_streams, .list_link = &api->open_streams, .on_end = end, .arg = arg
     };
-    str_copy(l->key_id, sizeof(l->key_id), who->key_id);
-    str_copy(l->user, sizeof(l->user), who->user);
-    str_copy(l->owner, sizeof(l->owner), who->owner);
-    l->is_delegated = who->kind == PRINCIPAL_SANDBOX_TOKEN || who->kind == PRINCIPAL_TICKET ||
-                      who->kind == PRINCIPAL_SIGNED;
+    str_copy(l->key_id, sizeof(l->key_id), principal->key_id);
+    str_copy(l->user, sizeof(l->user), principal->user);
+    str_copy(l->owner, sizeof(l->owner), principal->owner);
+    l->is_delegated = principal->kind == PRINCIPAL_SANDBOX_TOKEN || principal->kind == PRINCIPAL_TICKET ||
+                      principal->kind == PRINCIPAL_SIGNED;
     if (l->next)
         l->next->list_link = &l->next;
     api->open_streams = l;
-    if (who->expires_ms && left < YEARS_MS)
+    if (principal->expires_ms && left < YEARS_MS)
         ev_timer_set(api->settings.ev, &l->expiry_timer, ev_now(api->settings.ev) + left * NS_PER_MS,
                      open_stream_on_expired, l);
 }

@@ -179,15 +179,15 @@ static void pool_registry_put_pool(struct registered_pool *p, struct pools *pool
                                  .zygote_max_age_ms = row->zygote_max_age_ms,
                                  .zygote_max_members = row->zygote_max_members,
                                  .recycle = row->recycle };
-    struct sandbox_spec box;
+    struct sandbox_spec sandbox;
 
-    spec_fill_sandbox_spec(spec, &box);
+    spec_fill_sandbox_spec(spec, &sandbox);
     p->problem = (struct err){ 0 };
     if (row->max == 0) {
         pools_remove(pools, row->name);
         return;
     }
-    (void)pools_put(pools, row->name, &box, &set, &p->problem);
+    (void)pools_put(pools, row->name, &sandbox, &set, &p->problem);
 }
 
 static void pool_registry_on_template(void *arg, const struct err *err, const struct store_template *row)

@@ -6,6 +6,7 @@
 #include "core/base/str.h"
 #include "service/custom_policy.h"
 #include "service/template_cache.h"
+#include "service/template_check.h"
 
 #include <stdio.h>
 
@@ -36,7 +37,7 @@ struct sandbox_creation {
     char template[STORE_NAME_MAX + 1];
     char chosen_id[ID_SIZE]; /* the id chosen by idempotency_begin */
     struct spec spec;
-    char *policy_error_details; /* of an error in the policy */
+    char *policy_error_details; /* of an error in the policy or the template */
 };
 
 static void sandbox_creation_free(void *arg)
@@ -55,7 +56,7 @@ static void sandbox_creation_on_created(void *arg, const struct err *err, const 
 
     if (err) {
         idempotency_release_key(c->req, c->api, err);
-        api_answer_err(c->req, c->api, err);
+        api_answer_err(c->req, err);
     } else {
         auto_free char *path = str_printf("/v1/sandboxes/%s", row->id);
 
@@ -124,6 +125,18 @@ static int sandbox_creation_read_template(struct sandbox_creation *c, const stru
     return 0;
 }
 
+static void sandbox_creation_on_template_checked(void *arg, const struct err *err, const char *details)
+{
+    struct sandbox_creation *c = arg;
+
+    if (!err) {
+        sandbox_creation_read_and_claim(c);
+        return;
+    }
+    c->policy_error_details = str_dup(details);
+    sandbox_creation_refuse(c, err);
+}
+
 static void sandbox_creation_on_template(void *arg, const struct err *err, const struct store_template *row)
 {
     struct sandbox_creation *c = arg;
@@ -137,7 +150,8 @@ static void sandbox_creation_on_template(void *arg, const struct err *err, const
     } else if (sandbox_creation_read_template(c, row, &why) < 0) {
         sandbox_creation_refuse(c, &why);
     } else {
-        sandbox_creation_read_and_claim(c);
+        template_check_modules(c->api->host_modules, c->template, &c->spec, ev_now(c->api->settings.ev),
+                               sandbox_creation_on_template_checked, c);
     }
 }
 

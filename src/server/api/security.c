@@ -52,9 +52,9 @@ static void api_security_send_event(struct api *api, uint64_t seq, const struct 
 }
 
 static void api_security_raise(struct api *api, enum security_kind kind, struct audit_record *r,
-                               const struct refusal_key *who)
+                               const struct refusal_key *key)
 {
-    struct refusal_key k = *who;
+    struct refusal_key k = *key;
 
     api->security_event_counts[kind]++;
     r->action = security_name(kind);
@@ -106,7 +106,7 @@ void api_on_denials(struct api *api, const char *owner, const struct receipt *re
     auto_buf details = { 0 };
     struct jsonw w;
     uint64_t total = 0;
-    unsigned told = 0;
+    unsigned listed = 0;
 
     jsonw_init(&w, &details, 0);
     jsonw_object(&w);
@@ -116,7 +116,7 @@ void api_on_denials(struct api *api, const char *owner, const struct receipt *re
         if (!api_security_is_attack_syscall(receipt->denials[i].denial.name))
             continue;
         total += receipt->denials[i].count;
-        if (told++ < CALLS_MAX)
+        if (listed++ < CALLS_MAX)
             jsonw_ku64(&w, receipt->denials[i].denial.call, receipt->denials[i].count);
     }
     jsonw_end_object(&w);

@@ -325,7 +325,6 @@ static int socket_execution_join(struct socket_execution *a, const struct store_
 {
     static const char *const names[] = { "stdout has", "stderr has", "events have" };
     struct sandbox_socket *so = a->socket;
-    char context[ID_SIZE];
 
     if (!str_eq(row->sandbox, so->sandbox))
         return err_set(err, ERR_MISSING, "there is no such execution in this sandbox");
@@ -337,8 +336,8 @@ static int socket_execution_join(struct socket_execution *a, const struct store_
                                            socket_execution_on_progress, a);
     if (socket_execution_row_is_live(row) && !a->watch)
         return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
-    a->tty = api_is_terminal(row);
-    a->has_events = api_is_context_execution(row, context);
+    a->tty = row->tty;
+    a->has_events = row->context[0] != '\0';
     if (socket_execution_find_output_ends(a, err) < 0)
         return -1;
     for (int i = 0; i < 3 && !a->watch; i++)

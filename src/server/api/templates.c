@@ -6,7 +6,9 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "service/custom_policy.h"
+#include "service/host_modules.h"
 #include "service/template_cache.h"
+#include "service/template_check.h"
 
 static void api_template_blank_values(json_t *env)
 {
@@ -30,7 +32,33 @@ static char *api_template_redacted_spec(const char *spec_json)
     return text ? text : str_dup("{}");
 }
 
-static void api_template_write_json(const struct store_template *row, struct jsonw *w)
+/* Templates are shown after the modules of the host were listed, with the list that is there
+ * then. */
+struct template_request {
+    struct http_req *req;
+    struct api *api;
+    void (*handler)(struct http_req *req, struct api *api);
+};
+
+static void template_request_on_modules(void *arg, const struct python_modules *modules UNUSED)
+{
+    auto_free struct template_request *r = arg;
+
+    r->handler(r->req, r->api);
+}
+
+static void api_template_handle_with_modules(struct http_req *req, struct api *api,
+                                             void (*handler)(struct http_req *req, struct api *api))
+{
+    struct template_request *r = mem_new(struct template_request);
+
+    *r = (struct template_request){ req, api, handler };
+    host_modules_get(api->host_modules, NULL, ev_now(api->settings.ev), template_request_on_modules, r);
+}
+
+/* --- one and all --- */
+
+static void api_template_write_json(struct api *api, const struct store_template *row, struct jsonw *w)
 {
     auto_free char *spec = api_template_redacted_spec(row->spec_json);
 
@@ -42,13 +70,14 @@ static void api_template_write_json(const struct store_template *row, struct jso
         api_write_time(w, "createdAt", row->created_ms);
         api_write_time(w, "updatedAt", row->updated_ms);
     }
+    template_check_write_json(api->host_modules, row->spec_json, w);
     api_write_raw_json(w, "spec", spec);
     jsonw_end_object(w);
 }
 
-static void api_template_on_row(void *arg, const struct err *err, const struct store_template *row)
+static void api_template_answer(struct http_req *req, struct api *api, const struct err *err,
+                                const struct store_template *row)
 {
-    struct http_req *req = arg;
     struct buf out = { 0 };
     struct jsonw w;
 
@@ -57,7 +86,7 @@ static void api_template_on_row(void *arg, const struct err *err, const struct s
         return;
     }
     jsonw_init(&w, &out, 0);
-    api_template_write_json(row, &w);
+    api_template_write_json(api, row, &w);
     http_answer_json(req, 200, &out);
 }
 
@@ -74,13 +103,12 @@ struct template_list_query {
 static void api_template_on_builtin(void *arg, const struct err *err, const struct store_template *row)
 {
     struct template_list_query *l = arg;
-    size_t n;
-    const struct template_builtin *all = template_builtin_list(&n);
+    const char *name;
 
     if (!err && row && template_is_builtin(row))
-        api_template_write_json(row, &l->w);
-    if (l->nbuiltin_queried < n) {
-        template_get(l->api->settings.store, all[l->nbuiltin_queried++].name, api_template_on_builtin, l);
+        api_template_write_json(l->api, row, &l->w);
+    if ((name = template_builtin_name(l->nbuiltin_queried++)) != NULL) {
+        template_get(l->api->settings.store, name, api_template_on_builtin, l);
         return;
     }
     api_list_end(l->req, &l->w, NULL);
@@ -97,7 +125,7 @@ static void api_template_on_rows(void *arg, const struct err *err, const struct 
         return;
     }
     for (size_t i = 0; i < n; i++)
-        api_template_write_json(&rows[i], &l->w);
+        api_template_write_json(l->api, &rows[i], &l->w);
     if (!next) {
         api_template_on_builtin(l, NULL, NULL);
         return;
@@ -106,9 +134,8 @@ static void api_template_on_rows(void *arg, const struct err *err, const struct 
     free(l);
 }
 
-static void api_template_list(struct http_req *req, void *ctx)
+static void api_template_list_rows(struct http_req *req, struct api *api)
 {
-    struct api *api = ctx;
     struct store_list q = { 0 };
     struct err err = { 0 };
 
@@ -120,6 +147,11 @@ static void api_template_list(struct http_req *req, void *ctx)
     l->req = req;
     l->api = api;
     store_template_list(api->settings.store, &q, api_template_on_rows, l);
+}
+
+static void api_template_list(struct http_req *req, void *ctx)
+{
+    api_template_handle_with_modules(req, ctx, api_template_list_rows);
 }
 
 static bool api_template_name_is_valid(const char *name)
@@ -147,13 +179,40 @@ static const char *api_template_name_or_refuse(struct http_req *req, enum err_id
     return NULL;
 }
 
-static void api_template_get(struct http_req *req, void *ctx)
+struct template_query {
+    struct http_req *req;
+    struct api *api;
+    char name[STORE_NAME_MAX + 1];
+};
+
+static struct template_query *template_query_new(struct http_req *req, struct api *api, const char *name)
 {
-    struct api *api = ctx;
+    struct template_query *c = mem_new(struct template_query);
+
+    c->req = req;
+    c->api = api;
+    str_copy(c->name, sizeof(c->name), name);
+    return c;
+}
+
+static void api_template_on_row(void *arg, const struct err *err, const struct store_template *row)
+{
+    auto_free struct template_query *c = arg;
+
+    api_template_answer(c->req, c->api, err, row);
+}
+
+static void api_template_get_row(struct http_req *req, struct api *api)
+{
     const char *name = api_template_name_or_refuse(req, ERR_MISSING);
 
     if (name)
-        template_get(api->settings.store, name, api_template_on_row, req);
+        template_get(api->settings.store, name, api_template_on_row, template_query_new(req, api, name));
+}
+
+static void api_template_get(struct http_req *req, void *ctx)
+{
+    api_template_handle_with_modules(req, ctx, api_template_get_row);
 }
 
 static int api_template_check_spec(const struct api *api, const json_t *body, char **ret_details, struct err *err)
@@ -172,35 +231,18 @@ static int api_template_check_spec(const struct api *api, const json_t *body, ch
     return rc;
 }
 
-struct template_change {
-    struct http_req *req;
-    struct api *api;
-    char name[STORE_NAME_MAX + 1];
-};
-
-static struct template_change *template_change_new(struct http_req *req, struct api *api, const char *name)
+static void template_query_on_put(void *arg, const struct err *err, const struct store_template *row)
 {
-    struct template_change *c = mem_new(struct template_change);
-
-    c->req = req;
-    c->api = api;
-    str_copy(c->name, sizeof(c->name), name);
-    return c;
-}
-
-static void template_change_on_put(void *arg, const struct err *err, const struct store_template *row)
-{
-    auto_free struct template_change *c = arg;
+    auto_free struct template_query *c = arg;
 
     template_cache_invalidate(c->api->template_cache, c->name);
     if (!err)
         pool_registry_template_changed(c->api->pool_registry, row->name);
-    api_template_on_row(c->req, err, row);
+    api_template_answer(c->req, c->api, err, row);
 }
 
-static void api_template_put(struct http_req *req, void *ctx)
+static void api_template_put_row(struct http_req *req, struct api *api)
 {
-    struct api *api = ctx;
     const char *name = api_template_name_or_refuse(req, ERR_INVALID);
     auto_json *body = NULL;
     auto_free char *details = NULL;
@@ -217,15 +259,20 @@ static void api_template_put(struct http_req *req, void *ctx)
     str_copy(row.name, sizeof(row.name), name);
     row.spec_json = text;
     row.created_ms = row.updated_ms = clock_real_ms();
-    store_template_put(api->settings.store, &row, NULL, template_change_on_put, template_change_new(req, api, name));
+    store_template_put(api->settings.store, &row, NULL, template_query_on_put, template_query_new(req, api, name));
 }
 
-static void template_change_on_deleted(void *arg, const struct err *err)
+static void api_template_put(struct http_req *req, void *ctx)
 {
-    auto_free struct template_change *c = arg;
+    api_template_handle_with_modules(req, ctx, api_template_put_row);
+}
+
+static void template_query_on_deleted(void *arg, const struct err *err)
+{
+    auto_free struct template_query *c = arg;
 
     template_cache_invalidate(c->api->template_cache, c->name);
-    if (err && err->id == ERR_MISSING && template_builtin_find(c->name)) {
+    if (err && err->id == ERR_MISSING && template_name_is_builtin(c->name)) {
         struct err why = { 0 };
 
         err_set(&why, ERR_EXISTS, "the template %s is built in and cannot be deleted; use PUT to replace it", c->name);
@@ -247,8 +294,8 @@ static void api_template_delete(struct http_req *req, void *ctx)
     const char *name = api_template_name_or_refuse(req, ERR_MISSING);
 
     if (name)
-        store_template_delete(api->settings.store, name, NULL, template_change_on_deleted,
-                              template_change_new(req, api, name));
+        store_template_delete(api->settings.store, name, NULL, template_query_on_deleted,
+                              template_query_new(req, api, name));
 }
 
 const struct http_route template_routes[] = {

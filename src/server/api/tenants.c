@@ -234,14 +234,14 @@ static void api_tenant_get(struct http_req *req, void *ctx)
 
 static void api_tenant_get_own(struct http_req *req, void *ctx)
 {
-    const struct principal *who = request_principal(req);
+    const struct principal *principal = request_principal(req);
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0 ||
-        (!principal_has_scopes(who, SCOPE_BIT(TENANT)) && principal_require(who, SCOPE_BIT(SANDBOXES_READ), &err) < 0))
+    if (api_require_no_query(req, &err) < 0 || (!principal_has_scopes(principal, SCOPE_BIT(TENANT)) &&
+                                                principal_require(principal, SCOPE_BIT(SANDBOXES_READ), &err) < 0))
         http_answer_err(req, &err);
     else
-        api_tenant_get_named(req, ctx, who->owner);
+        api_tenant_get_named(req, ctx, principal->owner);
 }
 
 /* --- update --- */

@@ -286,6 +286,16 @@ void auth_role_create(struct auth *a, const struct principal *by, const char *te
         m->op.call = store_role_insert(a->store, &m->role, tenant_user_on_created, m);
 }
 
+static void tenant_role_remove(struct tenant_user_op *m, uint32_t permissions)
+{
+    struct err err = { 0 };
+
+    if (tenant_user_check_rights(&m->by, permissions, "take away", &err) < 0)
+        tenant_user_op_finish(m, &err);
+    else
+        m->op.call = store_role_remove(m->op.auth->store, m->role.owner, m->role.name, tenant_user_on_created, m);
+}
+
 void auth_role_remove(struct auth *a, const struct principal *by, const char *tenant, const char *name,
                       store_done_fn *done, void *arg)
 {
@@ -293,12 +303,14 @@ void auth_role_remove(struct auth *a, const struct principal *by, const char *te
     struct err err = { 0 };
 
     m->done = done;
+    str_copy(m->role.owner, sizeof(m->role.owner), tenant);
+    str_copy(m->role.name, sizeof(m->role.name), name);
     if (role_find(name))
         err_set(&err, ERR_DENIED, "the role %s is built in and cannot be removed", name);
     if (err.id || tenant_user_check_rights(by, 0, "take away", &err) < 0)
         tenant_user_op_finish(m, &err);
     else
-        m->op.call = store_role_remove(a->store, tenant, name, tenant_user_on_created, m);
+        tenant_user_resolve_role(m, m->role.owner, m->role.name, tenant_role_remove);
 }
 
 /* --- tenants --- */

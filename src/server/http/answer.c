@@ -218,10 +218,11 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
     char text[80];
 
     http_drop_header(req, "Content-Range"); /* of a range that the handler had considered */
+    http_drop_header(req, "ETag");
     if (etag)
         http_set_header(req, "ETag", etag);
     http_set_header(req, "Accept-Ranges", "bytes");
-    if (match && (!etag || !range_tag_listed(match, etag, false))) {
+    if (match && !range_tag_listed(match, etag ? etag : "", false)) {
         struct err err = { 0 };
 
         err_set(&err, ERR_HTTP_PRECONDITION, "the resource has changed: its entity tag is now %s",
@@ -229,7 +230,7 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
         http_answer_err(req, &err);
         return false;
     }
-    if (none && etag && range_tag_listed(none, etag, true))
+    if (none && range_tag_listed(none, etag ? etag : "", true))
         return http_answer_empty_false(req, 304);
     if (only_if && (!etag || !str_eq(only_if, etag)))
         range = NULL;
@@ -269,9 +270,9 @@ void http_answer_file(struct http_req *req, const char *type, int fd, uint64_t s
     http_answer_given(req);
 }
 
-char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64])
+char *http_etag(uint64_t size, uint64_t version, char buf[64])
 {
-    snprintf(buf, 64, "\"%" PRIx64 "-%" PRIx64 "\"", size, mtime_ns);
+    snprintf(buf, 64, "\"%" PRIx64 "-%" PRIx64 "\"", size, version);
     return buf;
 }
 

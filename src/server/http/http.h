@@ -188,9 +188,9 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
                        uint64_t *ret_len);
 /* The same for a file that does not change while it is sent; takes the descriptor. */
 void http_answer_file(struct http_req *req, const char *type, int fd, uint64_t size, const char *etag);
-/* Entity tag of a file on the host, from its size and modification time. buf needs 64 bytes and is
- * returned. */
-char *http_etag(uint64_t size, uint64_t mtime_ns, char buf[64]);
+/* Entity tag of a file of a sandbox, from files_entry.size and files_entry.version. buf needs 64
+ * bytes and is returned. */
+char *http_etag(uint64_t size, uint64_t version, char buf[64]);
 
 /* Message streams. NDJSON: one JSON text per line (application/x-ndjson). SSE: events
  * (text/event-stream), with a comment after every 15 s of silence, so that both sides notice a

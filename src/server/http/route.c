@@ -196,8 +196,11 @@ static unsigned route_entry_distance(const struct route_entry *row, const struct
         if (!str_copy(word, sizeof(word), u->seg[i - from]) || row->segment[i].len > SUGGEST_MAX)
             return 4;
         char *literal = str_dup_n(row->segment[i].text, row->segment[i].len);
-        sum += suggest_distance(word, literal);
+        unsigned d = suggest_distance(word, literal);
         free(literal);
+        if (d >= strlen(word)) /* no letter in common: another name, not a slip */
+            return 4;
+        sum += d;
     }
     return sum;
 }

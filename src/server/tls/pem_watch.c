@@ -16,8 +16,8 @@
  * 1. The type of a step is determined after its name is watched; if it changes in between, there is
  *    another check.
  * 2. Where inotify cannot report changes (another machine changes the files, a directory that
- *    may be searched but not read, too many watches), the files are checked every few seconds
- *    instead. */
+ *    may be searched but not read, too many watches), the files are checked every minute
+ *    instead. SIGHUP makes a server check at once. */
 #include "server/tls/pem_watch.h"
 
 #include "core/base/fd.h"
@@ -33,8 +33,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#define CHECK_INTERVAL_NS NS_PER_S
-#define PEM_POLL_NS (5 * NS_PER_S)
+#define CHECK_INTERVAL_NS (300 * NS_PER_MS) /* two of them pass between a change and its report */
+#define PEM_POLL_NS (60 * NS_PER_S)
 #define LINKS_MAX 40 /* the limit of Linux */
 #define NAME_CHANGED (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define SELF_CHANGED (IN_MOVE_SELF | IN_DELETE_SELF)
@@ -265,7 +265,7 @@ static enum pem_walk_result pem_watch_rebuild(struct pem_watch *w)
     if (worst == PEM_WALK_POLL) {
         pem_watch_clear(w);
         if (!w->is_polling)
-            log_info("inotify cannot watch the certificate files; checking them every few seconds instead");
+            log_info("inotify cannot watch the certificate files; checking them every minute instead");
     }
     w->is_polling = worst == PEM_WALK_POLL;
     return worst;
@@ -279,10 +279,10 @@ static void pem_watch_check(void *arg)
     bool quiet = mark == w->last_fingerprint, news = mark != w->reported_fingerprint;
 
     w->last_fingerprint = mark;
-    if (s == PEM_WALK_POLL)
-        pem_watch_check_after(w, PEM_POLL_NS);
-    else if (s == PEM_WALK_RETRY || !quiet)
+    if (s == PEM_WALK_RETRY || !quiet)
         pem_watch_check_after(w, w->check_ns);
+    else if (s == PEM_WALK_POLL)
+        pem_watch_check_after(w, PEM_POLL_NS);
     if (quiet && news) {
         w->reported_fingerprint = mark;
         w->on_change(w->arg);

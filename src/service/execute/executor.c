@@ -1,8 +1,8 @@
 /* The queue and the table of runs.
  *
- * Who comes when there is room begins at once; the others wait in the line of their tenant, and places are given to the
- * lines in turn (core/ev/fair_queue.h). Of the sandboxes that are left behind, only so many count no more (teardown.c):
- * no burst leaves any number of them. */
+ * A run starts immediately if a slot is free. Otherwise it waits in the line of its tenant, and
+ * slots are assigned to the lines round-robin (core/ev/fair_queue.h). A sandbox that waits for its
+ * teardown does not hold a slot, but the number of such sandboxes is limited (teardown.c). */
 #include "service/execute/executor_internal.h"
 
 #include "core/base/clock.h"
@@ -10,7 +10,7 @@
 
 #include <assert.h>
 
-#define EXECUTOR_MAX_HOLD_NS (UINT64_C(366) * 86400 * NS_PER_S) /* a place is given back, never taken */
+#define EXECUTOR_MAX_HOLD_NS (UINT64_C(366) * 86400 * NS_PER_S) /* slots are always released, never expired */
 
 struct executor *executor_new(const struct executor_settings *set)
 {
@@ -31,7 +31,7 @@ void executor_finish(struct executor *e)
     if (!e)
         return;
     e->is_stopping = true;
-    err_set(&why, ERR_BUSY, "the server is being stopped");
+    err_set(&why, ERR_BUSY, "the server is stopping");
     for (struct run *r = e->runs, *next; r; r = next) {
         const struct run_ops *ops = r->ops;
 
@@ -50,14 +50,14 @@ void executor_stats(const struct executor *e, struct executor_stats *ret)
     *ret = e->stats;
     ret->cache_bytes = result_cache_bytes(e->cache);
     ret->cache_entries = result_cache_entries(e->cache);
+    ret->waiting = e->nwaiting;
     for (const struct run *r = e->runs; r; r = r->next) {
-        ret->waiting += r->state == RUN_WAITING && !r->from_cache;
         ret->running += r->state > RUN_WAITING && r->state < RUN_DONE;
         ret->ending += r->state == RUN_DONE;
     }
 }
 
-/* The time in which half of the queue is served at the pace of late. */
+/* The time in which half of the queue is served at the recent rate. */
 uint64_t executor_retry_ms(const struct executor *e)
 {
     uint64_t rounds = e->settings.waiting_max / (2 * e->settings.running_max) + 1;

@@ -1,8 +1,10 @@
-/* Files out: each path or pattern of the request in its order, one question to the sandbox at a time.
+/* Collects output files: each path or pattern of the request in order, one request to the sandbox
+ * at a time.
  *
- * All bounds are counted in one place: files, bytes, directories that are listed. What does not come is named with its
- * reason and never fails the run: its output is worth more than one file of it. A sandbox that does not answer has a
- * deadline. */
+ * All limits are counted in one place: files, bytes, listed directories. A file that cannot be
+ * collected is listed with its reason and never fails the run, because the output of the run is
+ * worth more than one of its files. The collection has a deadline, in case the sandbox does not
+ * answer. */
 #include "service/execute/executor_internal.h"
 
 #include "core/base/clock.h"
@@ -17,14 +19,15 @@
 
 #define PATIENCE_NS (10 * NS_PER_S)
 #define GATHER_DIRS_MAX 64u
-#define GATHER_NAMES_MAX 10000u /* of one directory */
+#define GATHER_NAMES_MAX 10000u /* in one directory */
 #define GATHER_OMITTED_MAX 50u
 
-struct gather_item { /* to be looked at: a directory with what is to match in it, or a file */
+/* One step: a directory and the pattern to match in it, or a file. */
+struct gather_item {
     struct gather_item *next;
     char *path;
-    char *pattern;         /* NULL: a file */
-    bool named_in_request; /* the request named it, so its absence is told */
+    char *pattern;         /* NULL: path is a file */
+    bool named_in_request; /* the request named it, so its absence is reported */
 };
 
 struct gather_file {
@@ -32,7 +35,7 @@ struct gather_file {
     struct buf data;
 };
 
-struct gather_omission { /* out, and why */
+struct gather_omission { /* a file that was not collected */
     char *path;
     char reason[160];
 };
@@ -40,16 +43,16 @@ struct gather_omission { /* out, and why */
 struct gather {
     struct gather_item *queue;
     struct files_job *job;
-    struct gather_item *current; /* the job is about it */
+    struct gather_item *current; /* the subject of job */
     struct gather_item **insert_at;
-    struct buf data; /* of the file that is being read */
+    struct buf data; /* of the file being read */
     struct gather_file *files;
     size_t nfiles;
     struct gather_omission *omissions;
     size_t nomissions, nmore_omitted;
     uint64_t bytes;
     unsigned ndirs_listed;
-    size_t nmatches_queued; /* of names that matched and are not looked at yet */
+    size_t nmatches_queued; /* matched names that are still in the queue */
     bool is_file;
     struct ev_timer timer;
     struct ev_defer next_defer;
@@ -115,7 +118,7 @@ static void gather_omit(struct gather *g, const char *path, const char *why)
     str_strip_control_chars(l->reason);
 }
 
-/* --- one question after another --- */
+/* --- one request after another --- */
 
 static void gather_next(void *arg);
 
@@ -137,7 +140,8 @@ static void gather_queue_match(struct gather *g, char *path, const char *rest)
     g->nmatches_queued++;
 }
 
-/* A name that matched: a file to read, a directory to look into, or the way to something without a pattern. */
+/* Handles a matched name: a file to read, a directory to list, or the prefix of a path without
+ * another pattern. */
 static void gather_follow_match(struct gather *g, const char *dir, const char *name, const char *left, char kind)
 {
     auto_free char *path = str_printf("%s/%s", dir, name);
@@ -167,7 +171,7 @@ static void gather_on_name(void *arg, const struct files_entry *e)
     if (!run_path_matches(g->current->pattern, e->name, &left))
         return;
     if (g->nmatches_queued == GATHER_NAMES_MAX)
-        g->nmore_omitted++; /* they are kept until they are looked at, and there are patterns of patterns */
+        g->nmore_omitted++; /* limits queued names, because patterns in several parts of a path multiply */
     else
         gather_follow_match(g, g->current->path, e->name, left, e->kind);
 }
@@ -189,7 +193,7 @@ static void gather_on_listed(void *arg, const struct files_done *d, const struct
     if (err && g->current->named_in_request)
         gather_omit(g, g->current->path, err->msg);
     else if (d && d->truncated)
-        gather_omit(g, g->current->path, "the directory has more names than are looked at");
+        gather_omit(g, g->current->path, "the directory has too many entries; only the first were matched");
     gather_item_done(r);
 }
 
@@ -204,7 +208,8 @@ static void gather_on_data(void *arg, const void *data, size_t len)
 {
     struct run *r = arg;
     struct gather *g = r->gather;
-    uint64_t room = RUN_GATHERED_BYTES + 1 - g->bytes - g->data.len; /* one byte more says that it is too large */
+    /* One byte more shows that the file is too large. */
+    uint64_t room = RUN_GATHERED_BYTES + 1 - g->bytes - g->data.len;
 
     buf_add(&g->data, data, min_size(len, (size_t)room));
 }
@@ -218,9 +223,9 @@ static void gather_on_read(void *arg, const struct files_done *d UNUSED, const s
     if (err)
         why = g->current->named_in_request || err->id != ERR_MISSING ? err->msg : "";
     else if (!g->is_file)
-        why = "it is no regular file";
+        why = "not a regular file";
     else if (g->bytes + g->data.len > RUN_GATHERED_BYTES)
-        why = "there is no room for it in an answer: all files together have at most 8 MiB";
+        why = "too large: the output files together may have at most 8 MiB";
     if (why) {
         if (*why)
             gather_omit(g, g->current->path, why);
@@ -254,11 +259,11 @@ static int gather_request_item(struct run *r, struct err *err)
 
     if (g->current->pattern) {
         if (g->ndirs_listed++ == GATHER_DIRS_MAX)
-            return err_set(err, ERR_LIMIT, "too many directories would have to be looked into");
+            return err_set(err, ERR_LIMIT, "too many directories to search; use a more specific pattern");
         return files_list(b, g->current->path, GATHER_NAMES_MAX, &gather_list_ops, r, &g->job, err);
     }
     if (g->nfiles == RUN_GATHERED_MAX)
-        return err_set(err, ERR_LIMIT, "an answer has at most %u files", RUN_GATHERED_MAX);
+        return err_set(err, ERR_LIMIT, "too many files: a result has at most %u", RUN_GATHERED_MAX);
     g->is_file = true;
     return files_read(b, g->current->path, 0, RUN_GATHERED_BYTES + 1 - g->bytes, &gather_read_ops, r, &g->job, err);
 }
@@ -319,7 +324,7 @@ void gather_start(struct run *r)
     gather_next(r);
 }
 
-/* --- told --- */
+/* --- the JSON --- */
 
 static const char *gather_shown_path(const char *path)
 {

@@ -1,5 +1,5 @@
-/* A table of chains and one list by last use. An entry costs its answer and RESULT_CACHE_ENTRY_COST, so that many small
- * answers are bounded too. */
+/* A hash table with chains, and one list by last use. An entry costs its result plus
+ * RESULT_CACHE_ENTRY_COST, so that the number of small results is limited too. */
 #include "service/execute/result_cache.h"
 
 #include "core/base/jsonw.h"
@@ -11,10 +11,10 @@
 
 #define BUCKETS 4096u
 #define RESULT_CACHE_ENTRY_COST 256u
-#define RESULT_CACHE_SHARE_DIVISOR 8u /* of the room, for one answer */
+#define RESULT_CACHE_SHARE_DIVISOR 8u /* one result may take at most 1/8 of the cache */
 
 struct result_cache_entry {
-    struct result_cache_entry *next;          /* of its bucket */
+    struct result_cache_entry *next;          /* in its bucket */
     struct result_cache_entry *newer, *older; /* by last use */
     uint8_t key[RESULT_CACHE_KEY_SIZE];
     uint64_t stored_ms;
@@ -145,7 +145,7 @@ struct result_key_hash {
 
 static void result_key_add(struct result_key_hash *h, const void *data, size_t len)
 {
-    uint64_t n = data ? len : UINT64_MAX; /* what is not there is not what is empty */
+    uint64_t n = data ? len : UINT64_MAX; /* NULL and "" hash differently */
 
     h->ok = h->ok && EVP_DigestUpdate(h->ctx, &n, sizeof(n)) == 1 &&
             (!data || EVP_DigestUpdate(h->ctx, data, len) == 1);

@@ -1,6 +1,6 @@
-/* result_cache.h - answers of pure runs, by the hash of everything that they could depend on.
+/* result_cache.h - cached results of runs, by the hash of everything that a run depends on.
  *
- * Bounded by bytes: what was used longest ago goes first. An answer that is too old is none. Time is passed in. */
+ * An LRU cache with a byte limit and a TTL. The caller passes the time in. */
 #pragma once
 
 #include "core/base/base.h"
@@ -10,13 +10,14 @@
 
 struct result_cache;
 
-struct result_cache *result_cache_new(uint64_t bytes_max, uint64_t age_max_ms); /* bytes_max 0: nothing is kept */
+struct result_cache *result_cache_new(uint64_t bytes_max, uint64_t age_max_ms); /* bytes_max 0: nothing is cached */
 void result_cache_free(struct result_cache *c);
 DEFINE_AUTO(result_cache, result_cache_free);
 
-/* NULL: there is none. Good until the next call. */
+/* NULL: not cached, or expired. Valid until the next call. */
 const struct buf *result_cache_get(struct result_cache *c, const uint8_t key[RESULT_CACHE_KEY_SIZE], uint64_t now_ms);
-/* Copies the answer, unless it takes more than an eighth of all the room. One of the same key is replaced. */
+/* Copies the result, unless it takes more than an eighth of bytes_max. Replaces an entry with the
+ * same key. */
 void result_cache_put(struct result_cache *c, const uint8_t key[RESULT_CACHE_KEY_SIZE], const struct buf *answer,
                       uint64_t now_ms);
 uint64_t result_cache_bytes(const struct result_cache *c);
@@ -25,6 +26,6 @@ uint64_t result_cache_entries(const struct result_cache *c);
 /* --- the key --- */
 
 struct run_request;
-/* Over all that a run gets, part by part with its length, so that no two requests read alike. False: no hash could be
- * made, and nothing may be kept. */
+/* Hashes every input of a run, each part with its length, so that different requests never hash the
+ * same bytes. False: hashing failed, and the result must not be cached. */
 bool result_cache_make_key(const struct run_request *req, uint8_t ret[RESULT_CACHE_KEY_SIZE]);

@@ -1,16 +1,18 @@
-/* One run: WAITING -> MAKING -> STAGING -> STARTING -> RUNNING -> GATHERING -> OVER.
+/* One run: WAITING -> CREATING -> STAGING -> STARTING -> RUNNING -> GATHERING -> DONE.
  *
- * The answer is given as soon as everything that it tells is here; the sandbox goes behind it, and the run with it. So
- * between the program's end and the answer nothing is written, nothing is waited for, and nothing is asked of the
- * jailer.
+ * The result is delivered as soon as it is complete; the sandbox and the run are removed
+ * afterwards. So between the end of the program and the delivery, nothing is stored and the jailer
+ * is not asked.
  *
  * Invariants:
  * 1. on_end is called once, never inside executor_run, and never after run_cancel.
- * 2. A run has a place (turn) from MAKING until its sandbox is gone, or stands in line to go (teardown.c).
- * 3. What is kept of all runs is at most set.output_bytes, whatever the programs write: past it, output is dropped, and
- *    that is told. Half of it is divided among the places, so what others write costs nobody the first of their own.
- * 4. Until its sandbox is ready nothing of a run has happened, and nothing is told of it. So a member of a pool that
- *    turns out to be dead is replaced, once, and nobody learns of it. */
+ * 2. A run holds a slot from CREATING until its sandbox is gone or waits for its teardown
+ *    (teardown.c).
+ * 3. The kept output of all runs together is at most settings.output_bytes; output beyond it is
+ *    dropped and counted as dropped. Half of it is divided equally among the slots, so that other
+ *    runs cannot use up the guaranteed share of a run.
+ * 4. Until the sandbox is ready, a run has had no effect and nothing is reported. So a pool member
+ *    that turns out to be dead is replaced once, without notice. */
 #include "service/execute/executor_internal.h"
 
 #include "core/base/clock.h"
@@ -20,14 +22,14 @@
 
 #include <inttypes.h>
 
-/* --- what is held of it --- */
+/* --- kept output --- */
 
 static uint64_t saturating_sub_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-/* What every place can count on. */
+/* The share of output that every slot is guaranteed. */
 static uint64_t run_guaranteed_bytes(const struct executor *e)
 {
     return e->settings.output_bytes / 2 / e->settings.running_max;
@@ -57,7 +59,7 @@ static void run_set_kept_bytes(struct run *r, uint64_t kept)
 
 static bool run_replace_dead_sandbox(struct run *r, const struct err *err);
 
-/* --- its end --- */
+/* --- the end --- */
 
 static void run_drop_output(struct run *r)
 {
@@ -115,7 +117,7 @@ static void run_begin_teardown(void *arg)
     teardown_add(r);
 }
 
-/* Nothing more is told of it, and its sandbox may go. */
+/* No callback follows; the sandbox may be removed. */
 static void run_finish(struct run *r)
 {
     r->state = RUN_DONE;
@@ -149,7 +151,7 @@ static void run_deliver_result(void *arg)
     r->ended_ns = ev_now(r->executor->settings.ev);
     if (r->has_error && !result)
         r->executor->stats.failed++;
-    ephemeral_sandbox_release_quota(&r->sandbox); /* whoever hears of its end may have the next one */
+    ephemeral_sandbox_release_quota(&r->sandbox); /* a client that has the result may start the next run */
     if (ops)
         ops->on_end(r->arg, result ? NULL : &r->error,
                     result ? &(struct run_result){ .id = r->id,
@@ -206,14 +208,23 @@ void run_program_ended(struct run *r)
     }
 }
 
-static void run_uncount_waiting(struct run *r)
+static void run_count_waiting(struct run *r)
 {
-    if (r->counted_waiting)
-        ephemeral_sandbox_count_waiting(&r->sandbox, -1);
-    r->counted_waiting = false;
+    r->counted_waiting = true;
+    r->executor->nwaiting++;
+    ephemeral_sandbox_count_waiting(&r->sandbox, 1);
 }
 
-/* Whoever is stopped may be let go of as well before the turn is over. */
+static void run_uncount_waiting(struct run *r)
+{
+    if (!r->counted_waiting)
+        return;
+    r->counted_waiting = false;
+    r->executor->nwaiting--;
+    ephemeral_sandbox_count_waiting(&r->sandbox, -1);
+}
+
+/* A run that was stopped may also be cancelled within the same turn of the loop. */
 static void run_leave_queue(struct run *r)
 {
     run_uncount_waiting(r);
@@ -239,7 +250,7 @@ void run_pause_output(struct run *r, bool hold)
         exec_handle_hold_credit(r->exec, hold);
 }
 
-/* --- what it writes --- */
+/* --- output --- */
 
 static void run_keep_bytes(struct run *r, uint64_t n)
 {
@@ -307,7 +318,7 @@ void run_program_started(struct run *r)
         run_report_started(r);
 }
 
-/* --- its sandbox --- */
+/* --- the sandbox --- */
 
 static void run_on_sandbox_ready(void *arg)
 {
@@ -332,7 +343,7 @@ static void run_on_sandbox_failed(void *arg, const struct err *err)
     ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, false);
 }
 
-/* Its program was told of it before: what is left are files that come no more. */
+/* The end of the program was reported before; only output files may still be missing. */
 static void run_on_sandbox_ended(void *arg, const struct err *why)
 {
     struct run *r = arg;
@@ -349,7 +360,7 @@ static const struct sandbox_handle_ops run_sandbox_ops = { .on_ready = run_on_sa
                                                            .on_failed = run_on_sandbox_failed,
                                                            .on_ended = run_on_sandbox_ended };
 
-/* Its sandbox was dead before it was anybody's. */
+/* Replaces a pool member that died before it was claimed. */
 static bool run_replace_dead_sandbox(struct run *r, const struct err *err)
 {
     struct err why = { 0 };
@@ -374,14 +385,14 @@ static void run_on_stop_deferred(void *arg)
     if (r->state == RUN_DONE)
         return;
     if (r->has_receipt)
-        run_complete_with_result(r); /* without what files there are still to come */
+        run_complete_with_result(r); /* without the files that are not collected yet */
     else if (r->exec)
         exec_handle_kill(r->exec);
     else
         run_fail(r, &r->error);
 }
 
-/* Its tenant may not go on. */
+/* The tenant must stop. */
 static void run_on_tenant_stop(void *arg, enum ended_by by, const struct err *why)
 {
     struct run *r = arg;
@@ -395,7 +406,7 @@ static void run_on_tenant_stop(void *arg, enum ended_by by, const struct err *wh
     ev_defer(r->executor->settings.ev, &r->stop_defer, run_on_stop_deferred, r);
 }
 
-/* Its turn has come, or will not. */
+/* The run has acquired its slot, or failed to. */
 static void run_on_slot(void *arg, const struct err *failed)
 {
     struct run *r = arg;
@@ -411,37 +422,33 @@ static void run_on_slot(void *arg, const struct err *failed)
         return;
     }
     e->stats.by_pool_result[r->sandbox.loan.result]++;
-    if (r->request.nfiles == 0 &&
-        sandbox_handle_accepts_exec(r->sandbox.handle)) { /* nobody waits for what cannot be otherwise */
+    /* EXEC does not wait for CLAIMED: nothing is staged, and a failed claim fails EXEC too. */
+    if (r->request.nfiles == 0 && sandbox_handle_accepts_exec(r->sandbox.handle)) {
         r->state = RUN_STAGING;
         run_stage_files(r);
     }
 }
 
-/* --- its beginning --- */
+/* --- start --- */
 
 static int run_admit(struct run *r, struct err *err)
 {
     struct executor *e = r->executor;
-    uint64_t waiting = 0;
 
     if (e->is_stopping)
-        return err_set(err, ERR_BUSY, "the server is being stopped");
-    if (!fair_queue_has_room(&e->queue)) {
-        for (const struct run *o = e->runs; o; o = o->next)
-            waiting += o->state == RUN_WAITING && !o->from_cache;
-        if (waiting >= e->settings.waiting_max ||
-            ephemeral_sandbox_waiting(&r->sandbox) >= (e->settings.waiting_max + 1) / 2) {
-            e->stats.refused++;
-            return err_set(err, ERR_EXECUTOR_FULL,
-                           "%" PRIu64 " executions wait already, %" PRIu32 " of them of this tenant", waiting,
-                           ephemeral_sandbox_waiting(&r->sandbox));
-        }
+        return err_set(err, ERR_BUSY, "the server is stopping");
+    if (!fair_queue_has_room(&e->queue) &&
+        (e->nwaiting >= e->settings.waiting_max ||
+         ephemeral_sandbox_waiting(&r->sandbox) >= (e->settings.waiting_max + 1) / 2)) {
+        e->stats.refused++;
+        return err_set(err, ERR_EXECUTOR_FULL,
+                       "%" PRIu32 " executions are queued already, %" PRIu32 " of them of this tenant", e->nwaiting,
+                       ephemeral_sandbox_waiting(&r->sandbox));
     }
     return ephemeral_sandbox_admit(&r->sandbox, err);
 }
 
-/* A kept answer, which is told at the end of this turn. */
+/* Takes a result from the cache; it is delivered at the end of this turn of the loop. */
 static bool run_find_cached_result(struct run *r)
 {
     struct executor *e = r->executor;
@@ -486,9 +493,8 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
         r->spec = *req->spec;
         *req->spec = (struct spec){ 0 };
         e->stats.started++;
-        r->counted_waiting = !fair_queue_has_room(&e->queue);
-        if (r->counted_waiting)
-            ephemeral_sandbox_count_waiting(&r->sandbox, 1);
+        if (!fair_queue_has_room(&e->queue))
+            run_count_waiting(r);
         fair_queue_acquire(&e->queue, ephemeral_sandbox_queue_line(&r->sandbox), &r->slot, run_on_slot, r);
     }
     r->request.spec = &r->spec;

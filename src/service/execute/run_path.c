@@ -1,5 +1,5 @@
-/* Patterns are those of fnmatch(3), part by part, so '*' never crosses a slash. A directory is listed for every part
- * that has a pattern; how often that may happen is the caller's to bound. */
+/* Patterns are those of fnmatch(3), applied part by part, so '*' never crosses a slash. A directory
+ * is listed for every part that has a pattern; the caller limits how many. */
 #include "service/execute/run_path.h"
 
 #include "core/base/mem.h"
@@ -20,9 +20,9 @@ static int run_path_check_parts(const char *path, const char *what, struct err *
         size_t n = strcspn(++p, "/");
 
         if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-            return err_set(err, ERR_INVALID, "%s: no part of a path is empty, '.' or '..'", what);
+            return err_set(err, ERR_INVALID, "%s: a path must not have an empty part, '.' or '..'", what);
         if (n > 255)
-            return err_set(err, ERR_INVALID, "%s: a part of a path has at most 255 bytes", what);
+            return err_set(err, ERR_INVALID, "%s: a part of a path must have at most 255 bytes", what);
         p += n;
     }
     return 0;
@@ -31,12 +31,12 @@ static int run_path_check_parts(const char *path, const char *what, struct err *
 int run_path_resolve(const char *path, const char *what, char **ret, struct err *err)
 {
     if (!*path || strlen(path) > RUN_PATH_MAX)
-        return err_set(err, ERR_INVALID, "%s: a path has 1 to %u bytes", what, RUN_PATH_MAX);
+        return err_set(err, ERR_INVALID, "%s: a path must have 1 to %u bytes", what, RUN_PATH_MAX);
     auto_free char *full = path[0] == '/' ? str_dup(path) : str_printf("/workspace/%s", path);
     if (run_path_check_parts(full, what, err) < 0)
         return -1;
     if (!run_path_is_below(full, "/workspace") && !run_path_is_below(full, "/tmp"))
-        return err_set(err, ERR_INVALID, "%s: files of an execution lie below /workspace or /tmp", what);
+        return err_set(err, ERR_INVALID, "%s: must be below /workspace or /tmp", what);
     *ret = take_ptr(&full);
     return 0;
 }

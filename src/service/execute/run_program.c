@@ -1,11 +1,13 @@
-/* Files in, then the program: a command is started as it is; code goes to the kernel of its language, which waits in
- * the sandbox already or is started for it.
+/* Writes the input files, then starts the program: a command as it is; code goes to the language
+ * kernel, which waits in the sandbox already or is started.
  *
- * Everything the kernel says is hostile input (service/kernel_event.h); what is of no use is dropped.
+ * Everything that the language kernel sends is hostile input (service/kernel_event.h); unexpected
+ * events are dropped.
  *
- * The clock of code begins when its kernel is there, so a slow start of an interpreter is not the code's. When it has
- * run out the code is interrupted first, for the sake of its traceback, and killed a moment later. Nothing has to be
- * kept here, so that moment is short. */
+ * The timeout of code starts when the language kernel is ready, so the start of the interpreter
+ * does not count. After the timeout the code is interrupted first, so that it can produce a
+ * traceback, and killed after a grace period. The grace period is short, because no state of the
+ * interpreter has to be saved. */
 #include "service/execute/executor_internal.h"
 
 #include "core/base/clock.h"
@@ -19,11 +21,11 @@
 
 #define START_NS (60 * NS_PER_S)
 #define GRACE_NS (1 * NS_PER_S)
-#define INPUT_LINE_MAX (60000u) /* what every kernel takes as one answer */
+#define INPUT_LINE_MAX (60000u) /* every language kernel accepts this much as one answer */
 
 static void run_start_program(struct run *r);
 
-/* --- files in --- */
+/* --- input files --- */
 
 static void run_stage_next_file(struct run *r);
 
@@ -138,8 +140,9 @@ static void run_send_kernel_request(struct run *r, const char *op, const char *k
     run_send_kernel_line(r);
 }
 
-/* One line of the standard input that the request has. Who asks has read all that was sent before: one that asks
- * without reading is no kernel, and gets no answers to pile up here. */
+/* Sends one line of the request's standard input. A language kernel that requests input has read
+ * everything before it: while earlier lines are unsent, requests are ignored, so that untrusted
+ * code cannot make answers accumulate here. */
 static void run_answer_input_request(struct run *r)
 {
     const char *from = r->request.input ? r->request.input + r->input_sent : "";
@@ -158,7 +161,7 @@ static void run_answer_input_request(struct run *r)
     run_send_kernel_request(r, "input", "text", line);
 }
 
-/* --- clocks --- */
+/* --- timers --- */
 
 static void run_on_timer(void *arg)
 {
@@ -183,10 +186,10 @@ void run_interrupt(struct run *r, enum ended_by by)
     run_set_timer(r, GRACE_NS);
 }
 
-/* --- from the kernel --- */
+/* --- from the language kernel --- */
 
-/* Code that ends itself is a program with a status, and nothing was raised: kernels tell it as an error because for a
- * context it is one, whose interpreter goes on. */
+/* Code that ends itself is a program with an exit status, not an exception. Language kernels report
+ * it as an error, because in a context it is one: there the interpreter continues. */
 static bool run_is_exit_event(const struct run *r, const struct kernel_event *e, int *ret)
 {
     static const char *const names[][2] = { { "python", "SystemExit" }, { "node", "Exit" }, { "bash", "ExitStatus" } };
@@ -220,7 +223,7 @@ static void run_on_code_finished(struct run *r, const struct kernel_event *e)
     run_program_ended(r);
 }
 
-/* From here on its time counts, and what is written is the code's. */
+/* From here on the timeout runs, and output belongs to the code. */
 static void run_begin_code(struct run *r, uint64_t cpu_base_ns)
 {
     r->cpu_base_ns = cpu_base_ns;
@@ -236,7 +239,7 @@ static void run_on_kernel_event(void *arg, const struct kernel_event *e)
     if (r->has_receipt || r->state < RUN_STARTING || r->state > RUN_RUNNING)
         return;
     if (!e) {
-        r->events_dropped++; /* it may have been a result */
+        r->events_dropped++; /* the rejected line may have been a result */
         return;
     }
     if (e->kind == KERNEL_EVENT_READY && r->state == RUN_STARTING)
@@ -290,7 +293,7 @@ static void run_set_death_error(struct run *r, const struct receipt *x)
     if (r->state == RUN_STARTING && x->ended_by == ENDED_KILLED)
         err_set(&r->error, ERR_TIMEOUT, "the interpreter was not ready within %llu s", START_NS / NS_PER_S);
     else if (x->ended_by == ENDED_MEMORY)
-        err_set(&r->error, ERR_CONTEXT_DEAD, "memory ran out, and the interpreter was ended for it");
+        err_set(&r->error, ERR_CONTEXT_DEAD, "the interpreter was killed because it reached the memory limit");
     else if (x->ended_by == ENDED_EXIT)
         err_set(&r->error, ERR_CONTEXT_DEAD, "the interpreter ended with status %d%s%.120s", x->exit_code,
                 r->stderr_head[0] ? ": " : "", r->stderr_head);
@@ -303,7 +306,7 @@ static void run_set_death_error(struct run *r, const struct receipt *x)
     str_strip_control_chars(r->error.msg);
 }
 
-/* The kernel ended before it said how the code did. */
+/* The language kernel ended before it reported how the code ended. */
 static void run_on_kernel_died(struct run *r, const struct receipt *x)
 {
     bool started = r->state == RUN_RUNNING, killed = x->ended_by == ENDED_KILLED;
@@ -312,7 +315,7 @@ static void run_on_kernel_died(struct run *r, const struct receipt *x)
         run_make_receipt(r, r->stop_cause, -1, 0);
         r->receipt.signal = 0;
     } else if (!started && r->stop_requested) {
-        run_fail(r, &r->error); /* of its tenant */
+        run_fail(r, &r->error); /* the error of its tenant */
         return;
     } else {
         run_set_death_error(r, x);
@@ -345,8 +348,9 @@ static void run_on_program_receipt(struct run *r, const struct receipt *x)
     run_program_ended(r);
 }
 
-/* An interpreter lives until its sandbox goes, behind the answer: only then is known what it was refused, and that of a
- * program for whose end nobody waited. */
+/* An interpreter lives until its sandbox is destroyed, after the result was delivered: only then
+ * its denials are known. The same holds for a program that was stopped without waiting for its
+ * end. */
 static void run_on_program_exit(void *arg, const struct receipt *x)
 {
     struct run *r = arg;
@@ -356,7 +360,7 @@ static void run_on_program_exit(void *arg, const struct receipt *x)
         ephemeral_sandbox_count_denials(&r->sandbox, x);
 }
 
-/* An interpreter that died before it was claimed has run nothing: another is started. */
+/* A prepared interpreter that died before it was claimed has run nothing: start a new one. */
 static void run_on_program_failed(void *arg, const struct err *err)
 {
     struct run *r = arg;
@@ -382,7 +386,7 @@ static const struct exec_handle_ops run_exec_ops = { .on_started = run_on_progra
                                                      .on_failed = run_on_program_failed,
                                                      .on_language_kernel_data = run_on_kernel_bytes };
 
-/* --- starting --- */
+/* --- start --- */
 
 static int run_start_code(struct run *r, struct err *err)
 {
@@ -409,7 +413,7 @@ static int run_start_code(struct run *r, struct err *err)
         return -1;
     run_set_timer(r, START_NS);
     r->uses_prepared_interpreter = join;
-    if (joined) /* it reads when it can, and nobody waits until it says so */
+    if (joined) /* it reads the request when it is ready, so do not wait for READY */
         run_begin_code(r, exec_handle_cpu_base(r->exec) ? exec_handle_cpu_base(r->exec) : SANDBOX_USAGE_UNKNOWN);
     return 0;
 }

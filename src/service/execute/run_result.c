@@ -1,8 +1,9 @@
-/* What is told of a run: its receipt, and the members of the answer.
+/* The result of a run: its receipt and the members of the JSON answer.
  *
- * The receipt is the engine's, with the same honesty. The sandbox still lives when the answer is given, so what is
- * counted at its end (memory, processes, refused calls) carries that as its reason; processor time and the clock are
- * the code's own, because nothing else ran in there. */
+ * The receipt follows the rules of the engine. The sandbox still lives when the result is
+ * delivered, so figures that are counted at its end (memory, processes, denied system calls) carry
+ * that reason instead of a value. CPU time and wall time belong to the code alone, because nothing
+ * else ran in the sandbox. */
 #include "service/execute/executor_internal.h"
 
 #include "core/base/clock.h"
@@ -11,7 +12,7 @@
 
 static struct receipt_figure run_figure_not_counted_yet(void)
 {
-    return (struct receipt_figure){ .why = "counted at the end of the sandbox, and the answer does not wait for that" };
+    return (struct receipt_figure){ .why = "counted at the end of the sandbox, after this result is sent" };
 }
 
 void run_make_receipt(struct run *run, enum ended_by by, int code, int signo)
@@ -23,13 +24,15 @@ void run_make_receipt(struct run *run, enum ended_by by, int code, int signo)
     r->changes = NULL;
     r->denials = NULL;
     r->nchanges = r->ndenials = 0;
-    r->final = false; /* the sums come, and are told to nobody */
+    r->final = false; /* the final sums come later and are not reported */
     r->ended_by = by;
     r->exit_code = code;
     r->signal = signo;
     r->started_real_ns = run->started_real_ns;
     r->wall_ns = (struct receipt_figure){ .v = clock_mono_ns() -
-                                               run->started_ns }; /* both may be of one turn of the loop */
+                                               /* clock_mono_ns(), because both times may lie in one
+                                                * turn of the loop. */
+                                               run->started_ns };
     if (cpu == SANDBOX_USAGE_UNKNOWN || run->cpu_base_ns == SANDBOX_USAGE_UNKNOWN || cpu < run->cpu_base_ns)
         r->cpu_ns = (struct receipt_figure){ .why = "this host has no CPU counter for the sandbox" };
     else

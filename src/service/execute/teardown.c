@@ -1,13 +1,14 @@
-/* Sandboxes that were used and have to go, or go back to a pool that recycles. Ending one costs as much of the
- * processors as a run does, and nobody waits for it: while others wait for their answers, those that ended by
- * themselves stand in a line. So a burst is answered first and cleared away behind.
+/* Deferred teardown of used sandboxes: destroy them, or return them to a pool that recycles. A
+ * teardown costs as much CPU time as a run, and no client waits for it. So while requests are
+ * queued, sandboxes whose program ended normally wait in a queue: a burst is answered first and
+ * cleaned up afterwards.
  *
- * 1. Nobody stands in the line for longer than TEARDOWN_HOLD_NS if there is anything else to do, and behind a burst
- * they go a few at a time, so that who comes next finds the jailer free. What all of them can hold of memory is
- * therefore what the processors can fill in that time.
- * 2. One that stands in the line has given its place to the next, unless the line is long already: a burst leaves at
- *    most so many sandboxes behind.
- * 3. Whatever did not end by itself goes at once. */
+ * 1. While the executor is busy, no sandbox waits longer than TEARDOWN_HOLD_NS. After a burst at
+ *    most TEARDOWN_IN_PROGRESS_MAX are destroyed at the same time, so that the next request finds
+ *    the jailer free. So the memory they hold is limited by what the CPUs can fill in that time.
+ * 2. A run in this queue has released its executor slot, unless more than TEARDOWN_PENDING_MAX are
+ *    waiting: this limits the number of sandboxes that a burst leaves.
+ * 3. A sandbox whose program did not end normally is destroyed immediately. */
 #include "service/execute/executor_internal.h"
 
 #include "core/base/clock.h"
@@ -47,7 +48,7 @@ static void teardown_destroy(struct run *r)
         teardown_finish(r);
 }
 
-/* The pool that lent it was asked whether it wants it back. */
+/* The pool has taken the sandbox back or refused it. */
 static void teardown_on_pool_answer(void *arg)
 {
     teardown_destroy(arg);
@@ -74,7 +75,7 @@ static void teardown_on_removed(void *arg)
     teardown_start(arg);
 }
 
-/* Its box is lost, or ended by itself: whoever takes it away need not be waited for. */
+/* The sandbox is lost or has ended: its teardown needs no delay. */
 void teardown_remove(struct run *r)
 {
     struct teardown_queue *g = &r->executor->teardown;
@@ -97,7 +98,7 @@ static void teardown_on_timer(void *arg)
     teardown_pump(arg);
 }
 
-/* Until when the first of the line stays there; 0: it need not. */
+/* When the hold of the first entry ends; 0: now. */
 static uint64_t teardown_hold_until_ns(const struct executor *e)
 {
     const struct teardown_queue *g = &e->teardown;

@@ -1,4 +1,5 @@
-/* The client against a server that says exactly what a test wants, one connection after another, in a thread. */
+/* Tests the client against a server in a thread that sends the bytes of the test, one connection
+ * after another. */
 #include "client/client.h"
 
 #include "core/base/buf.h"
@@ -22,8 +23,8 @@ struct scene {
     struct client *c;
     int listener;
     pthread_t thread;
-    const char *const *pieces; /* what it answers, piece by piece, with a pause between them */
-    bool drop;                 /* closes in the middle */
+    const char *const *pieces; /* the answer, sent piece by piece with a pause in between */
+    bool drop;                 /* closes the connection in the middle */
     struct buf heard;
 };
 
@@ -88,7 +89,7 @@ static void stop(struct scene *s)
 
 #define PIECES(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-TEST(a_request_carries_key_and_body_and_brings_json_back)
+TEST(a_request_sends_key_and_body_and_returns_json)
 {
     struct scene s;
     struct err err = { 0 };
@@ -104,7 +105,7 @@ TEST(a_request_carries_key_and_body_and_brings_json_back)
     stop(&s);
 }
 
-TEST(the_request_is_what_the_contract_says)
+TEST(the_request_matches_the_contract)
 {
     struct scene s;
     struct err err = { 0 };
@@ -122,7 +123,7 @@ TEST(the_request_is_what_the_contract_says)
     buf_done(&s.heard);
 }
 
-TEST(an_error_of_the_server_is_the_same_error_here)
+TEST(an_error_answer_becomes_the_same_error)
 {
     struct scene s;
     struct err err = { 0 };
@@ -137,7 +138,7 @@ TEST(an_error_of_the_server_is_the_same_error_here)
     stop(&s);
 }
 
-TEST(what_is_no_server_of_ours_is_told_as_that)
+TEST(answers_that_are_not_from_cove_are_protocol_errors)
 {
     static const struct {
         const char *answer;
@@ -178,7 +179,7 @@ static bool keep_line(void *arg, const json_t *line)
     return ++l->n != l->stop_after;
 }
 
-TEST(lines_come_one_by_one_however_they_were_cut)
+TEST(lines_are_delivered_one_by_one_however_they_were_split)
 {
     struct scene s;
     struct err err = { 0 };
@@ -199,7 +200,7 @@ static bool slow_line(void *arg, const json_t *line)
     return keep_line(arg, line);
 }
 
-TEST(a_stream_that_is_left_may_break_in_the_same_moment)
+TEST(an_abandoned_stream_may_break_at_the_same_time)
 {
     struct scene s;
     struct err err = { 0 };
@@ -212,7 +213,7 @@ TEST(a_stream_that_is_left_may_break_in_the_same_moment)
     stop(&s);
 }
 
-TEST(a_stream_that_is_left_is_no_error_and_one_that_breaks_is)
+TEST(an_abandoned_stream_is_not_an_error_and_a_broken_stream_is)
 {
     for (int i = 0; i < 2; i++) {
         struct scene s;
@@ -249,7 +250,7 @@ static ssize_t give_bytes(void *arg, void *to, size_t room)
     return (ssize_t)n;
 }
 
-TEST(bytes_go_and_come_as_they_are)
+TEST(uploads_and_downloads_keep_bytes_unchanged)
 {
     struct scene s;
     struct err err = { 0 };
@@ -289,7 +290,7 @@ TEST(an_error_instead_of_bytes_is_an_error)
     stop(&s);
 }
 
-TEST(a_head_without_end_is_refused)
+TEST(an_endless_head_is_refused)
 {
     struct scene s;
     struct err err = { 0 };
@@ -305,7 +306,7 @@ TEST(a_head_without_end_is_refused)
     stop(&s);
 }
 
-TEST(nobody_there_is_said_with_the_address)
+TEST(an_unreachable_server_is_reported_with_its_address)
 {
     struct err err = { 0 };
     auto_(ev) ev = NULL;
@@ -321,7 +322,7 @@ TEST(nobody_there_is_said_with_the_address)
     c = NULL;
 }
 
-TEST(a_key_never_crosses_the_network_in_the_clear)
+TEST(a_key_is_never_sent_without_encryption)
 {
     static const struct {
         const char *url, *key;
@@ -352,7 +353,7 @@ TEST(a_key_never_crosses_the_network_in_the_clear)
     }
 }
 
-TEST(a_provider_that_gives_no_page_leaves_nothing_to_free_twice)
+TEST(a_provider_without_a_page_causes_no_double_free)
 {
     struct oauth_device d = { 0 };
     struct scene s;
@@ -366,27 +367,27 @@ TEST(a_provider_that_gives_no_page_leaves_nothing_to_free_twice)
     struct oauth_provider place = { .device_url = url };
     assert_int_equal(oauth_device_begin(s.ev, &place, "cli", "cove", &d, &err), -1);
     assert_int_equal(err.id, ERR_PROTOCOL);
-    assert_non_null(strstr(err.msg, "no page"));
-    oauth_device_done(&d); /* as its caller does in any case */
+    assert_non_null(strstr(err.msg, "lacks the code or the page"));
+    oauth_device_done(&d); /* as the caller does in every case */
     stop(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_request_carries_key_and_body_and_brings_json_back),
-        RUN(the_request_is_what_the_contract_says),
-        RUN(an_error_of_the_server_is_the_same_error_here),
-        RUN(what_is_no_server_of_ours_is_told_as_that),
-        RUN(lines_come_one_by_one_however_they_were_cut),
-        RUN(a_stream_that_is_left_may_break_in_the_same_moment),
-        RUN(a_stream_that_is_left_is_no_error_and_one_that_breaks_is),
-        RUN(bytes_go_and_come_as_they_are),
+        RUN(a_request_sends_key_and_body_and_returns_json),
+        RUN(the_request_matches_the_contract),
+        RUN(an_error_answer_becomes_the_same_error),
+        RUN(answers_that_are_not_from_cove_are_protocol_errors),
+        RUN(lines_are_delivered_one_by_one_however_they_were_split),
+        RUN(an_abandoned_stream_may_break_at_the_same_time),
+        RUN(an_abandoned_stream_is_not_an_error_and_a_broken_stream_is),
+        RUN(uploads_and_downloads_keep_bytes_unchanged),
         RUN(an_error_instead_of_bytes_is_an_error),
-        RUN(a_head_without_end_is_refused),
-        RUN(nobody_there_is_said_with_the_address),
-        RUN(a_key_never_crosses_the_network_in_the_clear),
-        RUN(a_provider_that_gives_no_page_leaves_nothing_to_free_twice),
+        RUN(an_endless_head_is_refused),
+        RUN(an_unreachable_server_is_reported_with_its_address),
+        RUN(a_key_is_never_sent_without_encryption),
+        RUN(a_provider_without_a_page_causes_no_double_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

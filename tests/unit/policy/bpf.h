@@ -1,5 +1,6 @@
-/* bpf.h - an interpreter for the part of BPF that a seccomp filter may use, with a mark for every instruction and every
- * branch taken. Anything the kernel's checker would refuse fails the test. */
+/* bpf.h - an interpreter for the subset of BPF that a seccomp filter may use. It marks every
+ * executed instruction and every branch taken. A program that the kernel's checker would refuse
+ * fails the test. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -11,7 +12,8 @@
 #define BPF_SEEN_TRUE 2u
 #define BPF_SEEN_FALSE 4u
 
-/* Runs the program; `seen`, if given, has a byte of marks per instruction; `steps` counts instructions. */
+/* Runs the program; `seen`, if given, has one byte of marks per instruction; `steps` counts
+ * instructions. */
 static inline uint32_t bpf_run(const struct sock_filter *prog, size_t len, const struct seccomp_data *data,
                                uint8_t *seen, uint64_t *steps)
 {

@@ -25,7 +25,7 @@ static const char full[] = "cove-policy 1\n"
                            "floor-limit memoryBytes 1073741824\n"
                            "end\n";
 
-TEST(every_field_arrives)
+TEST(every_field_survives_the_canonical_form)
 {
     struct policy p;
     struct operator_limits f;
@@ -62,7 +62,7 @@ TEST(every_field_arrives)
     operator_limits_done(&f);
 }
 
-TEST(built_in_policies_survive_the_way)
+TEST(built_in_policies_survive_the_canonical_form)
 {
     const char *const *names = policy_builtins();
 
@@ -82,8 +82,8 @@ TEST(built_in_policies_survive_the_way)
     }
 }
 
-/* A text in the place of one line of the whole, or the whole. */
-TEST(whatever_is_not_the_one_form_is_refused)
+/* Each case replaces one line of the whole text, or the whole text. */
+TEST(any_other_form_is_refused)
 {
     static const struct {
         const char *from, *to;
@@ -122,10 +122,9 @@ TEST(whatever_is_not_the_one_form_is_refused)
         { "env 20 A=b%20c%25", "env 20 1=b" },
         { "pass 21 HOME", "pass 21 HOME=x" },
         { "grant 15 debug", "grant 15 root" },
-        { "deny 14 inotify_init1", "deny 14 read" }, /* nothing could start */
+        { "deny 14 inotify_init1", "deny 14 read" }, /* needed: no program could start */
         { "deny 14 inotify_init1", "deny 14 nothing" },
-        { "deny 14 inotify_init1",
-          "deny 14 ptrace\ndeny 14 inotify_init1" }, /* 101 comes before 294, and so it is fine */
+        { "deny 14 inotify_init1", "deny 14 ptrace\ndeny 14 inotify_init1" }, /* valid: 101 comes before 294 */
         { "deny 14 inotify_init1", "deny 14 inotify_init1\ndeny 14 ptrace" },
         { "limit 16 memoryBytes 268435456", "limit 16 memoryBytes 1" },
         { "limit 16 memoryBytes 268435456", "limit 16 memoryBytes 0268435456" },
@@ -165,7 +164,7 @@ TEST(whatever_is_not_the_one_form_is_refused)
     }
 }
 
-TEST(another_version_is_said_to_be_one)
+TEST(another_version_is_reported_as_version_mismatch)
 {
     static const char text[] = "cove-policy 7\nend\n";
     struct policy p;
@@ -179,10 +178,10 @@ TEST(another_version_is_said_to_be_one)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_field_arrives),
-        RUN(built_in_policies_survive_the_way),
-        RUN(whatever_is_not_the_one_form_is_refused),
-        RUN(another_version_is_said_to_be_one),
+        RUN(every_field_survives_the_canonical_form),
+        RUN(built_in_policies_survive_the_canonical_form),
+        RUN(any_other_form_is_refused),
+        RUN(another_version_is_reported_as_version_mismatch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

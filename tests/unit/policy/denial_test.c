@@ -16,17 +16,17 @@ static struct denial describe(enum profile p, unsigned nr, uint64_t a, uint64_t 
     return d;
 }
 
-TEST(a_wall_is_refused_for_good_and_says_so)
+TEST(a_denial_by_a_wall_says_that_it_is_permanent)
 {
     struct denial d = describe(PROFILE_PYTHON, SYS_mount, 0x7f0012345678, 0x7f0012345678, 0);
 
     assert_string_equal(d.name, "mount");
-    assert_string_equal(d.call, "mount(...)"); /* pointers tell nothing */
+    assert_string_equal(d.call, "mount(...)"); /* pointers are not shown */
     assert_string_equal(d.rule, "not allowed (profile python): mounts and roots are the walls themselves");
     assert_string_equal(d.fix, "there is no way to allow it");
 }
 
-TEST(numbers_that_say_what_was_asked_are_told)
+TEST(arguments_that_identify_the_operation_are_shown)
 {
     static const struct {
         unsigned nr;
@@ -49,7 +49,7 @@ TEST(numbers_that_say_what_was_asked_are_told)
     }
 }
 
-TEST(the_rule_that_said_no_is_named_and_not_its_parent)
+TEST(the_denying_rule_is_named_and_not_its_parent)
 {
     struct denial d = describe(PROFILE_SHELL, SYS_socket, 2, 3, 1);
 
@@ -59,11 +59,11 @@ TEST(the_rule_that_said_no_is_named_and_not_its_parent)
     assert_string_equal(d.rule, "not allowed (profile shell): no BPF programs on sockets");
 }
 
-TEST(a_call_that_another_profile_allows_names_it)
+TEST(a_call_that_another_profile_allows_names_that_profile)
 {
     struct denial d = describe(PROFILE_PYTHON, SYS_pkey_alloc, 0, 0, 0);
 
-    assert_string_equal(d.fix, "allowed where the profile is base or node; the profile follows from what is run");
+    assert_string_equal(d.fix, "allowed in profile base or node; the program that is run determines the profile");
 }
 
 TEST(a_grant_that_would_allow_the_call_is_the_fix)
@@ -76,11 +76,12 @@ TEST(a_grant_that_would_allow_the_call_is_the_fix)
     assert_string_equal(d.fix, "allow with --policy debug");
     d = describe(PROFILE_BASE, SYS_prctl, 35, 0, 0); /* SET_MM: debug does not allow that either */
     assert_string_equal(d.fix, "the call is allowed, but not with these arguments");
-    denial_describe(&debug, SYS_personality, (uint64_t[6]){ 0x20 }, &d); /* and a grant one has is no fix */
+    /* a grant that the filter already has is not a fix */
+    denial_describe(&debug, SYS_personality, (uint64_t[6]){ 0x20 }, &d);
     assert_string_equal(d.fix, "the call is allowed, but not with these arguments");
 }
 
-TEST(what_a_policy_denies_is_told_as_the_policy_s)
+TEST(a_call_denied_by_the_policy_names_the_policy)
 {
     struct filter_spec s = { .profile = PROFILE_BASE };
     struct denial d;
@@ -88,13 +89,13 @@ TEST(what_a_policy_denies_is_told_as_the_policy_s)
     s.deny[SYS_socket / 64] |= 1ull << SYS_socket % 64;
     denial_describe(&s, SYS_socket, (uint64_t[6]){ 2, 1, 0 }, &d);
     assert_string_equal(d.rule, "not allowed (policy): the policy denies this call");
-    assert_string_equal(d.fix, "take socket out of what the policy denies");
+    assert_string_equal(d.fix, "remove socket from the system calls that the policy denies");
     s.deny[SYS_mount / 64] |= 1ull << SYS_mount % 64; /* refused without the policy as well */
     denial_describe(&s, SYS_mount, (uint64_t[6]){ 0 }, &d);
     assert_string_equal(d.fix, "there is no way to allow it");
 }
 
-TEST(what_nobody_knows_is_told_by_its_number)
+TEST(an_unknown_call_is_described_by_its_number)
 {
     struct denial d = describe(PROFILE_BASE, 4000, 1, 2, 3);
 
@@ -102,8 +103,8 @@ TEST(what_nobody_knows_is_told_by_its_number)
     assert_int_equal(denial_significant_args(4000), 0);
 }
 
-/* Everything that can reach a listener must have words, and they must fit. */
-TEST(every_refusal_of_the_table_has_a_rule_and_a_fix)
+/* Every denial that can reach a listener must have texts, and they must fit. */
+TEST(every_refused_call_of_the_table_has_a_rule_and_a_fix)
 {
     for (unsigned p = 0; p < PROFILE_COUNT; p++)
         for (size_t i = 0; i < syscall_row_count; i++) {
@@ -115,8 +116,8 @@ TEST(every_refusal_of_the_table_has_a_rule_and_a_fix)
         }
 }
 
-/* A pointer as part of the key would make every repetition of a call a line of its own. */
-TEST(only_arguments_of_32_bits_are_told)
+/* With a pointer in the key, every repetition of a call would be a separate line. */
+TEST(only_32_bit_arguments_are_shown)
 {
     for (size_t i = 0; i < syscall_row_count; i++)
         assert_int_equal(denial_significant_args(syscall_rows[i].nr) & ~15u, 0);
@@ -128,15 +129,15 @@ TEST(only_arguments_of_32_bits_are_told)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_wall_is_refused_for_good_and_says_so),
-        RUN(numbers_that_say_what_was_asked_are_told),
-        RUN(the_rule_that_said_no_is_named_and_not_its_parent),
-        RUN(a_call_that_another_profile_allows_names_it),
+        RUN(a_denial_by_a_wall_says_that_it_is_permanent),
+        RUN(arguments_that_identify_the_operation_are_shown),
+        RUN(the_denying_rule_is_named_and_not_its_parent),
+        RUN(a_call_that_another_profile_allows_names_that_profile),
         RUN(a_grant_that_would_allow_the_call_is_the_fix),
-        RUN(what_a_policy_denies_is_told_as_the_policy_s),
-        RUN(what_nobody_knows_is_told_by_its_number),
-        RUN(every_refusal_of_the_table_has_a_rule_and_a_fix),
-        RUN(only_arguments_of_32_bits_are_told),
+        RUN(a_call_denied_by_the_policy_names_the_policy),
+        RUN(an_unknown_call_is_described_by_its_number),
+        RUN(every_refused_call_of_the_table_has_a_rule_and_a_fix),
+        RUN(only_32_bit_arguments_are_shown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The compiled filter against the reference evaluator, for every number and the arguments at every edge of every rule;
- * then against the kernel. */
+/* Compares the compiled filter with the reference evaluator, for every number and for arguments at
+ * every boundary of every rule; then with the kernel. */
 #include "bpf.h"
 
 #include "core/base/str.h"
@@ -38,7 +38,7 @@ static void build(enum profile p)
     build_spec(&s);
 }
 
-/* What the program answers, in the words of syscall_verdict(). */
+/* Converts the return value of the program to that of syscall_verdict(). */
 static int verdict_of(uint32_t value)
 {
     if (value == SECCOMP_RET_ALLOW)
@@ -46,7 +46,7 @@ static int verdict_of(uint32_t value)
     if (value == SECCOMP_RET_KILL_PROCESS)
         return -1;
     if (notify && value == SECCOMP_RET_USER_NOTIF)
-        return EPERM; /* the answer that the listener will give */
+        return EPERM; /* the errno that the listener will return */
     assert_false(notify && value == (SECCOMP_RET_ERRNO | EPERM));
     assert_int_equal(value & SECCOMP_RET_ACTION_FULL, SECCOMP_RET_ERRNO);
     assert_true((value & SECCOMP_RET_DATA) > 0);
@@ -67,8 +67,8 @@ static void compare(const struct filter_spec *s, uint32_t arch, uint32_t nr, con
                  args[0], args[1], args[2], got, want);
 }
 
-/* Every value at, just below and just above an edge of some test, alone and with each neighbour argument at its edges.
- */
+/* Every value at, just below and just above a boundary of a test, alone and combined with the
+ * boundaries of each other argument. */
 #define EDGES_MAX 1024
 static uint64_t edges[4][EDGES_MAX];
 static size_t nedges[4];
@@ -110,7 +110,7 @@ static void compare_edges(const struct filter_spec *s, uint32_t nr, int action)
     for (unsigned a = 0; a < 3; a++)
         for (size_t i = 0; i < ARRAY_LEN(always); i++)
             add_edge(a, always[i]);
-    add_edge(3, 0); /* few rules look at the fourth */
+    add_edge(3, 0); /* few rules test the fourth argument */
     collect_edges(action, 0);
     for (size_t i = 0; i < nedges[0]; i++)
         for (size_t k = 0; k < nedges[1]; k++)
@@ -119,7 +119,7 @@ static void compare_edges(const struct filter_spec *s, uint32_t nr, int action)
                     uint64_t args[6] = { edges[0][i], edges[1][k], edges[2][l], edges[3][m], 0, 0 };
 
                     compare(s, AUDIT_ARCH_X86_64, nr, args);
-                    args[0] |= 0xabcdull << 32; /* the kernel drops the upper half, and so must the filter */
+                    args[0] |= 0xabcdull << 32; /* the kernel drops the upper half, so the filter must too */
                     compare(s, AUDIT_ARCH_X86_64, nr, args);
                 }
 }
@@ -189,7 +189,7 @@ TEST(filter_agrees_with_the_table_when_calls_are_granted_and_denied)
     compare_all(&s);
 }
 
-TEST(with_notify_eperm_and_nothing_else_goes_to_the_listener)
+TEST(with_notify_only_eperm_goes_to_the_listener)
 {
     notify = true;
     for (unsigned p = 0; p < PROFILE_COUNT; p++) {
@@ -201,7 +201,7 @@ TEST(with_notify_eperm_and_nothing_else_goes_to_the_listener)
     notify = false;
 }
 
-TEST(a_filter_is_the_same_each_time)
+TEST(building_a_filter_is_deterministic)
 {
     static struct sock_filter first[FILTER_MAX];
 
@@ -214,7 +214,7 @@ TEST(a_filter_is_the_same_each_time)
     assert_memory_equal(first, prog, len * sizeof(*prog));
 }
 
-/* The kernel walks the filter for each number when it is installed: this is what that costs. */
+/* The kernel runs the filter for each number when it is installed; this measures the cost. */
 TEST(the_mean_path_over_all_numbers_stays_short)
 {
     for (unsigned p = 0; p < PROFILE_COUNT; p++) {
@@ -246,7 +246,7 @@ static void compile_alternating(size_t n, int other, int *ret)
         assert_int_equal(err.id, ERR_BUG);
 }
 
-TEST(a_table_too_large_for_short_jumps_still_compiles_right)
+TEST(a_table_too_large_for_short_jumps_compiles_correctly)
 {
     static const int others[] = { ACTION_EPERM, ACTION_CLONE, ACTION_SOCKET };
 
@@ -272,7 +272,7 @@ static uint32_t next_random(uint64_t *state)
     return (uint32_t)(*state >> 33);
 }
 
-/* A third opinion on the rules, for tables that no profile has. */
+/* A third implementation of the rules, for tables that no profile has. */
 static int walk_rules(int action, const uint64_t args[6])
 {
     for (size_t i = 0; action < 0; i++) {
@@ -281,12 +281,12 @@ static int walk_rules(int action, const uint64_t args[6])
 
         assert_true(i < arg_test_count);
         if (t->rule == ACTION_RULE(action) && v >= t->from && v <= t->to)
-            action = t->then; /* rules lead downwards, so the walk never has to turn back */
+            action = t->then; /* rules refer only to later rules, so one pass is enough */
     }
     return action;
 }
 
-TEST(any_table_compiles_to_a_program_that_agrees_with_it)
+TEST(random_tables_compile_to_programs_that_agree_with_them)
 {
     static struct filter_range ranges[FILTER_RANGES_MAX];
     uint64_t seed = 20;
@@ -321,7 +321,7 @@ TEST(any_table_compiles_to_a_program_that_agrees_with_it)
     }
 }
 
-TEST(one_range_makes_a_program_too)
+TEST(a_single_range_compiles_to_a_program)
 {
     int r;
     struct seccomp_data data = { .nr = 7, .arch = AUDIT_ARCH_X86_64 };
@@ -342,10 +342,10 @@ TEST(building_takes_microseconds)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
     double us = ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / 1e3 / rounds;
     print_message("# one build: %.1f us of processor time\n", us);
-    assert_true(us < 2000); /* two orders above what it takes: only a change of kind should fail here */
+    assert_true(us < 2000); /* a hundred times the usual duration: only a fundamental change should fail here */
 }
 
-/* ---- the kernel ---- */
+/* The kernel. */
 
 static int install(enum profile p)
 {
@@ -358,7 +358,7 @@ static int install(enum profile p)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog);
 }
 
-/* Runs fn under the filter in a child; its value is the exit status. */
+/* Runs fn under the filter in a child; its result is the exit status. */
 static int under_filter(enum profile p, int (*fn)(void))
 {
     int status;
@@ -412,7 +412,7 @@ static int try_calls(void)
     return 0;
 }
 
-TEST(the_kernel_accepts_the_filter_and_answers_as_the_table_says)
+TEST(the_kernel_accepts_the_filter_and_agrees_with_the_table)
 {
     for (unsigned p = 0; p < PROFILE_COUNT; p++) {
         int status = under_filter((enum profile)p, try_calls);
@@ -445,14 +445,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(filter_agrees_with_the_table_on_every_call_and_has_no_dead_branch),
         RUN(filter_agrees_with_the_table_when_calls_are_granted_and_denied),
-        RUN(with_notify_eperm_and_nothing_else_goes_to_the_listener),
-        RUN(a_filter_is_the_same_each_time),
+        RUN(with_notify_only_eperm_goes_to_the_listener),
+        RUN(building_a_filter_is_deterministic),
         RUN(the_mean_path_over_all_numbers_stays_short),
-        RUN(a_table_too_large_for_short_jumps_still_compiles_right),
-        RUN(any_table_compiles_to_a_program_that_agrees_with_it),
-        RUN(one_range_makes_a_program_too),
+        RUN(a_table_too_large_for_short_jumps_compiles_correctly),
+        RUN(random_tables_compile_to_programs_that_agree_with_them),
+        RUN(a_single_range_compiles_to_a_program),
         RUN(building_takes_microseconds),
-        RUN(the_kernel_accepts_the_filter_and_answers_as_the_table_says),
+        RUN(the_kernel_accepts_the_filter_and_agrees_with_the_table),
 #if defined(__x86_64__)
         RUN(sc25_the_32_bit_entry_kills_the_process),
 #endif

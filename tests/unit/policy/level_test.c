@@ -4,7 +4,7 @@
 #include "policy/level.h"
 #include "core/wire/rt.h"
 
-/* What the rules grant at a path, as Landlock adds it up: the union over all rules on the way to it. */
+/* The rights at a path as Landlock computes them: the union over all rules on the way to it. */
 static unsigned granted(const char *path)
 {
     size_t n;
@@ -22,7 +22,7 @@ static unsigned granted(const char *path)
 
 #define LIST (1u << FILE_LIST)
 
-TEST(names_are_read_back_and_others_refused)
+TEST(level_names_are_parsed_and_others_refused)
 {
     enum level l = LEVEL_CUSTOM;
 
@@ -35,7 +35,7 @@ TEST(names_are_read_back_and_others_refused)
     assert_int_equal(l, LEVEL_CUSTOM);
 }
 
-TEST(nothing_can_be_opened_in_the_root_or_in_the_runtimes_own_directory)
+TEST(no_rule_opens_files_in_the_root_or_in_the_runtime_directory)
 {
     assert_int_equal(granted("/"), LIST);
     assert_int_equal(granted("/.cove/runtime"), LIST);
@@ -44,7 +44,7 @@ TEST(nothing_can_be_opened_in_the_root_or_in_the_runtimes_own_directory)
     assert_int_equal(granted("/usrlocal"), LIST);
 }
 
-TEST(only_the_workspace_and_the_temporary_places_are_writable)
+TEST(only_the_workspace_and_temporary_directories_are_writable)
 {
     static const char *const writable[] = { "/workspace", "/workspace/a/b", "/tmp", "/tmp/x", "/dev/shm/y" };
     static const char *const not_writable[] = { "/usr/bin/env", "/bin/sh",   "/etc/passwd", "/opt/x",   "/skills/s",
@@ -58,7 +58,7 @@ TEST(only_the_workspace_and_the_temporary_places_are_writable)
     assert_int_equal(granted("/proc/self/comm"), LIST | 1u << FILE_READ);
 }
 
-TEST(rules_fit_the_wire_and_speak_its_numbers)
+TEST(file_rules_fit_the_wire_and_use_its_numbers)
 {
     size_t n;
     const struct file_rule *r = level_file_rules(LEVEL_STANDARD, &n);
@@ -75,7 +75,7 @@ TEST(rules_fit_the_wire_and_speak_its_numbers)
     assert_int_equal(FILE_LIST, RT_ACCESS_LIST);
 }
 
-TEST(the_environment_names_each_variable_once_and_none_of_the_hosts)
+TEST(the_environment_has_each_variable_once_and_none_of_the_host)
 {
     const char *const *env = level_environment(LEVEL_STANDARD);
     bool path = false, home = false;
@@ -95,11 +95,11 @@ TEST(the_environment_names_each_variable_once_and_none_of_the_hosts)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(names_are_read_back_and_others_refused),
-        RUN(nothing_can_be_opened_in_the_root_or_in_the_runtimes_own_directory),
-        RUN(only_the_workspace_and_the_temporary_places_are_writable),
-        RUN(rules_fit_the_wire_and_speak_its_numbers),
-        RUN(the_environment_names_each_variable_once_and_none_of_the_hosts),
+        RUN(level_names_are_parsed_and_others_refused),
+        RUN(no_rule_opens_files_in_the_root_or_in_the_runtime_directory),
+        RUN(only_the_workspace_and_temporary_directories_are_writable),
+        RUN(file_rules_fit_the_wire_and_use_its_numbers),
+        RUN(the_environment_has_each_variable_once_and_none_of_the_host),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ TEST(every_row_has_a_name_a_range_that_holds_its_default_and_texts)
     }
 }
 
-TEST(parse_reads_each_unit_and_refuses_what_is_out_of_range_or_malformed)
+TEST(parse_accepts_each_unit_and_refuses_malformed_or_out_of_range_values)
 {
     static const struct {
         enum limit limit;
@@ -83,7 +83,7 @@ TEST(parse_reads_each_unit_and_refuses_what_is_out_of_range_or_malformed)
     }
 }
 
-TEST(the_message_names_the_limit_and_what_would_be_right)
+TEST(the_message_names_the_limit_and_the_expected_format)
 {
     struct err err = { 0 };
     uint64_t v;
@@ -110,7 +110,7 @@ TEST(all_64_processors_can_be_named_and_print_back)
     assert_string_equal(limit_print(LIMIT_CPUSET, 0xb, text), "0-1,3");
 }
 
-TEST(print_says_unlimited_only_where_zero_means_that)
+TEST(print_writes_unlimited_only_where_zero_means_that)
 {
     char text[LIMIT_TEXT];
 
@@ -123,7 +123,7 @@ TEST(print_says_unlimited_only_where_zero_means_that)
     assert_string_equal(limit_print(LIMIT_WALL, 30000, text), "30s");
 }
 
-TEST(check_refuses_file_systems_larger_than_the_memory_they_live_in)
+TEST(check_refuses_file_systems_larger_than_the_memory_limit)
 {
     struct limits l;
     struct err err = { 0 };
@@ -157,7 +157,7 @@ TEST(check_refuses_each_limit_outside_its_range)
     }
 }
 
-TEST(fit_shrinks_what_nobody_chose_and_leaves_what_somebody_did)
+TEST(fit_shrinks_limits_that_were_not_chosen_and_keeps_chosen_ones)
 {
     struct limits l;
     struct err err = { 0 };
@@ -175,7 +175,7 @@ TEST(fit_shrinks_what_nobody_chose_and_leaves_what_somebody_did)
     l.v[LIMIT_WORKSPACE] = 128 * MIB;
     limits_fit(&l, LIMIT_BIT(MEMORY) | LIMIT_BIT(WORKSPACE));
     assert_int_equal(l.v[LIMIT_WORKSPACE], 128 * MIB);
-    assert_int_equal(limits_check(&l, &err), -1); /* both were asked for; the person has to decide */
+    assert_int_equal(limits_check(&l, &err), -1); /* both were chosen, so the user has to decide */
 
     limits_default(&l);
     l.v[LIMIT_MEMORY] = 16 * MIB;
@@ -183,7 +183,7 @@ TEST(fit_shrinks_what_nobody_chose_and_leaves_what_somebody_did)
     assert_int_equal(limits_check(&l, &err), 0);
 }
 
-TEST(fit_leaves_the_defaults_and_larger_memory_alone)
+TEST(fit_does_not_change_the_defaults_or_larger_memory)
 {
     struct limits l, before;
 
@@ -219,14 +219,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(defaults_pass_their_own_check),
         RUN(every_row_has_a_name_a_range_that_holds_its_default_and_texts),
-        RUN(parse_reads_each_unit_and_refuses_what_is_out_of_range_or_malformed),
-        RUN(the_message_names_the_limit_and_what_would_be_right),
+        RUN(parse_accepts_each_unit_and_refuses_malformed_or_out_of_range_values),
+        RUN(the_message_names_the_limit_and_the_expected_format),
         RUN(all_64_processors_can_be_named_and_print_back),
-        RUN(print_says_unlimited_only_where_zero_means_that),
-        RUN(check_refuses_file_systems_larger_than_the_memory_they_live_in),
+        RUN(print_writes_unlimited_only_where_zero_means_that),
+        RUN(check_refuses_file_systems_larger_than_the_memory_limit),
         RUN(check_refuses_each_limit_outside_its_range),
-        RUN(fit_shrinks_what_nobody_chose_and_leaves_what_somebody_did),
-        RUN(fit_leaves_the_defaults_and_larger_memory_alone),
+        RUN(fit_shrinks_limits_that_were_not_chosen_and_keeps_chosen_ones),
+        RUN(fit_does_not_change_the_defaults_or_larger_memory),
         RUN(fit_lets_a_long_execution_outlive_the_default_lifetime),
     };
 

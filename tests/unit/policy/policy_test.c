@@ -3,7 +3,7 @@
 #include "core/base/str.h"
 #include "policy/policy.h"
 
-TEST(built_in_policies_are_complete_and_say_what_they_are)
+TEST(built_in_policies_are_complete_and_have_a_summary)
 {
     const char *const *names = policy_builtins();
     struct policy p;
@@ -24,7 +24,7 @@ TEST(built_in_policies_are_complete_and_say_what_they_are)
     assert_false(policy_builtin("", &p));
 }
 
-TEST(only_debug_grants_something_and_it_is_not_standard)
+TEST(only_debug_has_a_grant_and_its_level_is_not_standard)
 {
     struct policy p;
 
@@ -38,7 +38,7 @@ TEST(only_debug_grants_something_and_it_is_not_standard)
     assert_int_equal(p.level, LEVEL_HIGH);
 }
 
-TEST(beyond_a_maximum_is_more_or_without_end_or_on_other_processors)
+TEST(larger_unlimited_or_other_processors_exceed_a_maximum)
 {
     static const struct {
         enum limit limit;
@@ -67,14 +67,14 @@ static struct operator_limits tight(void)
                                      .allowed_workspaces = 1u << POLICY_MEMORY };
 }
 
-TEST(a_policy_below_the_floor_is_refused_by_the_name_of_the_field)
+TEST(a_policy_beyond_the_operator_limits_is_refused_naming_the_field)
 {
     struct operator_limits f = tight();
     struct policy p;
     struct err err = { 0 };
 
     assert_true(policy_builtin("standard", &p));
-    assert_int_equal(operator_limits_check(&f, &p, &err), 0); /* nobody chose the 512M */
+    assert_int_equal(operator_limits_check(&f, &p, &err), 0); /* the user did not choose the 512M */
     p.limit_line[LIMIT_MEMORY] = 4;
     assert_int_equal(operator_limits_check(&f, &p, &err), -1);
     assert_int_equal(err.id, ERR_POLICY_OPERATOR_LIMIT);
@@ -93,7 +93,7 @@ TEST(a_policy_below_the_floor_is_refused_by_the_name_of_the_field)
     assert_non_null(strstr(err.msg, "level"));
 }
 
-TEST(without_a_floor_nothing_is_refused)
+TEST(without_operator_limits_nothing_is_refused)
 {
     struct operator_limits f = { 0 };
     struct policy p;
@@ -103,7 +103,7 @@ TEST(without_a_floor_nothing_is_refused)
     assert_int_equal(operator_limits_check(&f, &p, &err), 0);
 }
 
-TEST(what_nobody_chose_is_lowered_to_the_floor)
+TEST(limits_that_were_not_chosen_are_lowered_to_the_operators)
 {
     struct operator_limits f = tight();
     struct limits l;
@@ -117,7 +117,7 @@ TEST(what_nobody_chose_is_lowered_to_the_floor)
     assert_int_equal(operator_limits_lower(&f, &l, 0), 0);
 }
 
-TEST(names_and_paths_are_what_they_should_be)
+TEST(names_and_paths_are_validated)
 {
     assert_true(policy_env_name_valid("A_1", 3));
     assert_false(policy_env_name_valid("1A", 2));
@@ -134,13 +134,13 @@ TEST(names_and_paths_are_what_they_should_be)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(built_in_policies_are_complete_and_say_what_they_are),
-        RUN(only_debug_grants_something_and_it_is_not_standard),
-        RUN(beyond_a_maximum_is_more_or_without_end_or_on_other_processors),
-        RUN(a_policy_below_the_floor_is_refused_by_the_name_of_the_field),
-        RUN(without_a_floor_nothing_is_refused),
-        RUN(what_nobody_chose_is_lowered_to_the_floor),
-        RUN(names_and_paths_are_what_they_should_be),
+        RUN(built_in_policies_are_complete_and_have_a_summary),
+        RUN(only_debug_has_a_grant_and_its_level_is_not_standard),
+        RUN(larger_unlimited_or_other_processors_exceed_a_maximum),
+        RUN(a_policy_beyond_the_operator_limits_is_refused_naming_the_field),
+        RUN(without_operator_limits_nothing_is_refused),
+        RUN(limits_that_were_not_chosen_are_lowered_to_the_operators),
+        RUN(names_and_paths_are_validated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""programs_test.py UNDERFILTER - real programs under the real filter, and nothing else of a sandbox; prints TAP.
+"""programs_test.py UNDERFILTER - runs real programs under the real filter, without the rest of a
+sandbox; prints TAP.
 
-What fails here fails because of the system call policy. A program that is not installed is skipped by name. Each case
-is a shell command whose output must be exactly what is written beside it; WORKS cases run under every profile named,
-REFUSED cases show the policy from a program's side.
+A failure here is caused by the system call policy. A program that is not installed is skipped by
+name. Each case is a shell command with its exact expected output; WORKS cases run under every
+listed profile, REFUSED cases show the policy as a program sees it.
 """
 import os
 import shutil
@@ -175,7 +176,7 @@ def missing(programs):
 
 
 def run(underfilter, profile, command):
-    """(output, everything it said on the side)"""
+    """(standard output, standard error)"""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch: # daemons of a tool may still write
         env = {"PATH": os.environ["PATH"], "HOME": scratch, "LANG": "C.UTF-8", "TMPDIR": scratch}
         try:

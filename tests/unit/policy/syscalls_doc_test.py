@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""syscalls_doc_test.py GENERATOR PAGE - the committed page is what the table says today; prints TAP."""
+"""syscalls_doc_test.py GENERATOR PAGE - the committed page matches the table; prints TAP."""
 import difflib
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-/* The table itself: its form, its size, and the answers that the attack catalogue asks for, by id. */
+/* The table itself: its form, its size, and the answers that the attack catalogue requires, by id.
+ */
 #include "tests/unit/test.h"
 
 #include "core/base/str.h"
@@ -20,7 +21,7 @@ static int verdict(enum profile p, const char *name, uint64_t a0, uint64_t a1, u
     return -1;
 }
 
-TEST(rows_are_sorted_and_named_once)
+TEST(rows_are_sorted_and_names_are_unique)
 {
     for (size_t i = 1; i < syscall_row_count; i++) {
         assert_true(syscall_rows[i].nr > syscall_rows[i - 1].nr);
@@ -39,7 +40,7 @@ TEST(no_profile_allows_more_than_250_calls)
     }
 }
 
-TEST(no_profile_allows_what_base_does_not)
+TEST(no_profile_allows_a_call_that_base_refuses)
 {
     for (size_t i = 0; i < syscall_row_count; i++)
         for (unsigned p = 0; p < PROFILE_COUNT; p++)
@@ -47,7 +48,7 @@ TEST(no_profile_allows_what_base_does_not)
                 assert_int_equal(syscall_rows[i].action[p], syscall_rows[i].action[PROFILE_BASE]);
 }
 
-TEST(every_rule_ends_in_an_else_and_leads_only_downwards)
+TEST(every_rule_ends_with_else_and_refers_only_to_later_rules)
 {
     for (size_t i = 0; i < arg_test_count; i++) {
         const struct arg_test *t = &arg_tests[i];
@@ -55,7 +56,7 @@ TEST(every_rule_ends_in_an_else_and_leads_only_downwards)
 
         assert_true(last == (t->mask == 0));
         assert_true(t->arg < 6 && t->from <= t->to);
-        assert_int_equal(t->from & ~t->mask, 0); /* else the test could never hold */
+        assert_int_equal(t->from & ~t->mask, 0); /* else the test could never match */
         assert_true(i == 0 || t->rule >= arg_tests[i - 1].rule);
         if (t->then < 0)
             assert_true(ACTION_RULE(t->then) > t->rule);
@@ -63,7 +64,7 @@ TEST(every_rule_ends_in_an_else_and_leads_only_downwards)
     assert_int_equal(arg_tests[arg_test_count - 1].rule, RULE_COUNT - 1);
 }
 
-TEST(names_and_rules_can_be_asked_for)
+TEST(names_and_rules_can_be_looked_up)
 {
     enum profile p = PROFILE_SHELL;
 
@@ -82,7 +83,7 @@ TEST(names_and_rules_can_be_asked_for)
     assert_int_equal(syscall_rule(PROFILE_BASE, 400), SC_ENOSYS);
 }
 
-/* The numbers against the kernel headers of the build host, as far as those go. */
+/* Compares the numbers with the kernel headers of the build host, as far as those go. */
 TEST(numbers_agree_with_the_kernel_headers)
 {
     FILE *f = fopen("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "re");
@@ -106,7 +107,7 @@ TEST(numbers_agree_with_the_kernel_headers)
     assert_true(checked > 300);
 }
 
-TEST(what_must_never_be_allowed_is_refused_in_every_profile)
+TEST(calls_that_must_never_be_allowed_are_refused_in_every_profile)
 {
     static const char *const names[] = {
         /* NS: mounts, roots and namespaces */
@@ -129,7 +130,7 @@ TEST(what_must_never_be_allowed_is_refused_in_every_profile)
                 fail_msg("%s in %s", names[i], profile_name((enum profile)p));
 }
 
-TEST(what_has_an_older_way_is_missing_rather_than_refused)
+TEST(calls_with_an_older_fallback_return_enosys_rather_than_eperm)
 {
     static const char *const names[] = { "clone3", "io_uring_setup", "io_uring_enter", "io_uring_register" };
     const uint64_t none[6] = { 0 };
@@ -143,7 +144,7 @@ TEST(what_has_an_older_way_is_missing_rather_than_refused)
     }
 }
 
-TEST(what_runtimes_break_without_is_allowed_in_every_profile)
+TEST(calls_that_runtimes_need_are_allowed_in_every_profile)
 {
     static const char *const names[] = { "openat2",
                                          "statx",
@@ -215,7 +216,7 @@ TEST(what_runtimes_break_without_is_allowed_in_every_profile)
                 fail_msg("%s in %s", names[i], profile_name((enum profile)p));
 }
 
-TEST(arguments_decide_as_the_catalogue_asks)
+TEST(argument_rules_give_the_answers_of_the_attack_catalogue)
 {
     static const struct {
         const char *name;
@@ -312,7 +313,7 @@ TEST(arguments_decide_as_the_catalogue_asks)
         { "mknod", 0, 0x61b6, 0, EPERM }, /* FS10 */
         { "mknodat", 0, 0, 0xc1b6, 0 },
         { "mknodat", 0, 0, 0x61b6, EPERM },
-        { "mknod", 0, 0x89ed, 0, EPERM }, /* CP11: a set-id file in a directory that was lent */
+        { "mknod", 0, 0x89ed, 0, EPERM }, /* CP11: a set-id file in a directory of the host */
         { "mknodat", 0, 0, 0x85ed, EPERM },
         { "chmod", 0, 01777, 0, 0 },
         { "chmod", 0, 04755, 0, EPERM },
@@ -326,7 +327,7 @@ TEST(arguments_decide_as_the_catalogue_asks)
         { "open", 0, 0x40 | 2, 0644, 0 },
         { "open", 0, 0x40 | 2, 04755, EPERM },
         { "open", 0, 0x410000 | 2, 02755, EPERM }, /* O_TMPFILE */
-        { "open", 0, 0, 04755, 0 },                /* the kernel does not look at it */
+        { "open", 0, 0, 04755, 0 },                /* the kernel ignores the mode */
         { "openat", 0, 0, 0x40 | 2, 0 },
         { "seccomp", 1, 0, 0, 0 },
         { "seccomp", 1, 1, 0, 0 },
@@ -356,7 +357,7 @@ static int granted(const struct filter_spec *s, const char *name, uint64_t a0)
     return filter_verdict(s, AUDIT_ARCH_X86_64, (unsigned)syscall_number(name), args);
 }
 
-TEST(the_grant_debug_opens_tracing_and_nothing_else)
+TEST(the_grant_debug_allows_only_tracing)
 {
     const struct filter_spec debug = { .profile = PROFILE_BASE, .grants = GRANT_BIT(DEBUG) };
     static const char *const opened[] = { "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd" };
@@ -374,7 +375,7 @@ TEST(the_grant_debug_opens_tracing_and_nothing_else)
     assert_int_equal(granted(&debug, "perf_event_open", 0), EPERM);
 }
 
-TEST(grants_name_calls_by_the_numbers_of_the_table)
+TEST(grants_use_the_call_numbers_of_the_table)
 {
     for (size_t i = 0; i < grant_row_count; i++)
         assert_int_equal(syscall_number(grant_rows[i].name), grant_rows[i].nr);
@@ -385,7 +386,7 @@ TEST(grants_name_calls_by_the_numbers_of_the_table)
     }
 }
 
-TEST(a_denied_call_answers_eperm_even_when_it_is_granted)
+TEST(a_denied_call_returns_eperm_even_if_granted)
 {
     struct filter_spec s = { .profile = PROFILE_BASE, .grants = GRANT_BIT(DEBUG) };
 
@@ -394,7 +395,7 @@ TEST(a_denied_call_answers_eperm_even_when_it_is_granted)
     assert_int_equal(granted(&s, "kcmp", 0), 0);
 }
 
-TEST(every_needed_call_is_one_that_the_table_allows)
+TEST(the_table_allows_every_needed_call)
 {
 #define NEEDED(name)                                                         \
     do {                                                                     \
@@ -411,20 +412,20 @@ TEST(every_needed_call_is_one_that_the_table_allows)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(the_grant_debug_opens_tracing_and_nothing_else),
-        RUN(grants_name_calls_by_the_numbers_of_the_table),
-        RUN(a_denied_call_answers_eperm_even_when_it_is_granted),
-        RUN(every_needed_call_is_one_that_the_table_allows),
-        RUN(rows_are_sorted_and_named_once),
+        RUN(the_grant_debug_allows_only_tracing),
+        RUN(grants_use_the_call_numbers_of_the_table),
+        RUN(a_denied_call_returns_eperm_even_if_granted),
+        RUN(the_table_allows_every_needed_call),
+        RUN(rows_are_sorted_and_names_are_unique),
         RUN(no_profile_allows_more_than_250_calls),
-        RUN(no_profile_allows_what_base_does_not),
-        RUN(every_rule_ends_in_an_else_and_leads_only_downwards),
-        RUN(names_and_rules_can_be_asked_for),
+        RUN(no_profile_allows_a_call_that_base_refuses),
+        RUN(every_rule_ends_with_else_and_refers_only_to_later_rules),
+        RUN(names_and_rules_can_be_looked_up),
         RUN(numbers_agree_with_the_kernel_headers),
-        RUN(what_must_never_be_allowed_is_refused_in_every_profile),
-        RUN(what_has_an_older_way_is_missing_rather_than_refused),
-        RUN(what_runtimes_break_without_is_allowed_in_every_profile),
-        RUN(arguments_decide_as_the_catalogue_asks),
+        RUN(calls_that_must_never_be_allowed_are_refused_in_every_profile),
+        RUN(calls_with_an_older_fallback_return_enosys_rather_than_eperm),
+        RUN(calls_that_runtimes_need_are_allowed_in_every_profile),
+        RUN(argument_rules_give_the_answers_of_the_attack_catalogue),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,8 +235,8 @@ TEST(partly_enforced_limits_are_grouped_by_reason)
     r.enforced[LIMIT_IO_READ] = JAIL_NONE; /* not set, so it is not reported */
     receipt_print(&r, &out);
     assert_non_null(strstr(out.data,
-                           "\nlimits   partial: memoryBytes, pids (without a cgroup it holds for each process "
-                           "by itself)\nlimits   none: workspaceBytes (the directory that was lent has the "
+                           "\nlimits   partial: memoryBytes, pids (without a cgroup it applies to each process "
+                           "separately)\nlimits   none: workspaceBytes (the mounted directory has the "
                            "quota of its own file system)\nlimits   none: tmpBytes\n"));
     assert_null(strstr(out.data, "ioRead"));
 }

@@ -208,14 +208,16 @@ TEST(the_claim_has_rules_for_binds_and_the_spec_s_environment_on_top)
 TEST(every_missing_wall_fails_the_sandbox_with_its_name)
 {
     size_t n;
-    const struct wall *walls = walls_outside(&n);
+    const struct wall *walls = walls_all(&n);
 
     for (size_t i = 0; i < n; i++) {
+        if (!walls[i].outside)
+            continue;
         struct fake k;
         struct sandbox_spec spec = plain_spec();
 
         scene_creating(&k, &spec);
-        jailer_created(&k, ALL_OUTSIDE & ~walls[i].bit);
+        jailer_created(&k, ALL_OUTSIDE & ~walls[i].outside);
         silent(&k, k.runtime); /* the runtime gets no frame */
         assert_int_equal(k.failed, 0);
         jailer_removes(&k);
@@ -229,15 +231,17 @@ TEST(every_missing_wall_fails_the_sandbox_with_its_name)
 TEST(every_wall_missing_inside_fails_the_sandbox_with_its_name)
 {
     size_t n;
-    const struct wall *walls = walls_inside(&n);
+    const struct wall *walls = walls_all(&n);
 
     for (size_t i = 0; i < n; i++) {
+        if (!walls[i].inside)
+            continue;
         struct fake k;
         struct sandbox_spec spec = plain_spec();
 
         scene_created(&k, &spec);
         runtime_hello(&k, WIRE_VERSION, k.epoch);
-        runtime_claimed(&k, ALL_INSIDE & ~walls[i].bit, 3);
+        runtime_claimed(&k, ALL_INSIDE & ~walls[i].inside, 3);
         jailer_removes(&k);
         assert_int_equal(k.ready, 0);
         assert_int_equal(k.failed, 1);

@@ -44,17 +44,18 @@ TEST(days_and_months_begin_at_midnight_of_utc_whatever_their_length)
     }
 }
 
-TEST(the_sums_of_a_day_end_with_it_and_those_of_the_month_go_on)
+TEST(daily_sums_are_cleared_at_midnight_and_monthly_sums_continue)
 {
     struct budget_period a = { .owner = "acme" };
 
     budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 7, at(2027, 1, 30, 23, 59, 59, 999));
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 7);
     budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1,
-                      at(2027, 1, 31, 0, 0, 0, 0)); /* a millisecond later is another day */
+                      at(2027, 1, 31, 0, 0, 0, 0)); /* one millisecond later is another day */
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 1);
     assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_SECONDS), 8);
-    budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1, at(2027, 1, 31, 1, 0, 0, 0)); /* and an hour is nothing */
+    budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1,
+                      at(2027, 1, 31, 1, 0, 0, 0)); /* one hour later is the same day */
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 2);
     budget_period_roll(&a, at(2027, 1, 31, 23, 59, 59, 999));
     assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_SECONDS), 9);
@@ -63,7 +64,7 @@ TEST(the_sums_of_a_day_end_with_it_and_those_of_the_month_go_on)
     assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_SECONDS), 0);
 }
 
-TEST(a_bound_that_was_reached_is_open_again_in_the_millisecond_in_which_it_said_that_it_renews)
+TEST(a_reached_limit_renews_exactly_at_the_reported_time)
 {
     struct budget_period a = { .owner = "acme", .max = { [STORE_PERIOD_MONTH] = { [STORE_BUDGET_EXECUTIONS] = 2 } } };
     uint64_t eve = at(2027, 12, 31, 23, 59, 59, 999);
@@ -83,25 +84,26 @@ TEST(a_bound_that_was_reached_is_open_again_in_the_millisecond_in_which_it_said_
     assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_EXECUTIONS, &p));
 }
 
-TEST(a_life_across_midnight_counts_in_each_period_for_what_of_it_lay_there)
+TEST(a_lifetime_across_midnight_is_split_between_the_periods)
 {
     struct budget_period a = { 0 };
     uint64_t from = at(2027, 2, 28, 22, 0, 0, 0), to = at(2027, 3, 1, 1, 0, 0, 0);
 
     budget_period_add_span(&a, from, to, to);
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS),
-                     3600000); /* since midnight, which began both */
+                     3600000); /* since midnight, when both periods began */
     assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_SECONDS), 3600000);
     budget_period_add_span(&a, to, to + 5, to + 5);
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 3600005);
-    budget_period_add_span(&a, from, at(2027, 2, 28, 23, 0, 0, 0), to + 5); /* it ended before */
+    budget_period_add_span(&a, from, at(2027, 2, 28, 23, 0, 0, 0), to + 5); /* it ended before this day */
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 3600005);
-    budget_period_add_span(&a, to, to + 5, at(2027, 3, 2, 0, 0, 0, 0)); /* told a day late: it lay in the month */
+    budget_period_add_span(&a, to, to + 5,
+                           at(2027, 3, 2, 0, 0, 0, 0)); /* counted a day late: it belongs to the month */
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 0);
     assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_SECONDS), 3600010);
 }
 
-TEST(a_bound_is_met_by_whole_units_only)
+TEST(a_limit_is_reached_by_whole_units_only)
 {
     struct budget_period a = { .max = { [STORE_PERIOD_DAY] = { [STORE_BUDGET_CPU_SECONDS] = 2 } } };
     uint64_t now = at(2027, 6, 1, 12, 0, 0, 0);
@@ -111,10 +113,10 @@ TEST(a_bound_is_met_by_whole_units_only)
     assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_CPU_SECONDS, &p));
     budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1, now);
     assert_true(budget_period_limit_reached(&a, a.used, STORE_BUDGET_CPU_SECONDS, &p));
-    assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_SANDBOX_SECONDS, &p)); /* which has no bound */
+    assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_SANDBOX_SECONDS, &p)); /* it has no limit */
 }
 
-TEST(nine_tenths_of_a_bound_are_near_to_it)
+TEST(a_limit_is_near_from_nine_tenths_on)
 {
     struct budget_period a = { .max = { [STORE_PERIOD_DAY] = {
                                             [STORE_BUDGET_EXECUTIONS] = 10, [STORE_BUDGET_CPU_SECONDS] = 1 } } };
@@ -127,10 +129,10 @@ TEST(nine_tenths_of_a_bound_are_near_to_it)
         assert_int_equal(budget_period_limit_state(&a, a.used, STORE_PERIOD_DAY, STORE_BUDGET_EXECUTIONS), at_[i]);
     }
     assert_int_equal(budget_period_limit_state(&a, a.used, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS),
-                     BUDGET_LIMIT_OPEN); /* one, and none of it */
+                     BUDGET_LIMIT_OPEN); /* the limit is 1, nothing is used */
 }
 
-TEST(a_calendar_that_is_set_back_counts_against_nobody)
+TEST(a_wall_clock_set_back_clears_the_sums)
 {
     struct budget_period a = { .max = { [STORE_PERIOD_DAY] = { [STORE_BUDGET_EXECUTIONS] = 1 } } };
     uint64_t now = at(2027, 6, 1, 12, 0, 0, 0);
@@ -145,12 +147,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(days_and_months_begin_at_midnight_of_utc_whatever_their_length),
-        cmocka_unit_test(the_sums_of_a_day_end_with_it_and_those_of_the_month_go_on),
-        cmocka_unit_test(a_bound_that_was_reached_is_open_again_in_the_millisecond_in_which_it_said_that_it_renews),
-        cmocka_unit_test(a_life_across_midnight_counts_in_each_period_for_what_of_it_lay_there),
-        cmocka_unit_test(a_bound_is_met_by_whole_units_only),
-        cmocka_unit_test(nine_tenths_of_a_bound_are_near_to_it),
-        cmocka_unit_test(a_calendar_that_is_set_back_counts_against_nobody),
+        cmocka_unit_test(daily_sums_are_cleared_at_midnight_and_monthly_sums_continue),
+        cmocka_unit_test(a_reached_limit_renews_exactly_at_the_reported_time),
+        cmocka_unit_test(a_lifetime_across_midnight_is_split_between_the_periods),
+        cmocka_unit_test(a_limit_is_reached_by_whole_units_only),
+        cmocka_unit_test(a_limit_is_near_from_nine_tenths_on),
+        cmocka_unit_test(a_wall_clock_set_back_clears_the_sums),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Bodies of strangers. The ids are those of the catalogue of attacks on a server's JSON. */
+/* Untrusted bodies. The ids are those of the catalogue of attacks on a server's JSON. */
 #include "tests/unit/test.h"
 
 #include "core/base/buf.h"
@@ -25,7 +25,7 @@ static bool accepts(const char *text, size_t len)
 #define ACCEPTS(text) accepts(text, strlen(text))
 #define REFUSES_BYTES(text) assert_false(accepts(text, sizeof(text) - 1))
 
-TEST(js01_nesting_is_bounded_and_costs_no_stack)
+TEST(js01_nesting_is_limited_and_uses_no_stack)
 {
     size_t n = 100000;
     auto_free char *deep = mem_alloc(n + 1);
@@ -37,7 +37,8 @@ TEST(js01_nesting_is_bounded_and_costs_no_stack)
     assert_false(accepts(deep, n));
     assert_true(ACCEPTS("{\"a\":[[[[[[[[[[[[[[1]]]]]]]]]]]]]]}"));
     assert_false(ACCEPTS("{\"a\":[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}"));
-    assert_true(ACCEPTS("{\"a\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[[[[[[[[[[[[\"}")); /* brackets in a text are text */
+    /* Brackets in a string are not nesting. */
+    assert_true(ACCEPTS("{\"a\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[[[[[[[[[[[[\"}"));
 }
 
 static bool accepts_many(const char *text, size_t n)
@@ -51,29 +52,30 @@ static bool accepts_many(const char *text, size_t n)
     return accepts(b.data, b.len);
 }
 
-TEST(values_that_cost_far_more_memory_than_text_have_a_bound)
+TEST(values_that_cost_more_memory_than_text_are_limited)
 {
     assert_true(accepts_many("1", 100000));
     assert_true(accepts_many("{}", 10000));
-    assert_true(accepts_many("\",{[,{[,{[\"", 100000)); /* in a text they are text */
+    assert_true(accepts_many("\",{[,{[,{[\"", 100000)); /* inside a string they do not count */
     assert_false(accepts_many("{}", 20000));
     assert_non_null(strstr(last.msg, "more than"));
     assert_false(accepts_many("1", 200000));
 }
 
-TEST(js02_a_key_that_comes_twice_is_refused_however_it_is_written)
+TEST(js02_a_duplicate_key_is_refused_in_any_spelling)
 {
     assert_false(ACCEPTS("{\"owner\":1,\"owner\":2}"));
     assert_false(ACCEPTS("{\"owner\":1,\"\\u006fwner\":2}"));
     assert_false(ACCEPTS("{\"a\":{\"b\":1,\"b\":1}}"));
-    assert_true(ACCEPTS("{\"owner\":1,\"Owner\":2}")); /* two names; the second is then refused as unknown */
+    /* Two different names; the second is later refused as unknown. */
+    assert_true(ACCEPTS("{\"owner\":1,\"Owner\":2}"));
 }
 
-TEST(js03_what_is_no_text_is_refused)
+TEST(js03_invalid_text_is_refused)
 {
     REFUSES_BYTES("{\"a\":\"\xff\"}");
     REFUSES_BYTES("{\"a\":\"\xc0\xaf\"}");     /* overlong */
-    REFUSES_BYTES("{\"a\":\"\xed\xa0\x80\"}"); /* a surrogate as it is */
+    REFUSES_BYTES("{\"a\":\"\xed\xa0\x80\"}"); /* an unpaired surrogate */
     assert_false(ACCEPTS("{\"a\":\"\\ud800\"}"));
     assert_false(ACCEPTS("{\"a\":\"\\u0000\"}"));
     assert_false(ACCEPTS("{\"a\\u0000b\":1}"));
@@ -123,11 +125,11 @@ TEST(js04_js05_numbers_are_exact_or_refused_and_never_unlimited)
         assert_int_equal(n, 77);
     }
     assert_int_equal(read_number("{}", &n), 0);
-    assert_int_equal(n, 77); /* absent: the preset */
+    assert_int_equal(n, 77); /* absent: the default */
     assert_int_equal(read_number("{\"n\":16}", &n), 0);
     assert_int_equal(n, 16);
     assert_int_equal(read_number("{\"n\":1000}", &n), 0);
-    assert_int_equal(read_number("{\"n\":20.0}", &n), 0); /* JSON knows one kind of number: this one is whole */
+    assert_int_equal(read_number("{\"n\":20.0}", &n), 0); /* JSON has one kind of number: this one is whole */
     assert_int_equal(n, 20);
     assert_int_equal(read_number("{\"n\":3e1}", &n), 0);
     assert_int_equal(n, 30);
@@ -144,19 +146,19 @@ TEST(js06_unknown_fields_are_refused_with_the_nearest_known)
     json_t *j = json_pack("{s:i}", "memoryByte", 1);
 
     assert_int_equal(json_input_require_known_fields(j, "resources.", names, &last), -1);
-    assert_string_equal(last.msg, "resources.memoryByte: there is no such field; did you mean memoryBytes?");
+    assert_string_equal(last.msg, "resources.memoryByte: unknown field; did you mean memoryBytes?");
     json_decref(j);
     j = json_pack("{s:i, s:i}", "pids", 1, "owner\033[2J", 1);
     assert_int_equal(json_input_require_known_fields(j, "", names, &last), -1);
     assert_null(strchr(last.msg, '\033'));
-    assert_non_null(strstr(last.msg, "there is memoryBytes and pids")); /* none is near, so all are told */
+    assert_non_null(strstr(last.msg, "known fields are memoryBytes and pids")); /* no near one, so all are listed */
     json_decref(j);
     j = json_pack("{s:i}", "pids", 1);
     assert_int_equal(json_input_require_known_fields(j, "", names, &last), 0);
     json_decref(j);
 }
 
-TEST(js07_texts_and_lists_have_bounds)
+TEST(js07_strings_and_lists_are_limited)
 {
     json_t *j = json_pack("{s:s, s:[i,i,i]}", "t", "12345", "l", 1, 2, 3);
     const char *t = NULL;
@@ -174,7 +176,7 @@ TEST(js07_texts_and_lists_have_bounds)
     json_decref(j);
 }
 
-TEST(js08_empty_bodies_and_what_stands_behind_them_are_refused)
+TEST(js08_empty_bodies_and_bytes_after_a_body_are_refused)
 {
     assert_false(ACCEPTS(""));
     assert_false(ACCEPTS("   "));
@@ -199,7 +201,7 @@ TEST(js09_many_keys_are_read_in_bounded_time)
     buf_done(&b);
 }
 
-TEST(what_is_wrong_may_be_of_no_interest_to_the_caller)
+TEST(the_error_argument_may_be_null)
 {
     static const char *const names[] = { "a", NULL }, *const words[] = { "x", NULL };
     auto_json *root = NULL;
@@ -213,7 +215,7 @@ TEST(what_is_wrong_may_be_of_no_interest_to_the_caller)
     assert_int_equal(json_input_enum(root, "", "b", words, &word, NULL), -1);
 }
 
-TEST(words_are_one_of_a_list)
+TEST(an_enum_accepts_only_its_listed_values)
 {
     static const char *const words[] = { "end", "pause", NULL };
     json_t *j = json_pack("{s:s, s:s}", "a", "pause", "b", "puase");
@@ -231,17 +233,17 @@ TEST(words_are_one_of_a_list)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(js01_nesting_is_bounded_and_costs_no_stack),
-        RUN(values_that_cost_far_more_memory_than_text_have_a_bound),
-        RUN(js02_a_key_that_comes_twice_is_refused_however_it_is_written),
-        RUN(js03_what_is_no_text_is_refused),
+        RUN(js01_nesting_is_limited_and_uses_no_stack),
+        RUN(values_that_cost_more_memory_than_text_are_limited),
+        RUN(js02_a_duplicate_key_is_refused_in_any_spelling),
+        RUN(js03_invalid_text_is_refused),
         RUN(js04_js05_numbers_are_exact_or_refused_and_never_unlimited),
         RUN(js06_unknown_fields_are_refused_with_the_nearest_known),
-        RUN(js07_texts_and_lists_have_bounds),
-        RUN(js08_empty_bodies_and_what_stands_behind_them_are_refused),
+        RUN(js07_strings_and_lists_are_limited),
+        RUN(js08_empty_bodies_and_bytes_after_a_body_are_refused),
         RUN(js09_many_keys_are_read_in_bounded_time),
-        RUN(what_is_wrong_may_be_of_no_interest_to_the_caller),
-        RUN(words_are_one_of_a_list),
+        RUN(the_error_argument_may_be_null),
+        RUN(an_enum_accepts_only_its_listed_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ static void accepted(const char *line, enum kernel_event_kind kind, const char *
     kernel_event_done(&e);
 }
 
-TEST(every_kind_of_event_is_read_and_told_by_its_known_fields)
+TEST(every_kind_of_event_is_parsed_and_written_from_its_known_fields)
 {
     accepted("{\"event\":\"ready\",\"language\":\"node\",\"version\":\"18\",\"protocol\":1,\"note\":\"slow\"}",
              KERNEL_EVENT_READY,
@@ -48,7 +48,7 @@ TEST(every_kind_of_event_is_read_and_told_by_its_known_fields)
 
 #define X16 "xxxxxxxxxxxxxxxx"
 
-TEST(what_is_no_event_is_refused)
+TEST(an_invalid_event_is_rejected)
 {
     static const char *const bad[] = {
         "",
@@ -77,7 +77,7 @@ TEST(what_is_no_event_is_refused)
         struct err err = { 0 };
 
         if (kernel_event_parse(bad[i], strlen(bad[i]), &e, &err) == 0)
-            fail_msg("taken: %s", bad[i]);
+            fail_msg("accepted: %s", bad[i]);
         assert_int_equal(err.id, ERR_PROTOCOL);
     }
 }
@@ -95,7 +95,7 @@ static char *nested(unsigned depth)
     return b.data;
 }
 
-TEST(depth_has_a_bound)
+TEST(nesting_depth_is_limited)
 {
     auto_free char *most = nested(KERNEL_EVENT_DEPTH_MAX), *more = nested(KERNEL_EVENT_DEPTH_MAX + 1);
     struct kernel_event e;
@@ -106,7 +106,7 @@ TEST(depth_has_a_bound)
     assert_int_equal(kernel_event_parse(more, strlen(more), &e, &err), -1);
 }
 
-/* A display whose data is a list of n times the text. */
+/* A display whose data is a list of n copies of the text. */
 static char *listed(const char *text, size_t n)
 {
     struct buf b = { 0 };
@@ -118,7 +118,7 @@ static char *listed(const char *text, size_t n)
     return b.data;
 }
 
-TEST(what_costs_far_more_memory_than_text_has_a_bound)
+TEST(values_that_cost_more_memory_than_text_are_limited_in_events)
 {
     auto_free char *numbers = listed("1", 400000), *lists = listed("[]", 50000), *objects = listed("{}", 100000),
                    *quoted = listed("\"{[,{[,{[,{[,{[,\"", 50000);
@@ -134,14 +134,14 @@ TEST(what_costs_far_more_memory_than_text_has_a_bound)
     assert_int_equal(kernel_event_parse(objects, strlen(objects), &e, &err), -1);
 }
 
-struct heard {
+struct received {
     int events, refused;
     char ids[64];
 };
 
 static void on_event(void *arg, const struct kernel_event *e)
 {
-    struct heard *h = arg;
+    struct received *h = arg;
 
     h->events += e != NULL;
     h->refused += e == NULL;
@@ -149,14 +149,14 @@ static void on_event(void *arg, const struct kernel_event *e)
         strncat(h->ids, e->id, sizeof(h->ids) - strlen(h->ids) - 1);
 }
 
-TEST(lines_are_found_however_the_bytes_are_cut)
+TEST(lines_are_found_however_the_bytes_are_split)
 {
     static const char bytes[] = "{\"event\":\"started\",\"id\":\"a\",\"count\":1}\n\nrubbish\n"
                                 "{\"event\":\"finished\",\"id\":\"b\",\"status\":\"ok\"}\n{\"event\":";
 
     for (size_t cut = 1; cut < sizeof(bytes); cut++) {
         struct kernel_event_reader r = { 0 };
-        struct heard h = { 0 };
+        struct received h = { 0 };
 
         for (size_t at = 0; at < sizeof(bytes) - 1; at += cut)
             kernel_event_reader_feed(&r, bytes + at, min_size(cut, sizeof(bytes) - 1 - at), on_event, &h);
@@ -167,11 +167,11 @@ TEST(lines_are_found_however_the_bytes_are_cut)
     }
 }
 
-TEST(a_line_that_is_too_long_is_refused_once_and_the_next_is_read)
+TEST(a_line_that_is_too_long_is_rejected_once_and_the_next_is_read)
 {
     auto_free char *x = mem_alloc(64 * KIB);
     struct kernel_event_reader r = { 0 };
-    struct heard h = { 0 };
+    struct received h = { 0 };
     static const char next[] = "\n{\"event\":\"finished\",\"id\":\"b\",\"status\":\"ok\"}\n";
 
     memset(x, 'x', 64 * KIB);
@@ -188,12 +188,12 @@ TEST(a_line_that_is_too_long_is_refused_once_and_the_next_is_read)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_kind_of_event_is_read_and_told_by_its_known_fields),
-        RUN(what_is_no_event_is_refused),
-        RUN(depth_has_a_bound),
-        RUN(what_costs_far_more_memory_than_text_has_a_bound),
-        RUN(lines_are_found_however_the_bytes_are_cut),
-        RUN(a_line_that_is_too_long_is_refused_once_and_the_next_is_read),
+        RUN(every_kind_of_event_is_parsed_and_written_from_its_known_fields),
+        RUN(an_invalid_event_is_rejected),
+        RUN(nesting_depth_is_limited),
+        RUN(values_that_cost_more_memory_than_text_are_limited_in_events),
+        RUN(lines_are_found_however_the_bytes_are_split),
+        RUN(a_line_that_is_too_long_is_rejected_once_and_the_next_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,13 @@
-/* The manager between a jailer that says what a test tells it to and a real store: what is told, and when. */
+/* The manager with a fake jailer and a real store: what it reports, and when. */
 #include "tests/unit/sandbox/fake.h"
 
-#include "service/manager.h"
+#include "service/service_internal.h"
+#include "service/ephemeral_sandbox.h"
 
 #include <sys/stat.h>
 
 static char dir[64], db[96];
-static int knocks;
+static int connects;
 
 struct scene {
     struct fake k; /* its ev, jailer and runtime are used */
@@ -19,7 +20,7 @@ struct scene {
     char ended_by[16];
 };
 
-static int knock(void *arg, int *ret_jailer, int *ret_monitor, struct err *err UNUSED)
+static int connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct err *err UNUSED)
 {
     struct scene *s = arg;
     int pair[2];
@@ -29,7 +30,7 @@ static int knock(void *arg, int *ret_jailer, int *ret_monitor, struct err *err U
     s->k.jailer = pair[1];
     *ret_jailer = pair[0];
     *ret_monitor = -1;
-    knocks++;
+    connects++;
     return 0;
 }
 
@@ -47,7 +48,8 @@ static void on_row(void *arg, const struct err *err, const struct store_sandbox 
     str_copy(s->ended_by, sizeof(s->ended_by), row->ended_by ? row->ended_by : "");
 }
 
-/* The next request to the jailer of this type; others (the way to the monitor, its list) are passed over. */
+/* Waits for the next request of this type to the jailer; skips others (the monitor's socket, the
+ * list). */
 static void expect(struct scene *s, uint8_t type)
 {
     uint64_t end = now_ms() + 5000;
@@ -58,7 +60,7 @@ static void expect(struct scene *s, uint8_t type)
             if (got.f.type == type)
                 return;
     }
-    fail_msg("%s was never asked for", frame_name(type));
+    fail_msg("%s was never requested", frame_name(type));
 }
 
 static void answered(struct scene *s)
@@ -71,7 +73,7 @@ static void scene_open(struct scene *s, uint32_t live_max)
 {
     struct store_settings store = { .path = db };
     struct manager_settings set = { .output_dir = dir,
-                                    .connect = knock,
+                                    .connect = connect_jailer,
                                     .arg = s,
                                     .live_max = live_max,
                                     .executions_max = 64,
@@ -116,7 +118,7 @@ static void create(struct scene *s, const char *id)
     manager_create(s->m, "me", id, &spec, NULL, NULL, on_row, s);
 }
 
-/* As far as the promise to keep it. */
+/* Creates a sandbox up to the point at which the jailer is asked to keep it. */
 static void create_ready(struct scene *s)
 {
     struct rt_hello hello;
@@ -140,7 +142,7 @@ static void get(struct scene *s)
     answered(s);
 }
 
-TEST(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running)
+TEST(a_sandbox_is_reported_after_the_jailer_keeps_it_and_its_row_is_running)
 {
     struct scene s;
 
@@ -148,7 +150,7 @@ TEST(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running)
     create_ready(&s);
     for (int i = 0; i < 20; i++)
         ev_turn(s.k.ev, 1);
-    assert_int_equal(s.answers, 0); /* nobody has promised anything yet */
+    assert_int_equal(s.answers, 0); /* the jailer has not promised to keep it yet */
     jailer_ok(&s.k);
     answered(&s);
     assert_false(s.failed);
@@ -164,7 +166,7 @@ TEST(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why)
 
     scene_open(&s, 0);
     create_ready(&s);
-    jailer_error(&s.k, ERR_SYS, "no door for it");
+    jailer_error(&s.k, ERR_SYS, "cannot keep it");
     expect(&s, FRAME_J_DESTROY);
     assert_int_equal(s.answers, 0);
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
@@ -173,7 +175,7 @@ TEST(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why)
     assert_int_equal(s.err.id, ERR_SYS);
     get(&s);
     assert_int_equal(s.state, STORE_SANDBOX_ENDED);
-    assert_string_equal(s.ended_by, ""); /* nothing ended what was never made */
+    assert_string_equal(s.ended_by, ""); /* a sandbox that was never created has no endedBy */
     scene_close(&s);
 }
 
@@ -184,7 +186,7 @@ static void on_emptied(void *arg)
     s->answers++;
 }
 
-TEST(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows)
+TEST(ending_all_sandboxes_waits_until_their_ends_are_committed)
 {
     struct scene s;
     struct err why;
@@ -202,12 +204,12 @@ TEST(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows)
     get(&s);
     assert_int_equal(s.state, STORE_SANDBOX_ENDED);
     assert_string_equal(s.ended_by, "killed");
-    manager_end_all(s.m, &why, on_emptied, &s); /* there is none left */
+    manager_end_all(s.m, &why, on_emptied, &s); /* no sandbox is left */
     assert_int_equal(s.answers, 1);
     scene_close(&s);
 }
 
-TEST(one_too_many_is_refused_and_what_was_begun_for_it_goes)
+TEST(a_sandbox_beyond_the_limit_is_refused_and_destroyed)
 {
     struct scene s;
 
@@ -218,7 +220,7 @@ TEST(one_too_many_is_refused_and_what_was_begun_for_it_goes)
     create(&s, NULL);
     expect(&s, FRAME_J_CREATE);
     struct store_stats st = { .waiting = 1 };
-    while (st.waiting > 0) { /* until the store has said that there is one already */
+    while (st.waiting > 0) { /* until the store has reported that one exists already */
         ev_turn(s.k.ev, 5);
         store_stats(s.store, &st);
     }
@@ -233,11 +235,11 @@ TEST(one_too_many_is_refused_and_what_was_begun_for_it_goes)
     scene_close(&s);
 }
 
-TEST(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again)
+TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
 {
     struct scene s;
 
-    knocks = 0;
+    connects = 0;
     scene_open(&s, 0);
     create(&s, name);
     expect(&s, FRAME_J_CREATE);
@@ -247,11 +249,334 @@ TEST(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again)
     get(&s);
     assert_int_equal(s.state, STORE_SANDBOX_ENDED);
     uint64_t end = now_ms() + 5000;
-    while (knocks < 2 && now_ms() < end)
+    while (connects < 2 && now_ms() < end)
         ev_turn(s.k.ev, 20);
-    assert_int_equal(knocks, 2);
+    assert_int_equal(connects, 2);
     assert_true(manager_ready(s.m, NULL));
     scene_close(&s);
+}
+
+/* --- executions and budgets --- */
+
+/* Waits for the next frame of this type to the runtime. */
+static void expect_runtime(struct scene *s, uint8_t type)
+{
+    uint64_t end = now_ms() + 5000;
+
+    while (now_ms() < end) {
+        ev_turn(s->k.ev, 5);
+        while (take_any(s->k.runtime))
+            if (got.f.type == type)
+                return;
+    }
+    fail_msg("%s was never sent", frame_name(type));
+}
+
+struct execution_row {
+    int answers;
+    enum store_execution_state state;
+    char id[ID_SIZE], ended_by[16];
+    char receipt_ended_by[48]; /* the member endedBy of the receipt, with its name */
+    bool receipt_final;
+};
+
+static void on_execution(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct execution_row *r = arg;
+    const char *at;
+
+    if (err)
+        fail_msg("%s", err->msg);
+    r->answers++;
+    r->state = row->state;
+    memcpy(r->id, row->id, sizeof(r->id));
+    str_copy(r->ended_by, sizeof(r->ended_by), row->ended_by ? row->ended_by : "");
+    if (row->receipt_json && (at = strstr(row->receipt_json, "\"endedBy\""))) {
+        snprintf(r->receipt_ended_by, sizeof(r->receipt_ended_by), "%.*s", (int)strcspn(at, ","), at);
+        r->receipt_final = strstr(row->receipt_json, "\"final\":true") != NULL;
+    }
+}
+
+/* Creates a sandbox of a tenant with this budget, and starts an execution in it. */
+static void run_with_budget(struct scene *s, enum store_budget_resource resource, uint64_t max,
+                            struct execution_row *row)
+{
+    static const char *const argv[] = { "true", NULL };
+    struct store_budget budget = { .owner = "me" };
+    struct manager_budget used;
+
+    create_ready(s);
+    jailer_ok(&s->k);
+    answered(s);
+    budget.max[STORE_PERIOD_MONTH][resource] = max;
+    manager_set_budget(s->m, &budget);
+    for (uint64_t end = now_ms() + 5000; !manager_get_budget(s->m, "me", &used);) {
+        assert_true(now_ms() < end);
+        ev_turn(s->k.ev, 5);
+    }
+    *row = (struct execution_row){ 0 };
+    manager_execute(s->m, "me", name, NULL, &(struct execution_spec){ .argv = argv }, on_execution, row);
+    expect_runtime(s, FRAME_EXEC);
+    s->k.stream = got.f.stream;
+    runtime_started(&s->k);
+    turn_until(&s->k, &row->answers);
+}
+
+static void get_execution(struct scene *s, struct execution_row *row)
+{
+    row->answers = 0;
+    store_execution_get(s->store, "me", row->id, on_execution, row);
+    turn_until(&s->k, &row->answers);
+}
+
+static void wait_until_ended(struct scene *s, struct execution_row *row)
+{
+    uint64_t end = now_ms() + 5000;
+
+    do
+        get_execution(s, row);
+    while (row->state != STORE_EXECUTION_ENDED && row->state != STORE_EXECUTION_FAILED && now_ms() < end);
+}
+
+TEST(an_execution_killed_for_the_budget_says_budget_in_its_final_receipt_too)
+{
+    struct scene s;
+    struct execution_row row;
+
+    scene_open(&s, 0);
+    run_with_budget(&s, STORE_BUDGET_CPU_SECONDS, 1, &row);
+    set_cpu(&s.k, "5000000000\n");
+    expect_runtime(&s, FRAME_SIGNAL);
+    runtime_exit(&s.k, -1, 9);
+    wait_until_ended(&s, &row);
+    assert_string_equal(row.ended_by, "budget");
+    assert_string_equal(row.receipt_ended_by, "\"endedBy\":\"budget\"");
+    assert_false(row.receipt_final);
+    manager_delete(s.m, "me", name, on_row, &s);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    get_execution(&s, &row);
+    assert_true(row.receipt_final);
+    assert_string_equal(row.ended_by, "budget");
+    assert_string_equal(row.receipt_ended_by, "\"endedBy\":\"budget\"");
+    scene_close(&s);
+}
+
+TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
+{
+    struct scene s;
+    struct execution_row row;
+
+    scene_open(&s, 0);
+    run_with_budget(&s, STORE_BUDGET_SANDBOX_SECONDS, 1, &row);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    wait_until_ended(&s, &row);
+    assert_string_equal(row.ended_by, "budget");
+    assert_string_equal(row.receipt_ended_by, "\"endedBy\":\"budget\"");
+    get(&s);
+    assert_string_equal(s.ended_by, "budget");
+    scene_close(&s);
+}
+
+/* Compares the counters of all budgets with the live sandboxes and executions. */
+static void check_budgets(const struct scene *s, uint64_t spans, uint64_t executions)
+{
+    uint64_t all_spans = 0, all_executions = 0;
+
+    for (const struct tenant_budget *b = s->m->budgets; b; b = b->next) {
+        uint64_t nspans = 0, nexecutions = 0, from[STORE_PERIOD_COUNT] = { 0 };
+
+        assert_ptr_equal(b->quota->budget, b);
+        for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+            for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
+                if (!str_eq(sb->owner, b->period.owner))
+                    continue;
+                for (const struct execution *ex = sb->executions; ex; ex = ex->next)
+                    nexecutions += !ex->ended;
+                if (sb->state == SANDBOX_STATE_ENDING)
+                    continue;
+                nspans++;
+                for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+                    from[p] += max_u64(sb->created_ms, b->period.begin_ms[p]);
+            }
+        for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
+            if (!str_eq(g->quota->tenant, b->period.owner))
+                continue;
+            nexecutions += !g->execution_counted;
+            if (!g->quota_reserved || g->quota_released)
+                continue;
+            nspans++;
+            for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+                from[p] += max_u64(g->created_ms, b->period.begin_ms[p]);
+        }
+        assert_int_equal(b->nspans, nspans);
+        assert_int_equal(b->nexecutions, nexecutions);
+        for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+            assert_int_equal(b->spans_from_ms[p], from[p]);
+        all_spans += nspans;
+        all_executions += nexecutions;
+    }
+    assert_int_equal(all_spans, spans);
+    assert_int_equal(all_executions, executions);
+}
+
+TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
+{
+    static const char *const argv[] = { "true", NULL };
+    struct scene s;
+    struct execution_row row, refused = { 0 };
+    struct store_budget none = { .owner = "me" };
+    struct manager_budget budget;
+
+    scene_open(&s, 0);
+    run_with_budget(&s, STORE_BUDGET_EXECUTIONS, 2, &row);
+    check_budgets(&s, 1, 1);
+    manager_execute(s.m, "me", name, NULL, &(struct execution_spec){ .argv = argv }, on_execution, &refused);
+    check_budgets(&s, 1, 2);
+    runtime_exit(&s.k, 0, 0);
+    check_budgets(&s, 1, 1);
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_int_equal(budget.used[STORE_PERIOD_MONTH][STORE_BUDGET_EXECUTIONS], 2);
+    s.m->budgets->period.begin_ms[STORE_PERIOD_MONTH]--; /* as if another month had begun */
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    check_budgets(&s, 1, 1);
+    manager_delete(s.m, "me", name, on_row, &s);
+    check_budgets(&s, 0, 1);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    check_budgets(&s, 0, 0);
+    manager_set_budget(s.m, &none);
+    assert_null(s.m->budgets);
+    create(&s, NULL);
+    none.max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 1;
+    manager_set_budget(s.m, &none); /* counts the sandbox that exists already */
+    check_budgets(&s, 1, 0);
+    for (struct store_stats st = { .waiting = 1 }; st.waiting > 0; store_stats(s.store, &st))
+        ev_turn(s.k.ev, 5); /* the insertion of its row must be answered before it is freed */
+    scene_close(&s);
+}
+
+TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
+{
+    struct store_budget bound = { .owner = "me", .max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 9 };
+    struct ephemeral_sandbox one, two, three;
+    struct sandbox_handle_ops ops = { 0 };
+    struct manager_budget budget;
+    struct scene s;
+    struct spec spec;
+    struct err err;
+
+    scene_open(&s, 0);
+    spec_init(&spec);
+    str_copy(spec.runtime, sizeof(spec.runtime), "sh");
+    assert_int_equal(spec_finish(&spec, NULL), 0);
+    ephemeral_sandbox_init(&one, s.m, "me", NULL);
+    assert_int_equal(ephemeral_sandbox_admit(&one, &err), 0);
+    manager_set_budget(s.m, &bound);
+    check_budgets(&s, 0, 1); /* it was admitted before the budget was set */
+    while (!manager_get_budget(s.m, "me", &budget))
+        ev_turn(s.k.ev, 5);
+    ephemeral_sandbox_init(&two, s.m, "me", NULL);
+    ephemeral_sandbox_init(&three, s.m, "other", NULL);
+    assert_int_equal(ephemeral_sandbox_admit(&two, &err), 0);
+    assert_int_equal(ephemeral_sandbox_admit(&three, &err), 0);
+    check_budgets(&s, 0, 2);
+    assert_int_equal(ephemeral_sandbox_create(&two, &spec, &ops, NULL, &err), 0);
+    check_budgets(&s, 1, 2);
+    ephemeral_sandbox_count_execution(&two, &(struct ephemeral_run_usage){ .wall_ms = 1 });
+    check_budgets(&s, 1, 1);
+    ephemeral_sandbox_release_quota(&two);
+    check_budgets(&s, 0, 1);
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 2);
+    ephemeral_sandbox_end(&two);
+    check_budgets(&s, 0, 1);
+    ephemeral_sandbox_end(&one); /* its execution never ran */
+    ephemeral_sandbox_end(&three);
+    check_budgets(&s, 0, 0);
+    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 1);
+    sandbox_handle_free(two.handle);
+    spec_done(&spec);
+    scene_close(&s);
+}
+
+/* --- ends that were acknowledged before the server was killed --- */
+
+/* Writes the journal of a server that was killed before it committed the rows of its executions. */
+static void write_journal(const char *line)
+{
+    auto_free char *path = str_printf("%s/ends", dir);
+    FILE *f = fopen(path, "we");
+
+    assert_non_null(f);
+    fputs(line, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void on_restored_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    struct store_execution *to = arg;
+
+    if (err)
+        fail_msg("%s", err->msg);
+    *to = *row;
+    to->receipt_json = row->receipt_json ? str_dup(row->receipt_json) : NULL;
+}
+
+/* Starts a manager with this journal entry and reads the row that it restores. The caller frees
+ * receipt_json; the other strings of *ret are not valid. */
+static void restore_row(const char *members, const char *receipt, struct store_execution *ret)
+{
+    static const char id[] = "exaaaaaaaaaaaaaaaaaaaa";
+    struct scene s;
+    struct store_sandbox sandbox = { .owner = "me", .state = STORE_SANDBOX_ENDED, .created_ms = 1, .ended_ms = 2 };
+    auto_free char *line = str_printf("{\"id\":\"%s\",\"sandbox\":\"%s\",\"owner\":\"me\",\"createdMs\":1,"
+                                      "\"startedMs\":1,\"endedMs\":2,\"signal\":0%s}\t%s\n",
+                                      id, name, members, receipt);
+
+    scene_open(&s, 0);
+    memcpy(sandbox.id, name, sizeof(sandbox.id));
+    store_sandbox_insert(s.store, &sandbox, 0, NULL, NULL);
+    manager_free(s.m);
+    store_close(s.store);
+    ev_turn(s.k.ev, 0);
+    ev_free(s.k.ev);
+    fd_close(&s.k.jailer);
+    write_journal(line);
+    scene_open(&s, 0);
+    *ret = (struct store_execution){ 0 };
+    store_execution_get(s.store, "me", id, on_restored_row, ret);
+    for (uint64_t end = now_ms() + 5000; !ret->id[0] && now_ms() < end;)
+        ev_turn(s.k.ev, 5);
+    assert_string_equal(ret->id, id);
+    scene_close(&s);
+    write_journal("");
+}
+
+TEST(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal)
+{
+    struct store_execution row;
+
+    restore_row(",\"context\":\"cxaaaaaaaaaaaaaaaaaaaa\"", "", &row);
+    assert_string_equal(row.context, "cxaaaaaaaaaaaaaaaaaaaa");
+    assert_false(row.tty);
+    restore_row(",\"tty\":true", "{\"final\":false}", &row);
+    assert_string_equal(row.context, "");
+    assert_true(row.tty);
+    assert_string_equal(row.receipt_json, "{\"final\":false}");
+    free(row.receipt_json);
+}
+
+TEST(the_receipt_of_a_journal_line_follows_its_tab_and_is_no_member)
+{
+    struct store_execution row;
+
+    restore_row(",\"receipt\":\"{}\"", "", &row);
+    assert_null(row.receipt_json);
 }
 
 static int set_up(void **state UNUSED)
@@ -274,11 +599,17 @@ static int tear_down(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_sandbox_is_told_of_when_it_is_kept_and_its_row_says_running),
+        RUN(a_sandbox_is_reported_after_the_jailer_keeps_it_and_its_row_is_running),
         RUN(a_sandbox_that_cannot_be_kept_is_destroyed_and_its_row_says_why),
-        RUN(a_server_that_stops_for_good_ends_every_sandbox_and_waits_for_the_rows),
-        RUN(one_too_many_is_refused_and_what_was_begun_for_it_goes),
-        RUN(a_jailer_that_goes_away_fails_what_is_being_made_and_is_sought_again),
+        RUN(an_execution_killed_for_the_budget_says_budget_in_its_final_receipt_too),
+        RUN(an_execution_whose_sandbox_the_budget_ends_says_budget),
+        RUN(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends),
+        RUN(counters_of_a_budget_follow_ephemeral_sandboxes),
+        RUN(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal),
+        RUN(the_receipt_of_a_journal_line_follows_its_tab_and_is_no_member),
+        RUN(ending_all_sandboxes_waits_until_their_ends_are_committed),
+        RUN(a_sandbox_beyond_the_limit_is_refused_and_destroyed),
+        RUN(a_lost_jailer_fails_pending_creations_and_is_reconnected),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

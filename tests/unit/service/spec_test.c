@@ -1,4 +1,4 @@
-/* What a request may ask of a sandbox, over a template, over the presets. */
+/* Specs: a request over a template over the defaults. */
 #include "tests/unit/test.h"
 
 #include "service/spec.h"
@@ -24,7 +24,7 @@ static int read_over(struct spec *s, const char *text)
     return read_as(s, text, SPEC_OF_SANDBOX);
 }
 
-TEST(presets_stand_where_nothing_is_said)
+TEST(defaults_apply_to_absent_fields)
 {
     struct spec s;
     struct sandbox_spec box;
@@ -40,7 +40,7 @@ TEST(presets_stand_where_nothing_is_said)
     spec_done(&s);
 }
 
-TEST(a_request_is_read_over_its_template)
+TEST(a_request_overrides_its_template)
 {
     struct spec s;
 
@@ -69,7 +69,7 @@ TEST(a_request_is_read_over_its_template)
     spec_done(&s);
 }
 
-TEST(what_is_written_down_is_read_back_and_holds_no_variable)
+TEST(a_stored_spec_is_read_back_and_contains_no_variables)
 {
     struct spec s, again;
     struct buf out = { 0 };
@@ -100,14 +100,14 @@ TEST(every_bad_value_is_refused_by_name)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        { "{\"runtime\":\"cobol\"}", "runtime: there is no 'cobol'; there is python, node, bash and sh" },
-        { "{\"runtime\":\"pyton\"}", "runtime: there is no 'pyton'; did you mean python?" },
+        { "{\"runtime\":\"cobol\"}", "runtime: 'cobol' does not exist; available are python, node, bash and sh" },
+        { "{\"runtime\":\"pyton\"}", "runtime: 'pyton' does not exist; did you mean python?" },
         { "{\"runtime\":7}", "runtime" },
         { "{\"runtime\":\"\"}", "runtime" },
         { "{\"level\":\"low\"}", "level" },
         { "{\"level\":\"custom\"}", "level" },
         { "{\"owner\":\"me\"}", "owner" },
-        { "{\"resources\":{\"memory\":1}}", "resources.memory: there is no such field; did you mean memoryBytes?" },
+        { "{\"resources\":{\"memory\":1}}", "resources.memory: unknown field; did you mean memoryBytes?" },
         { "{\"resources\":{\"memoryBytes\":0}}", "resources.memoryBytes" },
         { "{\"resources\":{\"memoryBytes\":-1}}", "resources.memoryBytes" },
         { "{\"resources\":{\"memoryBytes\":\"1G\"}}", "resources.memoryBytes" },
@@ -138,7 +138,7 @@ TEST(every_bad_value_is_refused_by_name)
     }
 }
 
-TEST(js07_variables_and_metadata_are_bounded)
+TEST(js07_variables_and_metadata_are_limited)
 {
     struct spec s;
     struct buf b = { 0 };
@@ -165,7 +165,7 @@ TEST(js07_variables_and_metadata_are_bounded)
     spec_done(&s);
 }
 
-TEST(a_spec_that_cannot_be_is_refused_whole)
+TEST(an_impossible_spec_is_refused)
 {
     struct spec s;
 
@@ -180,7 +180,7 @@ TEST(a_spec_that_cannot_be_is_refused_whole)
     assert_int_equal(read_over(&s, "{\"runtime\":\"python\",\"resources\":{\"memoryBytes\":33554432,"
                                    "\"storageBytes\":1073741824}}"),
                      0);
-    assert_int_equal(spec_finish(&s, &last), -1); /* files live in memory */
+    assert_int_equal(spec_finish(&s, &last), -1); /* the workspace is in memory */
     spec_done(&s);
     spec_init(&s);
     assert_int_equal(read_as(&s, "{\"template\":\"x\"}", SPEC_OF_TEMPLATE), -1);
@@ -190,12 +190,12 @@ TEST(a_spec_that_cannot_be_is_refused_whole)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(presets_stand_where_nothing_is_said),
-        RUN(a_request_is_read_over_its_template),
-        RUN(what_is_written_down_is_read_back_and_holds_no_variable),
+        RUN(defaults_apply_to_absent_fields),
+        RUN(a_request_overrides_its_template),
+        RUN(a_stored_spec_is_read_back_and_contains_no_variables),
         RUN(every_bad_value_is_refused_by_name),
-        RUN(js07_variables_and_metadata_are_bounded),
-        RUN(a_spec_that_cannot_be_is_refused_whole),
+        RUN(js07_variables_and_metadata_are_limited),
+        RUN(an_impossible_spec_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

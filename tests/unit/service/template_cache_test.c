@@ -13,7 +13,7 @@
 
 static struct ev *loop;
 static struct store *store;
-static struct template_cache *shelf;
+static struct template_cache *cache;
 static char dir[64];
 
 static bool answered;
@@ -24,13 +24,13 @@ static int setup(void **state UNUSED)
 {
     struct err err = { 0 };
 
-    strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cove-shelf-XXXXXX" : "/tmp/cove-shelf-XXXXXX");
+    strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cove-cache-XXXXXX" : "/tmp/cove-cache-XXXXXX");
     if (!mkdtemp(dir) || ev_new(&loop, &err) < 0)
         return -1;
     auto_free char *path = str_printf("%s/cove.db", dir);
     if (store_open(loop, &(struct store_settings){ .path = path }, &store, &err) < 0)
         fail_msg("%s", err.msg);
-    shelf = template_cache_new(store);
+    cache = template_cache_new(store);
     return 0;
 }
 
@@ -41,7 +41,7 @@ static int remove_one(const char *path, const struct stat *sb UNUSED, int flag U
 
 static int teardown(void **state UNUSED)
 {
-    template_cache_free(shelf);
+    template_cache_free(cache);
     store_close(store);
     ev_free(loop);
     return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
@@ -64,11 +64,11 @@ static void await(void)
     }
 }
 
-/* Whether it was there at once. */
+/* Whether the answer came immediately. */
 static bool ask(const char *name, uint64_t now_ns)
 {
     answered = false;
-    template_cache_get(shelf, name, now_ns, on_row, NULL);
+    template_cache_get(cache, name, now_ns, on_row, NULL);
     bool at_once = answered;
     await();
     return at_once;
@@ -84,7 +84,7 @@ static void put(void)
     assert_int_equal(failure, ERR_NONE);
 }
 
-TEST(what_was_found_is_there_at_once_for_a_second)
+TEST(a_cached_template_is_returned_immediately_for_one_second)
 {
     assert_false(ask("python", NOW));
     assert_true(ask("python", NOW + NS_PER_S - 1));
@@ -94,31 +94,31 @@ TEST(what_was_found_is_there_at_once_for_a_second)
     assert_true(ask("python", NOW + NS_PER_S));
 }
 
-TEST(what_was_changed_is_read_anew)
+TEST(an_invalidated_template_is_read_again)
 {
     put();
     assert_false(ask("mine", NOW));
     assert_int_equal(generation, 1);
     put();
-    template_cache_invalidate(shelf, "mine");
+    template_cache_invalidate(cache, "mine");
     assert_false(ask("mine", NOW));
     assert_int_equal(generation, 2);
     assert_true(ask("mine", NOW));
     assert_int_equal(generation, 2);
 }
 
-TEST(what_was_asked_for_before_a_change_is_not_kept_behind_it)
+TEST(a_row_requested_before_a_change_is_not_cached_after_it)
 {
     put();
     answered = false;
-    template_cache_get(shelf, "mine", NOW, on_row, NULL);
-    template_cache_invalidate(shelf, "mine");
+    template_cache_get(cache, "mine", NOW, on_row, NULL);
+    template_cache_invalidate(cache, "mine");
     await();
     assert_false(ask("mine", NOW));
     assert_true(ask("mine", NOW));
 }
 
-TEST(what_there_is_not_is_looked_for_each_time)
+TEST(a_missing_template_is_not_cached)
 {
     assert_false(ask("mine", NOW));
     assert_int_equal(failure, ERR_MISSING);
@@ -127,7 +127,7 @@ TEST(what_there_is_not_is_looked_for_each_time)
     assert_int_equal(failure, ERR_NONE);
 }
 
-TEST(more_than_there_is_room_for_push_each_other_out)
+TEST(a_full_cache_replaces_its_oldest_entry)
 {
     assert_false(ask("bash", NOW));
     for (int i = 0; i < 16; i++) {
@@ -143,26 +143,26 @@ TEST(more_than_there_is_room_for_push_each_other_out)
     assert_false(ask("bash", NOW));
 }
 
-TEST(who_waits_when_it_goes_is_answered_all_the_same)
+TEST(a_pending_lookup_is_answered_after_the_cache_is_freed)
 {
     answered = false;
-    template_cache_get(shelf, "python", NOW, on_row, NULL);
-    template_cache_free(take_ptr(&shelf));
+    template_cache_get(cache, "python", NOW, on_row, NULL);
+    template_cache_free(take_ptr(&cache));
     await();
     assert_int_equal(failure, ERR_NONE);
 }
 
-#define RUN_SHELF(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define RUN_CACHE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_SHELF(what_was_found_is_there_at_once_for_a_second),
-        RUN_SHELF(what_was_changed_is_read_anew),
-        RUN_SHELF(what_was_asked_for_before_a_change_is_not_kept_behind_it),
-        RUN_SHELF(what_there_is_not_is_looked_for_each_time),
-        RUN_SHELF(more_than_there_is_room_for_push_each_other_out),
-        RUN_SHELF(who_waits_when_it_goes_is_answered_all_the_same),
+        RUN_CACHE(a_cached_template_is_returned_immediately_for_one_second),
+        RUN_CACHE(an_invalidated_template_is_read_again),
+        RUN_CACHE(a_row_requested_before_a_change_is_not_cached_after_it),
+        RUN_CACHE(a_missing_template_is_not_cached),
+        RUN_CACHE(a_full_cache_replaces_its_oldest_entry),
+        RUN_CACHE(a_pending_lookup_is_answered_after_the_cache_is_freed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

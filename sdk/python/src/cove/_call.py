@@ -26,6 +26,8 @@ HEARTBEAT = 15.0
 """Seconds between two heartbeats in a stream."""
 SILENCE = 3 * HEARTBEAT
 """Seconds; a stream that is silent for longer is dead."""
+ANSWER_MAX = 64 << 20
+"""Bytes of an answer that is held in memory completely; a call may allow more."""
 
 
 @dataclasses.dataclass
@@ -53,6 +55,7 @@ class Call:
     read_timeout: Optional[float] = None
     also_ok: Tuple[int, ...] = ()
     """Statuses of 400 and above whose body is a normal answer."""
+    answer_max: int = ANSWER_MAX
 
     def params(self) -> Dict[str, str]:
         return {name: ("true" if value is True else "false" if value is False else str(value))
@@ -110,6 +113,11 @@ def transport_error(error: httpx.HTTPError, where: str) -> CoveError:
     if isinstance(error, httpx.PoolTimeout):
         return TimedOutError("all connections of this client are in use", fix="Close streams that are no longer read, or use a second client.")
     return ConnectionLostError(f"{where}: {what}")
+
+
+def too_large_error(call: Call, limit: int, where: str) -> CoveError:
+    return ProtocolError(f"{where}: the answer to {call.method} {call.path} has more than {limit} bytes, and no such answer should",
+                         fix="Check that the address is that of a cove server. What is large is read with Files.stream, or as a stream of an execution.")
 
 
 def closed_error(code: int, reason: str, where: str) -> CoveError:

@@ -1,20 +1,34 @@
 """The login that `cove login` keeps: one server, its credential and the authority to trust, in a
 file of the user.
 
-The file holds a secret, so it is read only if the user owns it and no other user can read it. It is
-never written here: `cove` renews an expired token, because it has the data that the identity
-provider requires.
+The file holds a secret, so it is read only if the user owns it and no other user can read it; it is
+written under another name first. The token of an identity provider is renewed here as `cove` renews
+it (src/client/oauth.c), and the file keeps its format. There is no lock: the file is read again
+before a renewal, so a token that another program has renewed meanwhile is used.
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import stat
+import threading
 import time
-from typing import Any, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
+from urllib.parse import urlsplit
+
+import httpx
+
+from ._error import CoveError
+from .errors import ProtocolError, ServerUnreachableError, UnauthorizedError
 
 FILE_MAX = 64 << 10
+PROVIDER_ANSWER_MAX = 256 << 10
+EARLY = 30.0
+"""Seconds before its end at which a token is replaced."""
+PATIENCE = 30.0
+SAFE_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +38,20 @@ class Login:
     cacert: Optional[str] = None
     ends_at: float = 0.0
     """Seconds since 1970; 0: never, or not known."""
+    told: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    """The file as it was read."""
+
+    @property
+    def is_renewable(self) -> bool:
+        return bool(self.ends_at) and all(isinstance(self.told.get(name), str) for name in ("issuer", "clientId", "tokenUrl", "refresh"))
 
     def check(self) -> None:
-        if self.ends_at and self.ends_at <= time.time():
-            raise ValueError(f"the login at {self.url} has expired; run `cove whoami` to renew it, or `cove login` to log in again")
+        if self.ends_at and self.ends_at <= time.time() and not self.is_renewable:
+            raise ValueError(ended(self.url))
+
+
+def ended(url: str) -> str:
+    return f"the login at {url} has expired; log in again with `cove login`"
 
 
 def login_path(environ: Mapping[str, str]) -> Optional[str]:
@@ -66,4 +90,110 @@ def parse_login(text: bytes, path: str) -> Login:
         told = None
     if not isinstance(told, dict) or not of("url", str) or not of("key", str):
         raise ValueError(f"{path} was not written by cove login; log in again")
-    return Login(told["url"].rstrip("/"), told["key"], of("cacert", str), (of("expiresMs", int) or 0) / 1000)
+    return Login(told["url"].rstrip("/"), told["key"], of("cacert", str), (of("expiresMs", int) or 0) / 1000, told)
+
+
+def write_login(told: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Replaces the file atomically. Raises OSError if it cannot be written."""
+    path = login_path(environ)
+    assert path is not None
+    fresh = f"{path}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(fresh)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        with open(fd, "w", encoding="utf-8") as f:
+            json.dump(told, f, indent=2)
+        os.replace(fresh, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise
+
+
+def is_safe(url: str) -> bool:
+    """Whether a refresh token may be sent to this URL: https, or this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.scheme == "http" and parts.hostname in SAFE_HOSTS and "@" not in parts.netloc
+
+
+def ask_provider(url: str, form: Dict[str, str]) -> Dict[str, Any]:
+    """The answer of the identity provider to a refresh token. Raises UnauthorizedError if it is refused."""
+    if not is_safe(url):
+        raise ProtocolError(f"{url} is not safe for renewing a login: it must begin with https://")
+    content = b""
+    try:
+        with httpx.Client(timeout=PATIENCE, headers={"Accept": "application/json"}) as client, client.stream("POST", url, data=form) as response:
+            for piece in response.iter_bytes():
+                content += piece
+                if len(content) > PROVIDER_ANSWER_MAX:
+                    raise ProtocolError(f"the answer of {url} is too large")
+    except httpx.HTTPError as error:
+        raise ServerUnreachableError(f"{url}: {error or type(error).__name__}") from error
+    if response.status_code != 200:
+        raise UnauthorizedError(f"{url} answered with status {response.status_code}")
+    try:
+        told = json.loads(content)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or not isinstance(told.get("access_token"), str) or not told["access_token"] or \
+            str(told.get("token_type")).lower() != "bearer":
+        raise ProtocolError(f"{url} answered without a bearer token")
+    return told
+
+
+class LoginSession:
+    """The token of a login, for a client that outlives the token. Its methods are thread-safe."""
+
+    def __init__(self, login: Login, environ: Mapping[str, str]) -> None:
+        self._login, self._environ = login, dict(environ)
+        self._lock = threading.Lock()
+        self._is_kept = True  # the file still has this login: it was neither replaced nor removed
+
+    @property
+    def key(self) -> str:
+        return self._login.key
+
+    def is_due(self) -> bool:
+        return self._login.ends_at - EARLY <= time.time()
+
+    def renew(self) -> None:
+        """Replaces a token that is about to expire, here and in the file. Blocks. Raises UnauthorizedError
+        if the user must log in again."""
+        with self._lock:
+            self._take_from_file()
+            if not self.is_due():
+                return
+            try:
+                self._ask()
+            except UnauthorizedError:
+                raise UnauthorizedError(ended(self._login.url)) from None
+            except CoveError:
+                if self._login.ends_at <= time.time():  # otherwise the next request tries again
+                    raise
+
+    def _take_from_file(self) -> None:
+        self._is_kept = False
+        with contextlib.suppress(ValueError):
+            found = read_login(self._environ)
+            if found is None or found.url != self._login.url or not found.is_renewable:
+                return
+            if found.ends_at > self._login.ends_at:
+                self._login = found
+            self._is_kept = found.told["refresh"] == self._login.told["refresh"]
+
+    def _ask(self) -> None:
+        told = dict(self._login.told)
+        answer = ask_provider(told["tokenUrl"], {"grant_type": "refresh_token", "refresh_token": told["refresh"], "client_id": told["clientId"]})
+        told["key"] = answer["access_token"]
+        if isinstance(answer.get("refresh_token"), str) and answer["refresh_token"]:
+            told["refresh"] = answer["refresh_token"]
+        lasts = answer.get("expires_in")
+        seconds = min(lasts, 365 * 86400) if isinstance(lasts, int) and lasts > 0 else 300
+        told["expiresMs"] = int((time.time() + seconds) * 1000)
+        if not all("!" <= c <= "~" for c in told["key"]):
+            raise ProtocolError(f"{told['tokenUrl']} returned a token with a character that is not allowed in a token")
+        self._login = dataclasses.replace(self._login, key=told["key"], ends_at=told["expiresMs"] / 1000, told=told)
+        if self._is_kept:
+            with contextlib.suppress(OSError):  # the token is still valid for this process
+                write_login(told, self._environ)

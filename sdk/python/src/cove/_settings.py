@@ -10,7 +10,7 @@ import ssl
 from typing import Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
-from ._login import read_login
+from ._login import LoginSession, read_login
 
 SOCKET = "/run/cove/api.sock"
 """The socket of a server that runs as root; servers of other users have sockets in their own
@@ -45,6 +45,12 @@ class Settings:
     timeout: float
     retry: Retry
     cacert: Optional[str] = None
+    login: Optional[LoginSession] = None
+    """Of a token that an issuer gave, which is renewed; `api_key` is the token of the beginning then."""
+
+    @property
+    def bearer(self) -> Optional[str]:
+        return self.login.key if self.login is not None else self.api_key
 
     def trust(self) -> ssl.SSLContext:
         """The authorities whose signature on the server's certificate is accepted: the given one,
@@ -63,8 +69,8 @@ class Settings:
         from . import __version__
 
         found = {"User-Agent": f"cove-python/{__version__}", "Accept-Encoding": "identity"}
-        if self.api_key:
-            found["Authorization"] = f"Bearer {self.api_key}"
+        if self.bearer:
+            found["Authorization"] = f"Bearer {self.bearer}"
         return found
 
 
@@ -93,6 +99,7 @@ def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], t
         raise ValueError("url and socket exclude each other: give one of them")
     key = api_key if api_key is not None else environ.get("COVE_API_KEY") or None
     authority = cacert if cacert is not None else environ.get("COVE_CACERT") or None
+    session = None
     if socket is None:
         url = (url or environ.get("COVE_URL") or "").rstrip("/") or None
         kept = read_login(environ) if url is None or key is None else None
@@ -101,6 +108,7 @@ def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], t
             if key is None:
                 kept.check()
                 key = kept.key
+                session = LoginSession(kept, environ) if kept.is_renewable else None
             authority = authority if authority is not None else kept.cacert
         socket = find_socket(environ) if url is None else None
     if socket is not None:
@@ -114,4 +122,4 @@ def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], t
         raise ValueError(f"the API key would be sent unencrypted to {url}; use https://, or pass insecure=True if the network is trusted")
     if authority and not os.access(authority, os.R_OK):
         raise ValueError(f"cannot read the certificate of the authority, {authority!r}")
-    return Settings(url, key or None, socket, timeout, retry or Retry(), authority or None)
+    return Settings(url, key or None, socket, timeout, retry or Retry(), authority or None, session)

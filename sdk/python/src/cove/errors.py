@@ -19,155 +19,155 @@ class InvalidRequestError(CoveError):
 
 
 class BadUsageError(InvalidRequestError):
-    """The command line could not be understood."""
+    """The command line is not valid."""
 
     code = "bad_usage"
-    default_cause = "The command line could not be understood."
+    default_cause = "The command line is not valid."
     default_fix = "Run the command with --help for its flags and examples."
 
 
 class ForbiddenError(CoveError):
-    """The request was understood and refused."""
+    """The request is valid, but it is not permitted."""
 
     code = "forbidden"
-    default_cause = "The request was understood and refused."
-    default_fix = "Use a key or a role that has the right which the message names, ask for less, or change the policy that it names."
+    default_cause = "The request is valid, but it is not permitted."
+    default_fix = "Use a key or a role that has the permission that the message names, request less, or change the policy that the message names."
 
 
 class NotFoundError(CoveError):
-    """The thing that was named does not exist."""
+    """The named object does not exist."""
 
     code = "not_found"
-    default_cause = "The thing that was named does not exist."
-    default_fix = "Check the name; list what exists."
+    default_cause = "The named object does not exist."
+    default_fix = "Check the name, or list the existing objects."
 
 
 class ConflictError(CoveError):
-    """The thing exists already, or its state does not allow this now."""
+    """The object already exists, or its state does not allow this request now."""
 
     code = "conflict"
-    default_cause = "The thing exists already, or its state does not allow this now."
+    default_cause = "The object already exists, or its state does not allow this request now."
     default_fix = "Choose another name, or wait until the state changes."
 
 
 class ServiceUnavailableError(CoveError):
-    """The service cannot take this now."""
+    """The server cannot accept this request now."""
 
     code = "service_unavailable"
-    default_cause = "The service cannot take this now."
+    default_cause = "The server cannot accept this request now."
     default_fix = "Try again after a moment."
 
 
 class LimitReachedError(CoveError):
-    """A limit of the sandbox or of the host was reached."""
+    """A limit of the sandbox or of the host is reached."""
 
     code = "limit_reached"
-    default_cause = "A limit of the sandbox or of the host was reached."
-    default_fix = "Raise the limit that the message names, or use less of it."
+    default_cause = "A limit of the sandbox or of the host is reached."
+    default_fix = "Raise the limit that the message names, or use less of the resource."
 
 
 class TimedOutError(CoveError):
-    """A clock ran out before the work was done."""
+    """The time limit expired before the work was finished."""
 
     code = "timeout"
-    default_cause = "A clock ran out before the work was done."
-    default_fix = "Give it more time, or make the work smaller."
+    default_cause = "The time limit expired before the work was finished."
+    default_fix = "Set a longer timeout, or make the work smaller."
 
 
 class InternalError(CoveError):
-    """The operating system refused something that cove needs."""
+    """The operating system refused an operation that cove needs."""
 
     code = "internal_error"
-    default_cause = "The operating system refused something that cove needs."
-    default_fix = "Read the message for the call and its reason; `cove run --dry-run` shows what this host supports."
+    default_cause = "The operating system refused an operation that cove needs."
+    default_fix = "The message names the system call and the reason; `cove run --dry-run` shows what this host supports."
 
 
 class InternalBugError(InternalError):
-    """cove met a state that its own code should have made impossible."""
+    """cove reached a state that its code is meant to make impossible."""
 
     code = "internal_bug"
-    default_cause = "cove met a state that its own code should have made impossible."
-    default_fix = "Please report the message together with the command that led to it."
+    default_cause = "cove reached a state that its code is meant to make impossible."
+    default_fix = "Please report the message and the command or request that caused it."
 
 
 class SandboxLostError(LostError):
-    """The process that held the sandbox ended unexpectedly, and the sandbox with it."""
+    """The process that held the sandbox ended unexpectedly, and the sandbox ended with it."""
 
     code = "sandbox_lost"
-    default_cause = "The process that held the sandbox ended unexpectedly, and the sandbox with it."
-    default_fix = "Run it again; if it repeats, report it with the kernel log of that moment."
+    default_cause = "The process that held the sandbox ended unexpectedly, and the sandbox ended with it."
+    default_fix = "Run it again; if this happens again, report it together with the kernel log (dmesg) of that time."
 
 
 class ProtocolError(InvalidRequestError):
-    """The other side of a connection sent something that the protocol does not allow."""
+    """The peer of a connection sent a message that the protocol does not allow."""
 
     code = "protocol_error"
-    default_cause = "The other side of a connection sent something that the protocol does not allow."
+    default_cause = "The peer of a connection sent a message that the protocol does not allow."
     default_fix = "If both sides are the same version of cove, report it; otherwise install matching versions."
 
 
 class VersionMismatchError(InvalidRequestError):
-    """Two parts of cove of different versions met."""
+    """Two components of cove have different versions."""
 
     code = "version_mismatch"
-    default_cause = "Two parts of cove of different versions met."
-    default_fix = "Install all of cove from the same release, then restart it."
+    default_cause = "Two components of cove have different versions."
+    default_fix = "Install all components of cove from the same release, then restart it."
 
 
 class LevelUnavailableError(ForbiddenError):
-    """The isolation level that was asked for does not exist on this host."""
+    """The requested isolation level is not available on this host."""
 
     code = "level_unavailable"
-    default_cause = "The isolation level that was asked for does not exist on this host."
+    default_cause = "The requested isolation level is not available on this host."
     default_fix = "Use --level standard, or install what the message names."
 
 
 class WallMissingError(ForbiddenError):
-    """A wall of the sandbox cannot be raised on this host, and cove never runs code without it."""
+    """This host cannot provide a wall of the sandbox, and cove never runs code without that wall."""
 
     code = "wall_missing"
-    default_cause = "A wall of the sandbox cannot be raised on this host, and cove never runs code without it."
-    default_fix = "Give the host what the message names (kernel, privilege or setting); a server that was not started by root needs --limits-enforced false."
+    default_cause = "This host cannot provide a wall of the sandbox, and cove never runs code without that wall."
+    default_fix = "Provide what the message names (kernel, privilege or setting); a server that was not started by root needs --limits-enforced false."
 
 
 class NoNamespacesError(ForbiddenError):
-    """This host does not let cove make the namespaces a sandbox needs."""
+    """This host does not let cove create the namespaces that a sandbox needs."""
 
     code = "no_namespaces"
-    default_cause = "This host does not let cove make the namespaces a sandbox needs."
-    default_fix = "Change what the message names. In general it takes a kernel with user namespaces (sysctl user.max_user_namespaces above 0), and root with its capabilities or a plain user who may make them."
+    default_cause = "This host does not let cove create the namespaces that a sandbox needs."
+    default_fix = "Change what the message names. In general cove needs a kernel with user namespaces (sysctl user.max_user_namespaces above 0), and either root with its capabilities or a user with the right to create user namespaces."
 
 
 class NoCgroupError(ForbiddenError):
-    """No cgroup controller that cove may write was found, so limits could not be enforced."""
+    """cove found no cgroup controller that it may write, so it cannot enforce limits."""
 
     code = "no_cgroup"
-    default_cause = "No cgroup controller that cove may write was found, so limits could not be enforced."
+    default_cause = "cove found no cgroup controller that it may write, so it cannot enforce limits."
     default_fix = "Mount the cgroup file system, or run as root; see docs/limits.md."
 
 
 class NoLandlockError(ForbiddenError):
-    """The kernel has no Landlock, which standard demands."""
+    """The kernel has no Landlock, which level standard requires."""
 
     code = "no_landlock"
-    default_cause = "The kernel has no Landlock, which standard demands."
-    default_fix = "Use Linux 5.13 or newer with Landlock switched on (lsm=landlock,...)."
+    default_cause = "The kernel has no Landlock, which level standard requires."
+    default_fix = "Use Linux 5.13 or newer with Landlock enabled (lsm=landlock,...)."
 
 
 class LimitNotEnforcedError(ForbiddenError):
-    """A limit cannot be enforced on this host."""
+    """This host cannot enforce a limit."""
 
     code = "limit_not_enforced"
-    default_cause = "A limit cannot be enforced on this host."
-    default_fix = "Give the host the cgroup controller that the message names."
+    default_cause = "This host cannot enforce a limit."
+    default_fix = "Enable the cgroup controller that the message names."
 
 
 class ProgramNotFoundError(NotFoundError):
-    """The program does not exist inside the sandbox."""
+    """The program does not exist in the sandbox."""
 
     code = "program_not_found"
-    default_cause = "The program does not exist inside the sandbox."
-    default_fix = "Programs are found in /usr/local/bin, /usr/bin and /bin of the host; give a path that exists there, or bind one in with --bind-ro."
+    default_cause = "The program does not exist in the sandbox."
+    default_fix = "cove looks for programs in /usr/local/bin, /usr/bin and /bin of the host; give a path that exists there, or bind one into the sandbox with --bind-ro."
 
 
 class ProgramNotExecutableError(ForbiddenError):
@@ -175,55 +175,63 @@ class ProgramNotExecutableError(ForbiddenError):
 
     code = "program_not_executable"
     default_cause = "The program exists but cannot be executed."
-    default_fix = "Make the file executable, or run it through its interpreter."
+    default_fix = "Make the file executable, or run it with its interpreter."
 
 
 class RuntimeNotFoundError(NotFoundError):
-    """The language runtime was not found on this host."""
+    """The language is not installed on this host."""
 
     code = "runtime_not_found"
-    default_cause = "The language runtime was not found on this host."
-    default_fix = "Install it (for example: apt-get install python3), or choose another (--runtime, --language)."
+    default_cause = "The language is not installed on this host."
+    default_fix = "Install it (for example: apt-get install python3), or choose another language (--runtime, --language)."
 
 
 class BindSourceUnreadableError(InvalidRequestError):
-    """The source of a bind cannot be opened."""
+    """The source of a bind mount cannot be opened."""
 
     code = "bind_source_unreadable"
-    default_cause = "The source of a bind cannot be opened."
+    default_cause = "The source of a bind mount cannot be opened."
     default_fix = "Check that the path exists and that you may read it."
 
 
 class BindTargetRefusedError(InvalidRequestError):
-    """The target of a bind is not a place where binds may go."""
+    """The target of a bind mount is not allowed."""
 
     code = "bind_target_refused"
-    default_cause = "The target of a bind is not a place where binds may go."
+    default_cause = "The target of a bind mount is not allowed."
     default_fix = "Bind onto an existing path of the root, or below /mnt or /workspace."
 
 
 class WorkspaceRefusedError(InvalidRequestError):
-    """The directory cannot serve as /workspace."""
+    """The directory cannot be used as /workspace."""
 
     code = "workspace_refused"
-    default_cause = "The directory cannot serve as /workspace."
+    default_cause = "The directory cannot be used as /workspace."
     default_fix = "Use a directory on a file system that supports idmapped mounts (ext4, xfs, btrfs, tmpfs), or DIR:cow."
 
 
 class DiskFullError(LimitReachedError):
-    """The host has no room left for what the sandbox needs."""
+    """The host has no disk space or memory left for the sandbox."""
 
     code = "disk_full"
-    default_cause = "The host has no room left for what the sandbox needs."
-    default_fix = "Free some space or memory on the host."
+    default_cause = "The host has no disk space or memory left for the sandbox."
+    default_fix = "Free disk space or memory on the host."
 
 
 class ProcessLimitReachedError(LimitReachedError):
-    """The sandbox is at its process limit, so nothing more could be started in it."""
+    """The sandbox is at its process limit, so no more processes can be started in it."""
 
     code = "process_limit_reached"
-    default_cause = "The sandbox is at its process limit, so nothing more could be started in it."
+    default_cause = "The sandbox is at its process limit, so no more processes can be started in it."
     default_fix = "Raise --pids, or start fewer processes."
+
+
+class TemplateUnavailableError(ForbiddenError):
+    """The template preloads modules that the server's host does not have."""
+
+    code = "template_unavailable"
+    default_cause = "The template preloads modules that the server's host does not have."
+    default_fix = "Install the packages that the message names on the server's host, or use another template; GET /v1/templates lists the available ones. No restart is needed."
 
 
 class RuntimeProgramMissingError(InternalError):
@@ -235,19 +243,19 @@ class RuntimeProgramMissingError(InternalError):
 
 
 class NotSupportedError(ForbiddenError):
-    """This combination is not supported by this version of cove."""
+    """This version of cove does not support this combination."""
 
     code = "not_supported"
-    default_cause = "This combination is not supported by this version of cove."
-    default_fix = "See the message for what to use instead."
+    default_cause = "This version of cove does not support this combination."
+    default_fix = "The message says what to use instead."
 
 
 class PolicyNotFoundError(NotFoundError):
-    """There is no policy of that name, and no such file."""
+    """No built-in policy and no file has this name."""
 
     code = "policy_not_found"
-    default_cause = "There is no policy of that name, and no such file."
-    default_fix = "Name a built-in policy (standard, debug) or a policy file; `cove policy show` lists the built-in ones."
+    default_cause = "No built-in policy and no file has this name."
+    default_fix = "Name a built-in policy (standard, debug) or a policy file; `cove policy show` lists the built-in policies."
 
 
 class PolicySyntaxError(InvalidRequestError):
@@ -259,35 +267,35 @@ class PolicySyntaxError(InvalidRequestError):
 
 
 class PolicyUnknownKeyError(InvalidRequestError):
-    """The policy file has a key that does not exist, so what its author meant would not be enforced."""
+    """The policy file has an unknown key, so the rule that its author intended would not be enforced."""
 
     code = "policy_unknown_key"
-    default_cause = "The policy file has a key that does not exist, so what its author meant would not be enforced."
-    default_fix = "Use a key that the message offers, or remove it; docs/policies.md lists them all."
+    default_cause = "The policy file has an unknown key, so the rule that its author intended would not be enforced."
+    default_fix = "Use a key that the message suggests, or remove it; docs/policies.md lists all keys."
 
 
 class PolicyBadValueError(InvalidRequestError):
-    """A value in the policy file is malformed, out of range or of the wrong kind."""
+    """A value in the policy file is malformed, out of range or of the wrong type."""
 
     code = "policy_bad_value"
-    default_cause = "A value in the policy file is malformed, out of range or of the wrong kind."
+    default_cause = "A value in the policy file is malformed, out of range or of the wrong type."
     default_fix = "Correct the value on the line that the message names."
 
 
 class PolicyNotSupportedError(ForbiddenError):
-    """The policy asks for something that this version of cove cannot enforce, so it is refused as a whole."""
+    """The policy requires something that this version of cove cannot enforce, so the whole policy is refused."""
 
     code = "policy_not_supported"
-    default_cause = "The policy asks for something that this version of cove cannot enforce, so it is refused as a whole."
-    default_fix = "Remove what the message names, or use what it offers instead."
+    default_cause = "The policy requires something that this version of cove cannot enforce, so the whole policy is refused."
+    default_fix = "Remove what the message names, or use what it suggests instead."
 
 
 class PolicyBelowFloorError(ForbiddenError):
-    """The policy or a flag asks for more than the operator of this host allows."""
+    """The policy or a flag requests more than the operator of this host allows."""
 
     code = "policy_below_floor"
-    default_cause = "The policy or a flag asks for more than the operator of this host allows."
-    default_fix = "Stay within the floor that the message names, or ask whoever runs this host to lower it."
+    default_cause = "The policy or a flag requests more than the operator of this host allows."
+    default_fix = "Stay within the operator limit that the message names, or ask the operator of this host to change it."
 
 
 class PolicyProgramMissingError(InternalError):
@@ -315,11 +323,11 @@ class ConfigSyntaxError(InvalidRequestError):
 
 
 class ConfigUnknownKeyError(InvalidRequestError):
-    """The configuration has a setting that does not exist, so what its author meant would not happen."""
+    """The configuration has an unknown setting, so the behaviour that its author intended would not take effect."""
 
     code = "config_unknown_key"
-    default_cause = "The configuration has a setting that does not exist, so what its author meant would not happen."
-    default_fix = "Use the name that the message offers, or remove it; docs/configuration.md lists all settings."
+    default_cause = "The configuration has an unknown setting, so the behaviour that its author intended would not take effect."
+    default_fix = "Use the name that the message suggests, or remove it; docs/configuration.md lists all settings."
 
 
 class ConfigBadValueError(InvalidRequestError):
@@ -327,38 +335,38 @@ class ConfigBadValueError(InvalidRequestError):
 
     code = "config_bad_value"
     default_cause = "The value of a setting is malformed or out of range."
-    default_fix = "Correct the value where the message says."
+    default_fix = "Correct the value at the place that the message names."
 
 
 class ConfigUnsafeFileError(ForbiddenError):
-    """Somebody who must not decide about the server could write its configuration file."""
+    """A user without control of the server can write its configuration file."""
 
     code = "config_unsafe_file"
-    default_cause = "Somebody who must not decide about the server could write its configuration file."
-    default_fix = "Make the file root's or your own and take the right to write from all others: chmod go-w FILE."
+    default_cause = "A user without control of the server can write its configuration file."
+    default_fix = "Make root or yourself the owner of the file, and remove the write permission of all others: chmod go-w FILE."
 
 
 class StateDirUnusableError(ForbiddenError):
-    """The server cannot use one of its directories: it cannot be made or written, or it belongs to somebody else."""
+    """The server cannot use one of its directories: it cannot be created or written, or it belongs to another user."""
 
     code = "state_dir_unusable"
-    default_cause = "The server cannot use one of its directories: it cannot be made or written, or it belongs to somebody else."
-    default_fix = "Give it to the user that the message names (chown), or choose another place with --state-dir."
+    default_cause = "The server cannot use one of its directories: it cannot be created or written, or it belongs to another user."
+    default_fix = "Give it to the user that the message names (chown), or choose another directory with --state-dir."
 
 
 class DescriptorsExhaustedError(ServiceUnavailableError):
-    """The server has as many files and connections open as its system allows, and could not open what was asked for. Nothing is lost."""
+    """The server has as many files and connections open as the system allows, and could not open another. No data is lost."""
 
     code = "descriptors_exhausted"
-    default_cause = "The server has as many files and connections open as its system allows, and could not open what was asked for. Nothing is lost."
-    default_fix = "Try again after a moment. If it goes on, the operator raises the limit of open files (LimitNOFILE of the service, or ulimit -n), or lowers http.maxConnections and webSocket.maxConnections."
+    default_cause = "The server has as many files and connections open as the system allows, and could not open another. No data is lost."
+    default_fix = "Try again after a moment. If it persists, the operator raises the limit of open files (LimitNOFILE of the service, or ulimit -n), or lowers http.maxConnections and webSocket.maxConnections."
 
 
 class AddressInUseError(ServiceUnavailableError):
-    """Another program listens on the server's address already."""
+    """Another program already listens on the server's address."""
 
     code = "address_in_use"
-    default_cause = "Another program listens on the server's address already."
+    default_cause = "Another program already listens on the server's address."
     default_fix = "Stop it, or choose another address with --listen."
 
 
@@ -371,131 +379,131 @@ class ServerRunningError(ServiceUnavailableError):
 
 
 class TlsFilesUnusableError(InvalidRequestError):
-    """The server's certificate or key for TLS cannot be read or used."""
+    """The server's TLS certificate or key cannot be read or used."""
 
     code = "tls_files_unusable"
-    default_cause = "The server's certificate or key for TLS cannot be read or used."
-    default_fix = "Put PEM files in place: the certificate with its chain in tls.certificate, the key that belongs to it, without a password, in tls.key; see docs/tls.md."
+    default_cause = "The server's TLS certificate or key cannot be read or used."
+    default_fix = "Provide PEM files: the certificate with its chain in tls.certificate, and its key, without a password, in tls.key; see docs/tls.md."
 
 
 class HttpsRequiredError(InvalidRequestError):
-    """The request was sent without encryption to an address where the server speaks TLS."""
+    """The request was sent without encryption to an address where the server expects TLS."""
 
     code = "https_required"
-    default_cause = "The request was sent without encryption to an address where the server speaks TLS."
+    default_cause = "The request was sent without encryption to an address where the server expects TLS."
     default_fix = "Use https:// instead of http:// in the address."
 
 
 class ServerNotTrustedError(ForbiddenError):
-    """The server proved to be somebody that this machine has no reason to trust: its certificate is out of date, for another name, or signed by an unknown authority."""
+    """This machine does not trust the server's certificate: it has expired, names another host, or is signed by an unknown authority."""
 
     code = "server_not_trusted"
-    default_cause = "The server proved to be somebody that this machine has no reason to trust: its certificate is out of date, for another name, or signed by an unknown authority."
+    default_cause = "This machine does not trust the server's certificate: it has expired, names another host, or is signed by an unknown authority."
     default_fix = "Name the authority's certificate with --cacert or COVE_CACERT, or have the server's certificate renewed."
 
 
 class ProgramMissingError(InternalError):
-    """A program that this verb of cove needs was not found next to cove."""
+    """A program that this command of cove needs was not found next to cove."""
 
     code = "program_missing"
-    default_cause = "A program that this verb of cove needs was not found next to cove."
+    default_cause = "A program that this command of cove needs was not found next to cove."
     default_fix = "Reinstall cove, or set COVE_LIBEXEC to the directory that holds it."
 
 
 class ServerUnreachableError(LostError):
-    """No server of cove answered at the address."""
+    """No cove server answered at the address."""
 
     code = "server_unreachable"
-    default_cause = "No server of cove answered at the address."
-    default_fix = "Start one with `cove serve`, or name the right one with --url or COVE_URL."
+    default_cause = "No cove server answered at the address."
+    default_fix = "Start one with `cove serve`, or give the right address with --url or COVE_URL."
 
 
 class ConnectionLostError(LostError):
-    """The connection to the server ended in the middle of an answer."""
+    """The connection to the server ended in the middle of a response."""
 
     code = "connection_lost"
-    default_cause = "The connection to the server ended in the middle of an answer."
-    default_fix = "Try again; what runs in a sandbox goes on without the connection, and its output is kept."
+    default_cause = "The connection to the server ended in the middle of a response."
+    default_fix = "Try again; programs in a sandbox continue without the connection, and their output is kept."
 
 
 class UnauthorizedError(ForbiddenError):
-    """The request carries no key, or one that is unknown, expired or revoked."""
+    """The request has no key, or its key is unknown, expired or revoked."""
 
     code = "unauthorized"
-    default_cause = "The request carries no key, or one that is unknown, expired or revoked."
-    default_fix = "Send a valid key as `Authorization: Bearer cove_...`; `cove key create` makes one."
+    default_cause = "The request has no key, or its key is unknown, expired or revoked."
+    default_fix = "Send a valid key as `Authorization: Bearer cove_...`; `cove key create` creates one."
 
 
 class UserRemovedError(ForbiddenError):
-    """The token is good, but an admin removed the user that it names from the tenant, and users who were removed are not made again by their next token."""
+    """The token is valid, but an admin removed its user from the tenant. A new token does not create a removed user again."""
 
     code = "user_removed"
-    default_cause = "The token is good, but an admin removed the user that it names from the tenant, and users who were removed are not made again by their next token."
-    default_fix = "Ask an admin of the tenant; `cove user add --role ROLE NAME` lets them in again."
+    default_cause = "The token is valid, but an admin removed its user from the tenant. A new token does not create a removed user again."
+    default_fix = "Ask an admin of the tenant to add the user again with `cove user add --role ROLE NAME`."
 
 
 class TenantSuspendedError(ForbiddenError):
-    """The tenant of this key was suspended by the operator of the server, and all that was live in it was ended."""
+    """The operator of the server suspended the tenant of this key. Everything that ran in the tenant was ended."""
 
     code = "tenant_suspended"
-    default_cause = "The tenant of this key was suspended by the operator of the server, and all that was live in it was ended."
-    default_fix = "Ask the operator; `cove tenant set --resume NAME` lifts it."
+    default_cause = "The operator of the server suspended the tenant of this key. Everything that ran in the tenant was ended."
+    default_fix = "Ask the operator to resume the tenant with `cove tenant set --resume NAME`."
 
 
 class QuotaExceededError(LimitReachedError):
-    """The tenant has as much of something as it may have: sandboxes, processors, memory, storage, or executions within an hour."""
+    """The tenant has used up a quota: sandboxes, processors, memory, storage, or executions per hour."""
 
     code = "quota_exceeded"
-    default_cause = "The tenant has as much of something as it may have: sandboxes, processors, memory, storage, or executions within an hour."
-    default_fix = "End what is not needed any more, wait where the answer says how long, or ask the operator of the server for a larger quota; cove tenant info, or GET /v1/tenant, tells what is used."
+    default_cause = "The tenant has used up a quota: sandboxes, processors, memory, storage, or executions per hour."
+    default_fix = "End what is no longer needed, wait for the time in Retry-After if the response has one, or ask the operator of the server for a larger quota; `cove tenant info` or GET /v1/tenant shows the usage."
 
 
 class TemplateInUseError(ConflictError):
-    """A warm pool is made of the template, and would have nothing to be refilled from."""
+    """A pool uses the template and could not be refilled without it."""
 
     code = "template_in_use"
-    default_cause = "A warm pool is made of the template, and would have nothing to be refilled from."
-    default_fix = "Remove the pool that the message names (`cove pool rm`), or give it another template, and then delete the template."
+    default_cause = "A pool uses the template and could not be refilled without it."
+    default_fix = "Remove the pool that the message names (`cove pool rm`), or give the pool another template; then delete this template."
 
 
 class LastAdminError(ConflictError):
-    """This would leave the tenant without anybody who can manage it."""
+    """This change would leave the tenant without an admin."""
 
     code = "last_admin"
-    default_cause = "This would leave the tenant without anybody who can manage it."
-    default_fix = "Make somebody else an admin first, or ask the operator of the server."
+    default_cause = "This change would leave the tenant without an admin."
+    default_fix = "Make another user an admin first, or ask the operator of the server."
 
 
 class IssuerUnreachableError(ServiceUnavailableError):
-    """The request carries a token of an issuer, and the server could not fetch that issuer's keys to check it."""
+    """The request carries a token of an identity provider, and the server could not fetch the provider's keys to verify it."""
 
     code = "issuer_unreachable"
-    default_cause = "The request carries a token of an issuer, and the server could not fetch that issuer's keys to check it."
-    default_fix = "Try again after a moment; the operator finds the reason in the server's log, and the address in auth.jwt.jwksUrl."
+    default_cause = "The request carries a token of an identity provider, and the server could not fetch the provider's keys to verify it."
+    default_fix = "Try again after a moment; the operator finds the reason in the server's log and the address in the setting auth.jwt.jwksUrl."
 
 
 class RateLimitedError(LimitReachedError):
-    """Too many requests came with this key, or too many wrong keys from this address."""
+    """There were too many requests with this key, or too many wrong keys from this address."""
 
     code = "rate_limited"
-    default_cause = "Too many requests came with this key, or too many wrong keys from this address."
-    default_fix = "Wait for the time that Retry-After names."
+    default_cause = "There were too many requests with this key, or too many wrong keys from this address."
+    default_fix = "Wait for the time that Retry-After gives."
 
 
 class AuditUnavailableError(ServiceUnavailableError):
-    """The audit log cannot be written: its disk is full or refuses, and the server changes nothing that it cannot record."""
+    """The audit log cannot be written (for example, its disk is full), and the server changes nothing that it cannot record."""
 
     code = "audit_unavailable"
-    default_cause = "The audit log cannot be written: its disk is full or refuses, and the server changes nothing that it cannot record."
-    default_fix = "Free some space on the disk of the server's state directory, or look into its log for the reason; it goes on by itself."
+    default_cause = "The audit log cannot be written (for example, its disk is full), and the server changes nothing that it cannot record."
+    default_fix = "Free space on the disk of the server's state directory, or look for the reason in the server's log; the server then continues without a restart."
 
 
 class StoreFullError(LimitReachedError):
-    """The disk that holds the server's database has no room left, so nothing new can be remembered."""
+    """The disk with the server's database is full, so the server cannot store anything new."""
 
     code = "store_full"
-    default_cause = "The disk that holds the server's database has no room left, so nothing new can be remembered."
-    default_fix = "Free some space there, or let `cove gc` remove what is old; the server goes on by itself."
+    default_cause = "The disk with the server's database is full, so the server cannot store anything new."
+    default_fix = "Free space on that disk, or let `cove gc` remove old data; the server then continues without a restart."
 
 
 class StoreCorruptError(InternalError):
@@ -511,7 +519,7 @@ class StoreFailedError(InternalError):
 
     code = "store_failed"
     default_cause = "The server's database could not be read or written."
-    default_fix = "Look at the message for the reason: the disk, its rights, or a file system that is mounted read-only."
+    default_fix = "The message gives the reason: the disk, its permissions, or a file system that is mounted read-only."
 
 
 class StoreInUseError(ServiceUnavailableError):
@@ -535,215 +543,215 @@ class ScriptNotFoundError(NotFoundError):
 
     code = "script_not_found"
     default_cause = "The script does not exist on this host."
-    default_fix = "Check the path: a script is read from here before the sandbox is made. A program of the sandbox is written after '--'."
+    default_fix = "Check the path: a script is read from this host before the sandbox is created. To run a program of the sandbox, write it after '--'."
 
 
 class BindSourceRefusedError(ForbiddenError):
-    """What was to be lent is never lent to a sandbox."""
+    """This source may never be mounted into a sandbox."""
 
     code = "bind_source_refused"
-    default_cause = "What was to be lent is never lent to a sandbox."
-    default_fix = "Name a directory below it that holds nothing but files."
+    default_cause = "This source may never be mounted into a sandbox."
+    default_fix = "Name a directory below it that contains only files."
 
 
 class MalformedRequestError(InvalidRequestError):
-    """The request is not well-formed HTTP, or it could be read in more than one way."""
+    """The request is not well-formed HTTP, or it is ambiguous."""
 
     code = "malformed_request"
-    default_cause = "The request is not well-formed HTTP, or it could be read in more than one way."
-    default_fix = "Use an HTTP client as it comes; if a proxy is in between, look at what it forwards."
+    default_cause = "The request is not well-formed HTTP, or it is ambiguous."
+    default_fix = "Use an unmodified HTTP client; if there is a proxy, check what it forwards."
 
 
 class RouteNotFoundError(NotFoundError):
-    """The server has nothing at this path."""
+    """The server has no resource at this path."""
 
     code = "route_not_found"
-    default_cause = "The server has nothing at this path."
+    default_cause = "The server has no resource at this path."
     default_fix = "Compare the path with the API reference; all paths of the API begin with /v1/."
 
 
 class MethodNotAllowedError(InvalidRequestError):
-    """The path exists, but not with this method."""
+    """The path exists, but it does not support this method."""
 
     code = "method_not_allowed"
-    default_cause = "The path exists, but not with this method."
-    default_fix = "Use one of the methods of the Allow header."
+    default_cause = "The path exists, but it does not support this method."
+    default_fix = "Use one of the methods in the Allow header."
 
 
 class NotImplementedError(InvalidRequestError):
-    """The request uses a method or a transfer coding that this server does not know."""
+    """The request uses a method or a transfer coding that this server does not support."""
 
     code = "not_implemented"
-    default_cause = "The request uses a method or a transfer coding that this server does not know."
-    default_fix = "Use GET, POST, PUT, PATCH or DELETE, and no transfer coding but chunked."
+    default_cause = "The request uses a method or a transfer coding that this server does not support."
+    default_fix = "Use GET, POST, PUT, PATCH or DELETE, and no transfer coding except chunked."
 
 
 class RequestTimeoutError(TimedOutError):
-    """The rest of the request did not come in time."""
+    """The rest of the request did not arrive in time."""
 
     code = "request_timeout"
-    default_cause = "The rest of the request did not come in time."
-    default_fix = "Send it without long pauses; look at the network in between."
+    default_cause = "The rest of the request did not arrive in time."
+    default_fix = "Send it without long pauses, and check the network between client and server."
 
 
 class PreconditionFailedError(ConflictError):
-    """The thing has changed since the version that the request names."""
+    """The resource has changed since the version that the request names."""
 
     code = "precondition_failed"
-    default_cause = "The thing has changed since the version that the request names."
+    default_cause = "The resource has changed since the version that the request names."
     default_fix = "Read it again, and repeat the request with its new entity tag."
 
 
 class BodyTooLargeError(LimitReachedError):
-    """The body of the request is larger than this path takes."""
+    """The body of the request is larger than this path accepts."""
 
     code = "body_too_large"
-    default_cause = "The body of the request is larger than this path takes."
+    default_cause = "The body of the request is larger than this path accepts."
     default_fix = "Send less, or use the path for files, which streams."
 
 
 class UriTooLongError(LimitReachedError):
-    """The request line is longer than the server reads."""
+    """The request line is longer than the server accepts."""
 
     code = "uri_too_long"
-    default_cause = "The request line is longer than the server reads."
+    default_cause = "The request line is longer than the server accepts."
     default_fix = "Shorten the path or the query."
 
 
 class UnsupportedMediaTypeError(InvalidRequestError):
-    """The body has a type or an encoding that this path does not take."""
+    """The body has a type or an encoding that this path does not accept."""
 
     code = "unsupported_media_type"
-    default_cause = "The body has a type or an encoding that this path does not take."
+    default_cause = "The body has a type or an encoding that this path does not accept."
     default_fix = "Send the Content-Type that the message names, without Content-Encoding."
 
 
 class RangeNotSatisfiableError(InvalidRequestError):
-    """The range lies outside of what there is."""
+    """The requested range lies outside of the content."""
 
     code = "range_not_satisfiable"
-    default_cause = "The range lies outside of what there is."
-    default_fix = "Ask for a range within the size that the Content-Range header tells."
+    default_cause = "The requested range lies outside of the content."
+    default_fix = "Request a range within the size that the Content-Range header gives."
 
 
 class ExpectationFailedError(InvalidRequestError):
-    """The request expects something of the server that it does not know."""
+    """The request has an Expect header that the server does not support."""
 
     code = "expectation_failed"
-    default_cause = "The request expects something of the server that it does not know."
-    default_fix = "Leave out the Expect header, or send 100-continue."
+    default_cause = "The request has an Expect header that the server does not support."
+    default_fix = "Omit the Expect header, or send 100-continue."
 
 
 class HostNotAllowedError(ForbiddenError):
-    """The request is addressed to a name that this server does not answer for. Web pages of strangers do this to reach servers behind a browser."""
+    """The request is addressed to a host name that this server does not accept. Malicious web pages do this to reach local servers through a browser."""
 
     code = "host_not_allowed"
-    default_cause = "The request is addressed to a name that this server does not answer for. Web pages of strangers do this to reach servers behind a browser."
+    default_cause = "The request is addressed to a host name that this server does not accept. Malicious web pages do this to reach local servers through a browser."
     default_fix = "Use the server's address or localhost, or add the name to the server's list of hosts."
 
 
 class OriginNotAllowedError(ForbiddenError):
-    """The request comes from a web page of an origin that may not call this server."""
+    """The request comes from a web page whose origin may not call this server."""
 
     code = "origin_not_allowed"
-    default_cause = "The request comes from a web page of an origin that may not call this server."
-    default_fix = "Add the origin to the server's list, if its pages are yours."
+    default_cause = "The request comes from a web page whose origin may not call this server."
+    default_fix = "Add the origin to the server's list of origins, if the web page is yours."
 
 
 class UpgradeRequiredError(InvalidRequestError):
-    """The path is a WebSocket, and the request does not ask for one in a way that is understood here."""
+    """The path is a WebSocket, but the request is not a valid WebSocket handshake."""
 
     code = "upgrade_required"
-    default_cause = "The path is a WebSocket, and the request does not ask for one in a way that is understood here."
+    default_cause = "The path is a WebSocket, but the request is not a valid WebSocket handshake."
     default_fix = "Connect with a WebSocket client (version 13); for plain HTTP, use the executions of the sandbox."
 
 
 class HeadersTooLargeError(LimitReachedError):
-    """The headers of the request are larger or more than the server reads."""
+    """The headers of the request are larger or more numerous than the server accepts."""
 
     code = "headers_too_large"
-    default_cause = "The headers of the request are larger or more than the server reads."
+    default_cause = "The headers of the request are larger or more numerous than the server accepts."
     default_fix = "Send fewer and shorter headers."
 
 
 class BudgetExceededError(LimitReachedError):
-    """The tenant has used up what it may use in this day or month."""
+    """The tenant has used up its budget for this day or month."""
 
     code = "budget_exceeded"
-    default_cause = "The tenant has used up what it may use in this day or month."
-    default_fix = "Wait until the budget renews, at the time that the message names, or ask the operator of the server for a larger one."
+    default_cause = "The tenant has used up its budget for this day or month."
+    default_fix = "Wait until the budget renews, at the time that the message names, or ask the operator of the server for a larger budget."
 
 
 class ClientGoneError(LostError):
-    """The client went away before its request was complete."""
+    """The client disconnected before its request was complete."""
 
     code = "client_gone"
-    default_cause = "The client went away before its request was complete."
-    default_fix = "Nothing needs to be done; the client may send the request again."
+    default_cause = "The client disconnected before its request was complete."
+    default_fix = "No action is needed; the client may send the request again."
 
 
 class SandboxEndedError(NotFoundError):
-    """The sandbox has ended, and nothing can be done in it any more."""
+    """The sandbox has ended; it accepts no more requests."""
 
     code = "sandbox_ended"
-    default_cause = "The sandbox has ended, and nothing can be done in it any more."
-    default_fix = "Create another; `cove sandbox info`, or a GET of it, tells why it ended, and its output can still be read."
+    default_cause = "The sandbox has ended; it accepts no more requests."
+    default_fix = "Create another sandbox; `cove sandbox info` or a GET of the sandbox gives the reason for its end, and its output can still be read."
 
 
 class SandboxPausedError(ConflictError):
-    """The sandbox is paused, and nothing can run in it."""
+    """The sandbox is paused, so nothing can run in it."""
 
     code = "sandbox_paused"
-    default_cause = "The sandbox is paused, and nothing can run in it."
+    default_cause = "The sandbox is paused, so nothing can run in it."
     default_fix = "Resume it first."
 
 
 class SandboxFullError(LimitReachedError):
-    """The sandbox has no room left for the file: its storage limit, or the number of files that it may hold, is reached."""
+    """The sandbox has no space left for the file: its storage limit, or its limit on the number of files, is reached."""
 
     code = "sandbox_full"
-    default_cause = "The sandbox has no room left for the file: its storage limit, or the number of files that it may hold, is reached."
+    default_cause = "The sandbox has no space left for the file: its storage limit, or its limit on the number of files, is reached."
     default_fix = "Remove files in it, or create a sandbox with larger resources.storageBytes."
 
 
 class WrongFileKindError(ConflictError):
-    """The path names another kind of thing than this needs: a directory where a file is needed, a file where a directory is, or links that go in circles."""
+    """The path names another type of file than the request needs: a directory instead of a file, a file instead of a directory, or a loop of symbolic links."""
 
     code = "wrong_file_kind"
-    default_cause = "The path names another kind of thing than this needs: a directory where a file is needed, a file where a directory is, or links that go in circles."
-    default_fix = "Look at what it is (files/stat), and name what is meant."
+    default_cause = "The path names another type of file than the request needs: a directory instead of a file, a file instead of a directory, or a loop of symbolic links."
+    default_fix = "Check its type (files/stat), and name a path of the right type."
 
 
 class IdempotencyConflictError(ConflictError):
-    """The Idempotency-Key was used for another request, or the first request with it is still being worked on."""
+    """The Idempotency-Key was used for a different request, or the first request with it is still in progress."""
 
     code = "idempotency_conflict"
-    default_cause = "The Idempotency-Key was used for another request, or the first request with it is still being worked on."
+    default_cause = "The Idempotency-Key was used for a different request, or the first request with it is still in progress."
     default_fix = "Use a new key for a new request; repeat the same request a little later."
 
 
 class ExecutorFullError(LimitReachedError):
-    """The queue of POST /v1/execute is full, or the half of it that one tenant may fill: executions come in faster than they end."""
+    """The queue of POST /v1/execute is full, or the tenant has filled the half of it that one tenant may use: executions arrive faster than they end."""
 
     code = "executor_full"
-    default_cause = "The queue of POST /v1/execute is full, or the half of it that one tenant may fill: executions come in faster than they end."
-    default_fix = "Wait for the time that Retry-After names, send fewer at one time, or have the operator raise executor.running and executor.queue."
+    default_cause = "The queue of POST /v1/execute is full, or the tenant has filled the half of it that one tenant may use: executions arrive faster than they end."
+    default_fix = "Wait for the time that Retry-After gives, send fewer requests at the same time, or have the operator raise executor.running and executor.queue."
 
 
 class ContextDeadError(ConflictError):
-    """The context has no kernel any more: it ended, or was ended, and the variables in it are gone."""
+    """The language kernel of the context has ended, and its variables are lost."""
 
     code = "context_dead"
-    default_cause = "The context has no kernel any more: it ended, or was ended, and the variables in it are gone."
-    default_fix = "Restart the context and run what made its state again, or delete it and create another; the message says why the kernel ended."
+    default_cause = "The language kernel of the context has ended, and its variables are lost."
+    default_fix = "Restart the context and run the code that made its state again, or delete it and create another; the message says why the language kernel ended."
 
 
 class ForkUnsupportedError(ConflictError):
-    """The context cannot be forked: its language has no fork that keeps the state, or its kernel runs more than one thread, of which a fork would carry over only one."""
+    """The context cannot be forked: its language has no fork that keeps the state, or its language kernel runs more than one thread, of which a fork would keep only one."""
 
     code = "fork_unsupported"
-    default_cause = "The context cannot be forked: its language has no fork that keeps the state, or its kernel runs more than one thread, of which a fork would carry over only one."
-    default_fix = "End the threads that the message names and fork again; for those of numeric libraries create the context with OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 in its env. Otherwise create another context and run what made the state again."
+    default_cause = "The context cannot be forked: its language has no fork that keeps the state, or its language kernel runs more than one thread, of which a fork would keep only one."
+    default_fix = "End the threads that the message names and fork again; for threads of numeric libraries, create the context with OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 in its env. Otherwise create another context and run the code that made the state again."
 
 
 BY_CODE: Dict[str, Type[CoveError]] = {
@@ -774,6 +782,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "workspace_refused": WorkspaceRefusedError,
     "disk_full": DiskFullError,
     "process_limit_reached": ProcessLimitReachedError,
+    "template_unavailable": TemplateUnavailableError,
     "runtime_program_missing": RuntimeProgramMissingError,
     "not_supported": NotSupportedError,
     "policy_not_found": PolicyNotFoundError,
@@ -874,6 +883,7 @@ __all__ = [
     "WorkspaceRefusedError",
     "DiskFullError",
     "ProcessLimitReachedError",
+    "TemplateUnavailableError",
     "RuntimeProgramMissingError",
     "NotSupportedError",
     "PolicyNotFoundError",

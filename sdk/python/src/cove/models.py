@@ -364,6 +364,14 @@ class Template:
     """Comes with the server and has no times."""
     created_at: Optional[datetime.datetime] = None
     updated_at: Optional[datetime.datetime] = None
+    available: bool = True
+    """Whether the server's host has its runtime and the modules that it preloads."""
+    reason: Optional[str] = None
+    """Why it is not available."""
+    fix: Optional[str] = None
+    """The command that installs what is missing, for the operator of the host."""
+    missing: List[str] = dataclasses.field(default_factory=list)
+    """Modules that the host does not have."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,14 +29,14 @@ TEST(flags_take_their_value_joined_or_apart_and_letters_may_cluster)
     assert_non_null(args_find(&a, OPT_TTY));
     assert_string_equal(args_find(&a, OPT_ENV)->value, "A=1");
     assert_string_equal(args_find(&a, OPT_CODE)->value, "print(1)");
-    assert_null(args_find(&a, OPT_JSON)); /* behind the program, so the program's own */
+    assert_null(args_find(&a, OPT_JSON)); /* after the program, so it belongs to the program */
     assert_int_equal(a.nrest, 2);
     assert_string_equal(a.rest[0], "x");
     assert_false(a.after_dashes);
     args_done(&a);
 }
 
-TEST(two_dashes_end_the_flags_and_a_single_dash_is_no_flag)
+TEST(two_dashes_end_the_flags_and_a_single_dash_is_an_argument)
 {
     struct args a;
     struct err err = { 0 };
@@ -53,7 +53,7 @@ TEST(two_dashes_end_the_flags_and_a_single_dash_is_no_flag)
     args_done(&a);
 }
 
-TEST(flags_may_stand_between_words_until_a_program_begins)
+TEST(flags_are_accepted_between_arguments_until_a_program_begins)
 {
     struct args a;
     struct err err = { 0 };
@@ -68,7 +68,7 @@ TEST(flags_may_stand_between_words_until_a_program_begins)
     assert_non_null(args_find(&a, OPT_QUIET));
     args_done(&a);
     assert_int_equal(PARSE("exec", &a, &err, "-q", "sbx", "--timeout", "1s", "ls", "--json"), 0);
-    assert_int_equal(a.nrest, 3); /* the program has flags of its own */
+    assert_int_equal(a.nrest, 3); /* flags after the program belong to it */
     assert_string_equal(a.rest[1], "ls");
     assert_string_equal(args_find(&a, OPT_TIMEOUT)->value, "1s");
     assert_null(args_find(&a, OPT_JSON));
@@ -103,7 +103,7 @@ TEST(an_optional_value_is_taken_only_after_an_equals_sign)
     args_done(&a);
 }
 
-TEST(what_is_wrong_with_a_line_is_said_with_the_nearest_flag)
+TEST(usage_errors_suggest_the_nearest_flag)
 {
     static const struct {
         const char *const words[4];
@@ -119,7 +119,7 @@ TEST(what_is_wrong_with_a_line_is_said_with_the_nearest_flag)
         { { "run", "-c" }, "needs a value: -c CODE" },
         { { "run", "--tty=yes" }, "takes no value" },
         { { "run", "-tz" }, "'cove run' has no flag '-z'" },
-        { { "run", "-\x01" }, "has no such flag" },
+        { { "run", "-\x01" }, "unknown flag" },
         { { "run", "--=x" }, "has no flag '--'" },
         { { "ls", "--tty" }, "'cove ls' has no flag '--tty'" },
     };
@@ -135,7 +135,7 @@ TEST(what_is_wrong_with_a_line_is_said_with_the_nearest_flag)
     }
 }
 
-TEST(an_endless_unknown_flag_is_cut_in_its_message)
+TEST(a_long_unknown_flag_is_truncated_in_its_message)
 {
     char word[5000] = "--";
     struct args a;
@@ -146,7 +146,7 @@ TEST(an_endless_unknown_flag_is_cut_in_its_message)
     assert_true(strlen(err.msg) < 120);
 }
 
-TEST(mentions_finds_a_flag_in_a_line_that_does_not_parse_but_not_in_the_program)
+TEST(args_has_flag_finds_flags_of_a_bad_line_but_not_of_the_program)
 {
     char *bad[] = { (char *)(uintptr_t) "cove", (char *)(uintptr_t) "run", (char *)(uintptr_t) "--nope",
                     (char *)(uintptr_t) "--json", NULL };
@@ -180,7 +180,7 @@ TEST(distance_counts_single_edits_and_swaps)
     assert_true(suggest_distance("a", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz") > 1000);
 }
 
-TEST(nothing_is_suggested_for_a_word_that_is_far_from_all)
+TEST(no_suggestion_for_a_word_that_is_far_from_all)
 {
     struct suggest s;
 
@@ -197,15 +197,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(flags_take_their_value_joined_or_apart_and_letters_may_cluster),
-        RUN(two_dashes_end_the_flags_and_a_single_dash_is_no_flag),
-        RUN(flags_may_stand_between_words_until_a_program_begins),
+        RUN(two_dashes_end_the_flags_and_a_single_dash_is_an_argument),
+        RUN(flags_are_accepted_between_arguments_until_a_program_begins),
         RUN(the_last_of_two_equal_flags_wins),
         RUN(an_optional_value_is_taken_only_after_an_equals_sign),
-        RUN(what_is_wrong_with_a_line_is_said_with_the_nearest_flag),
-        RUN(an_endless_unknown_flag_is_cut_in_its_message),
-        RUN(mentions_finds_a_flag_in_a_line_that_does_not_parse_but_not_in_the_program),
+        RUN(usage_errors_suggest_the_nearest_flag),
+        RUN(a_long_unknown_flag_is_truncated_in_its_message),
+        RUN(args_has_flag_finds_flags_of_a_bad_line_but_not_of_the_program),
         RUN(distance_counts_single_edits_and_swaps),
-        RUN(nothing_is_suggested_for_a_word_that_is_far_from_all),
+        RUN(no_suggestion_for_a_word_that_is_far_from_all),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

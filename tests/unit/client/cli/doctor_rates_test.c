@@ -1,4 +1,4 @@
-/* The place for disk rates, made and removed. */
+/* Creates and removes the directory for disk rates. */
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -25,7 +25,7 @@ static unsigned entries(const char *dir)
     return n - 2;
 }
 
-TEST(it_is_made_for_its_owner_and_leaves_nothing)
+TEST(rates_directory_is_created_for_its_owner_and_removed)
 {
     char parent[] = "/var/tmp/rates-XXXXXX", why[128] = "";
     struct doctor_rates r;
@@ -38,11 +38,11 @@ TEST(it_is_made_for_its_owner_and_leaves_nothing)
         assert_int_equal(st.st_mode & 07777, 0600);
         doctor_rates_done(&r);
     } else {
-        assert_string_not_equal(why, ""); /* no disk, or a busy one */
+        assert_string_not_equal(why, ""); /* not on a disk, or on a busy one */
     }
     assert_int_equal(r.dir, -1);
     assert_int_equal(entries(parent), 0);
-    doctor_rates_done(&r); /* twice is once */
+    doctor_rates_done(&r); /* a second call has no effect */
     assert_int_equal(rmdir(parent), 0);
 }
 
@@ -68,7 +68,7 @@ static void remove_left(const char *path)
     assert_int_equal(rmdir(path), 0);
 }
 
-TEST(what_a_killed_one_left_is_removed_and_a_living_one_is_spared)
+TEST(stale_directory_of_a_killed_doctor_is_removed_and_a_locked_one_kept)
 {
     char parent[] = "/var/tmp/rates-XXXXXX", why[128] = "";
     struct doctor_rates r;
@@ -77,7 +77,7 @@ TEST(what_a_killed_one_left_is_removed_and_a_living_one_is_spared)
     auto_free char *killed = leave(parent, "cove-doctor-killed", 3600);
     auto_free char *living = leave(parent, "cove-doctor-living", 3600);
     auto_free char *begun = leave(parent, "cove-doctor-begun", 5);
-    auto_free char *other = leave(parent, "somebody-else", 3600);
+    auto_free char *other = leave(parent, "other-program", 3600);
     auto_free char *lure = str_printf("%s/cove-doctor-lure", parent);
     auto_fd int lock = open(living, O_RDONLY | O_DIRECTORY);
     assert_int_equal(flock(lock, LOCK_EX), 0);
@@ -92,7 +92,7 @@ TEST(what_a_killed_one_left_is_removed_and_a_living_one_is_spared)
     assert_int_equal(rmdir(parent), 0);
 }
 
-TEST(a_place_on_no_disk_is_refused_with_the_reason)
+TEST(a_directory_that_is_not_on_a_disk_is_refused_with_the_reason)
 {
     static const char *const nowhere[] = { "/proc", "/dev/null", "/no-such-place-of-cove" };
     struct doctor_rates r;
@@ -109,9 +109,9 @@ TEST(a_place_on_no_disk_is_refused_with_the_reason)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(it_is_made_for_its_owner_and_leaves_nothing),
-        RUN(what_a_killed_one_left_is_removed_and_a_living_one_is_spared),
-        RUN(a_place_on_no_disk_is_refused_with_the_reason),
+        RUN(rates_directory_is_created_for_its_owner_and_removed),
+        RUN(stale_directory_of_a_killed_doctor_is_removed_and_a_locked_one_kept),
+        RUN(a_directory_that_is_not_on_a_disk_is_refused_with_the_reason),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

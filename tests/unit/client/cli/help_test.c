@@ -29,7 +29,7 @@ static void has_long_name(const struct cli_verb *v, const struct cli_option *o, 
     auto_free char *flag = str_printf("--%s", o->name);
 
     if (!strstr(text, flag))
-        fail_msg("%s says nothing of %s", v->name, flag);
+        fail_msg("the help of %s lacks %s", v->name, flag);
 }
 
 static void has_mdoc_name(const struct cli_verb *v, const struct cli_option *o, const char *text)
@@ -37,7 +37,7 @@ static void has_mdoc_name(const struct cli_verb *v, const struct cli_option *o, 
     auto_free char *flag = str_printf("Fl \\-%s", o->name);
 
     if (!strstr(text, flag))
-        fail_msg("cove-%s(1) says nothing of %s", v->name, flag);
+        fail_msg("cove-%s(1) lacks %s", v->name, flag);
 }
 
 TEST(help_names_every_flag_of_every_verb)

@@ -2,7 +2,7 @@
 
 #include "client/cli/host_facts.h"
 
-TEST(limits_of_a_plain_user_have_the_cure_of_their_host)
+TEST(cgroup_advice_depends_on_the_host)
 {
     static const struct {
         const char *release;
@@ -23,7 +23,7 @@ TEST(limits_of_a_plain_user_have_the_cure_of_their_host)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { RUN(limits_of_a_plain_user_have_the_cure_of_their_host) };
+    const struct CMUnitTest tests[] = { RUN(cgroup_advice_depends_on_the_host) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static const char *put(const char *name, const char *text, mode_t mode)
     return p;
 }
 
-/* Runtimes are links into /usr, as they are on a real host, so that they count as seen by a sandbox. */
+/* Runtimes are links into /usr, as on a real host, so that they count as visible in a sandbox. */
 static int setup(void **state UNUSED)
 {
     char path[PATH_MAX];
@@ -88,7 +88,7 @@ static void expect(struct outcome *o, const char *line, enum profile profile)
     program_done(&o->p);
 }
 
-TEST(a_program_after_two_dashes_is_taken_as_it_is)
+TEST(a_program_after_two_dashes_is_not_changed)
 {
     struct outcome o;
     struct err err = { 0 };
@@ -105,7 +105,7 @@ TEST(a_program_after_two_dashes_is_taken_as_it_is)
     expect(&o, "/usr/bin/python3.11 x", PROFILE_PYTHON);
 }
 
-TEST(a_script_runs_under_what_its_ending_or_its_first_line_says)
+TEST(extension_or_first_line_selects_the_interpreter)
 {
     static const struct {
         const char *name, *text, *runs;
@@ -137,7 +137,7 @@ TEST(a_script_runs_under_what_its_ending_or_its_first_line_says)
     }
 }
 
-TEST(a_script_that_says_nothing_about_itself_is_refused_with_the_flag_that_helps)
+TEST(a_script_of_unknown_language_is_refused_and_names_the_flag)
 {
     struct outcome o;
     struct err err = { 0 };
@@ -149,7 +149,7 @@ TEST(a_script_that_says_nothing_about_itself_is_refused_with_the_flag_that_helps
     program_done(&o.p);
 }
 
-TEST(a_missing_script_is_reported_as_one)
+TEST(a_missing_script_is_reported_as_a_script)
 {
     struct outcome o;
     struct err err = { 0 };
@@ -163,7 +163,7 @@ TEST(a_missing_script_is_reported_as_one)
     assert_int_equal(err.id, ERR_INVALID);
 }
 
-TEST(a_script_below_the_workspace_runs_in_its_place_there)
+TEST(a_script_in_the_workspace_runs_from_the_workspace)
 {
     struct outcome o;
     struct err err = { 0 };
@@ -181,7 +181,7 @@ TEST(a_script_below_the_workspace_runs_in_its_place_there)
     program_done(&o.p);
 }
 
-TEST(code_and_standard_input_reach_each_runtime_the_way_it_takes_them)
+TEST(each_runtime_gets_code_and_standard_input_in_its_own_way)
 {
     struct outcome o;
     struct err err = { 0 };
@@ -209,7 +209,7 @@ TEST(code_and_standard_input_reach_each_runtime_the_way_it_takes_them)
     expect(&o, want, PROFILE_PYTHON);
 }
 
-TEST(a_long_text_goes_by_file_and_endless_arguments_are_refused)
+TEST(long_code_is_sent_as_a_file_and_too_many_arguments_are_refused)
 {
     static char text[20000], big[60000];
     struct outcome o;
@@ -242,7 +242,7 @@ TEST(nothing_to_run_is_a_usage_error)
     }
 }
 
-TEST(a_runtime_that_leads_out_of_the_shared_directories_is_explained)
+TEST(a_runtime_link_out_of_the_shared_directories_is_explained)
 {
     struct outcome o;
     struct err err = { 0 };
@@ -262,7 +262,7 @@ TEST(a_runtime_that_leads_out_of_the_shared_directories_is_explained)
     assert_int_equal(err.id, ERR_RUNTIME_MISSING);
 }
 
-TEST(names_with_control_characters_or_without_end_are_refused)
+TEST(script_names_with_control_characters_or_too_long_are_refused)
 {
     struct outcome o;
     struct err err = { 0 };
@@ -279,16 +279,16 @@ TEST(names_with_control_characters_or_without_end_are_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_program_after_two_dashes_is_taken_as_it_is),
-        RUN(a_script_runs_under_what_its_ending_or_its_first_line_says),
-        RUN(a_script_that_says_nothing_about_itself_is_refused_with_the_flag_that_helps),
-        RUN(a_missing_script_is_reported_as_one),
-        RUN(a_script_below_the_workspace_runs_in_its_place_there),
-        RUN(code_and_standard_input_reach_each_runtime_the_way_it_takes_them),
-        RUN(a_long_text_goes_by_file_and_endless_arguments_are_refused),
+        RUN(a_program_after_two_dashes_is_not_changed),
+        RUN(extension_or_first_line_selects_the_interpreter),
+        RUN(a_script_of_unknown_language_is_refused_and_names_the_flag),
+        RUN(a_missing_script_is_reported_as_a_script),
+        RUN(a_script_in_the_workspace_runs_from_the_workspace),
+        RUN(each_runtime_gets_code_and_standard_input_in_its_own_way),
+        RUN(long_code_is_sent_as_a_file_and_too_many_arguments_are_refused),
         RUN(nothing_to_run_is_a_usage_error),
-        RUN(a_runtime_that_leads_out_of_the_shared_directories_is_explained),
-        RUN(names_with_control_characters_or_without_end_are_refused),
+        RUN(a_runtime_link_out_of_the_shared_directories_is_explained),
+        RUN(script_names_with_control_characters_or_too_long_are_refused),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

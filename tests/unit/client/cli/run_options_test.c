@@ -22,7 +22,7 @@ static int build(const char *const *words, struct run_options *ret, struct err *
 }
 #define BUILD(ret, err, ...) build((const char *const[]){ "run", __VA_ARGS__, NULL }, ret, err)
 
-TEST(without_flags_a_request_has_the_defaults_of_the_tables)
+TEST(options_without_flags_have_the_defaults_of_the_tables)
 {
     struct run_options r;
     struct err err = { 0 };
@@ -38,7 +38,7 @@ TEST(without_flags_a_request_has_the_defaults_of_the_tables)
     run_options_done(&r);
 }
 
-TEST(every_flag_arrives_in_the_request)
+TEST(every_flag_sets_its_option)
 {
     struct run_options r;
     struct err err = { 0 };
@@ -70,7 +70,7 @@ TEST(every_flag_arrives_in_the_request)
     run_options_done(&r);
 }
 
-TEST(what_was_not_said_follows_from_what_was)
+TEST(unset_limits_are_derived_from_given_limits)
 {
     struct run_options r;
     struct err err = { 0 };
@@ -94,7 +94,7 @@ TEST(what_was_not_said_follows_from_what_was)
     run_options_done(&r);
 }
 
-TEST(refusals_name_the_flag_and_carry_the_right_code)
+TEST(errors_name_the_flag_and_have_the_right_code)
 {
     static const struct {
         const char *const words[6];
@@ -103,7 +103,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
     } cases[] = {
         { { "run", "--level", "high", "x" }, ERR_LEVEL_UNAVAILABLE, "second kernel" },
         { { "run", "--level", "custom", "x" }, ERR_USAGE, "--policy FILE" },
-        { { "run", "--level", "extreme", "x" }, ERR_INVALID, "standard, high and custom" },
+        { { "run", "--level", "extreme", "x" }, ERR_INVALID, "standard, high or custom" },
         { { "run", "--net", "host", "x" }, ERR_NOT_SUPPORTED_YET, "use --net none" },
         { { "run", "--memory", "lots", "x" }, ERR_INVALID, "--memory lots" },
         { { "run", "--memory", "1", "x" }, ERR_INVALID, "--memory 1" },
@@ -114,7 +114,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
         { { "run", "--env", "1A=x", "x" }, ERR_INVALID, "begins with a letter" },
         { { "run", "--env", "A-B=x", "x" }, ERR_INVALID, "letters, digits" },
         { { "run", "--env", "A\nB=x", "x" }, ERR_INVALID, "letters, digits" },
-        { { "run", "--env", "COVE_TEST_NOT_SET", "x" }, ERR_INVALID, "not set here" },
+        { { "run", "--env", "COVE_TEST_NOT_SET", "x" }, ERR_INVALID, "not set in your environment" },
         { { "run", "--bind-ro", "/usr", "x" }, ERR_INVALID, "SRC:DST" },
         { { "run", "--bind-ro", "/usr:relative", "x" }, ERR_INVALID, "SRC:DST" },
         { { "run", "--bind-ro", "/usr:/mnt/../etc", "x" }, ERR_BIND_TARGET, "plain absolute path" },
@@ -125,7 +125,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
         { { "run", "--cwd", "", "x" }, ERR_INVALID, "empty" },
         { { "run", "--state-dir", "here", "x" }, ERR_INVALID, "absolute" },
         { { "run", "-c", "1" }, ERR_USAGE, "--runtime" },
-        { { "run", "--tty", "--json", "x" }, ERR_USAGE, "do not go together" },
+        { { "run", "--tty", "--json", "x" }, ERR_USAGE, "exclude each other" },
     };
 
     unsetenv("COVE_TEST_NOT_SET");
@@ -140,7 +140,7 @@ TEST(refusals_name_the_flag_and_carry_the_right_code)
     }
 }
 
-TEST(a_bare_name_passes_on_the_value_of_this_process)
+TEST(a_bare_name_passes_the_value_of_this_process)
 {
     struct run_options r;
     struct err err = { 0 };
@@ -163,7 +163,7 @@ TEST(a_source_with_colons_is_split_at_the_last_one)
     run_options_done(&r);
 }
 
-TEST(more_binds_than_a_sandbox_takes_are_refused)
+TEST(too_many_binds_are_refused)
 {
     const char *words[2 + RUN_OPTIONS_BINDS_MAX + 2] = { "run" };
     struct run_options r;
@@ -178,7 +178,7 @@ TEST(more_binds_than_a_sandbox_takes_are_refused)
     assert_int_equal(err.id, ERR_INVALID);
 }
 
-/* --- policies and floors --- */
+/* --- policies and operator limits --- */
 
 static struct policy sample(void)
 {
@@ -202,7 +202,7 @@ static const char *source(const struct run_options *r, enum limit l)
     return run_options_source_text(r, l, text);
 }
 
-TEST(flags_go_over_the_policy_and_the_policy_over_the_level)
+TEST(flags_override_the_policy_and_the_policy_overrides_the_level)
 {
     struct policy p = sample();
     struct run_options r;
@@ -225,9 +225,9 @@ TEST(flags_go_over_the_policy_and_the_policy_over_the_level)
     assert_string_equal(source(&r, LIMIT_PIDS), "--pids");
     assert_string_equal(source(&r, LIMIT_TMP), "follows from others");
     assert_string_equal(source(&r, LIMIT_NOFILE), "standard");
-    assert_int_equal(r.nenv, 2); /* what is not set here is not passed on */
+    assert_int_equal(r.nenv, 2); /* a variable that is not set here is skipped */
     assert_string_equal(r.env[0], "A=1");
-    assert_string_equal(r.env[1], "A=2"); /* the later one wins */
+    assert_string_equal(r.env[1], "A=2"); /* the later value wins */
     assert_int_equal(r.nbinds, 1);
     assert_null(r.binds[0].src);
     assert_string_equal(r.workspace, "/srv");
@@ -243,7 +243,7 @@ TEST(flags_go_over_the_policy_and_the_policy_over_the_level)
     under_policy = NULL;
 }
 
-TEST(levels_and_policies_that_contradict_each_other_are_refused)
+TEST(contradicting_level_and_policy_are_refused)
 {
     struct policy p = sample(), high;
     struct run_options r;
@@ -261,7 +261,7 @@ TEST(levels_and_policies_that_contradict_each_other_are_refused)
     under_policy = NULL;
 }
 
-TEST(a_floor_refuses_what_was_chosen_and_lowers_what_was_not)
+TEST(operator_limits_refuse_chosen_values_and_lower_defaults)
 {
     static char file[] = "floor.yaml";
     struct operator_limits f = { .file = file,
@@ -277,7 +277,7 @@ TEST(a_floor_refuses_what_was_chosen_and_lowers_what_was_not)
     over_floor = &f;
     assert_int_equal(BUILD(&r, &err, "-t", "--", "true"), 0);
     assert_int_equal(r.limits.v[LIMIT_MEMORY], 128 * MIB);
-    assert_int_equal(r.limits.v[LIMIT_WALL], 5000); /* not the hour of a terminal */
+    assert_int_equal(r.limits.v[LIMIT_WALL], 5000); /* not the default of a terminal, 1 h */
     assert_true(r.output_capped && r.limits.v[LIMIT_OUTPUT] == 1000);
     assert_string_equal(source(&r, LIMIT_MEMORY), "floor.yaml");
     assert_true(policy_denies(r.deny, 101));
@@ -299,23 +299,23 @@ TEST(a_floor_refuses_what_was_chosen_and_lowers_what_was_not)
     under_policy = NULL;
     f.level = LEVEL_HIGH;
     assert_int_equal(BUILD(&r, &err, "--", "true"), -1);
-    assert_non_null(strstr(err.msg, "demands high"));
+    assert_non_null(strstr(err.msg, "requires level high"));
     over_floor = NULL;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(flags_go_over_the_policy_and_the_policy_over_the_level),
-        RUN(levels_and_policies_that_contradict_each_other_are_refused),
-        RUN(a_floor_refuses_what_was_chosen_and_lowers_what_was_not),
-        RUN(without_flags_a_request_has_the_defaults_of_the_tables),
-        RUN(every_flag_arrives_in_the_request),
-        RUN(what_was_not_said_follows_from_what_was),
-        RUN(refusals_name_the_flag_and_carry_the_right_code),
-        RUN(a_bare_name_passes_on_the_value_of_this_process),
+        RUN(flags_override_the_policy_and_the_policy_overrides_the_level),
+        RUN(contradicting_level_and_policy_are_refused),
+        RUN(operator_limits_refuse_chosen_values_and_lower_defaults),
+        RUN(options_without_flags_have_the_defaults_of_the_tables),
+        RUN(every_flag_sets_its_option),
+        RUN(unset_limits_are_derived_from_given_limits),
+        RUN(errors_name_the_flag_and_have_the_right_code),
+        RUN(a_bare_name_passes_the_value_of_this_process),
         RUN(a_source_with_colons_is_split_at_the_last_one),
-        RUN(more_binds_than_a_sandbox_takes_are_refused),
+        RUN(too_many_binds_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@ static void on_change(void *arg UNUSED)
     changes++;
 }
 
-/* Reads what is there and says how much it was. */
+/* Reads all available bytes and returns their number. */
 static size_t drain(int fd)
 {
     static char buf[1 << 16];
@@ -30,7 +30,7 @@ static size_t drain(int fd)
     return total;
 }
 
-TEST(a_full_pipe_makes_the_rest_wait_and_its_end_is_told_once)
+TEST(a_full_pipe_buffers_the_rest_and_reports_the_drain_once)
 {
     static char data[300000];
     auto_(ev) ev = NULL;
@@ -44,7 +44,7 @@ TEST(a_full_pipe_makes_the_rest_wait_and_its_end_is_told_once)
     changes = 0;
     sink_write(&s, data, sizeof(data));
     assert_true(sink_has_pending(&s));
-    assert_int_equal(fcntl(p[1], F_GETFL) & O_NONBLOCK, 0); /* the descriptor we were given stays as it was */
+    assert_int_equal(fcntl(p[1], F_GETFL) & O_NONBLOCK, 0); /* the given descriptor is unchanged */
     sink_write(&s, "tail", 4);
     for (int i = 0; i < 100 && changes == 0; i++) {
         got += drain(p[0]);
@@ -59,7 +59,7 @@ TEST(a_full_pipe_makes_the_rest_wait_and_its_end_is_told_once)
     close(p[1]);
 }
 
-TEST(a_reader_that_is_gone_breaks_the_sink_and_further_output_is_dropped)
+TEST(a_closed_reader_breaks_the_sink_and_drops_further_output)
 {
     auto_(ev) ev = NULL;
     struct sink s;
@@ -81,7 +81,7 @@ TEST(a_reader_that_is_gone_breaks_the_sink_and_further_output_is_dropped)
     close(p[1]);
 }
 
-TEST(a_reader_that_goes_while_something_waits_is_noticed_by_the_loop)
+TEST(the_loop_notices_a_reader_that_closes_while_output_is_pending)
 {
     static char data[300000];
     auto_(ev) ev = NULL;
@@ -103,7 +103,7 @@ TEST(a_reader_that_goes_while_something_waits_is_noticed_by_the_loop)
     close(p[1]);
 }
 
-TEST(a_socket_that_is_full_does_not_block)
+TEST(a_full_socket_does_not_block)
 {
     static char data[4 << 20];
     auto_(ev) ev = NULL;
@@ -120,7 +120,7 @@ TEST(a_socket_that_is_full_does_not_block)
     close(p[1]);
 }
 
-TEST(a_full_disk_is_kept_as_the_reason)
+TEST(the_errno_of_a_full_disk_is_kept)
 {
     auto_(ev) ev = NULL;
     struct sink s;
@@ -134,10 +134,10 @@ TEST(a_full_disk_is_kept_as_the_reason)
     sink_done(&s);
 }
 
-/* --- the other direction --- */
+/* --- source: the other direction --- */
 
 struct taker {
-    size_t room; /* how much it takes before it is full */
+    size_t room; /* bytes it accepts before it is full */
     size_t got;
     int ends;
 };
@@ -159,7 +159,7 @@ static void take_end(void *arg)
     t->ends++;
 }
 
-TEST(input_is_read_only_as_fast_as_it_is_taken_and_ends_once)
+TEST(input_is_read_only_as_fast_as_it_is_accepted_and_ends_once)
 {
     static struct source s;
     auto_(ev) ev = NULL;
@@ -185,7 +185,7 @@ TEST(input_is_read_only_as_fast_as_it_is_taken_and_ends_once)
     close(p[0]);
 }
 
-TEST(a_full_taker_does_not_keep_the_loop_busy_when_the_writer_is_gone)
+TEST(a_full_consumer_does_not_spin_the_loop_after_the_writer_closed)
 {
     static struct source s;
     auto_(ev) ev = NULL;
@@ -204,7 +204,7 @@ TEST(a_full_taker_does_not_keep_the_loop_busy_when_the_writer_is_gone)
     close(p[0]);
 }
 
-TEST(a_file_is_read_to_its_end_though_epoll_does_not_watch_it)
+TEST(a_regular_file_is_read_to_its_end_without_epoll)
 {
     static struct source s;
     auto_(ev) ev = NULL;
@@ -228,14 +228,14 @@ TEST(a_file_is_read_to_its_end_though_epoll_does_not_watch_it)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_full_pipe_makes_the_rest_wait_and_its_end_is_told_once),
-        RUN(a_reader_that_is_gone_breaks_the_sink_and_further_output_is_dropped),
-        RUN(a_reader_that_goes_while_something_waits_is_noticed_by_the_loop),
-        RUN(a_socket_that_is_full_does_not_block),
-        RUN(a_full_disk_is_kept_as_the_reason),
-        RUN(input_is_read_only_as_fast_as_it_is_taken_and_ends_once),
-        RUN(a_full_taker_does_not_keep_the_loop_busy_when_the_writer_is_gone),
-        RUN(a_file_is_read_to_its_end_though_epoll_does_not_watch_it),
+        RUN(a_full_pipe_buffers_the_rest_and_reports_the_drain_once),
+        RUN(a_closed_reader_breaks_the_sink_and_drops_further_output),
+        RUN(the_loop_notices_a_reader_that_closes_while_output_is_pending),
+        RUN(a_full_socket_does_not_block),
+        RUN(the_errno_of_a_full_disk_is_kept),
+        RUN(input_is_read_only_as_fast_as_it_is_accepted_and_ends_once),
+        RUN(a_full_consumer_does_not_spin_the_loop_after_the_writer_closed),
+        RUN(a_regular_file_is_read_to_its_end_without_epoll),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
 
 #define NOW 1790000000000ull /* 2026-09-21T14:13:20Z */
 
-TEST(a_moment_is_told_by_its_distance_in_one_unit)
+TEST(a_timestamp_is_printed_as_a_distance_in_one_unit)
 {
     static const struct {
         const char *moment, *says;
@@ -15,6 +15,10 @@ TEST(a_moment_is_told_by_its_distance_in_one_unit)
         { "2026-09-21T14:11:50.000Z", "90s ago" },
         { "2026-09-21T14:10:20.000Z", "3m ago" },
         { "2026-09-21T12:43:20.000Z", "90m ago" },
+        { "2026-09-21T14:18:19.990Z", "in 5m" }, /* a lifetime of 5 minutes just after the creation */
+        { "2026-09-21T14:18:19.000Z", "in 5m" },
+        { "2026-09-21T14:17:49.000Z", "in 4m" },
+        { "2026-09-21T16:13:19.900Z", "in 2h" },
         { "2026-09-21T15:13:20.000Z", "in 60m" },
         { "2026-09-21T16:13:20.000Z", "in 2h" },
         { "2026-09-19T14:13:20.000Z", "2d ago" },
@@ -32,7 +36,7 @@ TEST(a_moment_is_told_by_its_distance_in_one_unit)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_moment_is_told_by_its_distance_in_one_unit),
+        RUN(a_timestamp_is_printed_as_a_distance_in_one_unit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,10 +27,10 @@ static NORETURN void tell(int sock)
     sigaction(SIGHUP, NULL, &sa);
     t.deaf_to_hangup = sa.sa_handler == SIG_IGN;
     (void)!send(sock, &t, sizeof(t), 0);
-    _exit(recv(sock, &t, sizeof(t), 0) == 0 ? 7 : 8); /* the parent's end goes when the parent closes it, not later */
+    _exit(recv(sock, &t, sizeof(t), 0) == 0 ? 7 : 8); /* the parent's end is closed as soon as the parent closes it */
 }
 
-TEST(a_child_has_a_name_open_signals_and_only_its_own_end_of_the_socket)
+TEST(a_child_has_its_name_no_blocked_signals_and_only_its_end_of_the_socket)
 {
     struct told t = { 0 };
     struct err err = { 0 };
@@ -55,7 +55,7 @@ TEST(a_child_has_a_name_open_signals_and_only_its_own_end_of_the_socket)
     assert_true(t.deaf_to_hangup);
 }
 
-TEST(a_dead_child_is_the_end_of_its_socket)
+TEST(the_socket_reports_end_of_file_when_the_child_dies)
 {
     struct err err = { 0 };
     char b;
@@ -73,8 +73,8 @@ TEST(a_dead_child_is_the_end_of_its_socket)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_child_has_a_name_open_signals_and_only_its_own_end_of_the_socket),
-        RUN(a_dead_child_is_the_end_of_its_socket),
+        RUN(a_child_has_its_name_no_blocked_signals_and_only_its_end_of_the_socket),
+        RUN(the_socket_reports_end_of_file_when_the_child_dies),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 
 #include "core/base/clock.h"
 
-TEST(times_of_rfc_3339_are_read_exactly_or_refused)
+TEST(rfc_3339_times_are_parsed_exactly_or_refused)
 {
     static const struct {
         const char *text;
@@ -48,7 +48,7 @@ TEST(times_of_rfc_3339_are_read_exactly_or_refused)
     }
 }
 
-TEST(what_is_written_is_read_back)
+TEST(formatted_times_parse_to_the_same_value)
 {
     char text[32];
     uint64_t ms;
@@ -57,7 +57,7 @@ TEST(what_is_written_is_read_back)
     assert_int_equal(ms, 1793757001234);
 }
 
-TEST(times_that_are_far_away_are_told_as_they_are)
+TEST(times_far_in_the_future_are_formatted_correctly)
 {
     static const char *const far[] = { "2554-07-22T00:00:00.000Z", "2600-01-01T00:00:00.000Z",
                                        "9999-12-31T23:59:59.999Z" };
@@ -75,9 +75,9 @@ TEST(times_that_are_far_away_are_told_as_they_are)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(times_of_rfc_3339_are_read_exactly_or_refused),
-        RUN(what_is_written_is_read_back),
-        RUN(times_that_are_far_away_are_told_as_they_are),
+        RUN(rfc_3339_times_are_parsed_exactly_or_refused),
+        RUN(formatted_times_parse_to_the_same_value),
+        RUN(times_far_in_the_future_are_formatted_correctly),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@ TEST(wrap_puts_the_context_in_front_and_keeps_the_id)
     assert_int_equal(err.sys, EACCES);
 }
 
-TEST(a_message_longer_than_the_buffer_is_cut_at_its_end)
+TEST(a_message_longer_than_the_buffer_is_truncated)
 {
     struct err err = { 0 };
     char big[400];
@@ -45,7 +45,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(wrap_puts_the_context_in_front_and_keeps_the_id),
-        RUN(a_message_longer_than_the_buffer_is_cut_at_its_end),
+        RUN(a_message_longer_than_the_buffer_is_truncated),
         RUN(every_row_has_code_cause_and_fix_and_codes_are_unique),
     };
 

@@ -27,7 +27,7 @@ static void pair(int sv[2])
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
 }
 
-TEST(descriptors_travel_and_arrive_close_on_exec)
+TEST(passed_descriptors_arrive_with_close_on_exec)
 {
     int sv[2], got[2];
     size_t n = 2;
@@ -45,7 +45,7 @@ TEST(descriptors_travel_and_arrive_close_on_exec)
     close(sv[1]);
 }
 
-TEST(more_descriptors_than_room_are_all_closed)
+TEST(descriptors_beyond_the_capacity_are_all_closed)
 {
     int sv[2], got[1], three[3];
     size_t n = 1;
@@ -66,7 +66,7 @@ TEST(more_descriptors_than_room_are_all_closed)
     close(sv[1]);
 }
 
-/* A connection whose other side reads nothing, and which holds up who closes it for a minute. */
+/* A connection whose peer reads nothing, and whose last close blocks for a minute (SO_LINGER). */
 static int lingering(int *ret_peer)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -94,10 +94,10 @@ static void send_lingering(int sock, size_t times, int *ret_peer)
     for (size_t i = 0; i < times; i++)
         fds[i] = fd;
     assert_int_equal(fd_send(sock, "m", 1, fds, times, 0), 1);
-    close(fd); /* the one on its way is the last */
+    close(fd); /* the one in the message is the last */
 }
 
-TEST(a_socket_that_lingers_does_not_hold_up_who_receives_it)
+TEST(closing_a_received_socket_with_linger_does_not_block)
 {
     uint64_t began = clock_mono_ns();
     int sv[2], peer[4], got[2];
@@ -106,24 +106,24 @@ TEST(a_socket_that_lingers_does_not_hold_up_who_receives_it)
 
     pair(sv);
     send_lingering(sv[0], 1, &peer[0]);
-    assert_int_equal(fd_recv(sv[1], &c, 1, NULL, NULL, 0), -1); /* unwanted */
+    assert_int_equal(fd_recv(sv[1], &c, 1, NULL, NULL, 0), -1); /* not wanted */
     send_lingering(sv[0], FD_PASS_MAX, &peer[1]);
     assert_int_equal(fd_recv(sv[1], &c, 1, got, &nfds, 0), -1); /* more than wanted */
     send_lingering(sv[0], 1, &peer[2]);
     nfds = 2;
-    assert_int_equal(fd_recv(sv[1], &c, 1, got, &nfds, 0), 1); /* wanted, and closed by us */
+    assert_int_equal(fd_recv(sv[1], &c, 1, got, &nfds, 0), 1); /* wanted, and closed here */
     close(got[0]);
     assert_int_equal(send(sv[0], "", 0, 0), 0);
     assert_int_equal(send(sv[0], "", 0, 0), 0);
     send_lingering(sv[0], 1, &peer[3]);
-    fd_hang_up(sv[1]); /* not even received, behind packets that look like the end */
+    fd_hang_up(sv[1]); /* not even received, after empty packets that look like end of file */
     assert_true(clock_mono_ns() - began < 50 * NS_PER_S);
     for (size_t i = 0; i < ARRAY_LEN(peer); i++)
         close(peer[i]);
     close(sv[0]);
 }
 
-TEST(a_packet_longer_than_the_buffer_is_an_error_not_a_cut)
+TEST(a_packet_longer_than_the_buffer_is_an_error_and_not_truncated)
 {
     int sv[2];
     char b[2];
@@ -136,7 +136,7 @@ TEST(a_packet_longer_than_the_buffer_is_an_error_not_a_cut)
     close(sv[1]);
 }
 
-TEST(a_read_from_a_place_is_whole_up_to_the_end_and_moves_nothing)
+TEST(pread_full_reads_to_the_end_and_keeps_the_file_offset)
 {
     char b[16];
     auto_fd int fd = memfd_create("t", MFD_CLOEXEC);
@@ -152,7 +152,7 @@ TEST(a_read_from_a_place_is_whole_up_to_the_end_and_moves_nothing)
     assert_int_equal(fd_pread_full(-1, b, 1, 0), -1);
 }
 
-TEST(ids_are_valid_and_differ)
+TEST(new_ids_are_valid_and_unique)
 {
     char a[ID_SIZE], b[ID_SIZE];
 
@@ -170,12 +170,12 @@ TEST(ids_are_valid_and_differ)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(descriptors_travel_and_arrive_close_on_exec),
-        RUN(more_descriptors_than_room_are_all_closed),
-        RUN(a_socket_that_lingers_does_not_hold_up_who_receives_it),
-        RUN(a_packet_longer_than_the_buffer_is_an_error_not_a_cut),
-        RUN(a_read_from_a_place_is_whole_up_to_the_end_and_moves_nothing),
-        RUN(ids_are_valid_and_differ),
+        RUN(passed_descriptors_arrive_with_close_on_exec),
+        RUN(descriptors_beyond_the_capacity_are_all_closed),
+        RUN(closing_a_received_socket_with_linger_does_not_block),
+        RUN(a_packet_longer_than_the_buffer_is_an_error_and_not_truncated),
+        RUN(pread_full_reads_to_the_end_and_keeps_the_file_offset),
+        RUN(new_ids_are_valid_and_unique),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

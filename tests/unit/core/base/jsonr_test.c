@@ -9,7 +9,7 @@ static int read_text(const char *text, struct json_doc *doc, struct err *err)
     return json_read(text, strlen(text), doc, err);
 }
 
-TEST(a_document_is_read_with_all_its_kinds)
+TEST(a_document_with_all_kinds_of_values_is_read)
 {
     struct json_doc d = { 0 };
     struct err err = { 0 };
@@ -50,7 +50,7 @@ TEST(strings_are_unescaped)
     json_doc_done(&d);
 }
 
-TEST(what_is_not_json_is_refused_with_its_line)
+TEST(invalid_json_is_refused_with_its_line)
 {
     static const char *const bad[] = {
         "",      "{",       "}",         "[1,]",         "{\"a\"}",     "{\"a\":}",    "{a:1}",
@@ -63,13 +63,13 @@ TEST(what_is_not_json_is_refused_with_its_line)
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (read_text(bad[i], &d, &err) == 0 || err.id != ERR_INVALID)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
     assert_int_equal(read_text("{\n\"a\": 1,\n\"b\": ?\n}", &d, &err), -1);
     assert_non_null(strstr(err.msg, "line 3"));
-    assert_int_equal(json_read("[1]\0", 4, &d, &err), -1); /* a NUL is no space */
+    assert_int_equal(json_read("[1]\0", 4, &d, &err), -1); /* NUL is not whitespace */
 }
 
-TEST(depth_has_a_bound)
+TEST(nesting_depth_is_bounded)
 {
     char text[2 * JSON_DEPTH_MAX + 3];
     struct json_doc d = { 0 };
@@ -89,8 +89,8 @@ TEST(depth_has_a_bound)
     assert_int_equal(read_text(deep, &d, &err), -1);
 }
 
-/* Every prefix of a document, in a block of exactly that size: nothing is read behind the end. */
-TEST(every_cut_is_refused_and_nothing_behind_it_is_read)
+/* Every prefix of a document, in a block of exactly that size: nothing is read past the end. */
+TEST(every_truncated_document_is_refused_without_reading_past_its_end)
 {
     static const char whole[] = "{\"k\\u00e9\": [1.5e+3, \"x\\\"\", {\"é\": null}], \"t\": true}";
     struct json_doc d = { 0 };
@@ -108,11 +108,11 @@ TEST(every_cut_is_refused_and_nothing_behind_it_is_read)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_document_is_read_with_all_its_kinds),
+        RUN(a_document_with_all_kinds_of_values_is_read),
         RUN(strings_are_unescaped),
-        RUN(what_is_not_json_is_refused_with_its_line),
-        RUN(depth_has_a_bound),
-        RUN(every_cut_is_refused_and_nothing_behind_it_is_read),
+        RUN(invalid_json_is_refused_with_its_line),
+        RUN(nesting_depth_is_bounded),
+        RUN(every_truncated_document_is_refused_without_reading_past_its_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

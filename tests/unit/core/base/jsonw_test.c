@@ -18,18 +18,18 @@ TEST(strings_are_escaped_and_bad_utf8_is_replaced)
     check("\0x", 2, "\"\\u0000x\"");
     check("\xc3\xa9", 2, "\"\xc3\xa9\"");
     check("\x7f", 1, "\"\\u007f\"");
-    check("\xe2\x80\xa8\xe2\x80\xa9", 6, "\"\\u2028\\u2029\""); /* line ends, to some readers */
-    check("\xc2\x9b", 2, "\"\\u009b\"");                        /* a control character in two bytes */
+    check("\xe2\x80\xa8\xe2\x80\xa9", 6, "\"\\u2028\\u2029\""); /* line separators for some readers */
+    check("\xc2\x9b", 2, "\"\\u009b\"");                        /* a C1 control character */
     check("\xff", 1, "\"\xef\xbf\xbd\"");
     check("\xc0\x80", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* overlong NUL */
     check("\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""); /* surrogate */
-    check("\xe2\x82", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* cut in the middle */
+    check("\xe2\x82", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                 /* truncated */
     check("\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     check("", 0, "\"\"");
     check("\n\r\t\b\f/", 6, "\"\\n\\r\\t\\b\\f/\"");
 }
 
-TEST(long_strings_are_whole_wherever_something_is_escaped_in_them)
+TEST(long_strings_are_complete_wherever_a_character_is_escaped)
 {
     char in[1000];
 
@@ -49,7 +49,7 @@ TEST(long_strings_are_whole_wherever_something_is_escaped_in_them)
     }
 }
 
-TEST(numbers_are_whole_at_both_ends_of_their_range)
+TEST(numbers_at_both_ends_of_their_range_are_written_exactly)
 {
     auto_buf b = { 0 };
     struct jsonw w;
@@ -64,7 +64,7 @@ TEST(numbers_are_whole_at_both_ends_of_their_range)
     assert_string_equal(b.data, "[0,10,18446744073709551615,-9223372036854775808]");
 }
 
-TEST(commas_and_nesting_are_kept)
+TEST(commas_and_nesting_are_written_correctly)
 {
     auto_buf b = { 0 };
     struct jsonw w;
@@ -88,7 +88,7 @@ TEST(commas_and_nesting_are_kept)
     assert_string_equal(b.data, "{\"a\":\"x\",\"b\":[1,-2,null,{}],\"c\":true,\"d\":{\"e\":[]},\"f\":3}");
 }
 
-TEST(indent_gives_one_member_a_line)
+TEST(indent_writes_one_member_per_line)
 {
     auto_buf b = { 0 };
     struct jsonw w;
@@ -107,10 +107,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(strings_are_escaped_and_bad_utf8_is_replaced),
-        RUN(long_strings_are_whole_wherever_something_is_escaped_in_them),
-        RUN(numbers_are_whole_at_both_ends_of_their_range),
-        RUN(commas_and_nesting_are_kept),
-        RUN(indent_gives_one_member_a_line),
+        RUN(long_strings_are_complete_wherever_a_character_is_escaped),
+        RUN(numbers_at_both_ends_of_their_range_are_written_exactly),
+        RUN(commas_and_nesting_are_written_correctly),
+        RUN(indent_writes_one_member_per_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

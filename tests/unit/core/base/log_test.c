@@ -1,4 +1,4 @@
-/* A log is read by programs and by people who trust it: one line for one event, whatever is in the words. */
+/* Programs and people rely on the log: each event is one line, whatever the message contains. */
 #include "tests/unit/test.h"
 
 #include "core/base/fd.h"
@@ -16,7 +16,7 @@ static void say(const char *request, const char *msg)
     assert_int_equal(pipe(p), 0);
     assert_true(dup2(p[1], STDERR_FILENO) >= 0);
     log_write_with_ids(LOG_WARN, &(struct log_ids){ .request = request, .sandbox = "sbx" }, "%s", msg);
-    log_debug("nobody asked for this");
+    log_debug("below the log level");
     assert_true(dup2(saved, STDERR_FILENO) >= 0);
     close(p[1]);
     ssize_t n = fd_read_full(p[0], text, sizeof(text) - 1);
@@ -35,7 +35,7 @@ static size_t lines(void)
     return n;
 }
 
-TEST(a_message_with_line_ends_stays_one_line_in_every_form)
+TEST(a_message_with_line_breaks_is_one_line_in_every_format)
 {
     static const enum log_format forms[] = { LOG_PLAIN, LOG_TEXT, LOG_JSON };
 
@@ -48,7 +48,7 @@ TEST(a_message_with_line_ends_stays_one_line_in_every_form)
     }
 }
 
-TEST(text_names_time_level_program_and_ids)
+TEST(text_format_has_time_level_program_and_ids)
 {
     log_setup("prog", LOG_INFO);
     log_set_format(LOG_TEXT);
@@ -62,7 +62,7 @@ TEST(text_names_time_level_program_and_ids)
     assert_string_equal(text, "prog: warning: hello (sandbox sbx)\n");
 }
 
-TEST(json_is_json_and_carries_the_ids)
+TEST(json_format_is_valid_json_with_the_ids)
 {
     log_setup("prog", LOG_INFO);
     log_set_format(LOG_JSON);
@@ -71,7 +71,7 @@ TEST(json_is_json_and_carries_the_ids)
     assert_non_null(strstr(text, "\"message\":\"a \\\"b\\\"\\n\",\"requestId\":\"rq1\",\"sandbox\":\"sbx\"}\n"));
 }
 
-TEST(levels_and_forms_are_read_by_name)
+TEST(levels_and_formats_are_parsed_by_name)
 {
     enum log_level level;
     enum log_format f;
@@ -87,10 +87,10 @@ TEST(levels_and_forms_are_read_by_name)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_with_line_ends_stays_one_line_in_every_form),
-        cmocka_unit_test(text_names_time_level_program_and_ids),
-        cmocka_unit_test(json_is_json_and_carries_the_ids),
-        cmocka_unit_test(levels_and_forms_are_read_by_name),
+        cmocka_unit_test(a_message_with_line_breaks_is_one_line_in_every_format),
+        cmocka_unit_test(text_format_has_time_level_program_and_ids),
+        cmocka_unit_test(json_format_is_valid_json_with_the_ids),
+        cmocka_unit_test(levels_and_formats_are_parsed_by_name),
     };
 
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

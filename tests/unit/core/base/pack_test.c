@@ -2,7 +2,7 @@
 
 #include "core/base/pack.h"
 
-TEST(what_is_packed_is_unpacked)
+TEST(packed_values_unpack_unchanged)
 {
     uint8_t mem[128];
     struct pack p;
@@ -18,7 +18,7 @@ TEST(what_is_packed_is_unpacked)
     pack_str(&p, "hello");
     pack_bytes(&p, "\0\1", 2);
     assert_false(p.bad);
-    assert_int_equal(mem[1], 0x34); /* little-endian, whatever the host */
+    assert_int_equal(mem[1], 0x34); /* little-endian on every host */
 
     unpack_init(&u, mem, p.len);
     assert_int_equal(unpack_u8(&u), 0xab);
@@ -31,7 +31,7 @@ TEST(what_is_packed_is_unpacked)
     assert_true(unpack_end(&u));
 }
 
-TEST(failure_sticks_and_later_reads_are_zero)
+TEST(errors_are_sticky_and_later_reads_return_zero)
 {
     struct unpack u;
 
@@ -41,7 +41,7 @@ TEST(failure_sticks_and_later_reads_are_zero)
     assert_false(unpack_end(&u));
 }
 
-TEST(a_length_beyond_the_input_or_the_bound_is_refused)
+TEST(a_length_beyond_the_input_or_the_maximum_is_refused)
 {
     struct unpack u;
     size_t n;
@@ -51,14 +51,14 @@ TEST(a_length_beyond_the_input_or_the_bound_is_refused)
     assert_null(unpack_bytes(&u, UINT32_MAX, &n));
     assert_true(u.bad);
     unpack_init(&u, "\4\0\0\0abcd", 8);
-    unpack_str(&u, s, sizeof(s)); /* four letters and a NUL do not fit four bytes */
+    unpack_str(&u, s, sizeof(s)); /* four letters and a NUL do not fit into four bytes */
     assert_true(u.bad);
     unpack_init(&u, "\2\0\0\0a\0", 6);
-    unpack_str(&u, s, sizeof(s)); /* a NUL inside would shorten the string silently */
+    unpack_str(&u, s, sizeof(s)); /* a NUL inside would silently shorten the string */
     assert_true(u.bad);
 }
 
-TEST(packing_past_the_end_writes_nothing_more)
+TEST(packing_past_the_end_writes_nothing)
 {
     uint8_t mem[4] = { 9, 9, 9, 9 };
     struct pack p;
@@ -72,7 +72,7 @@ TEST(packing_past_the_end_writes_nothing_more)
     assert_int_equal(mem[2], 9);
 }
 
-TEST(left_over_bytes_are_not_an_end)
+TEST(unpack_end_fails_if_bytes_are_left)
 {
     struct unpack u;
 
@@ -84,11 +84,11 @@ TEST(left_over_bytes_are_not_an_end)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(what_is_packed_is_unpacked),
-        RUN(failure_sticks_and_later_reads_are_zero),
-        RUN(a_length_beyond_the_input_or_the_bound_is_refused),
-        RUN(packing_past_the_end_writes_nothing_more),
-        RUN(left_over_bytes_are_not_an_end),
+        RUN(packed_values_unpack_unchanged),
+        RUN(errors_are_sticky_and_later_reads_return_zero),
+        RUN(a_length_beyond_the_input_or_the_maximum_is_refused),
+        RUN(packing_past_the_end_writes_nothing),
+        RUN(unpack_end_fails_if_bytes_are_left),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ TEST(times_need_a_unit_and_whole_milliseconds)
     }
 }
 
-TEST(cpus_are_thousandths)
+TEST(cpus_are_parsed_in_thousandths)
 {
     uint64_t v = 0;
 
@@ -74,7 +74,7 @@ TEST(cpus_are_thousandths)
     assert_false(str_to_millis("1.", &v));
 }
 
-TEST(printing_reads_like_what_a_person_would_write)
+TEST(sizes_and_times_print_as_a_user_would_write_them)
 {
     char b[32];
 
@@ -96,7 +96,7 @@ TEST(printing_reads_like_what_a_person_would_write)
     assert_string_equal(str_ms(7200000, b), "2h");
 }
 
-TEST(eating_consumes_only_on_success)
+TEST(str_eat_consumes_only_on_success)
 {
     const char *p = "12/s rest";
     uint32_t v = 0;
@@ -109,7 +109,7 @@ TEST(eating_consumes_only_on_success)
     assert_string_equal(p, " rest");
 }
 
-TEST(copy_into_a_small_buffer_fails_and_leaves_it_empty)
+TEST(copying_into_a_small_buffer_fails_and_leaves_it_empty)
 {
     char b[4] = "old";
 
@@ -118,7 +118,7 @@ TEST(copy_into_a_small_buffer_fails_and_leaves_it_empty)
     assert_string_equal(b, "");
 }
 
-TEST(text_of_a_stranger_cannot_steer_a_terminal)
+TEST(untrusted_text_cannot_control_a_terminal)
 {
     static const struct {
         const char *text, *want;
@@ -127,10 +127,10 @@ TEST(text_of_a_stranger_cannot_steer_a_terminal)
         { "a\nb\x1b[31m\x7f", "a?b?[31m?" },
         { "\xc2\x9b"
           "31m",
-          "??31m" }, /* CSI in its other spelling */
+          "??31m" }, /* CSI as one C1 character */
         { "\x9b"
           "31m\xff",
-          "?31m?" }, /* no UTF-8, but some terminals know it */
+          "?31m?" }, /* invalid UTF-8, but some terminals obey it */
         { "exe.\xe2\x80\xaetxt", "exe.???txt" },
         { "\xe2\x80\xa8\xd8\x9c\xe2\x81\xa6", "????????" },
         { "\xc0\x9b\xed\xa0\x80\xf5\x80\x80\x80", "?????????" },
@@ -148,13 +148,10 @@ TEST(text_of_a_stranger_cannot_steer_a_terminal)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(bytes_are_parsed_exactly_or_refused),
-        RUN(times_need_a_unit_and_whole_milliseconds),
-        RUN(cpus_are_thousandths),
-        RUN(printing_reads_like_what_a_person_would_write),
-        RUN(eating_consumes_only_on_success),
-        RUN(copy_into_a_small_buffer_fails_and_leaves_it_empty),
-        RUN(text_of_a_stranger_cannot_steer_a_terminal),
+        RUN(bytes_are_parsed_exactly_or_refused),      RUN(times_need_a_unit_and_whole_milliseconds),
+        RUN(cpus_are_parsed_in_thousandths),           RUN(sizes_and_times_print_as_a_user_would_write_them),
+        RUN(str_eat_consumes_only_on_success),         RUN(copying_into_a_small_buffer_fails_and_leaves_it_empty),
+        RUN(untrusted_text_cannot_control_a_terminal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

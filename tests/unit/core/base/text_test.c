@@ -2,7 +2,7 @@
 
 #include "core/base/text.h"
 
-TEST(utf8_is_accepted_only_when_well_formed)
+TEST(only_well_formed_utf8_is_accepted)
 {
     static const struct {
         const char *bytes;
@@ -15,7 +15,7 @@ TEST(utf8_is_accepted_only_when_well_formed)
         { "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 9, true },
         { "\xf4\x8f\xbf\xbf", 4, true },
         { "\xff", 1, false },
-        { "\x80", 1, false }, /* begins in the middle */
+        { "\x80", 1, false }, /* starts in the middle */
         { "\xc3", 1, false }, /* ends in the middle */
         { "\xe2\x82", 2, false },
         { "\xc0\xaf", 2, false }, /* overlong */
@@ -31,7 +31,7 @@ TEST(utf8_is_accepted_only_when_well_formed)
             fail_msg("case %zu", i);
 }
 
-TEST(base64_pads_to_four)
+TEST(base64_is_padded_to_four_characters)
 {
     static const struct {
         const char *bytes, *coded;
@@ -55,7 +55,7 @@ TEST(wrap_breaks_between_words_and_keeps_the_indent)
     assert_string_equal(out.data, "one two\n  three\n  four\n");
 }
 
-TEST(base64url_has_one_text_for_each_byte_string)
+TEST(base64url_has_exactly_one_encoding_per_byte_string)
 {
     static const char *const wrong[] = { "A",    "AA=",  "AA==", "AB",    "AAB",     "A+AA",
                                          "A/AA", "AA A", "AA\n", "AAAAA", "\xc3\xa4" };
@@ -79,7 +79,7 @@ TEST(base64url_has_one_text_for_each_byte_string)
     assert_false(text_from_base64url("AA\0A", 4, back, &n));
 }
 
-TEST(base64_is_read_back_and_nothing_but_base64_is_read)
+TEST(base64_is_decoded_and_other_text_is_refused)
 {
     static const char *const bad[] = { "A",
                                        "AA",
@@ -110,18 +110,18 @@ TEST(base64_is_read_back_and_nothing_but_base64_is_read)
         auto_buf out = { 0 };
 
         if (text_from_base64(&out, bad[i], strlen(bad[i])) || out.len)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(base64_is_read_back_and_nothing_but_base64_is_read),
+        RUN(base64_is_decoded_and_other_text_is_refused),
         RUN(wrap_breaks_between_words_and_keeps_the_indent),
-        RUN(utf8_is_accepted_only_when_well_formed),
-        RUN(base64_pads_to_four),
-        RUN(base64url_has_one_text_for_each_byte_string),
+        RUN(only_well_formed_utf8_is_accepted),
+        RUN(base64_is_padded_to_four_characters),
+        RUN(base64url_has_exactly_one_encoding_per_byte_string),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 
 #include "core/base/wskey.h"
 
-TEST(the_proof_is_the_one_of_the_standard)
+TEST(the_accept_value_matches_the_examples_of_the_rfc)
 {
     char proof[WSKEY_ACCEPT];
 
@@ -12,7 +12,7 @@ TEST(the_proof_is_the_one_of_the_standard)
     assert_string_equal(proof, "HSmrc0sMlYUkAGmm5OPpG2HaGWk=");
 }
 
-TEST(a_key_is_sixteen_bytes_in_base64_and_nothing_else)
+TEST(only_sixteen_bytes_in_base64_are_a_valid_key)
 {
     static const char *const bad[] = {
         "",
@@ -20,7 +20,7 @@ TEST(a_key_is_sixteen_bytes_in_base64_and_nothing_else)
         "dGhlIHNhbXBsZSBub25jZQ",
         "dGhlIHNhbXBsZSBub25jZQ===",
         "dGhlIHNhbXBsZSBub25jZQ==x",
-        "dGhlIHNhbXBsZSBub25jZR==", /* bits that no byte has */
+        "dGhlIHNhbXBsZSBub25jZR==", /* unused non-zero bits */
         "dGhl HNhbXBsZSBub25jZQ==",
         "dGhlIHNhbXBsZSBub25jZQAA",
         "========================",
@@ -29,14 +29,14 @@ TEST(a_key_is_sixteen_bytes_in_base64_and_nothing_else)
     assert_true(wskey_valid("dGhlIHNhbXBsZSBub25jZQ=="));
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (wskey_valid(bad[i]))
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
 }
 
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        RUN(the_proof_is_the_one_of_the_standard),
-        RUN(a_key_is_sixteen_bytes_in_base64_and_nothing_else),
+        RUN(the_accept_value_matches_the_examples_of_the_rfc),
+        RUN(only_sixteen_bytes_in_base64_are_a_valid_key),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-/* What the callbacks of a test saw, in order. */
+/* The callbacks that ran in a test, in order. */
 static char seen[64];
 static struct ev *loop;
 
@@ -40,12 +40,12 @@ static void on_note(void *arg)
 }
 #define NOTE(c) on_note, (void *)(uintptr_t)(c)
 
-/* A pipe of which one end is watched. */
+/* A pipe whose read end is watched. */
 struct tap {
     int r, w;
     struct ev_io io;
     char name;
-    struct tap *victim; /* removed from inside the callback */
+    struct tap *victim; /* removed by the callback */
 };
 
 static void on_tap(void *arg, uint32_t events)
@@ -84,7 +84,7 @@ static void tap_write(struct tap *t)
     assert_int_equal(write(t->w, "x", 1), 1);
 }
 
-TEST(timers_fire_in_the_order_of_their_times_whatever_the_order_of_setting)
+TEST(timers_fire_in_order_of_time_whatever_the_order_of_setting)
 {
     struct ev_timer t[26] = { 0 };
     static const char names[] = "abcdefghijklmnopqrstuvwxyz";
@@ -99,7 +99,7 @@ TEST(timers_fire_in_the_order_of_their_times_whatever_the_order_of_setting)
     assert_string_equal(seen, names);
 }
 
-TEST(moved_and_cleared_timers_keep_the_heap_in_order)
+TEST(moving_and_clearing_timers_keeps_the_heap_ordered)
 {
     struct ev_timer t[20] = { 0 };
     static const char names[] = "abcdefghijklmnopqrst";
@@ -111,7 +111,7 @@ TEST(moved_and_cleared_timers_keep_the_heap_in_order)
     ev_timer_set(loop, &t[19], now - 200, NOTE(names[19])); /* last becomes first */
     for (size_t i = 1; i < 19; i += 3)
         ev_timer_clear(loop, &t[i]);
-    ev_timer_clear(loop, &t[1]); /* twice does no harm */
+    ev_timer_clear(loop, &t[1]); /* a second clear has no effect */
     ev_turn(loop, 0);
     assert_string_equal(seen, "tcdfgijlmoprsa");
 }
@@ -128,10 +128,10 @@ static void on_ordered(void *arg)
     fired++;
 }
 
-TEST(thousands_of_moves_and_clears_lose_no_timer_and_break_no_order)
+TEST(thousands_of_moves_and_clears_lose_no_timer_and_keep_the_order)
 {
     static struct ev_timer t[500];
-    uint64_t x = 88172645463325252ull; /* xorshift: the same moves every time */
+    uint64_t x = 88172645463325252ull; /* xorshift: the same sequence in every run */
     size_t set = 0;
 
     for (int i = 0; i < 20000; i++) {
@@ -150,7 +150,7 @@ TEST(thousands_of_moves_and_clears_lose_no_timer_and_break_no_order)
     ev_turn(loop, 0);
     assert_true(set > 0);
     assert_int_equal(fired, set);
-    ev_run(loop); /* nothing is left */
+    ev_run(loop); /* no source is left, so it returns */
 }
 
 TEST(a_timer_never_fires_early_and_the_loop_sleeps_until_it)
@@ -168,7 +168,7 @@ TEST(a_timer_never_fires_early_and_the_loop_sleeps_until_it)
     assert_true(turns <= 2);
 }
 
-TEST(a_time_far_ahead_does_not_wrap_into_a_busy_loop)
+TEST(a_timer_in_the_far_future_does_not_cause_a_busy_loop)
 {
     struct ev_timer t = { 0 };
     uint64_t before = clock_mono_ns();
@@ -188,7 +188,7 @@ static void on_again(void *arg UNUSED)
     ev_timer_set(loop, &again, 0, on_again, NULL);
 }
 
-TEST(a_timer_that_rearms_itself_at_once_does_not_starve_descriptors)
+TEST(a_timer_that_rearms_itself_does_not_starve_descriptors)
 {
     struct tap a;
 
@@ -211,7 +211,7 @@ static void on_clear_doomed(void *arg UNUSED)
     ev_timer_clear(loop, &doomed);
 }
 
-TEST(a_timer_cleared_by_an_earlier_one_of_the_same_turn_does_not_fire)
+TEST(a_timer_cleared_in_the_same_iteration_does_not_fire)
 {
     struct ev_timer first = { 0 };
 
@@ -221,7 +221,7 @@ TEST(a_timer_cleared_by_an_earlier_one_of_the_same_turn_does_not_fire)
     assert_string_equal(seen, "c");
 }
 
-TEST(a_source_removed_by_another_callback_of_the_same_turn_is_not_called)
+TEST(a_source_removed_in_the_same_iteration_is_not_called)
 {
     struct tap a, b;
 
@@ -232,7 +232,7 @@ TEST(a_source_removed_by_another_callback_of_the_same_turn_is_not_called)
     tap_write(&a);
     tap_write(&b);
     ev_turn(loop, -1);
-    assert_int_equal(strlen(seen), 1); /* whichever came first silenced the other */
+    assert_int_equal(strlen(seen), 1); /* the first callback removed the other */
     tap_close(&a);
     tap_close(&b);
 }
@@ -246,7 +246,7 @@ static void on_pause_victim(void *arg, uint32_t events UNUSED)
     ev_io_set(loop, &t->io, 0);
 }
 
-TEST(interest_withdrawn_in_the_same_turn_holds_back_an_event_already_fetched)
+TEST(interest_removed_in_the_same_iteration_suppresses_a_fetched_event)
 {
     struct tap a, b;
 
@@ -263,14 +263,14 @@ TEST(interest_withdrawn_in_the_same_turn_holds_back_an_event_already_fetched)
     tap_close(&b);
 }
 
-TEST(a_source_without_interest_hears_of_hangup_once_and_does_not_keep_the_loop_awake)
+TEST(a_source_without_interest_gets_hangup_once_and_does_not_wake_the_loop_again)
 {
     struct tap a;
     uint64_t before;
 
     tap_open(&a, 'a');
     ev_io_set(loop, &a.io, 0);
-    tap_write(&a); /* not asked for */
+    tap_write(&a); /* not of interest */
     ev_turn(loop, 0);
     assert_string_equal(seen, "");
     fd_close(&a.w);
@@ -292,24 +292,24 @@ static void on_defer_again(void *arg UNUSED)
     ev_defer(loop, &defer_b, NOTE('b'));
 }
 
-TEST(deferred_calls_come_after_everything_else_once_and_their_own_ones_a_turn_later)
+TEST(deferred_calls_run_last_and_once_and_nested_ones_in_the_next_iteration)
 {
     struct ev_timer t = { 0 };
     struct ev_defer d = { 0 };
 
     ev_timer_set(loop, &t, 0, NOTE('t'));
     ev_defer(loop, &d, NOTE('d'));
-    ev_defer(loop, &d, NOTE('D')); /* already asked for */
+    ev_defer(loop, &d, NOTE('D')); /* already deferred */
     ev_defer(loop, &defer_a, on_defer_again, NULL);
     ev_turn(loop, -1);
     assert_string_equal(seen, "tda");
-    ev_turn(loop, -1); /* does not sleep: something is deferred */
+    ev_turn(loop, -1); /* does not sleep, because a call is deferred */
     assert_string_equal(seen, "tdaab");
     ev_defer_clear(loop, &defer_a);
     ev_defer_clear(loop, &defer_b);
 }
 
-TEST(a_deferred_call_can_be_taken_back_from_any_place_in_the_list)
+TEST(a_deferred_call_can_be_cleared_at_any_position_in_the_list)
 {
     struct ev_defer d[4] = { 0 };
     static const char names[] = "0123";
@@ -329,7 +329,7 @@ static void on_clear_defer(void *arg)
     ev_defer_clear(loop, arg);
 }
 
-TEST(a_deferred_call_taken_back_by_an_earlier_one_is_not_made)
+TEST(a_deferred_call_cleared_by_an_earlier_one_does_not_run)
 {
     struct ev_defer a = { 0 }, b = { 0 };
 
@@ -339,7 +339,7 @@ TEST(a_deferred_call_taken_back_by_an_earlier_one_is_not_made)
     assert_string_equal(seen, "c");
 }
 
-TEST(descriptors_are_called_before_timers_that_are_due)
+TEST(ready_descriptors_are_called_before_due_timers)
 {
     struct ev_timer t = { 0 };
     struct tap a;
@@ -358,7 +358,7 @@ static void on_stop(void *arg)
     ev_stop(arg);
 }
 
-TEST(run_ends_by_itself_when_nothing_is_left_and_at_stop_otherwise)
+TEST(run_ends_when_no_source_is_left_or_at_stop)
 {
     struct ev_timer t = { 0 };
     struct tap a;
@@ -368,12 +368,12 @@ TEST(run_ends_by_itself_when_nothing_is_left_and_at_stop_otherwise)
     ev_run(loop);
     assert_string_equal(seen, "t");
 
-    tap_open(&a, 'a'); /* would keep it waiting for ever */
+    tap_open(&a, 'a'); /* would keep the loop waiting forever */
     ev_timer_set(loop, &t, 0, on_stop, loop);
     ev_run(loop);
     assert_string_equal(seen, "ts");
     ev_timer_set(loop, &t, 0, on_stop, loop);
-    ev_run(loop); /* the stop of before is not remembered */
+    ev_run(loop); /* the previous stop has no effect */
     assert_string_equal(seen, "tss");
     tap_close(&a);
 }
@@ -383,7 +383,7 @@ static void on_signal(void *arg UNUSED, int signo)
     note(signo == SIGUSR1 ? '1' : signo == SIGUSR2 ? '2' : '?');
 }
 
-TEST(signals_arrive_as_calls)
+TEST(signals_are_delivered_as_callbacks)
 {
     struct err err = { 0 };
     sigset_t set;
@@ -399,7 +399,7 @@ TEST(signals_arrive_as_calls)
     assert_string_equal(seen, "12");
 }
 
-TEST(a_child_that_forgets_the_loop_can_remove_sources_without_harming_the_parent)
+TEST(a_forked_child_can_remove_sources_without_affecting_the_parent)
 {
     struct tap a;
     int status;
@@ -432,7 +432,7 @@ TEST(watching_a_descriptor_that_cannot_be_watched_is_an_error)
     assert_int_equal(err.id, ERR_SYS);
     assert_false(io.on);
     ev_io_del(loop, &io);
-    ev_run(loop); /* nothing was left behind to wait for */
+    ev_run(loop); /* no source is left, so it returns */
 }
 
 #define RUN_EV(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -440,23 +440,23 @@ TEST(watching_a_descriptor_that_cannot_be_watched_is_an_error)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_EV(timers_fire_in_the_order_of_their_times_whatever_the_order_of_setting),
-        RUN_EV(moved_and_cleared_timers_keep_the_heap_in_order),
-        RUN_EV(thousands_of_moves_and_clears_lose_no_timer_and_break_no_order),
+        RUN_EV(timers_fire_in_order_of_time_whatever_the_order_of_setting),
+        RUN_EV(moving_and_clearing_timers_keeps_the_heap_ordered),
+        RUN_EV(thousands_of_moves_and_clears_lose_no_timer_and_keep_the_order),
         RUN_EV(a_timer_never_fires_early_and_the_loop_sleeps_until_it),
-        RUN_EV(a_time_far_ahead_does_not_wrap_into_a_busy_loop),
-        RUN_EV(a_timer_that_rearms_itself_at_once_does_not_starve_descriptors),
-        RUN_EV(a_timer_cleared_by_an_earlier_one_of_the_same_turn_does_not_fire),
-        RUN_EV(a_source_removed_by_another_callback_of_the_same_turn_is_not_called),
-        RUN_EV(interest_withdrawn_in_the_same_turn_holds_back_an_event_already_fetched),
-        RUN_EV(a_source_without_interest_hears_of_hangup_once_and_does_not_keep_the_loop_awake),
-        RUN_EV(deferred_calls_come_after_everything_else_once_and_their_own_ones_a_turn_later),
-        RUN_EV(a_deferred_call_can_be_taken_back_from_any_place_in_the_list),
-        RUN_EV(a_deferred_call_taken_back_by_an_earlier_one_is_not_made),
-        RUN_EV(descriptors_are_called_before_timers_that_are_due),
-        RUN_EV(run_ends_by_itself_when_nothing_is_left_and_at_stop_otherwise),
-        RUN_EV(signals_arrive_as_calls),
-        RUN_EV(a_child_that_forgets_the_loop_can_remove_sources_without_harming_the_parent),
+        RUN_EV(a_timer_in_the_far_future_does_not_cause_a_busy_loop),
+        RUN_EV(a_timer_that_rearms_itself_does_not_starve_descriptors),
+        RUN_EV(a_timer_cleared_in_the_same_iteration_does_not_fire),
+        RUN_EV(a_source_removed_in_the_same_iteration_is_not_called),
+        RUN_EV(interest_removed_in_the_same_iteration_suppresses_a_fetched_event),
+        RUN_EV(a_source_without_interest_gets_hangup_once_and_does_not_wake_the_loop_again),
+        RUN_EV(deferred_calls_run_last_and_once_and_nested_ones_in_the_next_iteration),
+        RUN_EV(a_deferred_call_can_be_cleared_at_any_position_in_the_list),
+        RUN_EV(a_deferred_call_cleared_by_an_earlier_one_does_not_run),
+        RUN_EV(ready_descriptors_are_called_before_due_timers),
+        RUN_EV(run_ends_when_no_source_is_left_or_at_stop),
+        RUN_EV(signals_are_delivered_as_callbacks),
+        RUN_EV(a_forked_child_can_remove_sources_without_affecting_the_parent),
         RUN_EV(watching_a_descriptor_that_cannot_be_watched_is_an_error),
     };
 

@@ -8,20 +8,20 @@
 #define WAIT (3600 * NS_PER_S)
 
 static struct ev *loop;
-static struct fair_queue turns;
+static struct fair_queue queue;
 
-struct thing {
+struct request {
     struct fair_queue_slot turn;
     char name;
-    bool fails; /* gives its place back as soon as it has it */
+    bool fails; /* releases its slot as soon as it has it */
 };
 
-static char order[256]; /* names of what was begun; a small letter x before one that was refused */
+static char order[256]; /* names of the requests in the order of their start; an x before a failed one */
 static size_t norder;
 
-static void on_turn(void *arg, const struct err *err)
+static void on_acquired(void *arg, const struct err *err)
 {
-    struct thing *t = arg;
+    struct request *t = arg;
 
     if (norder + 3 > sizeof(order))
         norder = 0;
@@ -44,65 +44,65 @@ static int setup(void **state UNUSED)
 
 static int teardown(void **state UNUSED)
 {
-    fair_queue_done(&turns);
+    fair_queue_done(&queue);
     ev_free(loop);
     return 0;
 }
 
-static void ask(struct fair_queue_line *line, struct thing *t, char name)
+static void ask(struct fair_queue_line *line, struct request *t, char name)
 {
-    *t = (struct thing){ .name = name };
-    fair_queue_acquire(&turns, line, &t->turn, on_turn, t);
+    *t = (struct request){ .name = name };
+    fair_queue_acquire(&queue, line, &t->turn, on_acquired, t);
 }
 
-static void finish(struct thing *t)
+static void finish(struct request *t)
 {
     fair_queue_release(&t->turn);
     ev_turn(loop, 0);
 }
 
-TEST(who_comes_when_there_is_room_begins_at_once_and_the_rest_wait)
+TEST(requests_start_immediately_up_to_the_maximum_and_then_wait)
 {
     struct fair_queue_line a = { 0 };
-    struct thing things[3];
+    struct request requests[3];
 
-    fair_queue_init(&turns, loop, 2, WAIT, WAIT);
-    assert_true(fair_queue_has_room(&turns));
+    fair_queue_init(&queue, loop, 2, WAIT, WAIT);
+    assert_true(fair_queue_has_room(&queue));
     for (int i = 0; i < 3; i++)
-        ask(&a, &things[i], (char)('1' + i));
+        ask(&a, &requests[i], (char)('1' + i));
     assert_string_equal(order, "12");
-    assert_false(fair_queue_has_room(&turns));
-    finish(&things[0]);
+    assert_false(fair_queue_has_room(&queue));
+    finish(&requests[0]);
     assert_string_equal(order, "123");
-    finish(&things[1]);
-    finish(&things[2]);
-    finish(&things[2]); /* twice is once */
-    assert_int_equal(turns.held, 0);
-    assert_true(fair_queue_has_room(&turns));
+    finish(&requests[1]);
+    finish(&requests[2]);
+    finish(&requests[2]); /* the second call has no effect */
+    assert_int_equal(queue.held, 0);
+    assert_true(fair_queue_has_room(&queue));
 }
 
-TEST(it_is_crowded_when_more_than_half_of_the_places_are_taken_or_somebody_waits)
+TEST(the_queue_is_busy_above_half_of_its_slots_or_with_waiters)
 {
     struct fair_queue_line a = { 0 };
-    struct thing things[3];
+    struct request requests[3];
 
-    fair_queue_init(&turns, loop, 4, WAIT, WAIT);
+    fair_queue_init(&queue, loop, 4, WAIT, WAIT);
     for (int i = 0; i < 3; i++) {
-        assert_false(fair_queue_is_busy(&turns));
-        ask(&a, &things[i], (char)('1' + i));
+        assert_false(fair_queue_is_busy(&queue));
+        ask(&a, &requests[i], (char)('1' + i));
     }
-    assert_true(fair_queue_is_busy(&turns));
+    assert_true(fair_queue_is_busy(&queue));
     for (int i = 0; i < 3; i++)
-        finish(&things[i]);
-    assert_false(fair_queue_is_busy(&turns));
+        finish(&requests[i]);
+    assert_false(fair_queue_is_busy(&queue));
 }
 
-TEST(places_go_round_by_tenant_however_long_one_of_their_lines_is)
+TEST(slots_rotate_between_tenants_whatever_the_length_of_their_lines)
 {
     struct fair_queue_line a = { 0 }, b = { 0 }, c = { 0 };
-    struct thing many[40], few[2], one;
+    struct request many[40], few[2], one;
 
-    fair_queue_init(&turns, loop, 1, WAIT, WAIT);
+    fair_queue_init(&queue, loop, 1, WAIT, WAIT);
     for (size_t i = 0; i < ARRAY_LEN(many); i++)
         ask(&a, &many[i], 'a');
     ask(&b, &few[0], 'b');
@@ -115,18 +115,18 @@ TEST(places_go_round_by_tenant_however_long_one_of_their_lines_is)
     finish(&many[2]);
     finish(&few[1]);
     finish(&many[3]);
-    assert_string_equal(order, "aabcabaa"); /* the first was under way; then each line in turn */
+    assert_string_equal(order, "aabcabaa"); /* the first was running; then each line in rotation */
     for (size_t i = ARRAY_LEN(many) - 1; i >= 4; i--)
         fair_queue_release(&many[i].turn);
-    assert_true(fair_queue_has_room(&turns));
+    assert_true(fair_queue_has_room(&queue));
 }
 
-TEST(who_leaves_is_passed_over_and_so_is_its_line)
+TEST(a_released_waiter_is_skipped_and_an_empty_line_leaves_the_rotation)
 {
     struct fair_queue_line a = { 0 }, b = { 0 };
-    struct thing first, gone[3], last;
+    struct request first, gone[3], last;
 
-    fair_queue_init(&turns, loop, 1, WAIT, WAIT);
+    fair_queue_init(&queue, loop, 1, WAIT, WAIT);
     ask(&a, &first, '1');
     for (int i = 0; i < 3; i++)
         ask(&b, &gone[i], 'g');
@@ -137,68 +137,68 @@ TEST(who_leaves_is_passed_over_and_so_is_its_line)
     finish(&first);
     assert_string_equal(order, "12");
     finish(&last);
-    assert_true(fair_queue_has_room(&turns));
+    assert_true(fair_queue_has_room(&queue));
 }
 
-TEST(a_thousand_that_fail_at_once_leave_the_stack_alone_and_the_next_begins)
+TEST(immediate_failures_do_not_recurse_and_the_next_request_starts)
 {
-    static struct thing fail[5000];
+    static struct request fail[5000];
     struct fair_queue_line a = { 0 };
-    struct thing first, last;
+    struct request first, last;
 
-    fair_queue_init(&turns, loop, 1, WAIT, WAIT);
+    fair_queue_init(&queue, loop, 1, WAIT, WAIT);
     ask(&a, &first, '1');
     for (size_t i = 0; i < ARRAY_LEN(fail); i++) {
-        fail[i] = (struct thing){ .name = 'f', .fails = true };
-        fair_queue_acquire(&turns, &a, &fail[i].turn, on_turn, &fail[i]);
+        fail[i] = (struct request){ .name = 'f', .fails = true };
+        fair_queue_acquire(&queue, &a, &fail[i].turn, on_acquired, &fail[i]);
     }
     ask(&a, &last, '2');
     fair_queue_release(&first.turn);
-    for (int i = 0; i < 10000 && turns.first; i++)
+    for (int i = 0; i < 10000 && queue.first; i++)
         ev_turn(loop, 0);
-    assert_null(turns.first);
-    assert_int_equal(turns.held, 1);
+    assert_null(queue.first);
+    assert_int_equal(queue.held, 1);
     fair_queue_release(&last.turn);
 }
 
-TEST(a_place_that_is_kept_too_long_is_lent_to_the_next_and_who_waits_too_long_is_told)
+TEST(an_expired_slot_goes_to_the_next_and_an_expired_wait_fails)
 {
     struct fair_queue_line a = { 0 };
-    struct thing stuck, next, late;
+    struct request stuck, next, late;
     uint64_t end = clock_mono_ns() + 60 * NS_PER_S;
 
-    fair_queue_init(&turns, loop, 1, WAIT, 1);
+    fair_queue_init(&queue, loop, 1, WAIT, 1);
     ask(&a, &stuck, 's');
     ask(&a, &next, 'n');
     while (norder < 2 && clock_mono_ns() < end)
         ev_turn(loop, 10);
     assert_memory_equal(order, "sn", 2);
     fair_queue_release(&next.turn);
-    fair_queue_release(&stuck.turn); /* its place was given away: nothing more to give */
-    assert_int_equal(turns.held, 0);
-    fair_queue_done(&turns);
+    fair_queue_release(&stuck.turn); /* its slot was already given to the next */
+    assert_int_equal(queue.held, 0);
+    fair_queue_done(&queue);
     norder = 0;
-    fair_queue_init(&turns, loop, 1, 1, WAIT);
+    fair_queue_init(&queue, loop, 1, 1, WAIT);
     ask(&a, &stuck, 's');
     ask(&a, &late, 'l');
     while (norder < 3 && clock_mono_ns() < end)
         ev_turn(loop, 10);
     assert_memory_equal(order, "sxl", 3);
-    fair_queue_release(&late.turn); /* nothing */
+    fair_queue_release(&late.turn); /* no effect */
     fair_queue_release(&stuck.turn);
 }
 
-#define RUN_TURNS(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define RUN_QUEUE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_TURNS(who_comes_when_there_is_room_begins_at_once_and_the_rest_wait),
-        RUN_TURNS(it_is_crowded_when_more_than_half_of_the_places_are_taken_or_somebody_waits),
-        RUN_TURNS(places_go_round_by_tenant_however_long_one_of_their_lines_is),
-        RUN_TURNS(who_leaves_is_passed_over_and_so_is_its_line),
-        RUN_TURNS(a_thousand_that_fail_at_once_leave_the_stack_alone_and_the_next_begins),
-        RUN_TURNS(a_place_that_is_kept_too_long_is_lent_to_the_next_and_who_waits_too_long_is_told),
+        RUN_QUEUE(requests_start_immediately_up_to_the_maximum_and_then_wait),
+        RUN_QUEUE(the_queue_is_busy_above_half_of_its_slots_or_with_waiters),
+        RUN_QUEUE(slots_rotate_between_tenants_whatever_the_length_of_their_lines),
+        RUN_QUEUE(a_released_waiter_is_skipped_and_an_empty_line_leaves_the_rotation),
+        RUN_QUEUE(immediate_failures_do_not_recurse_and_the_next_request_starts),
+        RUN_QUEUE(an_expired_slot_goes_to_the_next_and_an_expired_wait_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

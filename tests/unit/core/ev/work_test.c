@@ -12,8 +12,8 @@
 static struct ev *loop;
 static struct work_pool *pool;
 static char done[4096]; /* the names of the jobs whose on_done ran, in order */
-static sem_t gate;      /* a job that waits passes when somebody posts */
-static sem_t inside;    /* posted by a job that has begun to wait */
+static sem_t gate;      /* a waiting job continues when the test posts */
+static sem_t inside;    /* posted by a job that has started to wait */
 
 struct job {
     struct work_item w;
@@ -23,7 +23,7 @@ struct job {
     pthread_t thread;
     sigset_t blocked;
     char comm[16];
-    struct job *again; /* given by on_done */
+    struct job *again; /* submitted by on_done */
 };
 
 static void job_run(void *arg)
@@ -98,7 +98,7 @@ static int teardown(void **state UNUSED)
     return 0;
 }
 
-TEST(work_runs_in_another_thread_and_its_done_in_the_loop)
+TEST(work_runs_in_another_thread_and_on_done_in_the_loop)
 {
     struct job j = { .name = 'a' };
 
@@ -126,7 +126,7 @@ TEST(threads_block_every_signal_and_the_caller_keeps_its_mask)
     assert_int_equal(sigismember(&mine, SIGTERM), 0);
 }
 
-TEST(one_thread_ends_works_in_the_order_of_giving)
+TEST(one_thread_ends_items_in_the_order_of_submission)
 {
     static const char names[] = "abcdefghijklmnopqrstuvwxyz";
     struct job j[26];
@@ -136,13 +136,13 @@ TEST(one_thread_ends_works_in_the_order_of_giving)
         j[i] = (struct job){ .name = names[i], .waits = i == 0 };
         job_give(&j[i]);
     }
-    sem_wait(&inside); /* all others stand in line behind the first */
+    sem_wait(&inside); /* all others are queued after the first */
     sem_post(&gate);
     turn_until(26);
     assert_string_equal(done, names);
 }
 
-TEST(with_two_threads_a_slow_work_does_not_hold_up_a_quick_one)
+TEST(with_two_threads_a_slow_item_does_not_delay_a_quick_one)
 {
     struct job slow = { .name = 's', .waits = true }, quick = { .name = 'q' };
 
@@ -156,7 +156,7 @@ TEST(with_two_threads_a_slow_work_does_not_hold_up_a_quick_one)
     assert_string_equal(done, "qs");
 }
 
-TEST(a_done_may_give_its_own_work_again)
+TEST(on_done_may_submit_its_own_item_again)
 {
     struct job j = { .name = 'a' };
 
@@ -167,7 +167,7 @@ TEST(a_done_may_give_its_own_work_again)
     assert_string_equal(done, "aa");
 }
 
-TEST(drain_runs_all_that_was_given_and_what_their_dones_give)
+TEST(drain_runs_all_items_and_those_that_on_done_submits)
 {
     struct job j[4] = { { .name = 'a' }, { .name = 'b' }, { .name = 'c' }, { .name = 'd' } };
 
@@ -179,18 +179,18 @@ TEST(drain_runs_all_that_was_given_and_what_their_dones_give)
     work_pool_drain(pool);
     assert_int_equal(strlen(done), 4);
     assert_int_equal(strspn(done, "abcd"), 4);
-    ev_turn(loop, 0); /* a wake-up that was already answered does no harm */
+    ev_turn(loop, 0); /* a wake-up that was already handled has no effect */
     assert_int_equal(strlen(done), 4);
 }
 
 static void *open_gate_late(void *arg UNUSED)
 {
-    usleep(20000); /* gives work_pool_free time to be waiting; were it not, the test would pass as well */
+    usleep(20000); /* gives work_pool_free time to start waiting; without that the test would pass as well */
     sem_post(&gate);
     return NULL;
 }
 
-TEST(free_waits_for_what_runs_and_drops_what_is_queued)
+TEST(free_waits_for_running_items_and_drops_queued_ones)
 {
     struct job running = { .name = 'r', .waits = true }, queued[3] = { 0 };
     pthread_t opener;
@@ -210,7 +210,7 @@ TEST(free_waits_for_what_runs_and_drops_what_is_queued)
     assert_string_equal(done, ""); /* and no on_done is called */
 }
 
-TEST(thousands_of_works_over_four_threads_lose_none)
+TEST(thousands_of_items_on_four_threads_all_complete)
 {
     static struct job j[2000];
 
@@ -231,14 +231,14 @@ TEST(thousands_of_works_over_four_threads_lose_none)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_WORK(work_runs_in_another_thread_and_its_done_in_the_loop),
+        RUN_WORK(work_runs_in_another_thread_and_on_done_in_the_loop),
         RUN_WORK(threads_block_every_signal_and_the_caller_keeps_its_mask),
-        RUN_WORK(one_thread_ends_works_in_the_order_of_giving),
-        RUN_WORK(with_two_threads_a_slow_work_does_not_hold_up_a_quick_one),
-        RUN_WORK(a_done_may_give_its_own_work_again),
-        RUN_WORK(drain_runs_all_that_was_given_and_what_their_dones_give),
-        RUN_WORK(free_waits_for_what_runs_and_drops_what_is_queued),
-        RUN_WORK(thousands_of_works_over_four_threads_lose_none),
+        RUN_WORK(one_thread_ends_items_in_the_order_of_submission),
+        RUN_WORK(with_two_threads_a_slow_item_does_not_delay_a_quick_one),
+        RUN_WORK(on_done_may_submit_its_own_item_again),
+        RUN_WORK(drain_runs_all_items_and_those_that_on_done_submits),
+        RUN_WORK(free_waits_for_running_items_and_drops_queued_ones),
+        RUN_WORK(thousands_of_items_on_four_threads_all_complete),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

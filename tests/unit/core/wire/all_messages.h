@@ -1,9 +1,11 @@
-/* all_messages.h - what holds for every message of the wire; rt_test.c and jail_test.c run it over their own. */
+/* all_messages.h - the checks for every message of the wire; rt_test.c and jail_test.c run them on
+ * their own messages. */
 #pragma once
 
 #include "tests/support/messages.h"
 
-/* A payload of exactly n bytes on the heap, so that the sanitizer sees a read past its end. */
+/* Decodes a payload of exactly n bytes on the heap, so that the sanitizer detects reads past its
+ * end. */
 static int decode_again(const struct message *m, const uint8_t *data, size_t n, uint8_t *out, struct err *err)
 {
     auto_free uint8_t *copy = malloc(n ? n : 1);
@@ -17,7 +19,7 @@ static void check_every_field_survives(bool jail)
 {
     for (size_t i = 0; i < nmessages; i++)
         if (messages[i].jail == jail && !messages[i].kept())
-            fail_msg("%s comes back changed", messages[i].name);
+            fail_msg("%s is changed by encoding and decoding", messages[i].name);
 }
 
 static void check_truncations_and_trailing_bytes(bool jail)
@@ -39,7 +41,7 @@ static void check_truncations_and_trailing_bytes(bool jail)
             int got = n == len ? -1 : decode_again(m, bytes, (size_t)n, out, &err);
 
             if (m->items && got == n && memcmp(out, bytes, (size_t)n) == 0)
-                continue; /* cut between two items: a shorter list is a list */
+                continue; /* truncated between two items: a shorter list is valid */
             if (got != -1)
                 fail_msg("%s of %d bytes is accepted at %d", m->name, len, n);
         }

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* One channel under test; its other end is a plain socket in the test's hand. */
+/* One channel under test; the test holds its other end as a plain socket. */
 static struct ev *loop;
 static struct chan chan;
 static int peer;
@@ -19,7 +19,7 @@ static struct {
     uint32_t streams[128]; /* of the frames, in order */
     size_t nfds;
     struct err why;
-    unsigned done_after, pause_after; /* frames after which the callback does so */
+    unsigned done_after, pause_after; /* number of frames after which the callback does so */
 } got;
 
 static void on_frame(void *arg UNUSED, const struct frame *f, int *fds, size_t nfds)
@@ -88,7 +88,7 @@ static void peer_send(uint32_t stream)
     assert_int_equal(send(peer, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
 }
 
-/* The payload length of the next frame, or -1 when none waits. */
+/* Returns the payload length of the next frame, or -1 if there is none. */
 static ssize_t peer_receive(uint32_t *stream)
 {
     static uint8_t packet[FRAME_MAX];
@@ -128,7 +128,8 @@ static void send_data(uint32_t stream, uint32_t len)
     chan_send(&chan, &(struct frame){ .type = FRAME_DATA, .stream = stream, .len = len, .data = payload });
 }
 
-/* Sends until the socket takes no more and something waits; returns how many frames that took. */
+/* Sends until the socket accepts no more and packets are queued; returns the number of frames sent.
+ */
 static uint32_t fill_socket(void)
 {
     uint32_t n = 0;
@@ -138,7 +139,7 @@ static uint32_t fill_socket(void)
     return n;
 }
 
-TEST(frames_arrive_in_order_and_whole)
+TEST(frames_arrive_in_order_and_complete)
 {
     uint32_t stream;
 
@@ -157,11 +158,11 @@ TEST(frames_arrive_in_order_and_whole)
     assert_int_equal(stream, 8);
 }
 
-TEST(what_the_socket_does_not_take_waits_and_goes_out_in_order)
+TEST(packets_that_the_socket_refuses_are_queued_and_sent_in_order)
 {
     uint32_t sent = fill_socket(), received = 0, stream;
 
-    send_data(sent++, 1); /* must not overtake what waits, though it would fit */
+    send_data(sent++, 1); /* must not overtake the queued packets, though it would fit */
     for (int i = 0; i < 100 && received < sent; i++) {
         while (peer_receive(&stream) >= 0)
             assert_int_equal(stream, received++);
@@ -186,7 +187,7 @@ TEST(an_idle_channel_does_not_wake_the_loop_for_writing)
     assert_int_equal(chan.io.events, EPOLLIN);
 }
 
-TEST(the_high_mark_is_told_and_draining_is_told_once)
+TEST(passing_the_high_water_mark_and_draining_are_reported_once)
 {
     uint32_t stream;
 
@@ -204,12 +205,12 @@ TEST(the_high_mark_is_told_and_draining_is_told_once)
     assert_int_equal(got.ends, 0);
 }
 
-TEST(a_peer_that_never_reads_loses_the_channel_at_the_hard_mark)
+TEST(a_peer_that_never_reads_loses_the_channel_at_the_hard_limit)
 {
     for (int i = 0; i < 200; i++)
         send_data(0, FRAME_PAYLOAD_MAX);
-    assert_true(chan_idle(&chan)); /* the queue was given up */
-    assert_int_equal(got.ends, 0); /* but not from inside the call */
+    assert_true(chan_idle(&chan)); /* the queue was dropped */
+    assert_int_equal(got.ends, 0); /* but not during the call */
     turns(1);
     assert_int_equal(got.ends, 1);
     assert_int_equal(got.why.id, ERR_LIMIT);
@@ -224,14 +225,14 @@ TEST(end_of_file_comes_once_after_the_last_frame)
     assert_int_equal(got.ends, 1);
     assert_int_equal(got.why.id, ERR_LOST);
     assert_true(chan.dead);
-    send_data(2, 1); /* nothing happens */
+    send_data(2, 1); /* has no effect */
     turns(1);
     assert_int_equal(got.ends, 1);
 }
 
-TEST(last_words_are_heard_when_the_peer_left_without_reading)
+TEST(last_frames_are_received_after_the_peer_left_without_reading)
 {
-    send_data(2, 100); /* unread when the peer closes: the kernel answers us with a reset */
+    send_data(2, 100); /* unread when the peer closes: the kernel answers with a reset */
     peer_send(2);
     fd_close(&peer);
     turns(2);
@@ -240,7 +241,7 @@ TEST(last_words_are_heard_when_the_peer_left_without_reading)
     assert_int_equal(got.why.id, ERR_LOST);
 }
 
-TEST(last_words_are_heard_when_our_own_sending_fails_first)
+TEST(last_frames_are_received_after_a_failed_send)
 {
     peer_send(2);
     fd_close(&peer);
@@ -252,7 +253,7 @@ TEST(last_words_are_heard_when_our_own_sending_fails_first)
     assert_int_equal(got.why.id, ERR_LOST);
 }
 
-TEST(a_peer_that_only_stops_listening_is_lost_too)
+TEST(a_peer_that_only_stops_reading_is_lost_too)
 {
     peer_send(2);
     assert_int_equal(shutdown(peer, SHUT_RD), 0);
@@ -263,7 +264,7 @@ TEST(a_peer_that_only_stops_listening_is_lost_too)
     assert_int_equal(got.why.id, ERR_LOST);
 }
 
-TEST(a_paused_channel_reads_nothing_and_hears_the_end_after_it_goes_on)
+TEST(a_paused_channel_reads_nothing_and_sees_the_end_after_it_continues)
 {
     chan_pause(&chan, true);
     peer_send(2);
@@ -277,7 +278,7 @@ TEST(a_paused_channel_reads_nothing_and_hears_the_end_after_it_goes_on)
     assert_int_equal(got.ends, 1);
 }
 
-TEST(a_channel_paused_by_its_own_callback_stops_at_once)
+TEST(a_channel_paused_by_its_own_callback_stops_immediately)
 {
     got.pause_after = 1;
     peer_send(2);
@@ -289,7 +290,7 @@ TEST(a_channel_paused_by_its_own_callback_stops_at_once)
     assert_int_equal(got.frames, 2);
 }
 
-TEST(an_owner_that_paused_until_drained_is_freed_when_the_peer_dies)
+TEST(an_owner_that_waits_for_drain_is_called_when_the_peer_dies)
 {
     chan_pause(&chan, true);
     while (!chan_full(&chan))
@@ -303,7 +304,7 @@ TEST(an_owner_that_paused_until_drained_is_freed_when_the_peer_dies)
     assert_int_equal(got.ends, 1);
 }
 
-TEST(a_packet_that_is_no_frame_ends_the_channel)
+TEST(an_invalid_packet_ends_the_channel)
 {
     assert_int_equal(send(peer, "hello", 5, 0), 5);
     peer_send(2);
@@ -332,7 +333,7 @@ static void peer_send_fds(const void *packet, size_t len, size_t nfds)
     assert_int_equal(fd_send(peer, packet, len, fds, nfds, 0), len);
 }
 
-TEST(descriptors_on_a_channel_that_expects_none_are_closed_and_end_it)
+TEST(unexpected_descriptors_are_closed_and_end_the_channel)
 {
     uint8_t header[FRAME_HEADER];
     size_t before = open_fds();
@@ -346,7 +347,7 @@ TEST(descriptors_on_a_channel_that_expects_none_are_closed_and_end_it)
     assert_int_equal(open_fds(), before - 1); /* the channel's own socket */
 }
 
-TEST(descriptors_with_a_packet_that_is_no_frame_are_closed)
+TEST(descriptors_with_an_invalid_packet_are_closed)
 {
     size_t before;
 
@@ -360,7 +361,7 @@ TEST(descriptors_with_a_packet_that_is_no_frame_are_closed)
     assert_int_equal(open_fds(), before - 1);
 }
 
-TEST(descriptors_pass_where_allowed_and_while_queued_belong_to_the_channel)
+TEST(descriptors_pass_where_allowed_and_the_channel_owns_queued_ones)
 {
     struct frame f = { .type = FRAME_J_CREATED, .stream = 99 };
     size_t received = 0;
@@ -378,7 +379,7 @@ TEST(descriptors_pass_where_allowed_and_while_queued_belong_to_the_channel)
     fill_socket();
     assert_int_equal(write(sent, "mark", 4), 4);
     chan_send_fds(&chan, &f, &sent, 1);
-    close(sent); /* the caller's copy, long before it goes out */
+    close(sent); /* the caller's copy, long before the packet is sent */
     while (received == 0) {
         static uint8_t packet[FRAME_MAX];
         char mark[4];
@@ -412,7 +413,7 @@ TEST(queued_descriptors_are_closed_with_the_channel)
     assert_int_equal(open_fds(), before - 1);
 }
 
-TEST(a_descriptor_that_cannot_be_kept_for_later_ends_the_channel_instead_of_being_left_out)
+TEST(a_descriptor_that_cannot_be_queued_ends_the_channel)
 {
     struct frame f = { .type = FRAME_J_CREATED };
     const int fds[2] = { STDERR_FILENO, STDERR_FILENO };
@@ -423,7 +424,7 @@ TEST(a_descriptor_that_cannot_be_kept_for_later_ends_the_channel_instead_of_bein
     close(lowest);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     tight = (struct rlimit){ .rlim_cur = (rlim_t)lowest + 1,
-                             .rlim_max = limit.rlim_max }; /* one will do, two will not */
+                             .rlim_max = limit.rlim_max }; /* enough for one, but not for two */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
     chan_send_fds(&chan, &f, fds, 2);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -431,7 +432,7 @@ TEST(a_descriptor_that_cannot_be_kept_for_later_ends_the_channel_instead_of_bein
     assert_int_equal(got.ends, 1);
     assert_int_equal(got.why.id, ERR_SYS);
     assert_int_equal(got.why.sys, EMFILE);
-    assert_int_equal(fcntl(lowest, F_GETFD), -1); /* the first duplicate is not left behind */
+    assert_int_equal(fcntl(lowest, F_GETFD), -1); /* the first duplicate is closed */
 }
 
 TEST(a_callback_may_finish_the_channel)
@@ -442,7 +443,7 @@ TEST(a_callback_may_finish_the_channel)
     turns(2);
     assert_int_equal(got.frames, 1);
     assert_int_equal(got.ends, 0);
-    chan_done(&chan); /* twice does no harm */
+    chan_done(&chan); /* a second call has no effect */
 }
 
 TEST(a_zeroed_channel_can_be_finished_and_closes_nothing)
@@ -454,7 +455,7 @@ TEST(a_zeroed_channel_can_be_finished_and_closes_nothing)
     assert_int_equal(open_fds(), before);
 }
 
-TEST(a_flood_of_packets_leaves_room_for_other_sources_in_each_turn)
+TEST(a_flood_of_packets_does_not_starve_other_sources)
 {
     for (uint32_t i = 0; i < 100; i++)
         peer_send(i);
@@ -483,28 +484,28 @@ TEST(init_closes_the_descriptor_when_it_fails)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN_CHAN(frames_arrive_in_order_and_whole),
-        RUN_CHAN(what_the_socket_does_not_take_waits_and_goes_out_in_order),
+        RUN_CHAN(frames_arrive_in_order_and_complete),
+        RUN_CHAN(packets_that_the_socket_refuses_are_queued_and_sent_in_order),
         RUN_CHAN(an_idle_channel_does_not_wake_the_loop_for_writing),
-        RUN_CHAN(the_high_mark_is_told_and_draining_is_told_once),
-        RUN_CHAN(a_peer_that_never_reads_loses_the_channel_at_the_hard_mark),
+        RUN_CHAN(passing_the_high_water_mark_and_draining_are_reported_once),
+        RUN_CHAN(a_peer_that_never_reads_loses_the_channel_at_the_hard_limit),
         RUN_CHAN(end_of_file_comes_once_after_the_last_frame),
-        RUN_CHAN(last_words_are_heard_when_the_peer_left_without_reading),
-        RUN_CHAN(last_words_are_heard_when_our_own_sending_fails_first),
-        RUN_CHAN(a_peer_that_only_stops_listening_is_lost_too),
-        RUN_CHAN(a_paused_channel_reads_nothing_and_hears_the_end_after_it_goes_on),
-        RUN_CHAN(a_channel_paused_by_its_own_callback_stops_at_once),
-        RUN_CHAN(an_owner_that_paused_until_drained_is_freed_when_the_peer_dies),
-        RUN_CHAN(a_packet_that_is_no_frame_ends_the_channel),
+        RUN_CHAN(last_frames_are_received_after_the_peer_left_without_reading),
+        RUN_CHAN(last_frames_are_received_after_a_failed_send),
+        RUN_CHAN(a_peer_that_only_stops_reading_is_lost_too),
+        RUN_CHAN(a_paused_channel_reads_nothing_and_sees_the_end_after_it_continues),
+        RUN_CHAN(a_channel_paused_by_its_own_callback_stops_immediately),
+        RUN_CHAN(an_owner_that_waits_for_drain_is_called_when_the_peer_dies),
+        RUN_CHAN(an_invalid_packet_ends_the_channel),
         RUN_CHAN(a_packet_longer_than_any_frame_ends_the_channel),
-        RUN_CHAN(descriptors_on_a_channel_that_expects_none_are_closed_and_end_it),
-        RUN_CHAN(descriptors_with_a_packet_that_is_no_frame_are_closed),
-        RUN_CHAN(descriptors_pass_where_allowed_and_while_queued_belong_to_the_channel),
+        RUN_CHAN(unexpected_descriptors_are_closed_and_end_the_channel),
+        RUN_CHAN(descriptors_with_an_invalid_packet_are_closed),
+        RUN_CHAN(descriptors_pass_where_allowed_and_the_channel_owns_queued_ones),
         RUN_CHAN(queued_descriptors_are_closed_with_the_channel),
-        RUN_CHAN(a_descriptor_that_cannot_be_kept_for_later_ends_the_channel_instead_of_being_left_out),
+        RUN_CHAN(a_descriptor_that_cannot_be_queued_ends_the_channel),
         RUN_CHAN(a_callback_may_finish_the_channel),
         RUN_CHAN(a_zeroed_channel_can_be_finished_and_closes_nothing),
-        RUN_CHAN(a_flood_of_packets_leaves_room_for_other_sources_in_each_turn),
+        RUN_CHAN(a_flood_of_packets_does_not_starve_other_sources),
         RUN_CHAN(init_closes_the_descriptor_when_it_fails),
     };
 

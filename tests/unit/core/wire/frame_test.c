@@ -35,7 +35,7 @@ TEST(every_shorter_or_longer_packet_is_refused)
     assert_int_equal(frame_parse(longer, sizeof(longer), &f, &err), -1);
 }
 
-TEST(a_reserved_field_or_a_type_that_does_not_exist_is_refused)
+TEST(a_nonzero_reserved_field_or_an_unknown_type_is_refused)
 {
     static const struct {
         size_t at;
@@ -67,7 +67,7 @@ TEST(the_longest_payload_is_accepted_and_one_byte_more_is_not)
     assert_int_equal(frame_parse(packet, FRAME_MAX + 1, &f, &err), -1);
 }
 
-TEST(names_are_those_of_the_table)
+TEST(frame_names_match_the_table)
 {
     assert_string_equal(frame_name(FRAME_EXEC), "EXEC");
     assert_string_equal(frame_name(FRAME_J_KEEP), "J_KEEP");
@@ -79,9 +79,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(header_and_parse_agree_on_every_byte),
         RUN(every_shorter_or_longer_packet_is_refused),
-        RUN(a_reserved_field_or_a_type_that_does_not_exist_is_refused),
+        RUN(a_nonzero_reserved_field_or_an_unknown_type_is_refused),
         RUN(the_longest_payload_is_accepted_and_one_byte_more_is_not),
-        RUN(names_are_those_of_the_table),
+        RUN(frame_names_match_the_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 static uint8_t bytes[FRAME_PAYLOAD_MAX];
 static struct err err;
 
-TEST(every_field_of_every_message_survives_the_way_there_and_back)
+TEST(every_field_of_every_message_survives_encoding_and_decoding)
 {
     check_every_field_survives(true);
 }
@@ -18,7 +18,7 @@ TEST(every_truncation_and_every_trailing_byte_is_refused)
     check_truncations_and_trailing_bytes(true);
 }
 
-TEST(only_ids_of_sandboxes_are_ids)
+TEST(only_sandbox_ids_are_accepted)
 {
     static const char *const bad[] = {
         "",
@@ -49,7 +49,7 @@ TEST(only_ids_of_sandboxes_are_ids)
     }
 }
 
-TEST(the_greatest_counts_fit_in_a_frame_and_greater_ones_are_refused)
+TEST(the_maximum_counts_fit_in_a_frame_and_greater_ones_are_refused)
 {
     static struct jail_create create = { .id = ID, .nlimits = JAIL_LIMITS_MAX, .nmounts = JAIL_MOUNTS_MAX };
     static struct jail_create create_back;
@@ -81,9 +81,10 @@ TEST(the_greatest_counts_fit_in_a_frame_and_greater_ones_are_refused)
     assert_int_equal(jail_list_encode(&list, bytes, &err), -1);
 }
 
-TEST(counts_beyond_their_arrays_are_not_believed)
+TEST(counts_beyond_their_arrays_are_refused)
 {
-    /* Where the count lies in the example, and a count one too many, backed by enough bytes to read. */
+    /* The offset of the count in the example, and a count that is one too large, with enough bytes
+     * to read. */
     static const struct {
         const char *message;
         size_t at;
@@ -105,15 +106,15 @@ TEST(counts_beyond_their_arrays_are_not_believed)
             m++;
         assert_true(m->example(bytes, &err) > (int)forgeries[i].at);
         pack_init(&p, bytes + forgeries[i].at, 4);
-        assert_true(bytes[forgeries[i].at] == 2 || bytes[forgeries[i].at] == 3); /* it is the count */
+        assert_true(bytes[forgeries[i].at] == 2 || bytes[forgeries[i].at] == 3); /* this is the count */
         pack_u32(&p, forgeries[i].count);
         assert_int_equal(decode_again(m, bytes, sizeof(bytes), out, &err), -1);
-        if (!strstr(err.msg, "bad "))
+        if (!strstr(err.msg, "invalid "))
             fail_msg("forgery %zu was not refused for its count: %s", i, err.msg);
     }
 }
 
-TEST(kinds_that_do_not_exist_are_refused)
+TEST(unknown_kinds_are_refused)
 {
     struct jail_create create = { .id = ID, .mounts = { { .kind = 4 } }, .nmounts = 1 };
     struct jail_created created = { .enforced = { JAIL_ENFORCED + 1 }, .nlimits = 1 };
@@ -138,12 +139,12 @@ TEST(kinds_that_do_not_exist_are_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_field_of_every_message_survives_the_way_there_and_back),
+        RUN(every_field_of_every_message_survives_encoding_and_decoding),
         RUN(every_truncation_and_every_trailing_byte_is_refused),
-        RUN(only_ids_of_sandboxes_are_ids),
-        RUN(the_greatest_counts_fit_in_a_frame_and_greater_ones_are_refused),
-        RUN(counts_beyond_their_arrays_are_not_believed),
-        RUN(kinds_that_do_not_exist_are_refused),
+        RUN(only_sandbox_ids_are_accepted),
+        RUN(the_maximum_counts_fit_in_a_frame_and_greater_ones_are_refused),
+        RUN(counts_beyond_their_arrays_are_refused),
+        RUN(unknown_kinds_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

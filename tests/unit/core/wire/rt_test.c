@@ -6,7 +6,7 @@
 static uint8_t bytes[FRAME_PAYLOAD_MAX];
 static struct err err;
 
-TEST(every_field_of_every_message_survives_the_way_there_and_back)
+TEST(every_field_of_every_message_survives_encoding_and_decoding)
 {
     check_every_field_survives(false);
 }
@@ -16,7 +16,7 @@ TEST(every_truncation_and_every_trailing_byte_is_refused)
     check_truncations_and_trailing_bytes(false);
 }
 
-TEST(the_layout_on_the_wire_does_not_move)
+TEST(the_layout_on_the_wire_does_not_change)
 {
     static const uint8_t hello[] = { 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0 };
     static const uint8_t sig[] = { 15, 0, 0, 0, 1 };
@@ -44,7 +44,7 @@ static void refused_exec(const uint8_t *data, size_t len, const char *why)
     assert_ptr_equal(strings, &m);
 }
 
-TEST(flags_that_mean_nothing_are_refused)
+TEST(unknown_flags_are_refused)
 {
     const char *const argv[] = { "ls", NULL };
 
@@ -54,7 +54,7 @@ TEST(flags_that_mean_nothing_are_refused)
         rt_exec_encode(&(struct rt_exec){ RT_EXEC_KERNEL | RT_EXEC_TTY, 1, 1, "/", argv, NULL }, bytes, &err), -1);
 }
 
-TEST(a_fork_names_the_stream_it_is_of_and_is_nothing_else)
+TEST(a_fork_names_its_source_stream_and_excludes_other_flags)
 {
     static const uint32_t wrong[] = { RT_EXEC_FORKED, RT_EXEC_FORKED | RT_EXEC_KERNEL | RT_EXEC_JOINED,
                                       RT_EXEC_FORKED | RT_EXEC_KERNEL | RT_EXEC_STDIN,
@@ -92,7 +92,7 @@ TEST(hostile_string_lists_are_refused)
     refused_exec(cwd_nul, sizeof(cwd_nul), "a NUL in the directory");
 }
 
-/* n strings of no bytes, then NULL */
+/* A list of n empty strings, then NULL. */
 static const char *const *empties(size_t n)
 {
     static const char *list[RT_ARGS_MAX + 2];
@@ -102,7 +102,7 @@ static const char *const *empties(size_t n)
     return list;
 }
 
-TEST(arguments_and_environment_together_have_one_bound)
+TEST(arguments_and_environment_share_one_maximum)
 {
     static const char *const one[] = { "A=b", NULL };
     struct rt_exec m = { .cwd = "", .argv = empties(RT_ARGS_MAX - 1), .env = one }, back;
@@ -122,7 +122,7 @@ TEST(arguments_and_environment_together_have_one_bound)
     assert_int_equal(rt_exec_encode(&m, bytes, &err), -1);
     assert_int_equal(err.id, ERR_LIMIT);
 
-    /* the same, forged: one more string than allowed, well within the payload */
+    /* The same, forged: one more string than allowed, well within the payload. */
     struct pack p;
     pack_init(&p, bytes, sizeof(bytes));
     pack_u64(&p, 0);
@@ -178,12 +178,12 @@ TEST(a_path_that_does_not_fit_its_field_is_refused)
         f.len = (uint32_t)p.len;
         assert_int_equal(rt_path_decode(&f, &m, &err), len < RT_PATH_MAX ? 0 : -1);
     }
-    memset(m.path, 'p', sizeof(m.path)); /* and one without its end is not read past */
+    memset(m.path, 'p', sizeof(m.path)); /* a path without NUL is not read past its end */
     assert_int_equal(rt_path_encode(&m, bytes, &err), -1);
     assert_int_equal(err.id, ERR_LIMIT);
 }
 
-/* Values that the header does not allow are refused by both sides. */
+/* Both sides refuse values that the header does not allow. */
 #define REFUSED(m, ...)                                                      \
     do {                                                                     \
         struct m value_ = { __VA_ARGS__ };                                   \
@@ -193,7 +193,7 @@ TEST(a_path_that_does_not_fit_its_field_is_refused)
             fail_msg("encoded: " #m " " #__VA_ARGS__);                       \
     } while (0)
 
-TEST(values_out_of_range_are_not_sent)
+TEST(encoders_refuse_values_out_of_range)
 {
     REFUSED(rt_signal, .signo = 0);
     REFUSED(rt_signal, .signo = 65);
@@ -211,19 +211,19 @@ TEST(values_out_of_range_are_not_sent)
     REFUSED(rt_claim, .id = "sbabcdefghijklmnopqrst", .rules = { { 6, "/" } }, .nrules = 1);
 }
 
-TEST(values_out_of_range_are_not_believed)
+TEST(decoders_refuse_values_out_of_range)
 {
     static const struct {
         const char *message;
         size_t at; /* in the encoded example */
         uint8_t value;
     } forgeries[] = {
-        { "rt_signal", 0, 65 },  { "rt_signal", 4, 3 },  { "rt_exit", 0, 5 },     { "rt_exit", 4, 65 },
-        { "rt_exit", 4, 0 },     { "rt_error", 0, 0 },   { "rt_error", 1, 1 },    { "rt_done", 48, 2 },
-        { "rt_path", 34, 0x10 }, { "rt_claim", 4, 'x' }, { "rt_claim", 6, '/' },  { "rt_claim", 66, 65 },
-        { "rt_claim", 70, 0 },   { "rt_claim", 70, 6 },  { "rt_entry", 0, 'x' },  { "rt_entry", 0, 0 },
-        { "rt_entry", 2, 0x10 }, { "rt_entry", 25, 0 },  { "rt_change", 0, 'X' }, { "rt_change", 1, 'X' },
-        { "rt_error", 12, 0 },   { "rt_reset", 20, 2 },
+        { "rt_signal", 0, 65 },  { "rt_signal", 4, 3 },  { "rt_exit", 0, 5 },    { "rt_exit", 4, 65 },
+        { "rt_exit", 4, 0 },     { "rt_error", 0, 0 },   { "rt_error", 1, 1 },   { "rt_done", 48, 2 },
+        { "rt_path", 34, 0x10 }, { "rt_claim", 4, 'x' }, { "rt_claim", 6, '/' }, { "rt_claim", 66, 65 },
+        { "rt_claim", 70, 0 },   { "rt_claim", 70, 6 },  { "rt_entry", 0, 'x' }, { "rt_entry", 0, 0 },
+        { "rt_entry", 2, 0x10 }, { "rt_entry", 29, 2 },  { "rt_entry", 34, 0 },  { "rt_change", 0, 'X' },
+        { "rt_change", 1, 'X' }, { "rt_error", 12, 0 },  { "rt_reset", 20, 2 },
     };
     static uint8_t out[FRAME_PAYLOAD_MAX];
 
@@ -240,7 +240,7 @@ TEST(values_out_of_range_are_not_believed)
     }
 }
 
-TEST(an_item_that_does_not_fit_leaves_no_trace)
+TEST(an_item_that_does_not_fit_is_not_written_partially)
 {
     struct rt_entry e = { .kind = 'f', .name = "name" };
     struct pack p;
@@ -257,7 +257,7 @@ TEST(an_item_that_does_not_fit_leaves_no_trace)
     assert_int_equal(p.len, whole);
 }
 
-TEST(windows_are_wide_for_files_and_archives_only)
+TEST(only_files_and_archives_have_large_windows)
 {
     assert_int_equal(rt_initial_window(FRAME_EXEC), WIRE_WINDOW);
     assert_int_equal(rt_initial_window(FRAME_LIST), WIRE_WINDOW);
@@ -270,19 +270,19 @@ TEST(windows_are_wide_for_files_and_archives_only)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_field_of_every_message_survives_the_way_there_and_back),
+        RUN(every_field_of_every_message_survives_encoding_and_decoding),
         RUN(every_truncation_and_every_trailing_byte_is_refused),
-        RUN(the_layout_on_the_wire_does_not_move),
-        RUN(flags_that_mean_nothing_are_refused),
-        RUN(a_fork_names_the_stream_it_is_of_and_is_nothing_else),
+        RUN(the_layout_on_the_wire_does_not_change),
+        RUN(unknown_flags_are_refused),
+        RUN(a_fork_names_its_source_stream_and_excludes_other_flags),
         RUN(hostile_string_lists_are_refused),
-        RUN(arguments_and_environment_together_have_one_bound),
+        RUN(arguments_and_environment_share_one_maximum),
         RUN(the_longest_strings_fit_and_one_byte_more_does_not),
         RUN(a_path_that_does_not_fit_its_field_is_refused),
-        RUN(values_out_of_range_are_not_sent),
-        RUN(values_out_of_range_are_not_believed),
-        RUN(an_item_that_does_not_fit_leaves_no_trace),
-        RUN(windows_are_wide_for_files_and_archives_only),
+        RUN(encoders_refuse_values_out_of_range),
+        RUN(decoders_refuse_values_out_of_range),
+        RUN(an_item_that_does_not_fit_is_not_written_partially),
+        RUN(only_files_and_archives_have_large_windows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,6 +57,8 @@ TEST(two_jailers_never_get_the_same_uid)
     }
     assert_true(uids_in_use(&a, ub));
     assert_true(uids_in_use(&b, ub));
+    assert_false(uids_is_own(&a, ub));
+    assert_true(uids_is_own(&b, ub));
     uids_release(&b, ub);
     assert_false(uids_in_use(&a, ub));
     uids_done(&a);

@@ -59,7 +59,7 @@ TEST(an_error_in_a_file_names_its_line_and_the_nearest_setting)
         { "allowedHosts: [[a]]\n", ERR_CONF_VALUE, 1, "a list of texts" },
         { "- listen\n", ERR_CONF_SYNTAX, 1, "not a mapping" },
         { "listen: {\n", ERR_CONF_SYNTAX, 2, "" },
-        { "listen: a\nlisten: b\n", ERR_CONF_SYNTAX, 2, "was said before, on line 1" },
+        { "listen: a\nlisten: b\n", ERR_CONF_SYNTAX, 2, "duplicate key, already given on line 1" },
         { "listen: \"a\\nb\"\n", ERR_CONF_VALUE, 1, "control characters" },
     };
 

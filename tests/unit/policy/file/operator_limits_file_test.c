@@ -11,7 +11,7 @@ static int read_text(const char *text, struct operator_limits *f)
     return operator_limits_file_read(text, strlen(text), "floor.yaml", f, &pr);
 }
 
-TEST(a_floor_has_maxima_prohibitions_and_modes)
+TEST(operator_limits_have_maxima_prohibitions_and_modes)
 {
     struct operator_limits f = { 0 };
 
@@ -36,7 +36,7 @@ TEST(a_floor_has_maxima_prohibitions_and_modes)
     operator_limits_done(&f);
 }
 
-TEST(two_floors_are_as_strict_as_the_stricter_in_every_point)
+TEST(of_two_files_the_stricter_applies_in_every_point)
 {
     struct operator_limits f = { 0 };
 
@@ -55,11 +55,11 @@ TEST(two_floors_are_as_strict_as_the_stricter_in_every_point)
     assert_int_equal(f.allowed_workspaces, 1u << POLICY_MEMORY | 1u << POLICY_COPY_ON_WRITE);
     assert_string_equal(f.file, "floor.yaml and floor.yaml");
     assert_int_equal(read_text("version: 1\nlimits: {cpuSet: 7}\n", &f), 0);
-    assert_int_equal(f.max[LIMIT_CPUSET], 12); /* none in common: the first one stays */
+    assert_int_equal(f.max[LIMIT_CPUSET], 12); /* no processor in common: the first set stays */
     operator_limits_done(&f);
 }
 
-TEST(errors_of_a_floor_have_their_line_too)
+TEST(errors_in_operator_limits_have_their_line)
 {
     static const struct {
         const char *text;
@@ -91,9 +91,9 @@ TEST(errors_of_a_floor_have_their_line_too)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_floor_has_maxima_prohibitions_and_modes),
-        RUN(two_floors_are_as_strict_as_the_stricter_in_every_point),
-        RUN(errors_of_a_floor_have_their_line_too),
+        RUN(operator_limits_have_maxima_prohibitions_and_modes),
+        RUN(of_two_files_the_stricter_applies_in_every_point),
+        RUN(errors_in_operator_limits_have_their_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static void must_read(const char *text, struct policy *p)
     fail_msg("%s", out.data);
 }
 
-TEST(every_key_arrives_with_its_line)
+TEST(every_key_is_read_with_its_line)
 {
     struct policy p;
 
@@ -79,7 +79,7 @@ TEST(every_key_arrives_with_its_line)
     policy_done(&p);
 }
 
-TEST(json_says_the_same_as_yaml)
+TEST(json_and_yaml_give_the_same_policy)
 {
     struct policy a, b;
 
@@ -94,7 +94,7 @@ TEST(json_says_the_same_as_yaml)
     policy_done(&b);
 }
 
-TEST(the_smallest_file_is_standard_by_another_name)
+TEST(the_smallest_file_equals_standard)
 {
     struct policy p, standard;
 
@@ -106,7 +106,7 @@ TEST(the_smallest_file_is_standard_by_another_name)
     policy_done(&p);
 }
 
-TEST(extending_debug_brings_its_grant)
+TEST(extending_debug_adds_its_grant)
 {
     struct policy p;
 
@@ -116,7 +116,7 @@ TEST(extending_debug_brings_its_grant)
     policy_done(&p);
 }
 
-TEST(numbers_are_in_the_unit_of_the_key_and_texts_have_their_own)
+TEST(numbers_use_the_unit_of_the_key_and_texts_carry_a_unit)
 {
     static const struct {
         const char *key, *value;
@@ -153,7 +153,7 @@ TEST(numbers_are_in_the_unit_of_the_key_and_texts_have_their_own)
 #define V "version: 1\n"
 
 /* Each file has exactly one error. */
-TEST(every_error_has_its_place_and_code_and_says_what_to_do)
+TEST(every_error_has_its_position_code_and_message)
 {
     static const struct {
         const char *text;
@@ -161,19 +161,19 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         enum err_id id;
         const char *says;
     } cases[] = {
-        /* form */
+        /* syntax */
         { "", 1, 1, ERR_POLICY_SYNTAX, "empty" },
         { "# only words\n", 1, 1, ERR_POLICY_SYNTAX, "empty" },
         { V "a: [1\n", 3, 1, ERR_POLICY_SYNTAX, "expected" },
         { V "\tname: x\n", 2, 1, ERR_POLICY_SYNTAX, "tab character" },
-        { V "name: x\nname: y\n", 3, 1, ERR_POLICY_SYNTAX, "said before, on line 2" },
+        { V "name: x\nname: y\n", 3, 1, ERR_POLICY_SYNTAX, "already given on line 2" },
         { V "name: &a x\n", 2, 7, ERR_POLICY_SYNTAX, "anchors" },
         { V "name: !!str x\n", 2, 7, ERR_POLICY_SYNTAX, "anchors" },
         { V "---\n" V, 2, 1, ERR_POLICY_SYNTAX, "more than one document" },
         { V "? [a]\n: b\n", 2, 3, ERR_POLICY_SYNTAX, "key is not a plain text" },
         { V "name: \"a\\0b\"\n", 2, 7, ERR_POLICY_SYNTAX, "NUL" },
         { V "name: \xff\n", 1, 1, ERR_POLICY_SYNTAX, "UTF-8" },
-        { "[1, 2]\n", 1, 1, ERR_POLICY_VALUE, "should be a mapping" },
+        { "[1, 2]\n", 1, 1, ERR_POLICY_VALUE, "must be a mapping" },
         /* version, name, extends, profile */
         { "name: x\n", 1, 1, ERR_POLICY_VALUE, "version" },
         { "version: 2\n", 1, 10, ERR_POLICY_VALUE, "reads version 1" },
@@ -181,21 +181,21 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         { V "name: a b\n", 2, 7, ERR_POLICY_VALUE, "name" },
         { V "name:\n", 2, 6, ERR_POLICY_VALUE, "empty" },
         { V "extends: high\n", 2, 10, ERR_LEVEL_UNAVAILABLE, "second kernel" },
-        { V "extends: other\n", 2, 10, ERR_POLICY_VALUE, "standard and debug" },
+        { V "extends: other\n", 2, 10, ERR_POLICY_VALUE, "standard or debug" },
         { V "profile: ruby\n", 2, 10, ERR_POLICY_VALUE, "base, python, node or shell" },
         /* keys */
         { V "limit: {}\n", 2, 1, ERR_POLICY_KEY, "did you mean 'limits'" },
-        { V "wall: {}\n", 2, 1, ERR_POLICY_KEY, "there are version, name" },
+        { V "wall: {}\n", 2, 1, ERR_POLICY_KEY, "the keys are version, name" },
         { V "limits:\n  memryBytes: 1\n", 3, 3, ERR_POLICY_KEY, "did you mean 'memoryBytes'" },
         { V "limits:\n  disk: 1G\n", 3, 3, ERR_POLICY_KEY, "did you mean 'workspaceBytes'" },
         { V "filesystem:\n  readonly: []\n", 3, 3, ERR_POLICY_KEY, "in filesystem; did you mean 'readOnly'" },
         { V "environment:\n  sets: {}\n", 3, 3, ERR_POLICY_KEY, "did you mean 'set'" },
-        { V "syscalls:\n  denied: []\n", 3, 3, ERR_POLICY_KEY, "there are deny, grant" },
+        { V "syscalls:\n  denied: []\n", 3, 3, ERR_POLICY_KEY, "the keys are deny, grant" },
         { V "syscalls:\n  dney: []\n", 3, 3, ERR_POLICY_KEY, "did you mean 'deny'" },
         { V "filesystem:\n  workspace: {mod: memory, mode: memory}\n", 3, 15, ERR_POLICY_KEY, "did you mean 'mode'" },
         /* network */
-        { V "network: all\n", 2, 10, ERR_POLICY_FEATURE, "'none' is all there is" },
-        { V "network: {mode: none}\n", 2, 10, ERR_POLICY_FEATURE, "'none' is all there is" },
+        { V "network: all\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
+        { V "network: {mode: none}\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
         { V "network: {allowedDomains: [a]}\n", 2, 10, ERR_POLICY_FEATURE, "sandbox-runtime" },
         /* limits */
         { V "limits: 5\n", 2, 9, ERR_POLICY_VALUE, "mapping" },
@@ -207,29 +207,29 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
         { V "limits:\n  memoryBytes: unlimited\n", 3, 16, ERR_POLICY_VALUE, "size" },
         { V "limits:\n  memoryBytes: -1\n", 3, 16, ERR_POLICY_VALUE, "size" },
         { V "limits:\n  pids: 99999999999999999999999\n", 3, 9, ERR_POLICY_VALUE, "whole number" },
-        { V "limits:\n  memoryBytes: 32M\n  tmpBytes: 64M\n", 4, 1, ERR_POLICY_VALUE, "memory is only 32M" },
+        { V "limits:\n  memoryBytes: 32M\n  tmpBytes: 64M\n", 4, 1, ERR_POLICY_VALUE, "the memory limit is only 32M" },
         /* system calls */
         { V "syscalls: [a]\n", 2, 11, ERR_POLICY_VALUE, "mapping" },
-        { V "syscalls:\n  deny: ptrace\n", 3, 9, ERR_POLICY_VALUE, "should be a list" },
+        { V "syscalls:\n  deny: ptrace\n", 3, 9, ERR_POLICY_VALUE, "must be a list" },
         { V "syscalls:\n  deny: [ptrce]\n", 3, 10, ERR_POLICY_VALUE, "did you mean 'ptrace'" },
         { V "syscalls:\n  deny: [zzzzzzzzz]\n", 3, 10, ERR_POLICY_VALUE, "no system call" },
         { V "syscalls:\n  deny: [mmap]\n", 3, 10, ERR_POLICY_VALUE, "no program could start" },
-        { V "syscalls:\n  allow: [mount]\n", 3, 3, ERR_POLICY_FEATURE, "one by one" },
-        { V "syscalls:\n  grant: [mount]\n", 3, 11, ERR_POLICY_VALUE, "there are: debug" },
+        { V "syscalls:\n  allow: [mount]\n", 3, 3, ERR_POLICY_FEATURE, "single calls cannot be allowed" },
+        { V "syscalls:\n  grant: [mount]\n", 3, 11, ERR_POLICY_VALUE, "the grants are: debug" },
         /* files */
         { V "filesystem:\n  workspace: disk\n", 3, 14, ERR_POLICY_VALUE, "memory, readWrite or copyOnWrite" },
         { V "filesystem:\n  workspace: readWrite\n", 3, 14, ERR_POLICY_VALUE, "needs a path" },
         { V "filesystem:\n  workspace: {mode: copyOnWrite}\n", 3, 14, ERR_POLICY_VALUE, "path is missing" },
         { V "filesystem:\n  workspace: {mode: memory, path: /a}\n", 3, 14, ERR_POLICY_VALUE, "memory has no path" },
         { V "filesystem:\n  workspace: {path: ~/a}\n", 3, 21, ERR_POLICY_VALUE, "'~' is not expanded" },
-        { V "filesystem:\n  readOnly: /a\n", 3, 13, ERR_POLICY_VALUE, "should be a list" },
+        { V "filesystem:\n  readOnly: /a\n", 3, 13, ERR_POLICY_VALUE, "must be a list" },
         { V "filesystem:\n  readOnly: [{target: /mnt/a}]\n", 3, 14, ERR_POLICY_VALUE, "source is missing" },
         { V "filesystem:\n  readOnly: [{source: /a, target: mnt}]\n", 3, 35, ERR_POLICY_VALUE, "plain absolute path" },
         { V "filesystem:\n  readOnly: [{source: /a, target: /mnt/../a}]\n", 3, 35, ERR_POLICY_VALUE, "plain absolute" },
         { V "filesystem:\n  readOnly: [/1, /2, /3, /4, /5, /6, /7, /8, /9, /10]\n", 3, 50, ERR_POLICY_VALUE,
           "more than 9" },
-        { V "filesystem:\n  hide: [/proc/cpuinfo]\n", 3, 10, ERR_POLICY_VALUE, "does not lie below" },
-        { V "filesystem:\n  hide: [/usr]\n", 3, 10, ERR_POLICY_VALUE, "does not lie below" },
+        { V "filesystem:\n  hide: [/proc/cpuinfo]\n", 3, 10, ERR_POLICY_VALUE, "is not below" },
+        { V "filesystem:\n  hide: [/usr]\n", 3, 10, ERR_POLICY_VALUE, "is not below" },
         /* environment */
         { V "environment:\n  set: [A]\n", 3, 8, ERR_POLICY_VALUE, "mapping" },
         { V "environment:\n  set: {1A: x}\n", 3, 9, ERR_POLICY_VALUE, "not a variable's name" },
@@ -254,7 +254,7 @@ TEST(every_error_has_its_place_and_code_and_says_what_to_do)
     }
 }
 
-TEST(all_errors_of_a_file_come_at_once_and_in_its_order)
+TEST(all_errors_of_a_file_are_reported_together_in_file_order)
 {
     struct policy p;
     auto_buf out = { 0 };
@@ -299,8 +299,8 @@ TEST(huge_and_deep_files_are_refused)
     assert_non_null(strstr(pr.list[0].msg, "larger than 256K"));
 }
 
-/* What a policy file becomes survives the way to cove. */
-TEST(what_was_read_is_the_same_behind_the_canonical_form)
+/* A policy that was read from a file survives the transfer to cove. */
+TEST(a_policy_file_survives_the_canonical_form)
 {
     struct policy p, q;
     struct operator_limits none = { 0 }, f;
@@ -324,16 +324,16 @@ TEST(what_was_read_is_the_same_behind_the_canonical_form)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_key_arrives_with_its_line),
-        RUN(json_says_the_same_as_yaml),
-        RUN(the_smallest_file_is_standard_by_another_name),
-        RUN(extending_debug_brings_its_grant),
-        RUN(numbers_are_in_the_unit_of_the_key_and_texts_have_their_own),
-        RUN(every_error_has_its_place_and_code_and_says_what_to_do),
-        RUN(all_errors_of_a_file_come_at_once_and_in_its_order),
+        RUN(every_key_is_read_with_its_line),
+        RUN(json_and_yaml_give_the_same_policy),
+        RUN(the_smallest_file_equals_standard),
+        RUN(extending_debug_adds_its_grant),
+        RUN(numbers_use_the_unit_of_the_key_and_texts_carry_a_unit),
+        RUN(every_error_has_its_position_code_and_message),
+        RUN(all_errors_of_a_file_are_reported_together_in_file_order),
         RUN(more_errors_than_fit_are_counted),
         RUN(huge_and_deep_files_are_refused),
-        RUN(what_was_read_is_the_same_behind_the_canonical_form),
+        RUN(a_policy_file_survives_the_canonical_form),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

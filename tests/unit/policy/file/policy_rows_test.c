@@ -22,7 +22,7 @@ static const struct policy_row *row(const struct policy_rows *r, const char *key
     return NULL;
 }
 
-TEST(a_policy_is_shown_complete_and_each_value_with_its_source)
+TEST(a_policy_is_shown_completely_and_each_value_with_its_source)
 {
     static char file[] = "f.yaml";
     struct operator_limits f = { .file = file, .has_max = LIMIT_BIT(PIDS), .max = { [LIMIT_PIDS] = 50 } };
@@ -49,7 +49,7 @@ TEST(a_policy_is_shown_complete_and_each_value_with_its_source)
     policy_done(&p);
 }
 
-TEST(the_json_of_a_policy_is_a_policy_file)
+TEST(the_json_of_a_policy_is_a_valid_policy_file)
 {
     struct operator_limits none = { 0 };
     struct policy p, q;
@@ -79,7 +79,7 @@ TEST(the_json_of_a_policy_is_a_policy_file)
     policy_done(&q);
 }
 
-TEST(a_difference_names_both_values_and_what_only_one_has)
+TEST(a_diff_shows_both_values_and_rows_of_only_one_policy)
 {
     struct operator_limits none = { 0 };
     struct policy p, q;
@@ -103,9 +103,9 @@ TEST(a_difference_names_both_values_and_what_only_one_has)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(a_policy_is_shown_complete_and_each_value_with_its_source),
-        RUN(the_json_of_a_policy_is_a_policy_file),
-        RUN(a_difference_names_both_values_and_what_only_one_has),
+        RUN(a_policy_is_shown_completely_and_each_value_with_its_source),
+        RUN(the_json_of_a_policy_is_a_valid_policy_file),
+        RUN(a_diff_shows_both_values_and_rows_of_only_one_policy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,23 +12,23 @@ static int import(const char *text, struct buf *out, struct buf *said)
     return srt_import(text, strlen(text), "s.json", out, said, &pr);
 }
 
-TEST(every_setting_gets_one_line_in_the_order_of_the_file)
+TEST(every_setting_gets_one_remark_in_file_order)
 {
     static const char *const lines[] = {
         "s.json:2: network.allowedDomains 'github.com': no equivalent",
-        "s.json:3: network.deniedDomains 'evil.com': holds already",
+        "s.json:3: network.deniedDomains 'evil.com': already holds",
         "s.json:4: network.allowUnixSockets '/var/run/docker.sock': no equivalent",
-        "s.json:5: filesystem.denyRead '~/.ssh': holds already",
+        "s.json:5: filesystem.denyRead '~/.ssh': already holds",
         "s.json:5: filesystem.denyRead 'secrets': kept: hidden in the workspace",
         "s.json:5: filesystem.denyRead '/usr/bin/sudo': kept: hidden",
         "s.json:6: filesystem.allowWrite '.': kept",
-        "s.json:6: filesystem.allowWrite '/tmp': holds already",
+        "s.json:6: filesystem.allowWrite '/tmp': already holds",
         "s.json:6: filesystem.allowWrite '/data': no equivalent",
         "s.json:7: filesystem.denyWrite '.env': kept",
         "s.json:7: filesystem.denyWrite '*.pem': no equivalent",
         "s.json:8: ignoreViolations: no equivalent",
         "s.json:9: enableWeakerNestedSandbox 'true': no equivalent",
-        "s.json:10: somethingNew '1': no equivalent: cove does not know",
+        "s.json:10: somethingNew '1': no equivalent: unknown setting",
     };
     auto_buf out = { 0 }, said = { 0 };
     const char *at;
@@ -50,7 +50,7 @@ TEST(every_setting_gets_one_line_in_the_order_of_the_file)
     assert_string_equal(at, "");
 }
 
-TEST(what_is_imported_is_a_policy)
+TEST(the_imported_text_is_a_valid_policy)
 {
     auto_buf out = { 0 }, said = { 0 };
     struct policy p;
@@ -71,17 +71,17 @@ TEST(what_is_imported_is_a_policy)
     policy_done(&p);
 }
 
-TEST(settings_of_the_wrong_kind_are_said_and_lost)
+TEST(settings_of_the_wrong_kind_are_reported_and_ignored)
 {
     auto_buf out = { 0 }, said = { 0 };
 
     assert_int_equal(
         import("{\"network\": {\"allowedDomains\": \"x\"}, \"filesystem\": {\"denyRead\": [[1]]}}", &out, &said), 2);
-    assert_non_null(strstr(said.data, "a list was expected"));
-    assert_non_null(strstr(said.data, "a text was expected"));
+    assert_non_null(strstr(said.data, "it is not a list"));
+    assert_non_null(strstr(said.data, "it is not a text"));
 }
 
-TEST(what_is_no_mapping_is_refused)
+TEST(settings_that_are_not_a_mapping_are_refused)
 {
     auto_buf out = { 0 }, said = { 0 };
 
@@ -94,10 +94,10 @@ TEST(what_is_no_mapping_is_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(every_setting_gets_one_line_in_the_order_of_the_file),
-        RUN(what_is_imported_is_a_policy),
-        RUN(settings_of_the_wrong_kind_are_said_and_lost),
-        RUN(what_is_no_mapping_is_refused),
+        RUN(every_setting_gets_one_remark_in_file_order),
+        RUN(the_imported_text_is_a_valid_policy),
+        RUN(settings_of_the_wrong_kind_are_reported_and_ignored),
+        RUN(settings_that_are_not_a_mapping_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

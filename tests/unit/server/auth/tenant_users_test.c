@@ -283,6 +283,23 @@ TEST(AU17_a_role_or_permission_cannot_be_granted_without_having_it)
     assert_int_equal(ASK(auth_role_remove(auth, &admin, "acme", "look", on_done, NULL)), ERR_EXISTS);
 }
 
+TEST(AU17_a_role_cannot_be_removed_by_a_principal_that_lacks_its_permissions)
+{
+    struct principal admin = member("boss", "admin", NULL), some = admin;
+
+    some.scopes = SCOPE_BIT(TENANT) | SCOPE_BIT(FILES_READ);
+    assert_int_equal(ASK(auth_role_create(auth, &admin, "acme", "run", SCOPE_BIT(EXECUTIONS) | SCOPE_BIT(FILES_READ),
+                                          now_ms, on_role, NULL)),
+                     ERR_NONE);
+    assert_int_equal(ASK(auth_role_create(auth, &admin, "acme", "look", SCOPE_BIT(FILES_READ), now_ms, on_role, NULL)),
+                     ERR_NONE);
+    assert_int_equal(ASK(auth_role_remove(auth, &some, "acme", "run", on_done, NULL)), ERR_DENIED);
+    assert_non_null(strstr(failure.msg, "executions"));
+    assert_int_equal(ASK(auth_role_remove(auth, &some, "acme", "look", on_done, NULL)), ERR_NONE);
+    assert_int_equal(ASK(auth_role_remove(auth, &some, "acme", "look", on_done, NULL)), ERR_MISSING);
+    assert_int_equal(ASK(auth_role_remove(auth, &admin, "acme", "run", on_done, NULL)), ERR_NONE);
+}
+
 TEST(AU17_the_last_admin_cannot_be_removed_and_mutual_removal_leaves_one)
 {
     struct principal one = member("one", "admin", NULL), two;
@@ -390,6 +407,7 @@ int main(void)
         RUN_MEMBERS(open_streams_end_with_their_user_or_tenant_even_if_no_key_is_cached),
         RUN_MEMBERS(a_suspended_tenant_is_refused_until_it_is_resumed),
         RUN_MEMBERS(AU17_a_role_or_permission_cannot_be_granted_without_having_it),
+        RUN_MEMBERS(AU17_a_role_cannot_be_removed_by_a_principal_that_lacks_its_permissions),
         RUN_MEMBERS(AU17_the_last_admin_cannot_be_removed_and_mutual_removal_leaves_one),
         RUN_MEMBERS(AU17_concurrent_mutual_removal_of_admins_leaves_one),
         RUN_MEMBERS(AU18_only_the_operator_may_name_a_tenant_and_errors_reveal_nothing),

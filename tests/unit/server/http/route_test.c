@@ -14,6 +14,7 @@ static const struct http_route first[] = {
     { "GET", "/v1/sandboxes/{id}", nothing },
     { "DELETE", "/v1/sandboxes/{id}", nothing },
     { "POST", "/v1/sandboxes/{id}/pause", nothing },
+    { "POST", "/v1/gc", nothing },
     { 0 },
 };
 static const struct http_route second[] = {
@@ -143,6 +144,8 @@ TEST(a_mistyped_path_suggests_the_nearest_route)
         { "/sandboxes/x/pause", "/v1/sandboxes/{id}/pause" },
         { "/slash", "/slash/" },
         { "/something/else", NULL },
+        { "/v1", NULL }, /* three edits from /v1/gc, but no common letter */
+        { "/v1/cg", "/v1/gc" },
         { "/v1/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL },
     };
     struct router *r = router_new(tables);

@@ -88,12 +88,19 @@ static int tear_down(void **state UNUSED)
     return nftw(dir, unlink_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static void begin(const char *certificate, const char *of_key)
+/* check_ns 0: that of a server. */
+static void begin_at_speed(const char *certificate, const char *of_key, uint64_t check_ns)
 {
     const struct pem_paths paths = { { certificate, of_key, "" } };
 
     pem_watch_init(&watch, ev, &paths, on_change, NULL);
-    watch.check_ns = 20 * NS_PER_MS;
+    if (check_ns)
+        watch.check_ns = check_ns;
+}
+
+static void begin(const char *certificate, const char *of_key)
+{
+    begin_at_speed(certificate, of_key, 20 * NS_PER_MS);
 }
 
 static bool asleep(void)
@@ -306,6 +313,59 @@ TEST(without_inotify_the_files_are_polled)
     assert_false(watch.is_polling);
 }
 
+/* With the intervals of a server. A loaded machine may be late, so one of a few rounds has to be
+ * in time. */
+TEST(a_replaced_certificate_is_reported_within_a_second_without_the_poll)
+{
+    uint64_t best = UINT64_MAX;
+
+    write_file("cert", "1");
+    write_file("key", "1");
+    begin_at_speed(cert, key, 0);
+    assert_true(asleep());
+    for (int i = 1; i <= 5 && best >= NS_PER_S; i++) {
+        uint64_t began = clock_mono_ns();
+
+        write_file("new", "2");
+        move("new", "cert");
+        write_file("new", "2");
+        move("new", "key");
+        while (told < i && clock_mono_ns() < began + PATIENCE_NS)
+            ev_turn(ev, 100);
+        assert_int_equal(told, i);
+        best = min_u64(best, clock_mono_ns() - began);
+        assert_true(asleep()); /* no poll is set: the kernel told */
+    }
+    assert_true(best < NS_PER_S);
+}
+
+/* Without descriptors there is no inotify. */
+TEST(without_inotify_a_change_is_reported_soon_after_the_poll_that_saw_it)
+{
+    struct rlimit saved, none;
+
+    write_file("cert", "1");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &saved), 0);
+    none = (struct rlimit){ .rlim_cur = 0, .rlim_max = saved.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    begin(cert, "");
+    uint64_t first = watch.timer.at - ev_now(ev);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &saved), 0);
+    write_file("cert", "22");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool polls = watch.is_polling;
+    ev_timer_set(ev, &watch.timer, 0, watch.timer.fn, watch.timer.arg); /* as if the minute had passed */
+    ev_turn(ev, 0);
+    uint64_t second = watch.timer.at - ev_now(ev);
+    for (int i = 0; i < 1000 && !told; i++)
+        ev_turn(ev, 100);
+    uint64_t third = watch.timer.at - ev_now(ev);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &saved), 0);
+    assert_true(polls);
+    assert_true(first > 30 * NS_PER_S && second <= watch.check_ns && third > 30 * NS_PER_S);
+    assert_int_equal(told, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +382,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_relative_path_starts_at_the_working_directory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_state_marked_as_read_is_not_reported, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_inotify_the_files_are_polled, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_replaced_certificate_is_reported_within_a_second_without_the_poll, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(without_inotify_a_change_is_reported_soon_after_the_poll_that_saw_it, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

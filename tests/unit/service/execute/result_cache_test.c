@@ -29,7 +29,7 @@ static const struct buf *get(struct result_cache *c, unsigned n, uint64_t now)
     return result_cache_get(c, key, now);
 }
 
-TEST(an_answer_is_given_until_it_is_too_old)
+TEST(a_result_is_returned_until_it_expires)
 {
     auto_(result_cache) c = result_cache_new(1 << 20, 1000);
 
@@ -40,10 +40,10 @@ TEST(an_answer_is_given_until_it_is_too_old)
     assert_null(get(c, 1, 6000));
     assert_int_equal(result_cache_entries(c), 0);
     put(c, 1, 10, 7000);
-    assert_null(get(c, 1, 6999)); /* a clock that was set back makes nothing young */
+    assert_null(get(c, 1, 6999)); /* a clock that is set back does not renew an entry */
 }
 
-TEST(what_was_used_longest_ago_goes_first)
+TEST(the_least_recently_used_result_is_evicted_first)
 {
     auto_(result_cache) c = result_cache_new(10 * 1256, UINT64_MAX);
 
@@ -58,7 +58,7 @@ TEST(what_was_used_longest_ago_goes_first)
     assert_true(result_cache_bytes(c) <= 10 * 1256);
 }
 
-TEST(room_is_bounded_for_small_answers_and_none_takes_it_all)
+TEST(small_results_are_limited_too_and_a_large_one_is_not_cached)
 {
     auto_(result_cache) c = result_cache_new(100000, UINT64_MAX);
 
@@ -73,7 +73,7 @@ TEST(room_is_bounded_for_small_answers_and_none_takes_it_all)
     assert_null(get(none, 1, 1));
 }
 
-TEST(an_answer_takes_the_place_of_the_one_before)
+TEST(a_result_replaces_the_previous_one_with_its_key)
 {
     auto_(result_cache) c = result_cache_new(1 << 20, UINT64_MAX);
 
@@ -137,7 +137,7 @@ TEST(every_part_of_a_request_is_part_of_its_key)
     b = request(&base_spec);
     assert_true(same(&a, &b));
     b.created_by = "another";
-    assert_true(same(&a, &b)); /* those of one tenant share */
+    assert_true(same(&a, &b)); /* users of one tenant share results */
     DIFFERS(b.owner = "other");
     DIFFERS(b.template = "u");
     DIFFERS(b.template = NULL);
@@ -200,10 +200,10 @@ static int setup(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_is_given_until_it_is_too_old),
-        cmocka_unit_test(what_was_used_longest_ago_goes_first),
-        cmocka_unit_test(room_is_bounded_for_small_answers_and_none_takes_it_all),
-        cmocka_unit_test(an_answer_takes_the_place_of_the_one_before),
+        cmocka_unit_test(a_result_is_returned_until_it_expires),
+        cmocka_unit_test(the_least_recently_used_result_is_evicted_first),
+        cmocka_unit_test(small_results_are_limited_too_and_a_large_one_is_not_cached),
+        cmocka_unit_test(a_result_replaces_the_previous_one_with_its_key),
         cmocka_unit_test(every_part_of_a_request_is_part_of_its_key),
         cmocka_unit_test(every_part_of_the_sandbox_is_part_of_the_key),
     };

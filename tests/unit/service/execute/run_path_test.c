@@ -39,12 +39,12 @@ TEST(paths_stay_below_workspace_and_tmp)
         if ((rc == 0) != (rows[i].full != NULL) || (rc == 0 && strcmp(full, rows[i].full) != 0))
             fail_msg("'%s' became '%s'", rows[i].path, rc == 0 ? full : err.msg);
         if (rc < 0 && strncmp(err.msg, "outputs[3]: ", 12) != 0)
-            fail_msg("'%s' is refused without its name: %s", rows[i].path, err.msg);
+            fail_msg("'%s' is refused without the name of its field: %s", rows[i].path, err.msg);
         free(full);
     }
 }
 
-TEST(a_path_of_any_length_is_refused_and_not_cut)
+TEST(a_path_that_is_too_long_is_refused_and_not_cut)
 {
     char long_path[3000], part[300];
     struct err err = { 0 };
@@ -58,7 +58,7 @@ TEST(a_path_of_any_length_is_refused_and_not_cut)
     assert_int_equal(run_path_resolve(part, "x", &full, &err), -1);
 }
 
-TEST(a_pattern_is_looked_for_in_the_directory_before_it)
+TEST(a_path_is_split_before_its_first_pattern)
 {
     static const struct {
         const char *path, *dir, *rest;
@@ -110,8 +110,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_stay_below_workspace_and_tmp),
-        cmocka_unit_test(a_path_of_any_length_is_refused_and_not_cut),
-        cmocka_unit_test(a_pattern_is_looked_for_in_the_directory_before_it),
+        cmocka_unit_test(a_path_that_is_too_long_is_refused_and_not_cut),
+        cmocka_unit_test(a_path_is_split_before_its_first_pattern),
         cmocka_unit_test(a_pattern_matches_one_part_and_no_hidden_names),
     };
 

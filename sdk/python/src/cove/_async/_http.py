@@ -11,7 +11,7 @@ from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Type, Typ
 import httpx
 
 from .. import _aio
-from .._call import Attempts, Body, Call, answer_error, transport_error
+from .._call import ANSWER_MAX, Attempts, Body, Call, answer_error, too_large_error, transport_error
 from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
@@ -20,7 +20,14 @@ from ..events import LineSplitter
 
 T = TypeVar("T")
 CONNECTIONS = 200  # a server closes connections beyond http.maxConnectionsPerAddress, which is 256 by default
+FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # describe the body before it was decoded
 log = logging.getLogger("cove")
+
+
+async def renew_login(settings: Settings) -> None:
+    """Before a request: a token of an issuer that is about to end is replaced."""
+    if settings.login is not None and settings.login.is_due():
+        await _aio.blocking(settings.login.renew)
 
 
 async def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
@@ -59,6 +66,9 @@ class AsyncHTTP:
         """Sends one attempt and raises a refusal. The caller reads and closes the body of the
         response."""
         headers: Dict[str, str] = dict(call.headers)
+        await renew_login(self.settings)
+        if self.settings.login is not None:
+            headers["Authorization"] = f"Bearer {self.settings.bearer}"
         body: Any = call.body
         if isinstance(body, Body):
             if body.length is not None:
@@ -74,7 +84,7 @@ class AsyncHTTP:
             if response.status_code < 400 or response.status_code in call.also_ok:
                 return response
             try:
-                content = await response.aread()
+                content = await self.read(response, call, ANSWER_MAX)
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:
@@ -84,12 +94,23 @@ class AsyncHTTP:
     async def once(self, call: Call) -> httpx.Response:
         response = await self.open(call)
         try:
-            await response.aread()
+            content = await self.read(response, call, call.answer_max)
         except httpx.HTTPError as error:
             raise transport_error(error, self.settings.where) from error
         finally:
             await response.aclose()
-        return response
+        headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in FRAMING]
+        return httpx.Response(response.status_code, headers=headers, content=content)
+
+    async def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
+        """The whole body. A server that is broken or hostile may send one without an end."""
+        pieces, size = [], 0
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > limit:
+                raise too_large_error(call, limit, self.settings.where)
+            pieces.append(piece)
+        return b"".join(pieces)
 
     async def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
         """Waits before the next attempt; raises the error if there is no further attempt."""

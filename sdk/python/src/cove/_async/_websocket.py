@@ -29,6 +29,7 @@ from .._error import CoveError
 from .._json import loads_object
 from .._settings import Settings
 from ..errors import ConnectionLostError, ProtocolError, ServerNotTrustedError, ServerUnreachableError
+from ._http import renew_login
 
 MESSAGE_MAX = 32 << 20
 
@@ -62,6 +63,7 @@ class AsyncWebSocket:
             uri = parse_uri("ws" + settings.url[len("http"):] + target)
         except InvalidURI as error:
             raise ProtocolError(str(error)) from error
+        await renew_login(settings)
         pipe = await open_connection(settings)
         socket = cls(pipe, ClientProtocol(uri, subprotocols=[Subprotocol("cove.v1")], max_size=MESSAGE_MAX), settings)
         try:

@@ -20,6 +20,7 @@ from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
 EXECUTE_PATIENCE = 3600.0
 """Seconds; an execution may wait in a queue before it runs."""
+EXECUTE_ANSWER_MAX = 256 << 20  # output of 16 MiB, and its size after escaping
 
 
 class AsyncCove:
@@ -92,7 +93,8 @@ class AsyncCove:
                             outputBytes=output_bytes, level=level, policy=policy, cache=cache)
         if on_event is not None:
             return await self._listen(body, on_event)
-        return await self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
+        return await self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,
+                                                        answer_max=EXECUTE_ANSWER_MAX))
 
     async def _listen(self, body: Mapping[str, Any], on_event: Callable[[ExecuteEvent], object]) -> ExecuteResult:
         lines, heard = AsyncLineStream(self._http), ExecuteStreamParser()

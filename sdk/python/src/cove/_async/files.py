@@ -47,12 +47,14 @@ class AsyncFiles:
         """The file in pieces; its size is not limited.
 
         After a broken connection the stream continues at the same byte; if the file has changed
-        meanwhile, PreconditionFailedError is raised.
+        meanwhile, PreconditionFailedError is raised. The download of a file without an entity tag is
+        not continued.
         """
         if length == 0:
             return
         end = offset + length if length is not None else None
         etag: Optional[str] = None
+        begun = False
         attempts = self._http.attempts()
         while True:
             try:
@@ -69,6 +71,7 @@ class AsyncFiles:
                 chunks = self._http.chunks(response)
                 try:
                     async for chunk in chunks:
+                        begun = True
                         offset += len(chunk)
                         attempts.record_success()
                         yield chunk
@@ -76,6 +79,8 @@ class AsyncFiles:
                     await chunks.aclose()
                 return
             except CoveError as error:
+                if begun and etag is None:  # the rest could be of another content
+                    raise
                 await self._http.again(attempts, error, f"GET {path}")
 
     async def write(self, path: str, content: Union[Content, AsyncIterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,

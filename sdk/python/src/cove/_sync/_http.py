@@ -12,7 +12,7 @@ from typing import Any, Iterator, Callable, Dict, List, Optional, Type, TypeVar
 import httpx
 
 from .. import _sio
-from .._call import Attempts, Body, Call, answer_error, transport_error
+from .._call import ANSWER_MAX, Attempts, Body, Call, answer_error, too_large_error, transport_error
 from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
@@ -21,7 +21,14 @@ from ..events import LineSplitter
 
 T = TypeVar("T")
 CONNECTIONS = 200  # a server closes connections beyond http.maxConnectionsPerAddress, which is 256 by default
+FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # describe the body before it was decoded
 log = logging.getLogger("cove")
+
+
+def renew_login(settings: Settings) -> None:
+    """Before a request: a token of an issuer that is about to end is replaced."""
+    if settings.login is not None and settings.login.is_due():
+        _sio.blocking(settings.login.renew)
 
 
 def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
@@ -60,6 +67,9 @@ class HTTP:
         """Sends one attempt and raises a refusal. The caller reads and closes the body of the
         response."""
         headers: Dict[str, str] = dict(call.headers)
+        renew_login(self.settings)
+        if self.settings.login is not None:
+            headers["Authorization"] = f"Bearer {self.settings.bearer}"
         body: Any = call.body
         if isinstance(body, Body):
             if body.length is not None:
@@ -75,7 +85,7 @@ class HTTP:
             if response.status_code < 400 or response.status_code in call.also_ok:
                 return response
             try:
-                content = response.read()
+                content = self.read(response, call, ANSWER_MAX)
             finally:
                 response.close()
         except httpx.HTTPError as error:
@@ -85,12 +95,23 @@ class HTTP:
     def once(self, call: Call) -> httpx.Response:
         response = self.open(call)
         try:
-            response.read()
+            content = self.read(response, call, call.answer_max)
         except httpx.HTTPError as error:
             raise transport_error(error, self.settings.where) from error
         finally:
             response.close()
-        return response
+        headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in FRAMING]
+        return httpx.Response(response.status_code, headers=headers, content=content)
+
+    def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
+        """The whole body. A server that is broken or hostile may send one without an end."""
+        pieces, size = [], 0
+        for piece in response.iter_bytes():
+            size += len(piece)
+            if size > limit:
+                raise too_large_error(call, limit, self.settings.where)
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
         """Waits before the next attempt; raises the error if there is no further attempt."""

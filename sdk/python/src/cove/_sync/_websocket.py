@@ -30,6 +30,7 @@ from .._error import CoveError
 from .._json import loads_object
 from .._settings import Settings
 from ..errors import ConnectionLostError, ProtocolError, ServerNotTrustedError, ServerUnreachableError
+from ._http import renew_login
 
 MESSAGE_MAX = 32 << 20
 
@@ -63,6 +64,7 @@ class WebSocket:
             uri = parse_uri("ws" + settings.url[len("http"):] + target)
         except InvalidURI as error:
             raise ProtocolError(str(error)) from error
+        renew_login(settings)
         pipe = open_connection(settings)
         socket = cls(pipe, ClientProtocol(uri, subprotocols=[Subprotocol("cove.v1")], max_size=MESSAGE_MAX), settings)
         try:

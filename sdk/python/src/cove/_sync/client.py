@@ -21,6 +21,7 @@ from .tenants import Keys, Roles, Tenants, Users
 
 EXECUTE_PATIENCE = 3600.0
 """Seconds; an execution may wait in a queue before it runs."""
+EXECUTE_ANSWER_MAX = 256 << 20  # output of 16 MiB, and its size after escaping
 
 
 class Cove:
@@ -93,7 +94,8 @@ class Cove:
                             outputBytes=output_bytes, level=level, policy=policy, cache=cache)
         if on_event is not None:
             return self._listen(body, on_event)
-        return self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE))
+        return self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,
+                                                        answer_max=EXECUTE_ANSWER_MAX))
 
     def _listen(self, body: Mapping[str, Any], on_event: Callable[[ExecuteEvent], object]) -> ExecuteResult:
         lines, heard = LineStream(self._http), ExecuteStreamParser()

@@ -16,6 +16,7 @@ from ._http import HTTP, LineStream
 
 STDIN_PATIENCE = 3600.0
 """Seconds; a program may compute for long before it reads its input."""
+OUTPUT_ANSWER_MAX = 1 << 30
 
 
 Answer = Callable[[InputRequestEvent], Optional[str]]
@@ -67,7 +68,7 @@ class Execution:
 
     def output(self, stream: str = "stdout", *, offset: int = 0) -> bytes:
         """The output so far, from `offset` on. The next call continues at `offset + len(...)`."""
-        response = self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}))
+        response = self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}, answer_max=OUTPUT_ANSWER_MAX))
         return response.content
 
     def follow(self, stream: str = "stdout", *, offset: int = 0) -> Iterator[bytes]:

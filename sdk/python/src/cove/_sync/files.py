@@ -48,12 +48,14 @@ class Files:
         """The file in pieces; its size is not limited.
 
         After a broken connection the stream continues at the same byte; if the file has changed
-        meanwhile, PreconditionFailedError is raised.
+        meanwhile, PreconditionFailedError is raised. The download of a file without an entity tag is
+        not continued.
         """
         if length == 0:
             return
         end = offset + length if length is not None else None
         etag: Optional[str] = None
+        begun = False
         attempts = self._http.attempts()
         while True:
             try:
@@ -70,6 +72,7 @@ class Files:
                 chunks = self._http.chunks(response)
                 try:
                     for chunk in chunks:
+                        begun = True
                         offset += len(chunk)
                         attempts.record_success()
                         yield chunk
@@ -77,6 +80,8 @@ class Files:
                     chunks.close()
                 return
             except CoveError as error:
+                if begun and etag is None:  # the rest could be of another content
+                    raise
                 self._http.again(attempts, error, f"GET {path}")
 
     def write(self, path: str, content: Union[Content, Iterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,
