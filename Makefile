@@ -71,12 +71,12 @@ soak: build
 	@tools/deps build vm
 	@tests/vm/run.py
 
-# What the built-in templates need. A host without some of it serves the others.
+# The packages of the built-in templates. A host that lacks some of them serves the other templates.
 runtimes: deps
 	@DATA=$(DATA) tools/deps --optional runtimes
 
-# FLAGS="--listen 0.0.0.0:8700": settings for the server; docs/configuration.md lists them. DATA=no omits the packages of
-# the template python-data, the largest ones.
+# FLAGS="--listen 0.0.0.0:8700": settings for the server; docs/configuration.md lists them. DATA=no
+# omits the packages of the template python-data, the largest ones.
 serve: runtimes build
 	@$(BUILD)/src/main/cove serve $(FLAGS)
 

@@ -9,8 +9,8 @@ interpreter that waits in it. There are three figures, because none is complete:
                        made inside. Namespaces that are made before a process joins its cgroup are
                        not included.
     kernelMachineKiB   growth of all kernel memory of the machine (slab, stacks, page tables,
-                       per-cpu), divided by the members. Complete, but includes other activity of the
-                       machine.
+                       per-cpu), divided by the members. Complete, but includes other activity of
+                       the machine.
 
 `totalKiB` is the sum of PSS and the growth of the machine's kernel memory. `availableKiB`, the loss
 of MemAvailable, is a check on it.

@@ -3,7 +3,7 @@
 prints TAP.
 
     COVE=build/cove tests/e2e/run.py               all
-    COVE=build/cove tests/e2e/run.py timeout       those whose id (file.Class.test) contains the word
+    COVE=build/cove tests/e2e/run.py timeout       those whose id (file.Class.test) has the word
     COVE=build/cove tests/e2e/run.py --only 'ctl: a key may have an expiry'    exactly this title
     COVE=build/cove tests/e2e/run.py --shard 2/3   the second of three parts
 

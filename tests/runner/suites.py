@@ -1,4 +1,4 @@
-"""suites.py - the suites of tests/check as tasks. The docstring of a suite's function describes it."""
+"""suites.py - the suites of tests/check as tasks. A suite's docstring is its description."""
 import glob
 import json
 import os
@@ -210,7 +210,7 @@ def suite_sdk(wanted):
 
 
 def suite_docs(wanted):
-    """every example of README.md and docs/, every link in them, every source file and function that they name"""
+    """examples, links, and names of source files and functions in README.md and docs/"""
     return script("docs", "docs", "tests/docs/run.py", select=by_only) + [
         Task("docs", "docs/links", ["tests/docs/links.py"], parse=parse_tap),
         Task("docs", "docs/source_names", ["tests/docs/source_names.py"], parse=parse_tap),

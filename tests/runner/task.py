@@ -25,12 +25,12 @@ class Task:
     exclusive   counts leftovers on the whole host: no other task of the lane SANDBOX runs at the
                 same time
     quiet       a passing result is not counted: the task is a condition of others, not a test
-    select      title of a failed test -> (arguments, environment) that run this test alone, or None;
+    select      title of a failed test -> (arguments, environment) that run only this test, or None;
                 a task without it is repeated as a whole
     whole       the command without its shard, to which `select` adds arguments
     key         title -> the part of it that stays the same from one run to the next
-    then        () -> further tasks, called when this one has passed: tests that are known only after
-                a set-up
+    then        () -> further tasks, called when this one has passed: tests that are known only
+                after a set-up
     """
 
     def __init__(self, suite, name, command=None, *, work=None, parse=parse_status, label=None, env=None, timeout=900, cwd=ROOT,

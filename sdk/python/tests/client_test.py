@@ -256,7 +256,8 @@ class Where(unittest.TestCase):
 
 
 class Provider(http.server.BaseHTTPRequestHandler):
-    """An issuer and a server in one: gives tokens for refresh tokens, and says who it is with one that it gave."""
+    """An identity provider and a server in one: it issues tokens for refresh tokens, and its whoami
+    answers requests with such a token."""
 
     forms: List[Dict[str, str]] = []
     bearers: List[str] = []

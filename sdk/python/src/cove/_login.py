@@ -118,7 +118,8 @@ def is_safe(url: str) -> bool:
 
 
 def ask_provider(url: str, form: Dict[str, str]) -> Dict[str, Any]:
-    """The answer of the identity provider to a refresh token. Raises UnauthorizedError if it is refused."""
+    """The answer of the identity provider to a refresh token. Raises UnauthorizedError if the
+    provider refuses it."""
     if not is_safe(url):
         raise ProtocolError(f"{url} is not safe for renewing a login: it must begin with https://")
     content = b""
@@ -158,8 +159,8 @@ class LoginSession:
         return self._login.ends_at - EARLY <= time.time()
 
     def renew(self) -> None:
-        """Replaces a token that is about to expire, here and in the file. Blocks. Raises UnauthorizedError
-        if the user must log in again."""
+        """Replaces a token that is about to expire, here and in the file. Blocks. Raises
+        UnauthorizedError if the user must log in again."""
         with self._lock:
             self._take_from_file()
             if not self.is_due():

@@ -46,7 +46,7 @@ class Settings:
     retry: Retry
     cacert: Optional[str] = None
     login: Optional[LoginSession] = None
-    """Of a token that an issuer gave, which is renewed; `api_key` is the token of the beginning then."""
+    """The renewable token of an identity provider; `api_key` is then its first value."""
 
     @property
     def bearer(self) -> Optional[str]:

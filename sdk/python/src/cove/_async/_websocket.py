@@ -189,7 +189,7 @@ class AsyncWebSocket:
             await self._flush()
 
     def acknowledge(self, token: Any) -> None:
-        """Handles a pong: the requests before it were carried out, or their errors have arrived."""
+        """Handles a pong: the server has carried out the earlier requests, or sent their errors."""
         while self.requests:
             request = self.requests.popleft()
             request.done = True

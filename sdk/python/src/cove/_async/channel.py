@@ -157,8 +157,8 @@ class AsyncChannel:
         self._names.pop(session._name, None)
 
     async def _attach(self, session: AsyncSession) -> None:
-        """Attaches a session on the current socket, once. Without a socket, the caller that connects
-        attaches it."""
+        """Attaches a session on the current socket, once. Without a socket, the caller that
+        connects attaches it."""
         async with self._gate:
             socket = self._socket
             if socket is None or session._attached_socket is socket:

@@ -47,8 +47,8 @@ class AsyncFiles:
         """The file in pieces; its size is not limited.
 
         After a broken connection the stream continues at the same byte; if the file has changed
-        meanwhile, PreconditionFailedError is raised. The download of a file without an entity tag is
-        not continued.
+        meanwhile, PreconditionFailedError is raised. The download of a file without an entity tag
+        is not continued.
         """
         if length == 0:
             return

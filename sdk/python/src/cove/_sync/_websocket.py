@@ -190,7 +190,7 @@ class WebSocket:
             self._flush()
 
     def acknowledge(self, token: Any) -> None:
-        """Handles a pong: the requests before it were carried out, or their errors have arrived."""
+        """Handles a pong: the server has carried out the earlier requests, or sent their errors."""
         while self.requests:
             request = self.requests.popleft()
             request.done = True

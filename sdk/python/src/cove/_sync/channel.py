@@ -158,8 +158,8 @@ class Channel:
         self._names.pop(session._name, None)
 
     def _attach(self, session: Session) -> None:
-        """Attaches a session on the current socket, once. Without a socket, the caller that connects
-        attaches it."""
+        """Attaches a session on the current socket, once. Without a socket, the caller that
+        connects attaches it."""
         with self._gate:
             socket = self._socket
             if socket is None or session._attached_socket is socket:
