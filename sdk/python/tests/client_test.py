@@ -286,7 +286,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
 
 
 class Renewal(unittest.TestCase):
-    """Tokens of an issuer, as `cove login --device` keeps them."""
+    """Tokens of an identity provider, as `cove login --device` keeps them."""
 
     def setUp(self) -> None:
         Provider.forms, Provider.bearers, Provider.status = [], [], 200
@@ -318,7 +318,7 @@ class Renewal(unittest.TestCase):
         self.addCleanup(made.close)
         return made
 
-    def test_a_token_that_is_about_to_end_is_renewed_before_the_request_and_in_the_file(self) -> None:
+    def test_a_token_that_is_about_to_expire_is_renewed_before_the_request_and_in_the_file(self) -> None:
         self.keep(ends_in=20, cacert=__file__)
         client = self.client()
         for _ in range(3):
@@ -331,26 +331,26 @@ class Renewal(unittest.TestCase):
         self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
         self.assertEqual(os.listdir(os.path.dirname(self.path)), ["login.json"])
 
-    def test_a_token_that_is_good_is_left_alone(self) -> None:
+    def test_a_valid_token_is_not_renewed(self) -> None:
         self.keep(ends_in=600)
         self.client().json(Call("GET", "/ready"))
         self.assertEqual((Provider.forms, Provider.bearers), ([], ["Bearer old"]))
 
-    def test_what_another_program_has_renewed_is_used(self) -> None:
+    def test_a_token_renewed_by_another_program_is_used(self) -> None:
         self.keep(ends_in=20)
         client = self.client()
         self.keep(ends_in=600, key="theirs", refresh="r7")
         client.json(Call("GET", "/ready"))
         self.assertEqual((Provider.forms, Provider.bearers), ([], ["Bearer theirs"]))
 
-    def test_a_provider_that_refuses_ends_the_login(self) -> None:
+    def test_a_refusing_provider_ends_the_login(self) -> None:
         self.keep(ends_in=20)
         Provider.status, Provider.answer = 400, {"error": "invalid_grant"}
         with self.assertRaisesRegex(UnauthorizedError, "log in again"):
             self.client().json(Call("GET", "/ready"))
         self.assertEqual((Provider.bearers, self.kept()["key"]), ([], "old"))
 
-    def test_a_provider_that_is_broken_does_not_stop_a_token_that_is_still_good(self) -> None:
+    def test_a_broken_provider_does_not_stop_a_valid_token(self) -> None:
         self.keep(ends_in=20)
         Provider.answer = {"hello": "world"}
         self.client().json(Call("GET", "/ready"))
@@ -359,12 +359,12 @@ class Renewal(unittest.TestCase):
         with self.assertRaisesRegex(ProtocolError, "without a bearer token"):
             self.client().json(Call("GET", "/ready"))
 
-    def test_a_refresh_token_is_not_sent_in_the_clear(self) -> None:
+    def test_a_refresh_token_is_not_sent_unencrypted(self) -> None:
         self.keep(ends_in=-1, tokenUrl="http://id.example.org/token")
         with self.assertRaisesRegex(ProtocolError, "https://"):
             self.client().json(Call("GET", "/ready"))
 
-    def test_a_login_that_was_removed_is_not_written_again(self) -> None:
+    def test_a_removed_login_is_not_written_again(self) -> None:
         self.keep(ends_in=20)
         client = self.client()
         os.unlink(self.path)
@@ -411,7 +411,7 @@ class Endless(http.server.BaseHTTPRequestHandler):
 
 
 class Bounds(unittest.TestCase):
-    def test_an_answer_without_an_end_is_given_up(self) -> None:
+    def test_an_endless_answer_is_aborted(self) -> None:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)

@@ -116,7 +116,7 @@ def transport_error(error: httpx.HTTPError, where: str) -> CoveError:
 
 
 def too_large_error(call: Call, limit: int, where: str) -> CoveError:
-    return ProtocolError(f"{where}: the answer to {call.method} {call.path} has more than {limit} bytes, and no such answer should",
+    return ProtocolError(f"{where}: the answer to {call.method} {call.path} has more than {limit} bytes, which is not allowed",
                          fix="Check that the address is that of a cove server. What is large is read with Files.stream, or as a stream of an execution.")
 
 

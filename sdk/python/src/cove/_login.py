@@ -26,7 +26,7 @@ from .errors import ProtocolError, ServerUnreachableError, UnauthorizedError
 FILE_MAX = 64 << 10
 PROVIDER_ANSWER_MAX = 256 << 10
 EARLY = 30.0
-"""Seconds before its end at which a token is replaced."""
+"""Seconds before its expiry at which a token is renewed."""
 PATIENCE = 30.0
 SAFE_HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -39,7 +39,7 @@ class Login:
     ends_at: float = 0.0
     """Seconds since 1970; 0: never, or not known."""
     told: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
-    """The file as it was read."""
+    """The contents of the file."""
 
     @property
     def is_renewable(self) -> bool:

@@ -365,11 +365,11 @@ class Template:
     created_at: Optional[datetime.datetime] = None
     updated_at: Optional[datetime.datetime] = None
     available: bool = True
-    """Whether the server's host has its runtime and the modules that it preloads."""
+    """Whether the server's host has the language and the preloaded modules of the template."""
     reason: Optional[str] = None
-    """Why it is not available."""
+    """Why the template is not available."""
     fix: Optional[str] = None
-    """The command that installs what is missing, for the operator of the host."""
+    """The command that installs the missing packages, for the operator of the host."""
     missing: List[str] = dataclasses.field(default_factory=list)
     """Modules that the host does not have."""
 

@@ -25,7 +25,7 @@ log = logging.getLogger("cove")
 
 
 async def renew_login(settings: Settings) -> None:
-    """Before a request: a token of an issuer that is about to end is replaced."""
+    """Renews an identity provider's token that is about to expire, before a request."""
     if settings.login is not None and settings.login.is_due():
         await _aio.blocking(settings.login.renew)
 
@@ -103,7 +103,7 @@ class AsyncHTTP:
         return httpx.Response(response.status_code, headers=headers, content=content)
 
     async def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
-        """The whole body. A server that is broken or hostile may send one without an end."""
+        """The complete body, with a limit: a broken or hostile server may send an endless one."""
         pieces, size = [], 0
         async for piece in response.aiter_bytes():
             size += len(piece)

@@ -79,7 +79,7 @@ class AsyncFiles:
                     await chunks.aclose()
                 return
             except CoveError as error:
-                if begun and etag is None:  # the rest could be of another content
+                if begun and etag is None:  # the rest could belong to another content
                     raise
                 await self._http.again(attempts, error, f"GET {path}")
 

@@ -26,7 +26,7 @@ log = logging.getLogger("cove")
 
 
 def renew_login(settings: Settings) -> None:
-    """Before a request: a token of an issuer that is about to end is replaced."""
+    """Renews an identity provider's token that is about to expire, before a request."""
     if settings.login is not None and settings.login.is_due():
         _sio.blocking(settings.login.renew)
 
@@ -104,7 +104,7 @@ class HTTP:
         return httpx.Response(response.status_code, headers=headers, content=content)
 
     def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
-        """The whole body. A server that is broken or hostile may send one without an end."""
+        """The complete body, with a limit: a broken or hostile server may send an endless one."""
         pieces, size = [], 0
         for piece in response.iter_bytes():
             size += len(piece)

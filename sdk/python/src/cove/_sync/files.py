@@ -80,7 +80,7 @@ class Files:
                     chunks.close()
                 return
             except CoveError as error:
-                if begun and etag is None:  # the rest could be of another content
+                if begun and etag is None:  # the rest could belong to another content
                     raise
                 self._http.again(attempts, error, f"GET {path}")
 
