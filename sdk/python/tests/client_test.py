@@ -235,7 +235,7 @@ class Where(unittest.TestCase):
     def test_a_readable_expired_or_malformed_login_is_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "other users can read it"):
             self.settings(environ=self.kept(0o640, url="https://one", key="cove_1"))
-        with self.assertRaisesRegex(ValueError, "has ended"):
+        with self.assertRaisesRegex(ValueError, "has expired"):
             self.settings(environ=self.kept(url="https://one", key="cove_1", expiresMs=1000, refresh="r"))
         with self.assertRaisesRegex(ValueError, "log in again"):
             self.settings(environ=self.kept(url="https://one"))
