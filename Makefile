@@ -1,13 +1,13 @@
-# The front door. The work is done by Meson and by the scripts named here; each can be run by itself.
+# The entry points. Meson and the scripts named here do the work; each can be run by itself.
 #
-#   make            build into build/ (gcc)              make check        everything that must hold
-#   make deps       install missing Debian packages      make check-fresh  the quick start in a fresh Debian 12
+#   make            build into build/ (gcc)          make check       all tests
+#   make deps       install missing Debian packages  make check-fresh quick start, fresh Debian 12
 #   make check-vm   the suites under Debian's kernel and systemd, in QEMU
-#   make serve      start the server, and build it first
-#   make demo       three sandboxes, explained           make bench        figures: start, server, executor
-#   make install    into $(DESTDIR)$(PREFIX)             make soak         many runs that must leave nothing
-#   make uninstall  take it away again                   make fuzz         fuzz each decoder for SECONDS
-#   make coverage   lines that the tests execute         make clean        remove the build directories
+#   make serve      build and start the server
+#   make demo       three sandboxes, explained       make bench       start, server, executor
+#   make install    into $(DESTDIR)$(PREFIX)         make soak        many runs that leave nothing
+#   make uninstall  remove the installed files       make fuzz        fuzz each decoder for SECONDS
+#   make coverage   lines that the tests execute     make clean       remove the build directories
 #   make help       this text
 
 PREFIX ?= /usr/local
@@ -34,7 +34,7 @@ help:
 deps:
 	@tools/deps build
 
-# The tests need more: a second compiler, checkers, a weaker sandbox to compare with.
+# The tests need more packages: a second compiler, checkers, a weaker sandbox to compare with.
 check:
 	@tools/deps build test
 	@tests/check $(SUITES)
@@ -71,19 +71,19 @@ soak: build
 	@tools/deps build vm
 	@tests/vm/run.py
 
-# What the built-in templates need. A host without some of it serves the others.
+# The packages of the built-in templates. A host that lacks some of them serves the other templates.
 runtimes: deps
 	@DATA=$(DATA) tools/deps --optional runtimes
 
-# FLAGS="--listen 0.0.0.0:8700": settings for the server; docs/configuration.md lists them. DATA=no omits the packages of
-# the template python-data, the largest ones.
+# FLAGS="--listen 0.0.0.0:8700": settings for the server; docs/configuration.md lists them. DATA=no
+# omits the packages of the template python-data, the largest ones.
 serve: runtimes build
 	@$(BUILD)/src/main/cove serve $(FLAGS)
 
 demo: build
 	@tools/demo $(BUILD)/src/main/cove
 
-# Changing the prefix makes Meson think again, so it is told only when it changed.
+# A changed prefix makes Meson reconfigure, so it is passed only when it changed.
 prefix: $(BUILD)/build.ninja
 	@[ "$$(cat $(BUILD)/.prefix 2>/dev/null)" = "$(PREFIX)" ] || \
 	    { meson configure $(BUILD) -Dprefix=$(PREFIX) && echo "$(PREFIX)" >$(BUILD)/.prefix; }

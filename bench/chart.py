@@ -1,8 +1,9 @@
 """chart.py - draws results as an SVG of horizontal bars.
 
-One picture for light and dark pages: colours are classes, and a media query swaps them. Bars start at zero and share
-one scale within a panel. A bar longer than the panel (podman beside a process) is cut, marked as cut, and still labelled
-with its figure, so that the short bars stay readable."""
+One picture for light and dark pages: colours are classes, and a media query swaps them. Bars start
+at zero and share one scale within a panel. A bar longer than the panel (podman next to a process)
+is cut, marked as cut, and still labelled with its figure, so that the short bars stay readable.
+"""
 from xml.sax.saxutils import escape
 
 WIDTH, LEFT, RIGHT = 760, 130, 100
@@ -29,7 +30,7 @@ STYLE = """
 
 
 class Panel:
-    """A title, what its figures are, and rows of (label, figure, whether it is cove's)."""
+    """A title, the unit of its figures, and rows of (label, figure, whether it is cove's)."""
 
     def __init__(self, title, note, rows):
         self.title, self.note, self.rows = title, note, rows
@@ -39,7 +40,7 @@ def bars(panel, top):
     """The bars of one panel, and the y at which the next may begin."""
     room = WIDTH - LEFT - RIGHT
     values = sorted(value for _, value, _ in panel.rows)
-    # The scale ends at the longest bar that is not several times the one before it.
+    # The scale ends at the longest bar that is not several times longer than the next shorter one.
     full = values[-1]
     if len(values) > 1 and values[-1] > 4 * values[-2]:
         full = values[-2] * 1.35

@@ -38,7 +38,7 @@ uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static uint32_t draw(uint32_t *state) /* xorshift: an order that a reader can repeat */
+static uint32_t draw(uint32_t *state) /* xorshift: an order that can be reproduced */
 {
     *state ^= *state << 13;
     *state ^= *state >> 17;

@@ -1,5 +1,6 @@
-/* bench-hello - the least that libmicrohttpd can do: one page from memory, one thread, the library's own loop. It is
- * the floor for a server built on that library. Prints its port, and ends with its standard input. */
+/* bench-hello - the least that libmicrohttpd can do: one page from memory, one thread, the
+ * library's own loop. It is the baseline for a server built on that library. Prints its port,
+ * and ends with its standard input. */
 #define _GNU_SOURCE 1
 #include "common.h"
 
@@ -14,7 +15,7 @@ static enum MHD_Result answer(void *cls, struct MHD_Connection *conn, const char
                               const char *data __attribute__((unused)), size_t *size __attribute__((unused)),
                               void **seen)
 {
-    if (!*seen) { /* called first with the head alone */
+    if (!*seen) { /* the first call has the head only */
         *seen = conn;
         return MHD_YES;
     }

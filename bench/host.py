@@ -1,4 +1,5 @@
-"""host.py - what the benchmarks share: the machine they run on, how busy it is, and how figures are summed up."""
+"""host.py - functions that the benchmarks share: the machine, its load, and the summary of figures.
+"""
 import os
 import platform
 import re
@@ -11,7 +12,7 @@ def say(text):
 
 
 def steal():
-    """Ticks of all processors: (stolen by the host of this machine, all)."""
+    """Ticks of all CPUs: (stolen by the host of this machine, all)."""
     with open("/proc/stat", encoding="ascii") as f:
         ticks = [int(x) for x in f.readline().split()[1:9]]
     return ticks[7], sum(ticks)
@@ -28,7 +29,7 @@ class Steal:
 
 
 def busy_percent(seconds):
-    """How busy the processors are without us."""
+    """The load of the CPUs by other programs, in percent."""
     def ticks():
         with open("/proc/stat", encoding="ascii") as f:
             t = [int(x) for x in f.readline().split()[1:9]]
@@ -41,8 +42,9 @@ def busy_percent(seconds):
 
 
 class Quiet:
-    """Comparisons survive a busy machine, figures do not. Every piece of the measurement waits until the machine is quiet, all
-    of them together for no longer than the patience they were given."""
+    """Comparisons are valid on a busy machine, absolute figures are not. Every piece of the
+    measurement waits until the machine is quiet, all of them together for no longer than the given
+    patience."""
 
     def __init__(self, patience):
         self.left, self.worst = float(patience), 0.0
@@ -111,7 +113,7 @@ def pss_kib(pid):
 
 
 def switches(pid):
-    """How often the threads of a process were put on a processor, in all."""
+    """How often the threads of a process were scheduled, in total."""
     total = 0
     for tid in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{tid}/status", encoding="utf-8", errors="replace") as f:
@@ -120,7 +122,7 @@ def switches(pid):
 
 
 def busy_ticks():
-    """Ticks of all processors: (busy, all)."""
+    """Ticks of all CPUs: (busy, all)."""
     with open("/proc/stat", encoding="ascii") as f:
         t = [int(x) for x in f.readline().split()[1:9]]
     return sum(t) - t[3] - t[4], sum(t)

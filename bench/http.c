@@ -1,23 +1,24 @@
-/* bench-http - asks servers and says how long each answer took. Plain blocking sockets, kept open, so that it is the
- * server that is measured and as little as possible of this program.
+/* bench-http - sends requests to servers and prints how long each answer took. It uses plain
+ * blocking sockets that are kept open, so that the server is measured and as little as possible
+ * of this program.
  *
  *     bench-http rounds N WARMUP SEED                      the plan on standard input
- *     bench-http rate SECONDS CONNECTIONS PORT KEY METHOD PATH BODY WORD    as fast as they are answered
- *     bench-http lives SECONDS CONNECTIONS PORT KEY SANDBOX EXECUTION WORD  the same of whole lives, as `life` below
- *     bench-http burst CONNECTIONS PORT KEY METHOD PATH BODY WORD           one question each, all at once
+ *     bench-http rate SECONDS CONNECTIONS PORT KEY METHOD PATH BODY WORD    as fast as possible
+ *     bench-http lives SECONDS CONNECTIONS PORT KEY SANDBOX EXECUTION WORD  whole lives (`life` below)
+ *     bench-http burst CONNECTIONS PORT KEY METHOD PATH BODY WORD    one request each, at once
  *     bench-http put|get PORT KEY PATH MIBS                one file
- *     bench-http copy MIBS                                 the same bytes through a socket, and nothing else
+ *     bench-http copy MIBS                                 the same bytes through a plain socket
  *
- * As in bench-spawn, every round asks each of the plan once, in an order drawn anew for the round. The plan, its fields
- * separated by tabs:
+ * As in bench-spawn, every round makes each request of the plan once, in an order drawn anew for
+ * the round. The plan, its fields separated by tabs:
  *
  *     call  NAME  PORT  KEY  METHOD  PATH  BODY  STATUS  WORD   WORD must stand in the answer
- *     life  NAME  PORT  KEY  SANDBOX  EXECUTION  WORD           a sandbox is created, executes, is deleted: two bodies
- *     ask   NAME  PROGRAM  ARG...                               resident: a newline asks, it answers its microseconds
- *     run   NAME  EVERY  PROGRAM  ARG...                        started in every EVERY-th round, as bench-spawn does
+ *     life  NAME  PORT  KEY  SANDBOX  EXECUTION  WORD           create, execute, delete: two bodies
+ *     ask   NAME  PROGRAM  ARG...                               resident: a newline asks for its us
+ *     run   NAME  EVERY  PROGRAM  ARG...                        started in every EVERY-th round
  *
- * Each answer prints "NAME<tab>nanoseconds". An answer that is not as expected ends the whole thing: a refusal is
- * quick, and would look like a good figure. */
+ * Each answer prints "NAME<tab>nanoseconds". An unexpected answer ends the whole measurement: a
+ * refusal is fast, and would look like a good figure. */
 #define _GNU_SOURCE 1
 #include "common.h"
 #include "run.h"
@@ -92,7 +93,7 @@ static void plan_read(void)
         die("the plan is empty");
 }
 
-/* --- one question --- */
+/* --- one request --- */
 
 static void ask_start(struct subject *s)
 {
@@ -117,16 +118,16 @@ static void ask_end(struct subject *s)
 
     close(s->to);
     if (waitpid(s->pid, &status, 0) < 0 || status != 0)
-        die("%s did not end well", s->field[1]);
+        die("%s failed", s->field[1]);
 }
 
-/* The time that the program itself measured: what it costs to ask it is not its own. */
+/* The time that the program itself measured, without the cost of the request to it. */
 static uint64_t ask_once(struct subject *s)
 {
     char line[64];
 
     if (write(s->to, "\n", 1) != 1 || !fgets(line, sizeof(line), s->from))
-        die("%s went away without an answer", s->field[1]);
+        die("%s ended without an answer", s->field[1]);
     return strtoull(line, NULL, 10) * 1000;
 }
 
@@ -217,7 +218,7 @@ static void rounds(uint32_t count, uint32_t warmup, uint32_t seed)
             ask_end(subjects[i]);
 }
 
-/* --- as many as it can --- */
+/* --- as many as possible --- */
 
 struct question {
     uint32_t port;
@@ -249,8 +250,8 @@ static uint64_t hear(const struct question *q, uint32_t i)
     return now;
 }
 
-/* All n ask at once, and again as soon as they are answered, until `end`. Returns how many answers came; *ret is when
- * the last did. */
+/* All n connections send a request at once, and the next as soon as they are answered, until
+ * `end`. Returns the number of answers; *ret is the time of the last. */
 static size_t ask_until(const struct question *q, uint32_t n, uint64_t end, uint64_t *ret)
 {
     static struct pollfd polls[CONNECTIONS_MAX];
@@ -290,10 +291,10 @@ static void rate(uint32_t seconds, uint32_t n, const struct question *q)
     print_times(samples, done);
 }
 
-/* --- many lives: each connection creates, executes and deletes, and begins again --- */
+/* --- many lives: each connection creates, executes and deletes, and starts again --- */
 
 struct life {
-    enum { CREATE, EXECUTE, DELETE } step; /* what is under way */
+    enum { CREATE, EXECUTE, DELETE } step; /* the current step */
     char path[128];
     uint64_t began;
 };
@@ -306,7 +307,7 @@ static void life_begin(const struct question *q, uint32_t i)
     web_ask(&webs[i], "POST", "/v1/sandboxes", q->body);
 }
 
-/* Takes one answer and asks on; true when the sandbox is gone. */
+/* Takes one answer and sends the next request; true when the sandbox was deleted. */
 static bool life_goes_on(const struct question *q, uint32_t i)
 {
     const char *answer = web_answer(&webs[i]);
@@ -366,7 +367,7 @@ static void lives(uint32_t seconds, uint32_t n, const struct question *q)
     print_times(samples, done);
 }
 
-/* Each connection asks once, all at the same time. */
+/* Each connection sends one request, all at the same time. */
 static void burst(uint32_t n, const struct question *q)
 {
     open_many(q, n);
@@ -443,7 +444,8 @@ static uint64_t get(struct web *w, const char *path, uint64_t total)
     return now_ns() - began;
 }
 
-/* One process sends, another receives and throws away; over when the receiver has said so. */
+/* One process sends, another receives and discards; it ends when the receiver has confirmed the
+ * last byte. */
 static uint64_t copy(uint64_t total)
 {
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };

@@ -1,15 +1,20 @@
-"""members.py - what the sandboxes of a server hold in memory, seen from outside.
+"""members.py - the memory of a server's sandboxes, seen from outside.
 
-A member is what shares the memory cgroup of a sandbox's PID 1: the runtime, and the interpreter that waits beside it. Three figures, because none is
-the whole truth:
+A member is the set of processes in the memory cgroup of a sandbox's PID 1: the runtime, and the
+interpreter that waits in it. There are three figures, because none is complete:
 
-    pssKiB             proportional set size of its processes, by smaps_rollup: a page that n processes map counts 1/n for each. Of all members, none left out.
-    kernelCgroupKiB    kernel memory charged to its own cgroup: tmpfs, page tables, stacks, mounts made inside. The namespaces that are made before a
-                       process joins its cgroup are not in it.
-    kernelMachineKiB   growth of all that the kernel of the machine holds for itself (slab, stacks, page tables, per-cpu), divided by the members. Has
-                       everything, and what else happens on the machine too.
+    pssKiB             proportional set size of its processes, by smaps_rollup: a page that n
+                       processes map counts 1/n for each. Of all members.
+    kernelCgroupKiB    kernel memory charged to its own cgroup: tmpfs, page tables, stacks, mounts
+                       made inside. Namespaces that are made before a process joins its cgroup are
+                       not included.
+    kernelMachineKiB   growth of all kernel memory of the machine (slab, stacks, page tables,
+                       per-cpu), divided by the members. Complete, but includes other activity of
+                       the machine.
 
-What is called `totalKiB` is PSS and the growth of the machine's kernel memory together. `availableKiB`, the loss of MemAvailable, is a check on it."""
+`totalKiB` is the sum of PSS and the growth of the machine's kernel memory. `availableKiB`, the loss
+of MemAvailable, is a check on it.
+"""
 import os
 
 from host import children_of, pss_kib
@@ -31,7 +36,7 @@ class Before:
 
 
 def is_init(pid):
-    """PID 1 of a sandbox, by the program it runs."""
+    """Whether the process is PID 1 of a sandbox, by its program."""
     try:
         return os.readlink(f"/proc/{pid}/exe").endswith("/.cove/runtime")
     except OSError:
@@ -43,7 +48,7 @@ def inits(server):
 
 
 def cgroup(pid):
-    """(controllers, path) of the cgroup that counts its memory, or None when it is gone."""
+    """(controllers, path) of the cgroup that counts its memory, or None when it has ended."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8") as f:
             rows = [line.rstrip("\n").split(":", 2) for line in f]
@@ -93,7 +98,7 @@ def pss_or_zero(pid):
     try:
         return pss_kib(pid)
     except OSError:
-        return 0  # it ended since
+        return 0  # it has ended since
 
 
 def held(server, count, before):
@@ -109,6 +114,7 @@ def held(server, count, before):
 
 
 def too_many(count, each=4096):
-    """Why so many are not tried here, or None: at so many KiB each they must leave a quarter of what is free."""
+    """Why so many cannot be tried here, or None: at `each` KiB they must leave a quarter of the
+    free memory."""
     room = int(meminfo()["MemAvailable"] * 3 // 4 // each)
-    return None if count <= room else f"the machine has room for {room}"
+    return None if count <= room else f"the machine has space for {room}"

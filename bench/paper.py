@@ -1,4 +1,6 @@
-"""paper.py - the figures of bench/execute as a table, as a chart, and held against what was wanted. A part that was not measured is not in it."""
+"""paper.py - the figures of bench/execute as a table and a chart, and compared with the goals. A
+part that was not measured is omitted.
+"""
 import chart
 
 SHOWN = {"print": "`print(1)`", "numpy": "NumPy"}
@@ -65,7 +67,7 @@ def latency(result):
     yield from compared(result, "latency", "| one client | `print(1)`, p50 / p95 / p99 (n) | times cove | NumPy, p50 / p95 / p99 (n) | times cove |")
     found = result["latency"]
     yield ""
-    yield (f"Milliseconds, from the first byte of the request to the last of the answer for cove, from start to exit for the others. Of cove's questions the pool answered "
+    yield (f"Milliseconds, from the first byte of the request to the last of the answer for cove, from start to exit for the others. Of cove's requests the pool answered "
            + ", ".join(f"{found[w]['hits']} of {found[w]['hits'] + found[w]['misses']} ({SHOWN[w]})" for w in found) + f"; steal {max(found[w]['stealPercent'] for w in found)} %.")
 
 
@@ -101,11 +103,11 @@ def memory(result):
 
 def rest(result):
     for b in result.get("burst", []):
-        yield (f"- {b['claims']} questions at once, on a pool of {b['pool']}: all answered after {middle(b['allMs']):.0f} ms (median of {len(b['allMs'])}, "
+        yield (f"- {b['claims']} requests at once, on a pool of {b['pool']}: all answered after {middle(b['allMs']):.0f} ms (median of {len(b['allMs'])}, "
                f"{b['allMs'][0]:.0f} to {b['allMs'][-1]:.0f}), half of them after {middle(b['p50Ms']):.0f} ms; steal {b['stealPercent']} %.")
     if "idle" in result:
         i = result["idle"]
-        yield (f"- The first answer after {i['seconds']} s in which nobody asked: " + ", ".join(
+        yield (f"- The first answer after {i['seconds']} s without a request: " + ", ".join(
             f"{SHOWN[w]} {i[w]['firstMs']:.2f} ms (the next: {i[w]['nextMs']['p50']:.2f}; {i[w]['processes']} processes woke up {i[w]['wakeUps']} times meanwhile)" for w in ("print", "numpy")) + ".")
     if "kill" in result:
         k = result["kill"]

@@ -1,4 +1,6 @@
-"""peers.py - what cove is compared with, and how each of them is called. A peer that cannot run here has `absent`, which says why."""
+"""peers.py - the programs that cove is compared with, and how each of them is called. A peer that
+cannot run here has `absent`, which says why.
+"""
 import io
 import json
 import os
@@ -15,7 +17,8 @@ BWRAP = ("bwrap --ro-bind /usr /usr --ro-bind /etc/alternatives /etc/alternative
 
 
 class Runner:
-    """One way to start a program. `wrap` turns the name of a workload into the argv that is timed."""
+    """One way to start a program. `wrap` turns the name of a workload into the argv that is
+    timed."""
 
     def __init__(self, name, title, walls, wrap, every=1, kind="run", version="", absent=None):
         self.name, self.title, self.walls, self.wrap = name, title, walls, wrap
@@ -31,8 +34,9 @@ def first_line(argv):
 
 
 def without_unified(argv):
-    """crun, podman and dockerd refuse hosts that keep controllers on both cgroup versions. The cure is a private mount namespace
-    without the v2 mount; it is put around the whole loop, so it costs no run anything."""
+    """crun, podman and dockerd refuse hosts that have controllers on both cgroup versions. The
+    workaround is a private mount namespace without the v2 mount; it is set up around the whole
+    loop, so it adds nothing to a run."""
     return ["unshare", "-m", "--propagation", "private", "sh", "-c",
             "umount /sys/fs/cgroup/unified 2>/dev/null; exec \"$@\"", "sh"] + argv
 
@@ -48,7 +52,7 @@ def bubblewrap(works):
 
 
 def empty_root(path):
-    """A root of links into a /usr that the runtime binds in."""
+    """A root of links into a /usr that the runtime bind-mounts."""
     os.makedirs(path + "/usr")
     for name in ("bin", "lib", "lib64"):
         os.symlink("usr/" + name, path + "/" + name)
@@ -101,7 +105,7 @@ def podman(works, tmp):
 
 
 def podman_sweep():
-    """podman leaves one empty cgroup behind on every controller."""
+    """podman leaves one empty cgroup on every controller."""
     for controller in os.listdir("/sys/fs/cgroup"):
         for name in ("libpod_parent/conmon", "libpod_parent"):
             try:
@@ -117,8 +121,9 @@ def install(package):
 
 
 class Docker:
-    """A Docker Engine of its own, with an image that holds links into /usr, which is bound in: what differs from the others is the engine
-    and not the files. Its client is started for every run, as people do."""
+    """A private Docker Engine, with an image that holds links into /usr, which is bind-mounted: the
+    difference to the others is the engine and not the files. Its client is started for every run,
+    as users do."""
 
     WALLS = "container: namespaces but user, seccomp deny list, capabilities dropped, cgroup"
     PATIENCE = 60
@@ -130,7 +135,7 @@ class Docker:
         if shutil.which("dockerd") is None and os.environ.get("BENCH_DOCKER") != "0":
             install("docker.io")
         if shutil.which("dockerd") is None:
-            self.absent = "docker.io is not installed, and could not be" if os.environ.get("BENCH_DOCKER") != "0" else "BENCH_DOCKER=0 leaves it out"
+            self.absent = "docker.io is not installed, and could not be installed" if os.environ.get("BENCH_DOCKER") != "0" else "omitted by BENCH_DOCKER=0"
             return
         os.mkdir(self.dir)
         self.client = ["/usr/bin/docker" if os.path.exists("/usr/bin/docker") else "docker", "-H", f"unix://{self.dir}/sock"]
@@ -151,7 +156,7 @@ class Docker:
             time.sleep(0.2)
         with open(self.dir + "/log", encoding="utf-8", errors="replace") as f:
             said = f.read().strip().splitlines()
-        self.absent = f"dockerd does not come up: {said[-1][-300:] if said else 'it says nothing'}"
+        self.absent = f"dockerd does not start: {said[-1][-300:] if said else 'it prints nothing'}"
 
     def image(self):
         text = io.BytesIO()
@@ -165,7 +170,7 @@ class Docker:
                 folder.type, folder.mode = tarfile.DIRTYPE, 0o755
                 tar.addfile(folder)
         p = subprocess.run(self.client + ["import", "-", "bench"], input=text.getvalue(), capture_output=True, check=False)
-        return None if p.returncode == 0 else f"no image can be made: {p.stderr.decode(errors='replace').strip()[-300:]}"
+        return None if p.returncode == 0 else f"cannot make an image: {p.stderr.decode(errors='replace').strip()[-300:]}"
 
     def runner(self, works, every):
         if self.absent:
@@ -186,7 +191,7 @@ class Docker:
 
 
 def docker_sweep():
-    """dockerd leaves its empty cgroup behind."""
+    """dockerd leaves its empty cgroup."""
     for controller in os.listdir("/sys/fs/cgroup"):
         try:
             os.rmdir(f"/sys/fs/cgroup/{controller}/docker")
@@ -195,7 +200,8 @@ def docker_sweep():
 
 
 def works(runner, work, words, expected):
-    """A first run by hand: why it does not work here, or None. What does not work is named and left out instead of measured."""
+    """A first run: why it does not work here, or None. A runner that does not work is reported and
+    omitted instead of measured."""
     argv = [word.replace("{n}", f"bench-first-{os.getpid()}") for word in runner.wrap(work)]
     p = subprocess.run(without_unified(argv), input=words, capture_output=True, text=True, check=False)
     if p.returncode == 0 and (expected is None or p.stdout.strip() == expected):

@@ -1,4 +1,4 @@
-"""server.py - a server of cove for the benchmarks: `cove serve` in a directory of its own."""
+"""server.py - a server of cove for the benchmarks: `cove serve` in its own directory."""
 import http.client
 import json
 import os
@@ -15,7 +15,7 @@ def fail(text):
 
 
 class Server:
-    """Its rate limits are out of the way: it is the work that is measured."""
+    """A server with high rate limits, so that they do not affect the figures."""
 
     def __init__(self, build, tmp, *flags):
         self.place = tempfile.mkdtemp(prefix="place-", dir=tmp)
@@ -39,7 +39,7 @@ class Server:
                 self.key = found[2]
 
     def ask(self, method, path, body=None):
-        """(status, what it answers)"""
+        """(status, decoded answer)"""
         c = http.client.HTTPConnection("127.0.0.1", int(self.port), timeout=120)
         c.request(method, path, body and json.dumps(body), {"Authorization": "Bearer " + self.key, "Content-Type": "application/json"})
         r = c.getresponse()

@@ -1,21 +1,24 @@
-/* bench-spawn - starts commands and says how long each took, from the call that starts it to the call that reaps it.
+/* bench-spawn - starts commands and prints how long each took, from the call that starts it to
+ * the call that reaps it.
  *
- * Runners are compared in one interleaved run: every round starts each of them once, in an order drawn anew for the
- * round, so that a noisy neighbour, a slow cleanup in the kernel and the warmth of caches hit all of them alike. All
- * get the same start: posix_spawn (no copy of page tables), /dev/null on 0, 1 and 2, three environment variables.
+ * Runners are compared in one interleaved run: every round starts each of them once, in an order
+ * drawn anew for the round, so that other load, a slow cleanup in the kernel and warm caches
+ * affect all of them alike. All get the same start: posix_spawn (no copy of page tables),
+ * /dev/null on 0, 1 and 2, three environment variables.
  *
  * A runner is a line of the plan on standard input, its fields separated by tabs:
  *
  *     run  NAME  EVERY  PROGRAM  ARG...     started once in every EVERY-th round
- *     ask  NAME  EVERY  PROGRAM  ARG...     started once at the beginning; asked by a newline, answers with a line
+ *     ask  NAME  EVERY  PROGRAM  ARG...     started once; answers a newline with a line
  *
- * An argument "{n}" becomes a name that no other run has, for runners that want one.
+ * An argument "{n}" becomes a unique name, for runners that need one.
  *
- * `bench-spawn rounds N WARMUP SEED` prints "NAME<tab>nanoseconds" for each run after the first WARMUP rounds.
- * `bench-spawn burst SECONDS WORKERS NAME` keeps WORKERS runs of one runner going and prints how long they took and,
- * last, how many a second ended.
+ * `bench-spawn rounds N WARMUP SEED` prints "NAME<tab>nanoseconds" for each run after the first
+ * WARMUP rounds. `bench-spawn burst SECONDS WORKERS NAME` keeps WORKERS runs of one runner going
+ * and prints how long they took and, last, how many ended per second.
  *
- * A run that does not exit with 0 ends the whole thing: a failed start is quick, and would look like a good figure. */
+ * A run that does not exit with 0 ends the whole measurement: a failed start is fast, and would
+ * look like a good figure. */
 #define _GNU_SOURCE 1
 #include "common.h"
 #include "run.h"
@@ -70,7 +73,7 @@ static void runner_parse(char *line)
     r->name = name;
     r->every = number(every, 1000000);
     if (r->every == 0)
-        die("%s runs in every 0th round", name);
+        die("%s: EVERY must not be 0", name);
     nrunners++;
 }
 
@@ -109,11 +112,11 @@ static void ask_once(const struct runner *r)
     ssize_t n;
 
     if (write(r->to, "\n", 1) != 1)
-        die("%s does not listen: %s", r->name, strerror(errno));
+        die("%s does not read its input: %s", r->name, strerror(errno));
     do {
         n = read(r->from, answer, sizeof(answer));
         if (n <= 0)
-            die("%s went away without an answer", r->name);
+            die("%s ended without an answer", r->name);
     } while (answer[n - 1] != '\n');
 }
 
@@ -192,7 +195,7 @@ static void burst(uint32_t seconds, uint32_t workers, const char *name)
         while (i < workers && alive[i].pid != pid)
             i++;
         if (i == workers || done == SAMPLES_MAX)
-            continue; /* a grandchild of somebody who is gone, where we are the reaper */
+            continue; /* a grandchild whose parent has ended, reaped by this process */
         now = now_ns();
         samples[done++] = now - alive[i].began;
         alive[i].pid = 0;

@@ -1,10 +1,11 @@
-/* tls.c - one small request, over connections that are fresh or kept, with TLS and without.
+/* tls.c - one small request, over connections that are fresh or kept, with and without TLS.
  *
  *     bench-tls ROUNDS SEED PLAIN-PORT TLS-PORT
  *
- * Prints "name<TAB>nanoseconds" for each. A fresh one is measured from connect() to the last byte of the answer, a kept
- * one from the first byte of the request. The kinds take their turns in an order that changes from round to round, so
- * that whatever else happens on the machine happens to all of them. */
+ * Prints "name<TAB>nanoseconds" for each. A fresh connection is measured from connect() to the
+ * last byte of the answer, a kept one from the first byte of the request. The kinds alternate in
+ * an order that changes from round to round, so that other load on the machine affects all of
+ * them. */
 #define _GNU_SOURCE 1
 #include "common.h"
 
@@ -26,11 +27,11 @@ static const char *const names[KINDS] = { "plainFresh", "plainKept", "tlsFresh",
 
 struct line {
     int fd;
-    SSL *ssl; /* NULL: without */
+    SSL *ssl; /* NULL: without TLS */
 };
 
 static SSL_CTX *context;
-static uint16_t ports[2]; /* without TLS, with it */
+static uint16_t ports[2]; /* without TLS, with TLS */
 
 static int new_socket(uint16_t port)
 {
@@ -57,7 +58,7 @@ static struct line line_open(bool tls, SSL_SESSION *ticket)
     if (SSL_connect(l.ssl) != 1)
         die("the handshake failed");
     if (ticket && !SSL_session_reused(l.ssl))
-        die("the ticket was not taken");
+        die("the ticket was not accepted");
     return l;
 }
 
@@ -100,7 +101,7 @@ static uint64_t measure(enum kind kind, const struct line kept[2], SSL_SESSION *
     struct line l = line_open(kind != PLAIN_FRESH, kind == TLS_RESUMED ? *ticket : NULL);
     ask(&l);
     uint64_t took = now_ns() - began;
-    if (kind == TLS_EXPIRES_LATER) { /* a ticket comes with the first bytes of the answer */
+    if (kind == TLS_EXPIRES_LATER) { /* a ticket arrives with the first bytes of the answer */
         SSL_SESSION_free(*ticket);
         *ticket = SSL_get1_session(l.ssl);
     }
@@ -120,7 +121,7 @@ int main(int argc, char **argv)
         die("no TLS");
     struct line kept[2] = { line_open(false, NULL), line_open(true, NULL) };
     SSL_SESSION *ticket = NULL;
-    (void)measure(TLS_EXPIRES_LATER, kept, &ticket); /* and the first ticket */
+    (void)measure(TLS_EXPIRES_LATER, kept, &ticket); /* receives the first ticket */
     for (uint32_t i = 0; i < rounds + WARM_UP; i++) {
         size_t order[KINDS] = { PLAIN_FRESH, PLAIN_KEPT, TLS_EXPIRES_LATER, TLS_RESUMED, TLS_KEPT };
 

@@ -87,7 +87,7 @@ void web_read_head(struct web *w)
     }
     w->body = (size_t)(end - w->in) + 4;
     if (strncmp(w->in, "HTTP/1.1 ", 9) != 0)
-        die("this is no answer: %.60s", w->in);
+        die("not an HTTP answer: %.60s", w->in);
     w->status = (uint32_t)strtoul(w->in + 9, NULL, 10);
     length = strcasestr(w->in, "\r\nContent-Length:");
     if (!length || length > end)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""api_test.py API_TESTD RUNTIME [--shard I/N] [CASE...] - the REST interface over real sandboxes, held against api/openapi.yaml; prints TAP.
+"""api_test.py API_TESTD RUNTIME [--shard I/N] [CASE...] - the REST interface over real sandboxes,
+checked against api/openapi.yaml; prints TAP.
 
-Cases whose name begins with JSnn or FAnn are those of the attack catalogue. Needs root.
+A case whose name begins with JSnn or FAnn is a case of the attack catalogue. Needs root.
 """
 import base64
 import collections
@@ -53,7 +54,7 @@ class Answer:
 
 
 class Server:
-    """Both halves of it."""
+    """The server and its jailer."""
 
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="cove-test-", dir="/run")
@@ -86,17 +87,17 @@ class Server:
         self.process.terminate()
         server = self.process.wait(timeout=60)
         self.process.stdout.close()
-        self.jailer.terminate()  # whatever became of the server: a jailer that is left holds up whoever reads our output
+        self.jailer.terminate()  # stop the jailer in every case: a running one keeps our output open and blocks its reader
         jailer = self.jailer.wait(timeout=60)
         shutil.rmtree(self.dir)
-        assert server == 0, "the server did not end well"
-        assert jailer == 0, "the jailer did not end well"
+        assert server == 0, "the server did not exit with status 0"
+        assert jailer == 0, "the jailer did not exit with status 0"
 
     def connect(self, timeout=120):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def open(self, method, path, body=None, headers=None, key=True, timeout=120):
-        """(connection, response) with the body still to be read."""
+        """(connection, response); the body is not read yet."""
         head = dict(headers or {})
         if key:
             head.setdefault("Authorization", "Bearer " + (key if isinstance(key, str) else self.key or ""))
@@ -109,7 +110,7 @@ class Server:
         try:
             c.request(method, path, body, head)
         except BrokenPipeError:
-            pass  # the answer came before the body was sent to its end
+            pass  # the answer arrived before the body was sent completely
         return c, c.getresponse()
 
     def call(self, method, path, body=None, headers=None, key=True, timeout=120):
@@ -145,7 +146,7 @@ def load_contract():
     """The paths of openapi.yaml: {(method, regex): operation}, and its schemas."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "../../api/openapi.yaml"), encoding="utf-8") as f:
-        doc = yaml.load(f, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # five times as fast where it is there
+        doc = yaml.load(f, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # five times as fast, if available
     paths = {}
     for path, item in doc["paths"].items():
         pattern = re.compile("^" + re.sub(r"\{[^}]+\}", "[^/]+", path) + "$")
@@ -176,7 +177,7 @@ def conforms(value, schema, where):
     kinds = schema.get("type")
     kinds = [kinds] if isinstance(kinds, str) else kinds or []
     if kinds and not any(isinstance(value, TYPES[k]) and not (k == "integer" and isinstance(value, bool)) for k in kinds):
-        return [f"{where}: {value!r} is no {kinds}"]
+        return [f"{where}: {value!r} is not of kind {kinds}"]
     found = []
     if "enum" in schema and value not in schema["enum"]:
         found.append(f"{where}: {value!r} is not in {schema['enum']}")
@@ -191,7 +192,7 @@ def conforms(value, schema, where):
             elif isinstance(rest, dict):
                 found += conforms(inner, rest, f"{where}.{name}")
             elif properties:
-                found.append(f"{where}.{name}: the contract knows no such field")
+                found.append(f"{where}.{name}: the field is not in the contract")
     if isinstance(value, list) and "items" in schema:
         for i, inner in enumerate(value):
             found += conforms(inner, schema["items"], f"{where}[{i}]")
@@ -231,7 +232,7 @@ def until(condition, what, seconds=60):
 
 
 def ndjson(response):
-    """Events as they come."""
+    """Events as they arrive."""
     for line in response:
         yield json.loads(line)
 
@@ -293,7 +294,7 @@ def a_sandbox_is_paused_resumed_and_extended(s):
 
 
 @case
-def a_template_is_where_a_sandbox_begins(s):
+def a_sandbox_takes_its_defaults_from_its_template(s):
     spec = {"runtime": "sh", "resources": {"pids": 33}, "env": {"FROM": "template", "SECRET": "s3cr3t"}}
     a = s.call("PUT", "/v1/templates/small", spec)
     assert a.status == 200 and a.json["generation"] == 1, a.body
@@ -311,7 +312,7 @@ def a_template_is_where_a_sandbox_begins(s):
 
 
 @case
-def a_policy_in_the_request_decides_and_the_rest_goes_over_it(s):
+def a_policy_in_the_request_is_applied_and_other_fields_override_it(s):
     policy = {"version": 1, "name": "mine", "extends": "debug", "syscalls": {"deny": ["inotify_init1"]},
               "limits": {"memoryBytes": "128M", "pids": 20, "timeoutMs": "2m", "cpuTimeMs": 900},
               "environment": {"set": {"GREETING": "s3cr3t"}}}
@@ -337,7 +338,7 @@ def a_policy_in_the_request_decides_and_the_rest_goes_over_it(s):
 
 
 @case
-def what_is_wrong_with_a_policy_is_told_by_its_path(s):
+def an_error_in_a_policy_is_reported_with_its_path(s):
     def refused(policy, **more):
         return s.call("POST", "/v1/sandboxes", dict({"runtime": "sh", "policy": policy}, **more))
     a = refused({"version": 1, "limits": {"memryBytes": 1, "pids": 2}, "syscalls": {"deny": ["ptrace", "nope"]}})
@@ -371,7 +372,7 @@ def what_is_wrong_with_a_policy_is_told_by_its_path(s):
 
 
 @case
-def what_a_policy_hides_appears_empty(s):
+def paths_that_a_policy_hides_appear_empty(s):
     script = "ls /usr/share/doc | wc -l; wc -c < /etc/passwd; ls /usr/bin | grep -c '^env$'; echo new > /workspace/note; cat /workspace/note; rmdir /usr/share/doc 2>/dev/null || echo stays"
     policy = {"version": 1, "filesystem": {"hide": ["/usr/share/doc", "/etc/passwd", "/usr/nothing-of-this-name", "/workspace/note"]}}
     plain = s.create(runtime="sh")
@@ -390,12 +391,12 @@ def what_a_policy_hides_appears_empty(s):
 
 
 def processors(s, sandbox):
-    """Those that it may run on, as the kernel tells it."""
+    """The CPUs that the sandbox may use, as the kernel reports them."""
     return s.execute(sandbox, {"command": ["grep", "Cpus_allowed_list", "/proc/self/status"]}).json["stdout"].split()[1]
 
 
 @case
-def a_pinned_sandbox_keeps_to_as_many_processors_as_its_share_needs(s):
+def a_pinned_sandbox_uses_as_many_cpus_as_its_share_needs(s):
     mine = os.sched_getaffinity(0)
     free = s.create(runtime="sh")
     assert len(mine) == 1 or not processors(s, free).isdigit()
@@ -411,7 +412,7 @@ def a_pinned_sandbox_keeps_to_as_many_processors_as_its_share_needs(s):
 
 
 @case
-def processors_are_those_of_the_policy_pinned_or_not(s):
+def cpus_are_those_of_the_policy_pinned_or_not(s):
     last = str(max(os.sched_getaffinity(0)))
     policy = {"version": 1, "name": "last", "limits": {"cpuSet": last}}
     boxes = [s.create(policy=policy, resources=r) for r in ({}, {"cpuPinning": True}, {"cpuPinning": True})]
@@ -431,7 +432,7 @@ def processors_are_those_of_the_policy_pinned_or_not(s):
 
 
 @case
-def a_restarted_server_knows_which_processors_are_taken(s):
+def a_restarted_server_knows_which_cpus_are_taken(s):
     first = s.create(runtime="sh", resources={"cpuPinning": True})
     s.kill()
     s.start()
@@ -486,12 +487,12 @@ def a_receipt_names_the_request_that_started_it_also_after_a_restart(s):
     sb = s.create(runtime="sh")
     last = s.execute(sb, {"command": ["true"]}, headers={"X-Request-Id": "job-17.d"}).json["id"]
     s.delete(sb)
-    until(lambda: receipt(last)["final"], "its final sums")
+    until(lambda: receipt(last)["final"], "the receipt did not become final")
     assert receipt(last)["requestId"] == "job-17.d"
 
 
 @case
-def a_cancel_right_behind_the_start_kills_that_execution_and_no_other(s):
+def a_cancel_right_after_the_start_kills_that_execution_and_no_other(s):
     sb = s.create({"runtime": "sh"})
     other = s.execute(sb, {"command": ["sleep", "600"], "background": True, "timeoutMs": 600000}).json["id"]
     for _ in range(15):
@@ -504,7 +505,7 @@ def a_cancel_right_behind_the_start_kills_that_execution_and_no_other(s):
 
 
 @case
-def a_stream_brings_output_as_it_is_written_and_then_the_end(s):
+def a_stream_delivers_output_as_it_is_written_and_then_the_end(s):
     sb = s.create({"runtime": "sh"})
     script = "echo one; read go; echo two >&2; read go; printf '\\377\\376'; printf '\\303'; sleep 0.1; printf '\\244'"
     c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", script], "stdinOpen": True},
@@ -513,7 +514,7 @@ def a_stream_brings_output_as_it_is_written_and_then_the_end(s):
     events = []
     for e in ndjson(r):
         events.append(e)
-        if e.get("data") in ("one\n", "two\n"):  # it goes on once its word is here
+        if e.get("data") in ("one\n", "two\n"):  # the program continues after its line has arrived
             path = f"/v1/sandboxes/{sb}/executions/{events[0]['execution']['id']}/stdin"
             assert s.call("POST", path, b"go\n", {"Content-Type": "text/plain"}).status == 200
     c.close()
@@ -550,7 +551,7 @@ def server_sent_events_carry_ids_that_resume(s):
 
 
 @case
-def a_follower_may_be_ahead_of_what_was_written(s):
+def a_follower_may_be_ahead_of_the_written_output(s):
     sb = s.create({"runtime": "sh"})
     for offset, expected in ((4, b"45"), (7, None)):
         ex = s.execute(sb, {"command": ["sh", "-c", "read line; printf 012345"], "background": True, "stdinOpen": True}).json
@@ -591,7 +592,7 @@ def output_is_read_from_any_byte_and_followed_live(s):
 
 
 @case
-def output_that_is_no_text_is_told_without_waiting_for_more(s):
+def output_that_is_not_utf8_is_sent_without_waiting_for_more(s):
     sb = s.create({"runtime": "sh"})
     c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["cat"], "stdinOpen": True},
                   {"Accept": "application/x-ndjson"})
@@ -620,8 +621,8 @@ def standard_input_is_written_while_the_program_runs(s):
         return s.call("POST", f"{here}/stdin?{urllib.parse.urlencode(query)}", data, headers, timeout=60)
     assert write(b"one\n").json == {"stdinBytes": 4, "stdinOpen": True}
     with s.open("GET", here + "/output?follow=true")[1] as out:
-        assert out.readline() == b"one\n"  # it runs, and has read it
-        assert write(b"ne\ntwo\0\n", offset=1).json["stdinBytes"] == 9  # the piece that was there is left out
+        assert out.readline() == b"one\n"  # the program runs and has read the line
+        assert write(b"ne\ntwo\0\n", offset=1).json["stdinBytes"] == 9  # the piece that arrived before is skipped
         assert out.readline() == b"two\0\n"
         gap = write(b"x", offset=11)
         assert gap.status == 409 and gap.json["error"]["details"] == {"stdinBytes": 9}, gap.body
@@ -637,7 +638,7 @@ def standard_input_is_written_while_the_program_runs(s):
 
 
 @case
-def a_program_that_does_not_read_holds_its_writer_and_nobody_else(s):
+def a_program_that_does_not_read_blocks_its_writer_and_no_other_client(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["sh", "-c", "head -c 1; exec sleep 600"], "stdinOpen": True, "background": True, "timeoutMs": 900000}).json["id"]
     here = f"/v1/sandboxes/{sb}/executions/{ex}"
@@ -646,12 +647,12 @@ def a_program_that_does_not_read_holds_its_writer_and_nobody_else(s):
     def write():
         try:
             answers.append(s.call("POST", here + "/stdin", b"x" * (2 << 20), {"Content-Type": "text/plain"}, timeout=120))
-        except (BrokenPipeError, ConnectionResetError):  # a client that reads only when it has sent all may be too slow
+        except (BrokenPipeError, ConnectionResetError):  # a client that reads only after it has sent everything may be too slow
             answers.append(None)
     writer = threading.Thread(target=write)
     writer.start()
     with s.open("GET", here + "/output?follow=true", timeout=60)[1] as out:
-        assert out.read(1) == b"x"  # the head of a request may be there long before its body: this has come through
+        assert out.read(1) == b"x"  # the head of a request may arrive long before its body: this byte has arrived
     other = s.call("POST", here + "/stdin", b"y")
     assert other.status == 409 and "another request" in other.json["error"]["message"], other.body
     assert not answers and s.execute(sb, {"command": ["echo", "on"]}).json["stdout"] == "on\n"
@@ -665,7 +666,7 @@ def a_program_that_does_not_read_holds_its_writer_and_nobody_else(s):
 
 
 @case
-def an_execution_is_cancelled_with_all_that_it_started(s):
+def a_cancel_kills_every_process_of_the_execution(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["sh", "-c", "sleep 60 & sleep 60"], "background": True, "timeoutMs": 60000}).json["id"]
     a = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/cancel").json
@@ -677,7 +678,7 @@ def an_execution_is_cancelled_with_all_that_it_started(s):
 
 
 @case
-def a_client_that_goes_away_ends_nothing(s):
+def a_client_that_disconnects_ends_no_execution(s):
     sb = s.create({"runtime": "sh"})
     c, r = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", "echo 1; sleep 0.5; echo 2"]},
                   {"Accept": "application/x-ndjson"})
@@ -692,7 +693,7 @@ def a_client_that_goes_away_ends_nothing(s):
 
 
 @case
-def the_same_idempotency_key_makes_one_thing(s):
+def the_same_idempotency_key_creates_one_object(s):
     head = {"Idempotency-Key": "key-1"}
     body = {"runtime": "sh"}
     a, b = s.call("POST", "/v1/sandboxes", body, head), s.call("POST", "/v1/sandboxes", body, head)
@@ -717,7 +718,7 @@ def the_same_idempotency_key_makes_one_thing(s):
 
 
 @case
-def requests_that_race_with_one_key_make_one_thing(s):
+def requests_that_race_with_one_idempotency_key_create_one_object(s):
     answers = []
 
     def ask():
@@ -741,7 +742,7 @@ def requests_that_race_with_one_key_make_one_thing(s):
 # --- bodies and ids ---
 
 @case
-def JS01_JS08_bad_bodies_are_400_by_name(s):
+def JS01_JS08_malformed_bodies_are_refused_by_name(s):
     sb = s.create({"runtime": "sh"})
     create, execute = "/v1/sandboxes", f"/v1/sandboxes/{sb}/executions"
     cases = [
@@ -773,7 +774,7 @@ def JS01_JS08_bad_bodies_are_400_by_name(s):
 
 
 @case
-def JS10_ids_that_are_none_are_not_found(s):
+def JS10_malformed_ids_are_not_found(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["true"]}).json["id"]
     bad = ["x", "sb" + "a" * 20, "%27%20OR%201%3D1", "sb" + "A" * 20, ex, "sb%2e%2e%2fetc", "a" * 2000, "*"]
@@ -834,7 +835,7 @@ def files_are_written_read_in_ranges_moved_and_removed(s):
 
 
 @case
-def trees_travel_as_archives(s):
+def trees_are_transferred_as_archives(s):
     sb = s.create({"runtime": "sh"})
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as t:
@@ -853,7 +854,7 @@ def trees_travel_as_archives(s):
 
 
 @case
-def FA01_FA04_paths_and_archives_lead_nowhere_else(s):
+def FA01_FA04_paths_and_archives_cannot_leave_the_sandbox(s):
     sb = s.create({"runtime": "sh"})
     for path in ("etc/passwd", "", "../x", "workspace/f"):
         assert s.files(sb, path=path).status == 400, path
@@ -878,7 +879,7 @@ def FA01_FA04_paths_and_archives_lead_nowhere_else(s):
 
 
 @case
-def FA06_FA10_a_write_beyond_the_quota_leaves_the_old_file(s):
+def FA06_FA10_a_write_beyond_the_quota_keeps_the_old_file(s):
     sb = s.create({"runtime": "sh", "resources": {"storageBytes": 1 << 20}})
     assert s.files(sb, "PUT", body=b"old", path="/workspace/f").status == 200
     a = s.files(sb, "PUT", body=b"x" * (4 << 20), path="/workspace/f")
@@ -888,20 +889,20 @@ def FA06_FA10_a_write_beyond_the_quota_leaves_the_old_file(s):
 
 
 @case
-def FA07_an_upload_that_is_cut_off_changes_nothing(s):
+def FA07_an_interrupted_upload_changes_nothing(s):
     sb = s.create({"runtime": "sh"})
     assert s.files(sb, "PUT", body=b"old", path="/workspace/f").status == 200
     with socket.create_connection(("127.0.0.1", s.port)) as c:
         c.sendall((f"PUT /v1/sandboxes/{sb}/files?path=/workspace/f HTTP/1.1\r\nHost: localhost\r\n"
                    f"Authorization: Bearer {s.key}\r\nContent-Length: 1000000\r\n\r\n").encode() + b"n" * 5000)
         time.sleep(0.1)
-    until(lambda: [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"]] == ["f"], "something is left")
+    until(lambda: [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"]] == ["f"], "the interrupted upload left a file")
     assert s.files(sb, path="/workspace/f").body == b"old"
     s.delete(sb)
 
 
 @case
-def FA08_FA09_odd_files_do_not_hang_and_odd_names_survive(s):
+def FA08_FA09_special_files_do_not_hang_and_unusual_names_survive(s):
     sb = s.create({"runtime": "python"})
     s.execute(sb, {"code": "import os\nos.mkfifo('p')\nopen(b'\\xff\\n','w').close()\nos.truncate(os.open('s',65),1<<30)"})
     for odd in ("/workspace/p", "/workspace"):
@@ -915,7 +916,7 @@ def FA08_FA09_odd_files_do_not_hang_and_odd_names_survive(s):
 
 
 class Watch:
-    """GET .../files/watch, read line by line; `watching` has come."""
+    """GET .../files/watch, read line by line, after its `watching` event."""
 
     def __init__(self, s, sandbox, path="/workspace", **query):
         query = urllib.parse.urlencode(dict(path=path, **query))
@@ -932,7 +933,7 @@ class Watch:
                 return event
 
     def until(self, kind, path):
-        """Everything told up to that event."""
+        """All events up to and including that one."""
         seen = []
         while not seen or (seen[-1]["type"], seen[-1].get("path")) != (kind, path):
             seen.append(self.next())
@@ -944,7 +945,7 @@ class Watch:
 
 
 @case
-def a_watch_tells_what_happens_to_files_in_order(s):
+def a_watch_reports_changes_of_files_in_order(s):
     sb = s.create({"runtime": "sh"})
     w = Watch(s, sb)
     s.execute(sb, {"command": ["sh", "-c", "mkdir d; echo 1 >f; mv f g; echo 2 >d/hidden; chmod 600 g; rm g; >last"]})
@@ -954,7 +955,7 @@ def a_watch_tells_what_happens_to_files_in_order(s):
                     ("modified", None, "/workspace/g", False), ("removed", None, "/workspace/g", False),
                     ("created", None, "/workspace/last", False)], seen
     w.close()
-    # a name in its directory, and what is put in its place; as server-sent events
+    # A single name in its directory, and the file that replaces it; as server-sent events.
     c, r = s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace/last", headers={"Accept": "text/event-stream"})
     assert r.headers["Content-Type"] == "text/event-stream" and r.readline() == b"event: watching\n"
     assert json.loads(r.readline()[6:])["directory"] is False and r.readline() == b"\n"
@@ -966,7 +967,7 @@ def a_watch_tells_what_happens_to_files_in_order(s):
 
 
 @case
-def a_recursive_watch_misses_nothing_in_directories_that_are_yet_to_be_made(s):
+def a_recursive_watch_misses_nothing_in_directories_that_are_created_later(s):
     sb = s.create({"runtime": "sh"})
     w = Watch(s, sb, recursive="true")
     script = "for i in 1 2 3 4 5 6 7 8; do mkdir -p t$i/a/b; echo x >t$i/a/b/f; done; >all"
@@ -975,7 +976,8 @@ def a_recursive_watch_misses_nothing_in_directories_that_are_yet_to_be_made(s):
     for i in range(1, 9):
         for name in ("", "/a", "/a/b", "/a/b/f"):
             assert made.count(f"/workspace/t{i}{name}") == 1, (i, name, made)
-    # what is moved before anybody has looked into it is told in its new place, so here somebody has
+    # A directory that is moved before it was scanned is reported at its new path, so it is scanned
+    # here first.
     script = "ln -s /usr t1/link; rm -r t2; mv t3 t1/a/; >t1/a/t3/a/z; >last"
     assert s.execute(sb, {"command": ["sh", "-c", script]}).json["exitCode"] == 0
     seen = w.until("created", "/workspace/last")
@@ -989,7 +991,7 @@ def a_recursive_watch_misses_nothing_in_directories_that_are_yet_to_be_made(s):
 
 
 @case
-def what_cannot_be_watched_is_refused_and_a_watch_ends_with_what_it_watches(s):
+def a_bad_watch_is_refused_and_a_watch_ends_with_its_path(s):
     sb = s.create({"runtime": "sh"})
     assert s.files(sb, verb="/watch", path="/workspace/none").status == 404
     assert s.files(sb, verb="/watch", path="workspace").status == 400
@@ -1004,7 +1006,7 @@ def what_cannot_be_watched_is_refused_and_a_watch_ends_with_what_it_watches(s):
     assert refused.status == 429 and refused.code == "limit_reached", refused.body
     many.pop().close()
     end = time.monotonic() + 60
-    while True:  # the client's place is free as soon as the server notices
+    while True:  # the client's slot is free as soon as the server notices
         c, r = s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace")
         if r.status == 200:
             break
@@ -1021,7 +1023,7 @@ def what_cannot_be_watched_is_refused_and_a_watch_ends_with_what_it_watches(s):
 
 
 @case
-def a_flood_of_events_costs_the_server_nothing_and_is_told_as_an_overflow(s):
+def a_flood_of_file_events_costs_bounded_memory_and_is_reported_as_an_overflow(s):
     def resident():
         with open(f"/proc/{s.process.pid}/statm", encoding="ascii") as f:
             return int(f.read().split()[1]) * 4096
@@ -1031,7 +1033,7 @@ def a_flood_of_events_costs_the_server_nothing_and_is_told_as_an_overflow(s):
     flood = "import os\nfor i in range(60000):\n  n = 'n%d' % i + 'x' * 200\n  open(n, 'w').close()\n  os.unlink(n)"
     assert s.execute(sb, {"code": flood, "timeoutMs": 120000}, timeout=150).json["exitCode"] == 0
     with open(TESTD, "rb") as f:
-        sanitized = b"__asan_init" in f.read()  # what such a server freed still counts as its memory
+        sanitized = b"__asan_init" in f.read()  # memory that a sanitized server has freed still counts as its own
     assert sanitized or resident() - before < 16 << 20, resident() - before
     while w.next()["type"] != "overflow":
         pass
@@ -1041,7 +1043,7 @@ def a_flood_of_events_costs_the_server_nothing_and_is_told_as_an_overflow(s):
     s.delete(sb)
 
 
-# --- who ---
+# --- events, keys and access ---
 
 class Feed:
     """A stream of /v1/events, as NDJSON."""
@@ -1066,7 +1068,7 @@ class Feed:
                 return line
 
     def until(self, kind, sandbox):
-        """All events up to this one."""
+        """All events up to and including this one."""
         seen = [self.next()]
         while (seen[-1].get("kind"), seen[-1].get("sandboxId")) != (kind, sandbox):
             seen.append(self.next())
@@ -1083,7 +1085,7 @@ def stranger(s, *scopes):
 
 
 @case
-def events_of_all_sandboxes_are_told_as_they_happen_and_resumed_without_a_gap(s):
+def events_of_all_sandboxes_arrive_as_they_happen_and_resume_without_a_gap(s):
     feed = Feed(s)
     sb = s.create({"runtime": "sh"})
     assert feed.next()["kind"] == "sandbox_created"
@@ -1138,7 +1140,7 @@ def server_sent_events_of_all_sandboxes_resume_by_their_id(s):
 
 
 @case
-def events_are_resumed_across_a_killed_server(s):
+def events_resume_after_the_server_was_killed(s):
     feed = Feed(s)
     sb = s.create({"runtime": "sh"})
     created = feed.until("sandbox_created", sb)[-1]
@@ -1154,7 +1156,7 @@ def events_are_resumed_across_a_killed_server(s):
 
 
 @case
-def what_the_server_forgot_is_told_as_a_gap(s):
+def deleted_events_are_reported_as_a_gap(s):
     sb = s.create({"runtime": "sh"})
     s.delete(sb)
     first = s.call("GET", "/v1/events?limit=1").json["events"][0]["seq"]
@@ -1198,7 +1200,7 @@ def AU03_events_of_another_tenant_are_never_seen(s):
 
 
 @case
-def a_revoked_key_ends_what_it_has_open(s):
+def a_revoked_key_ends_its_open_streams(s):
     key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "executions", "files"]}).json
     sb = s.create({"runtime": "sh"})
     feed = Feed(s, key=key["key"])
@@ -1218,7 +1220,7 @@ def a_revoked_key_ends_what_it_has_open(s):
     assert end["type"] == "end" and end["error"]["code"] == "unauthorized", end
     try:
         rest = q.read()
-        raise AssertionError(f"the stream ended as if it were whole: {rest}")
+        raise AssertionError(f"the stream ended as if it were complete: {rest}")
     except http.client.IncompleteRead as cut:
         assert b'"end"' not in cut.partial
     c.close()
@@ -1238,7 +1240,7 @@ class Slow:
         self.socket.sendall(f"{head}\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n".encode())
 
     def rest(self):
-        """All that comes until the server closes the connection, which it may do by a reset."""
+        """All bytes until the server closes the connection, which may be a reset."""
         data = b""
         try:
             while piece := self.socket.recv(65536):
@@ -1250,7 +1252,7 @@ class Slow:
 
 
 @case
-def AU12_a_revoked_key_uploads_and_downloads_no_further(s):
+def AU12_a_revoked_key_stops_its_uploads_and_downloads(s):
     sb = s.create({"runtime": "sh"})
     s.files(sb, "PUT", "", b"old", path="/workspace/kept")
     assert s.execute(sb, {"command": ["sh", "-c", "head -c 48000000 /dev/zero >/workspace/large"]}).json["exitCode"] == 0
@@ -1265,11 +1267,11 @@ def AU12_a_revoked_key_uploads_and_downloads_no_further(s):
         down.socket.sendall(b"\r\n")
         archive = Slow(s, f"GET {base}/tar?path=/workspace HTTP/1.1", key["key"])
         archive.socket.sendall(b"\r\n")
-        first = [c.socket.recv(16) for c in (down, archive)]  # they have begun
+        first = [c.socket.recv(16) for c in (down, archive)]  # both answers have begun
         assert all(f.startswith(b"HTTP/1.1 200") for f in first), first
         end = time.monotonic() + 60
         while int(re.search(r"^cove_api_requests_active (\d+)$", s.call("GET", "/metrics").body.decode(), re.M)[1]) < 5:
-            assert time.monotonic() < end  # all four, and this one
+            assert time.monotonic() < end  # all four requests, and this one
             time.sleep(0.02)
         if how == "revoke":
             assert s.call("DELETE", f"/v1/apikeys/{key['id']}").status == 204
@@ -1279,14 +1281,14 @@ def AU12_a_revoked_key_uploads_and_downloads_no_further(s):
             told = c.rest()
             assert told.startswith(b"HTTP/1.1 401") and b'"unauthorized"' in told, told
         assert len(down.rest()) < 48000000
-        assert not archive.rest().endswith(b"0\r\n\r\n"), "the archive ended as if it were whole"
+        assert not archive.rest().endswith(b"0\r\n\r\n"), "the archive ended as if it were complete"
         assert s.files(sb, path="/workspace/kept").body == b"old"
     s.delete(sb)
 
 
 @case
-def AU12_a_revoked_key_gets_no_more_of_a_backup(s):
-    def change(*statements):  # the server holds its database alone
+def AU12_a_revoked_key_stops_its_backup(s):
+    def change(*statements):  # only one process may open the database, so the server is stopped first
         s.kill()
         db = sqlite3.connect(os.path.join(s.dir, "db/cove.db"))
         for statement in statements:
@@ -1332,7 +1334,7 @@ def a_key_that_expires_ends_its_stream_at_that_moment(s):
 
 
 @case
-def a_reader_that_does_not_read_costs_nothing_and_misses_nothing(s):
+def a_client_that_does_not_read_costs_bounded_memory_and_misses_no_event(s):
     def resident():
         with open(f"/proc/{s.process.pid}/statm", encoding="utf-8") as f:
             return int(f.read().split()[1]) * 4096
@@ -1370,7 +1372,7 @@ def a_reader_that_does_not_read_costs_nothing_and_misses_nothing(s):
 
 
 @case
-def streams_of_events_refuse_what_means_nothing(s):
+def event_streams_refuse_invalid_parameters(s):
     for query, code in (("after=x", 400), ("after=-1", 400), ("after=99999999999999999999", 400), ("kind=", 400), ("kind=A", 400),
                         ("kind=a,,b", 400), ("kind=" + ",".join(["a"] * 17), 400), ("sandbox=x", 404), ("nothing=1", 400)):
         a = s.call("GET", f"/v1/events?{query}")
@@ -1385,7 +1387,7 @@ def streams_of_events_refuse_what_means_nothing(s):
 
 
 @case
-def keys_bound_what_they_open_and_another_s_is_not_there(s):
+def keys_are_limited_to_their_scopes_and_objects_of_other_tenants_are_hidden(s):
     def make(*scopes):
         a = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": list(scopes)})
         assert a.status == 201 and a.json["key"].startswith("cove_"), a.body
@@ -1412,7 +1414,7 @@ def keys_bound_what_they_open_and_another_s_is_not_there(s):
 
 
 @case
-def the_server_tells_what_it_can_and_how_it_is(s):
+def the_server_reports_its_capabilities_and_its_state(s):
     names = [r["name"] for r in s.call("GET", "/v1/runtimes").json["runtimes"]]
     assert names == ["python", "node", "bash", "sh"]
     assert s.call("GET", "/v1/runtimes/sh").json["available"] is True
@@ -1421,7 +1423,7 @@ def the_server_tells_what_it_can_and_how_it_is(s):
     assert s.call("GET", "/health", key=False).json["status"] == "ok"
     entrance = s.call("GET", "/", key=False)
     assert entrance.json["name"] == "cove" and entrance.json["version"], entrance.body
-    for path in entrance.json["links"].values():  # every one leads somewhere
+    for path in entrance.json["links"].values():  # every link can be followed
         assert s.call("GET", path).status == 200, path
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../api/openapi.yaml"), "rb") as f:
         assert s.call("GET", "/v1/openapi.yaml", key=False).body == f.read()
@@ -1434,7 +1436,7 @@ def the_server_tells_what_it_can_and_how_it_is(s):
 
 
 @case
-def metrics_count_what_executions_used_and_met(s):
+def metrics_count_usage_and_limit_hits_of_executions(s):
     def figures():
         lines = s.call("GET", "/metrics").body.decode().splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
@@ -1452,7 +1454,7 @@ def metrics_count_what_executions_used_and_met(s):
 
 
 @case
-def what_is_old_is_removed_when_asked_and_told(s):
+def garbage_collection_removes_old_rows_and_reports_them(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["echo", "old"]}).json["id"]
     live = s.create({"runtime": "sh"})
@@ -1464,11 +1466,11 @@ def what_is_old_is_removed_when_asked_and_told(s):
     dry = s.call("POST", "/v1/gc", {"dryRun": True}).json
     assert dry["dryRun"] and dry["executions"] >= 1 and dry["outputBytes"] >= 4 and dry["sandboxes"] >= 1, dry
     assert (dry["strayFiles"], dry["strayBytes"]) == (1, 5) and os.path.exists(stray), dry
-    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json["stdout"] == "old\n"  # nothing is gone
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json["stdout"] == "old\n"  # a dry run removes nothing
     done = s.call("POST", "/v1/gc").json
     assert {k: v for k, v in done.items() if k not in ("dryRun", "events", "usageRows")} == \
         {k: v for k, v in dry.items() if k not in ("dryRun", "events", "usageRows")}, (dry, done)
-    assert dry["usageRows"] >= 1 and done["usageRows"] >= 1, (dry, done)  # that of the sandbox is its user's now
+    assert dry["usageRows"] >= 1 and done["usageRows"] >= 1, (dry, done)  # the usage of the sandbox is now part of its user's row
     assert s.call("GET", f"/v1/sandboxes/{sb}").status == 404 and not os.path.exists(stray)
     assert not [n for n in os.listdir(os.path.join(s.dir, "output")) if n.startswith(ex)]
     assert s.call("GET", f"/v1/sandboxes/{live}").json["state"] == "running"
@@ -1476,7 +1478,7 @@ def what_is_old_is_removed_when_asked_and_told(s):
 
 
 @case
-def a_backup_is_a_whole_database(s):
+def a_backup_is_a_complete_database(s):
     a = s.call("GET", "/v1/backup")
     assert a.status == 200 and a.headers["Content-Type"] == "application/vnd.sqlite3", a.headers
     with tempfile.TemporaryDirectory() as place:
@@ -1512,7 +1514,7 @@ def every_route_is_in_the_contract_and_every_path_of_it_in_the_code(s):
 
 
 def made_up(method, pattern, operation):
-    """A request of that operation that names nothing that exists: (path, body)."""
+    """A request of that operation with ids that do not exist: (path, body)."""
     path = pattern.pattern.strip("^$").replace("[^/]+", "zz" + "a" * 20)
     given = [resolve(p) for p in operation.get("parameters", [])]
     query = {p["name"]: "/workspace/x" if p["name"] == "path" else p.get("example", "x") for p in given if p["in"] == "query" and p.get("required")}
@@ -1522,7 +1524,7 @@ def made_up(method, pattern, operation):
 
 
 def head_of(s, method, path, body, key):
-    """As s.call, of an answer that may never end."""
+    """Like s.call, for an answer that may never end."""
     c, r = s.open(method, path, body, key=key)
     answer = Answer(r, b"" if r.status == 200 and not r.length else r.read())
     c.close()
@@ -1532,8 +1534,9 @@ def head_of(s, method, path, body, key):
 
 
 @case
-def every_operation_of_the_contract_answers_with_and_without_a_key_as_it_says(s):
-    """s.call holds each answer against the contract: its status, its kind and every field of its body."""
+def every_operation_answers_with_and_without_a_key_as_the_contract_says(s):
+    """s.call checks each answer against the contract: its status, its kind and every field of its
+    body."""
     seen = collections.Counter()
     for (method, pattern), operation in PATHS.items():
         path, body = made_up(method, pattern, operation)
@@ -1546,7 +1549,7 @@ def every_operation_of_the_contract_answers_with_and_without_a_key_as_it_says(s)
         else:
             assert bare.status == 401 and bare.code == "unauthorized" and bare.headers["WWW-Authenticate"], (where, bare.status, bare.body)
         answer = ask(method=method, path=path, body=body) if ask == s.call else ask(s, method, path, body, True)
-        if "[^/]+" in pattern.pattern:  # what is not there is not found; what is asked of it wrongly may be told first
+        if "[^/]+" in pattern.pattern:  # an unknown id is not found; a malformed request may be reported first
             assert answer.status in (400, 404, 405, 409, 410, 415, 426), (where, answer.status, answer.body)
         elif isinstance(body, dict):
             assert answer.status == 400 and answer.code.startswith(("invalid", "bad")), (where, answer.status, answer.body)
@@ -1571,7 +1574,7 @@ BURN = "import time\nend = time.process_time() + %s\nwhile time.process_time() <
 
 
 @case
-def usage_is_that_of_receipts_by_user_sandbox_and_hour(s):
+def usage_matches_receipts_by_user_sandbox_and_hour(s):
     key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "sandboxes:write", "executions", "usage"]}).json
     mine = {"key": key["key"]}
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "python"}, **mine).json["id"]
@@ -1608,7 +1611,7 @@ def usage_is_that_of_receipts_by_user_sandbox_and_hour(s):
     assert lines[1].startswith(f"{sb},3,") and lines[2:] == [""], lines
     assert s.call("GET", "/v1/usage" + of + "&format=csv").body.startswith(b"executions,")
     s.call("POST", "/v1/gc", {})
-    assert usage(s, of)["total"]["executions"] == 0  # of a forgotten sandbox it is told by its user
+    assert usage(s, of)["total"]["executions"] == 0  # the usage of a deleted sandbox is counted for its user
     assert usage(s, f"?user={key['id']}")["total"]["executions"] == 2
     s.call("DELETE", f"/v1/apikeys/{key['id']}")
 
@@ -1634,7 +1637,7 @@ def AU03_usage_of_another_tenant_is_never_seen(s):
 
 
 @case
-def times_as_far_away_as_somebody_wants_are_told_as_they_are(s):
+def times_far_in_the_past_and_future_are_returned_unchanged(s):
     told = s.call("GET", "/v1/usage?from=1970-01-01&to=9999-12-31").json
     assert (told["from"], told["to"]) == ("1970-01-01T00:00:00.000Z", "9999-12-31T00:00:00.000Z"), told
     made = s.call("POST", "/v1/apikeys", {"name": "far", "scopes": ["files"], "expiresAt": "9999-12-31T00:00:00Z"}).json
@@ -1643,7 +1646,7 @@ def times_as_far_away_as_somebody_wants_are_told_as_they_are(s):
 
 
 @case
-def usage_refuses_what_means_nothing(s):
+def usage_refuses_invalid_parameters(s):
     for query in ("from=yesterday", "to=2027", "from=2027-13-01", "group=month", "group=hour,", "format=xml", "x=1",
                   "from=2026-02-02&to=2026-02-01"):
         assert s.call("GET", "/v1/usage?" + query).status == 400, query
@@ -1653,7 +1656,7 @@ def usage_refuses_what_means_nothing(s):
 
 
 @case
-def usage_is_counted_once_across_kills(s):
+def usage_is_counted_once_if_the_server_is_killed(s):
     key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["executions"]}).json
     before = usage(s, f"?user={key['id']}")["total"]["executions"]
     assert before == 0
@@ -1676,7 +1679,7 @@ def usage_is_counted_once_across_kills(s):
             t.start()
         time.sleep(0.3)
         had = len(answered)
-        until(lambda: len(answered) > had + 3, "nothing is done")  # pylint: disable=cell-var-from-loop
+        until(lambda: len(answered) > had + 3, "no request is answered any more")  # pylint: disable=cell-var-from-loop
         s.kill()
         stop.set()
         for t in threads:
@@ -1691,7 +1694,7 @@ def usage_is_counted_once_across_kills(s):
                 rows += page["executions"]
                 cursor = "&cursor=" + page["nextCursor"] if "nextCursor" in page else None
         return rows
-    until(lambda: all(e["state"] in ("ended", "failed") for e in executions()), "some go on for ever")
+    until(lambda: all(e["state"] in ("ended", "failed") for e in executions()), "some executions never end")
     known = len(executions())
     total = usage(s, f"?user={key['id']}")["total"]
     assert known > 0 and total["executions"] == known, (total, known)
@@ -1707,14 +1710,14 @@ def moment(text):
 
 
 def not_across_midnight():
-    """A day that ends in the middle of a test takes with it what the test has used."""
+    """Waits if midnight is near: a new day would reset the usage in the middle of a test."""
     left = 86400 - time.time() % 86400
     if left < 300:
         time.sleep(left + 1)
 
 
 @case
-def a_budget_refuses_work_and_stops_it_at_the_boundary(s):
+def a_budget_refuses_new_work_and_stops_running_work_when_it_is_used_up(s):
     not_across_midnight()
     key = stranger(s, "sandboxes:read", "sandboxes:write", "executions", "usage")
     mine = {"key": key["key"]}
@@ -1751,7 +1754,7 @@ def a_budget_refuses_work_and_stops_it_at_the_boundary(s):
     message = refused.json["error"]["message"]
     assert f"{start + 2} of {start + 2} executions" in message and "renews at 20" in message, message
     s.kill()
-    s.start()  # it is remembered, and so is what was used
+    s.start()  # the budget and the usage are restored
     wait_used()
     assert s.execute(sb, {"command": ["true"]}, **mine).status == 402
     bound(executions=start + 3)
@@ -1764,7 +1767,7 @@ def a_budget_refuses_work_and_stops_it_at_the_boundary(s):
     assert "cpuSeconds" in s.execute(sb, {"command": ["true"]}, **mine).json["error"]["message"]
     assert s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, **mine).status == 402
     assert s.call("GET", f"/v1/sandboxes/{sb}", **mine).json["state"] == "running"
-    bound(cpuSeconds=wait_used()["cpuSeconds"] + 1)  # a second time: what was used meanwhile was allowed, and ends nothing
+    bound(cpuSeconds=wait_used()["cpuSeconds"] + 1)  # a second time: usage in between was allowed, and ends nothing
     assert s.execute(sb, {"code": "while True: pass", "timeoutMs": 120000}, timeout=120, **mine).json["endedBy"] == "budget"
     time.sleep(3)
     assert s.call("GET", f"/v1/sandboxes/{sb}", **mine).json["state"] == "running"
@@ -1777,7 +1780,7 @@ def a_budget_refuses_work_and_stops_it_at_the_boundary(s):
     row = s.call("GET", f"/v1/sandboxes/{sb}", **mine).json
     assert row["endedBy"] == "budget" and "sandboxSeconds" in row["reason"]["message"], row
     assert s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, **mine).code == "budget_exceeded"
-    other = s.create({"runtime": "sh"})  # of another tenant
+    other = s.create({"runtime": "sh"})  # in another tenant
     s.delete(other)
     allow()
     again = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, **mine)
@@ -1787,8 +1790,8 @@ def a_budget_refuses_work_and_stops_it_at_the_boundary(s):
 
 @case
 def work_beyond_a_budget_stops_soon(s):
-    """Two seconds are promised. What is held here is ten times that, for machines that are slow or busy; what it took is
-    told."""
+    """The server promises two seconds. The test allows ten times that for machines that are slow or
+    busy, and prints the measured value."""
     not_across_midnight()
     key = stranger(s, "sandboxes:read", "sandboxes:write", "executions", "usage")
     mine = {"key": key["key"]}
@@ -1806,7 +1809,8 @@ def work_beyond_a_budget_stops_soon(s):
     over = s.call("GET", here, **mine).json["day"]["used"]["cpuSeconds"] - bound
     assert 0 <= over < 20, over
 
-    # The same by the clock: the moment of the boundary is known, and that of the end is in the row.
+    # The same by elapsed time: the moment of exhaustion is known, and the time of the end is in the
+    # row.
     used = s.call("PUT", here, {"day": {"sandboxSeconds": 10 ** 9}}).json["day"]["used"]["sandboxSeconds"]
     told = time.time()
     assert s.call("PUT", here, {"day": {"sandboxSeconds": used + 3}}).status == 200
@@ -1817,18 +1821,18 @@ def work_beyond_a_budget_stops_soon(s):
     row = s.call("GET", f"/v1/sandboxes/{sb}", **mine).json
     late = moment(row["endedAt"]) - (told + 3)
     assert row["endedBy"] == "budget" and -4 < late < 20, (row, late)
-    print(f"# a hard budget: processor time ended {over} s beyond it (whole seconds), time alive {late:.2f} s after it")
+    print(f"# a hard budget: CPU time ended {over} s beyond it (whole seconds), elapsed time {late:.2f} s after it")
     assert s.call("PUT", here, {}).status == 200
 
 
 @case
-def what_was_left_to_work_slowly_does_not_outlive_a_budget(s):
+def a_slow_background_process_does_not_outlive_a_budget(s):
     not_across_midnight()
     key = stranger(s, "sandboxes:read", "sandboxes:write", "executions", "usage")
     mine = {"key": key["key"]}
     here = "/v1/tenants/strangers/budget"
     slow = ("import time\nwhile True:\n e = time.process_time() + 0.05\n while time.process_time() < e: pass\n"
-            " time.sleep(0.95)")  # less in a second than anybody notices
+            " time.sleep(0.95)")  # less CPU time per second than the sampling notices
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "python", "lifetimeMs": 900000}, **mine).json["id"]
     left = f"setsid python3 -c '{slow}' >/dev/null 2>&1 </dev/null & sleep 0.2"
     assert s.execute(sb, {"command": ["sh", "-c", left]}, **mine).json["endedBy"] == "exit"
@@ -1844,7 +1848,7 @@ def what_was_left_to_work_slowly_does_not_outlive_a_budget(s):
 
 
 @case
-def usage_and_budgets_are_in_the_metrics_name_nobody_and_never_go_back(s):
+def usage_and_budget_metrics_name_no_user_and_never_decrease(s):
     def figures():
         text = s.call("GET", "/metrics").body.decode()
         assert "strangers" not in text
@@ -1879,7 +1883,7 @@ def usage_and_budgets_are_in_the_metrics_name_nobody_and_never_go_back(s):
 
 
 @case
-def a_budget_is_the_operators_and_seen_by_its_tenant_only(s):
+def a_budget_is_changed_by_the_operator_and_visible_to_its_tenant_only(s):
     key = stranger(s, "usage")
     assert s.call("PUT", "/v1/tenants/strangers/budget", {}, key=key["key"]).status == 403
     assert s.call("GET", "/v1/tenants/strangers/budget", key=key["key"]).status == 200
@@ -1892,7 +1896,7 @@ def a_budget_is_the_operators_and_seen_by_its_tenant_only(s):
 
 
 @case
-def all_living_sandboxes_are_seen_at_one_look_that_does_not_count_as_use(s):
+def live_usage_lists_all_sandboxes_and_does_not_reset_idle_timeouts(s):
     key = stranger(s, "sandboxes:read", "sandboxes:write")
     theirs = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key["key"]).json["id"]
     busy = s.create({"runtime": "python"})
@@ -1909,7 +1913,7 @@ def all_living_sandboxes_are_seen_at_one_look_that_does_not_count_as_use(s):
     assert first[busy]["limits"]["memoryBytes"] == 512 << 20 and first[busy]["state"] == "running"
     while look()[busy].get("cpuUs", 0) < first[busy].get("cpuUs", 0) + 100000 and "cpuUs" in first[busy]:
         assert time.monotonic() < end
-    while idle in look() or s.call("GET", f"/v1/sandboxes/{idle}").json["state"] != "ended":  # looked at all the time
+    while idle in look() or s.call("GET", f"/v1/sandboxes/{idle}").json["state"] != "ended":  # polled all the time
         assert time.monotonic() < end
         time.sleep(0.1)
     assert s.call("GET", f"/v1/sandboxes/{idle}").json["endedBy"] == "idle"
@@ -1919,7 +1923,7 @@ def all_living_sandboxes_are_seen_at_one_look_that_does_not_count_as_use(s):
 
 
 @case
-def a_killed_server_is_followed_by_one_that_goes_on(s):
+def a_server_resumes_its_sandboxes_after_it_was_killed(s):
     sb, paused, doomed = s.create({"runtime": "sh"}), s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
     s.call("POST", f"/v1/sandboxes/{paused}/pause")
     s.delete(doomed)
@@ -1949,7 +1953,7 @@ def a_killed_server_is_followed_by_one_that_goes_on(s):
 
 
 @case
-def standard_input_goes_on_after_a_killed_server_without_a_byte_twice(s):
+def standard_input_resumes_after_a_killed_server_without_repeated_bytes(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["cat"], "stdinOpen": True, "background": True}).json["id"]
     here, kind = f"/v1/sandboxes/{sb}/executions/{ex}", {"Content-Type": "application/octet-stream"}
@@ -1968,7 +1972,7 @@ def standard_input_goes_on_after_a_killed_server_without_a_byte_twice(s):
 
 
 @case
-def a_server_killed_in_the_middle_of_everything_loses_nothing_it_said(s):
+def a_server_killed_under_load_loses_nothing_that_it_acknowledged(s):
     told, stop = {}, threading.Event()
 
     def work(n):
@@ -1993,7 +1997,7 @@ def a_server_killed_in_the_middle_of_everything_loses_nothing_it_said(s):
     for i in range(5):
         time.sleep(0.25 + 0.07 * i)
         had = len(told)
-        until(lambda: len(told) > had, "nothing is made")  # pylint: disable=cell-var-from-loop
+        until(lambda: len(told) > had, "no sandbox is created any more")  # pylint: disable=cell-var-from-loop
         s.kill()
         s.start()
     stop.set()
@@ -2006,21 +2010,21 @@ def a_server_killed_in_the_middle_of_everything_loses_nothing_it_said(s):
             found.update((r["id"], r) for r in page["sandboxes"])
             cursor = "&cursor=" + page["nextCursor"] if "nextCursor" in page else None
         return found
-    until(lambda: all(row["state"] in ("running", "ended") for row in rows().values()), "some are neither here nor gone")
+    until(lambda: all(row["state"] in ("running", "ended") for row in rows().values()), "some sandboxes are neither running nor ended")
     known = rows()
     for sb, state in told.items():
-        assert sb in known, f"{sb} was told of and is unknown"
+        assert sb in known, f"{sb} was acknowledged and is unknown"
         if state in ("running", "ended"):
             assert known[sb]["state"] == state, known[sb]
     for row in known.values():
         if row["state"] == "running":
             s.delete(row["id"])
     kept = os.path.join(s.dir, "kept")
-    until(lambda: not os.path.isdir(kept) or not os.listdir(kept), "something is still kept")
+    until(lambda: not os.path.isdir(kept) or not os.listdir(kept), "some journal files are still there")
 
 
 @case
-def what_a_kill_left_half_done_is_finished_or_undone(s):
+def recovery_finishes_or_undoes_half_done_work(s):
     def make(key):
         return s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, {"Idempotency-Key": key})
 
@@ -2028,7 +2032,7 @@ def what_a_kill_left_half_done_is_finished_or_undone(s):
     assert s.call("POST", f"/v1/sandboxes/{frozen}/pause").status == 200
     s.kill()
     db = sqlite3.connect(os.path.join(s.dir, "db/cove.db"))
-    with db:  # as if each had been cut off one commit earlier
+    with db:  # as if each had been interrupted one commit earlier
         db.execute("UPDATE sandboxes SET state = 'running' WHERE id = ?", (frozen,))
         db.execute("UPDATE sandboxes SET state = 'creating', expires_ms = 0 WHERE id = ?", (unmade,))
         db.execute("DELETE FROM sandboxes WHERE id = ?", (unclaimed,))
@@ -2048,14 +2052,14 @@ def what_a_kill_left_half_done_is_finished_or_undone(s):
     assert made[0].json["id"] != unmade
     end = time.monotonic() + 60
     while any(map(os.path.exists, strays)):
-        assert time.monotonic() < end, "output of nobody is still there"
+        assert time.monotonic() < end, "orphaned output is still there"
         time.sleep(0.02)
     for sb in (frozen, made[0].json["id"], made[1].json["id"]):
         s.delete(sb)
 
 
 @case
-def RC06_clocks_run_on_over_a_restart_however_the_calendar_is_set(s):
+def RC06_timeouts_continue_over_a_restart_however_the_wall_clock_is_set(s):
     sb = s.create({"runtime": "python"})
     program = ("import os, time\nwhile time.process_time() < 0.7: pass\nopen('burnt', 'w').close()\n"
                "while not os.path.exists('go'): time.sleep(0.05)\nwhile True: pass\n")
@@ -2068,7 +2072,7 @@ def RC06_clocks_run_on_over_a_restart_however_the_calendar_is_set(s):
         time.sleep(0.02)
     s.kill()
     db = sqlite3.connect(os.path.join(s.dir, "db/cove.db"))
-    with db:  # as if the calendar had jumped ahead by many years
+    with db:  # as if the wall clock had jumped ahead by many years
         dropped = db.execute("SELECT dropped1, dropped2 FROM executions WHERE id = ?", (flood["id"],)).fetchone()
         db.execute("UPDATE sandboxes SET created_ms = 1, expires_ms = 2 WHERE id = ?", (sb,))
         db.execute("UPDATE executions SET created_ms = 1, started_ms = 2 WHERE id = ?", (ex,))
@@ -2083,13 +2087,14 @@ def RC06_clocks_run_on_over_a_restart_however_the_calendar_is_set(s):
     c.close()
     assert last["endedBy"] == "cpu", last
     used = s.call("GET", f"/v1/sandboxes/{sb}/usage").json
-    assert used.get("cpuUs", 0) < 1600000, used  # a clock that had begun anew would have allowed 1.7 s and more
+    assert used.get("cpuUs", 0) < 1600000, used  # a CPU limit that restarted from 0 would have allowed 1.7 s and more
     s.delete(sb)
 
 
 @case
-def a_server_that_is_stopped_answers_or_lets_go_of_all_that_waits(s):
-    """What it leaves unanswered is a leak, and a sanitized server says so with its status."""
+def a_stopping_server_answers_or_closes_every_waiting_request(s):
+    """A request without an answer would be a leak, and a sanitized server reports it with its exit
+    status."""
     sb = s.create({"runtime": "sh"})
     here = f"/v1/sandboxes/{sb}/executions"
     sleep = {"command": ["sleep", "600"], "timeoutMs": 900000}
@@ -2106,12 +2111,12 @@ def a_server_that_is_stopped_answers_or_lets_go_of_all_that_waits(s):
     ask("POST", here, sleep, "Idempotency-Key: stop-1\r\n")
     ask("POST", here, sleep, "Accept: application/x-ndjson\r\n")
     until(lambda: len(s.call("GET", here + "?state=running").json["executions"]) == 3, "three run")
-    s.jailer.send_signal(signal.SIGSTOP)  # and so nobody answers these
+    s.jailer.send_signal(signal.SIGSTOP)  # so these requests get no answer
     try:
         for method, path in (("POST", "/v1/sandboxes"), ("GET", f"/v1/sandboxes/{sb}/usage"), ("POST", f"/v1/sandboxes/{sb}/pause"),
                              ("GET", f"/v1/sandboxes/{sb}/usage")):
             ask(method, path, {"runtime": "sh"} if path == "/v1/sandboxes" else None)
-        until(lambda: len(s.call("GET", "/v1/sandboxes?state=creating").json["sandboxes"]) == 1, "one is being made")
+        until(lambda: len(s.call("GET", "/v1/sandboxes?state=creating").json["sandboxes"]) == 1, "no sandbox is being created")
         s.process.terminate()
         code = s.process.wait(120)
         s.process.stdout.close()
@@ -2126,7 +2131,7 @@ def a_server_that_is_stopped_answers_or_lets_go_of_all_that_waits(s):
 
 
 @case
-def a_killed_jailer_ends_sandboxes_and_the_server_goes_on(s):
+def a_killed_jailer_ends_sandboxes_and_the_server_continues(s):
     sb = s.create({"runtime": "sh"})
     ex = s.execute(sb, {"command": ["sleep", "60"], "background": True, "timeoutMs": 60000}).json["id"]
     s.jailer.kill()
@@ -2147,7 +2152,7 @@ def a_killed_jailer_ends_sandboxes_and_the_server_goes_on(s):
 
 def main():
     if os.geteuid() != 0:
-        print("1..0 # SKIP the native driver is started by root")
+        print("1..0 # SKIP the native driver needs root")
         return 0
     chosen = Choice(sys.argv[3:]).of(CASES, lambda function: function.__name__)
     print(f"1..{len(chosen)}")
@@ -2163,7 +2168,7 @@ def main():
                 print(f"# {line}")
             sys.stdout.flush()
             if server.process.poll() is not None:
-                print(f"# the server has ended with {server.process.returncode}", flush=True)
+                print(f"# the server ended with {server.process.returncode}", flush=True)
                 server.start()
     if failed:
         server.process.kill()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""catalogue_test.py - whether every case of the attack catalogue that concerns a server is tested or left out with a
-reason; prints TAP. The list is catalogue.txt beside it."""
+"""catalogue_test.py - checks that every case of the attack catalogue that concerns a server is
+tested or omitted with a reason; prints TAP. The list is catalogue.txt in the same directory.
+"""
 import os
 import re
 import sys
@@ -8,7 +9,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 LINE = re.compile(r"([A-Z]{2}\d\d) (?:in (\S+): (.+)|omitted: (.{20,}))")
-# A test is named by its id: def FA01_..., def test_RC04_..., TEST(ST02_...), TEST(js04_..., """HT01 ..."""
+# A test carries its id in its name: def FA01_..., def test_RC04_..., TEST(ST02_...), TEST(js04_...,
+# """HT01 ..."""
 NAMED = re.compile(r'(?:def (?:test_)?|TEST\(|""")((?:[A-Za-z]{2}\d\d[_ ])+)')
 
 
@@ -45,13 +47,13 @@ def main():
             if match.group(2) and not (os.path.exists(os.path.join(ROOT, match.group(2))) and match.group(3) in read(match.group(2))):
                 wrong.append(f"{match.group(1)}: {match.group(2)} has no '{match.group(3)}'")
         elif line and not line.startswith("#"):
-            wrong.append(f"not understood: {line}")
+            wrong.append(f"cannot parse: {line}")
     tested = named()
     wrong += [f"{one}: neither tested nor listed" for one in sorted(wanted - tested - listed)]
-    wrong += [f"{one}: listed, and there is a test of that name" for one in sorted(listed & tested)]
-    wrong += [f"{one}: listed, and not in the catalogue" for one in sorted(listed - wanted)]
+    wrong += [f"{one}: listed, although a test has that id" for one in sorted(listed & tested)]
+    wrong += [f"{one}: listed, but not in the catalogue" for one in sorted(listed - wanted)]
     print("1..1")
-    print(f"{'not ok' if wrong else 'ok'} 1 - {len(wanted)} cases are tested or left out with a reason")
+    print(f"{'not ok' if wrong else 'ok'} 1 - {len(wanted)} cases are tested or omitted with a reason")
     for line in wrong:
         print(f"# {line}")
     return 1 if wrong else 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""contexts_test.py API_TESTD RUNTIME - contexts over the same real server as api_test.py, with the kernels of the build
-that RUNTIME belongs to; prints TAP. Needs root."""
+"""contexts_test.py API_TESTD RUNTIME - contexts over the same real server as api_test.py, with the
+language kernels of the build that RUNTIME belongs to; prints TAP. Needs root.
+"""
 import json
 import os
 import sys
@@ -43,12 +44,12 @@ def lines(response):
 def until(what, seconds=120):
     end = time.monotonic() + seconds
     while not what():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.02)
 
 
 @case
-def state_stays_from_one_execution_to_the_next(s):
+def state_is_kept_between_executions(s):
     sb = s.create()
     cx = context(s, sb)
     first = run(s, sb, cx, "x = 6\nprint('hello')")
@@ -58,7 +59,7 @@ def state_stays_from_one_execution_to_the_next(s):
     assert second["results"][0]["type"] == "result" and second["exitCode"] == 0 and second["contextId"] == cx
     receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{second['id']}/receipt")
     assert receipt.status == 200 and receipt.json["execution"] == second["id"], receipt.body
-    assert receipt.json["final"] is True, receipt.json  # nothing of it is still to come:
+    assert receipt.json["final"] is True, receipt.json  # no figure is still to come:
     for name in ("memoryPeakBytes", "pidsPeak", "pidsRefused", "oomKills", "throttledUs", "denials"):
         assert name not in receipt.json and "one process for all" in receipt.json["absent"][name], (name, receipt.json)
     third = s.call("POST", where(sb, cx) + "/execute", {"code": "x"}, headers={"X-Request-Id": "cell-3"})
@@ -72,18 +73,18 @@ def state_stays_from_one_execution_to_the_next(s):
 
 
 @case
-def an_exception_is_told_with_name_value_and_traceback(s):
+def an_exception_is_reported_with_name_value_and_traceback(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "print('before')\n1 / 0")
     assert a["status"] == "error" and a["exitCode"] == 1 and a["stdout"] == "before\n", a
     assert a["exception"]["name"] == "ZeroDivisionError" and a["exception"]["traceback"], a
-    assert run(s, sb, cx, "'alive'")["results"], "the context goes on"
+    assert run(s, sb, cx, "'alive'")["results"], "the context does not answer after an exception"
     s.delete(sb)
 
 
 @case
-def a_stream_brings_events_behind_the_output_before_them_and_can_be_resumed(s):
+def a_stream_delivers_events_after_the_preceding_output_and_resumes(s):
     sb = s.create()
     cx = context(s, sb)
     code = "for i in range(3):\n    print('line', i, flush=True)\n    display(i)\n'last'"
@@ -111,8 +112,9 @@ def a_stream_brings_events_behind_the_output_before_them_and_can_be_resumed(s):
     s.delete(sb)
 
 
-def told_until_the_end(c, name, text=b""):
-    """What a WebSocket tells of one execution, up to its end: the events, where each of them ended, and the end."""
+def events_until_the_end(c, name, text=b""):
+    """Messages of a WebSocket about one execution, up to its end: the events, where each of them
+    ended, and the end."""
     events, offsets = [], []
     while True:
         m = c.until("output", "event", "execution_complete", executionId=name)
@@ -127,23 +129,23 @@ def told_until_the_end(c, name, text=b""):
 
 
 @case
-def a_websocket_runs_code_in_a_context_and_brings_its_events(s):
+def a_websocket_runs_code_in_a_context_and_delivers_its_events(s):
     sb = s.create()
     cx = context(s, sb)
     with Stream(s, sb) as c:
         c.send("execute", executionId="one", contextId=cx, code="for i in range(3):\n    print('line', i, flush=True)\n    display(i)\nx = 'kept'\nx")
         start = c.until("execution_start")
         assert start["eventsOffset"] == 0 and start["execution"]["contextId"] == cx, start
-        text, events, offsets, end = told_until_the_end(c, "one")
+        text, events, offsets, end = events_until_the_end(c, "one")
         assert [e["type"] for e in events] == ["display"] * 3 + ["result"], events
         assert text == "line 0\nline 1\nline 2\n" and end["execution"]["status"] == "ok", (text, end)
         c.send("execute", executionId="two", contextId=cx, mode="code", content="[x][1]")
-        _, events, _, end = told_until_the_end(c, "two")
+        _, events, _, end = events_until_the_end(c, "two")
         assert [e["name"] for e in events] == ["IndexError"] and end["execution"]["status"] == "error", (events, end)
     with Stream(s, sb) as c:
         ex = start["execution"]["id"]
         c.send("resume", executionId=ex, name="again", stdoutOffset=len(text), eventsOffset=offsets[1])
-        text, events, rest, _ = told_until_the_end(c, "again", b"line 2\n")
+        text, events, rest, _ = events_until_the_end(c, "again", b"line 2\n")
         assert text == "line 2\n" and [e["type"] for e in events] == ["display", "result"] and rest == offsets[2:], (text, events)
         c.send("resume", executionId=ex, name="late", eventsOffset=offsets[-1] + 1)
         assert c.until("error", "execution_start")["code"] == "range_not_satisfiable"
@@ -151,7 +153,7 @@ def a_websocket_runs_code_in_a_context_and_brings_its_events(s):
 
 
 @case
-def a_websocket_answers_what_code_asks_and_names_what_it_refuses(s):
+def a_websocket_answers_input_requests_and_names_what_it_refuses(s):
     sb = s.create()
     cx = context(s, sb)
     with Stream(s, sb) as c:
@@ -161,7 +163,7 @@ def a_websocket_answers_what_code_asks_and_names_what_it_refuses(s):
         c.send("input", executionId="ask", text="Ada", eof=True)
         assert c.until("error")["code"] == "invalid_request"
         c.send("input", executionId="ask", text="Ada")
-        text, _, _, end = told_until_the_end(c, "ask")
+        text, _, _, end = events_until_the_end(c, "ask")
         assert text.endswith("hi Ada\n") and end["execution"]["status"] == "ok", (text, end)
         for fields, code in ((dict(code="1", language="python"), "invalid_request"), (dict(command=["true"]), "invalid_request"),
                              (dict(code="1", contextId="cx" + "a" * 20), "not_found"), (dict(code="1", contextId="one"), "not_found"),
@@ -174,14 +176,14 @@ def a_websocket_answers_what_code_asks_and_names_what_it_refuses(s):
         c.send("input", executionId="busy", text="x")
         assert c.until("error")["code"] == "conflict"
         c.send("signal", executionId="busy", signal="INT")
-        _, events, _, end = told_until_the_end(c, "busy")
+        _, events, _, end = events_until_the_end(c, "busy")
         assert events[-1]["name"] == "KeyboardInterrupt" and end["execution"]["status"] == "interrupted", (events, end)
     assert run(s, sb, cx, "name")["results"][0]["data"]["text/plain"] == "'Ada'"
     s.delete(sb)
 
 
 @case
-def calls_wait_for_their_turn_and_run_in_order(s):
+def executions_are_queued_and_run_in_order(s):
     sb = s.create()
     cx = context(s, sb)
     path = where(sb, cx, "execute")
@@ -205,7 +207,7 @@ def calls_wait_for_their_turn_and_run_in_order(s):
 
 
 @case
-def input_is_asked_for_and_answered(s):
+def input_is_requested_and_answered(s):
     sb = s.create()
     cx = context(s, sb)
     c, r = s.open("POST", where(sb, cx, "execute"), {"code": "name = input('who? ')\nprint('hi', name)"},
@@ -246,7 +248,7 @@ def an_interrupt_keeps_the_state(s):
 
 
 @case
-def code_that_does_not_heed_an_interrupt_is_killed_and_that_is_told(s):
+def code_that_ignores_an_interrupt_is_killed_and_reported(s):
     sb = s.create()
     cx = context(s, sb)
     run(s, sb, cx, "x = 1")
@@ -268,7 +270,7 @@ def code_that_does_not_heed_an_interrupt_is_killed_and_that_is_told(s):
 
 
 @case
-def an_interrupt_inside_a_loop_of_c_is_told_as_what_it_came_to(s):
+def an_interrupt_inside_a_loop_of_c_reports_its_real_outcome(s):
     sb = s.create()
     for code in ("import re; re.match(r'(a+)+$', 'a' * 64 + 'b')", "sum(range(10**12))", "n = 10**9; 7 ** n"):
         cx = context(s, sb)
@@ -290,17 +292,17 @@ def an_interrupt_inside_a_loop_of_c_is_told_as_what_it_came_to(s):
 
 
 @case
-def a_clock_that_runs_out_interrupts(s):
+def a_timeout_interrupts_the_code(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "import time\nx = 1\ntime.sleep(1000)", timeoutMs=1000)
     assert a["endedBy"] == "wall" and a["status"] == "interrupted", a
-    assert run(s, sb, cx, "x")["results"], "the state is kept"
+    assert run(s, sb, cx, "x")["results"], "the state was lost"
     s.delete(sb)
 
 
 @case
-def a_kernel_that_dies_leaves_a_dead_context_with_the_reason(s):
+def a_language_kernel_that_dies_leaves_a_dead_context_with_the_reason(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "import os\nos._exit(7)")
@@ -317,7 +319,7 @@ def a_kernel_that_dies_leaves_a_dead_context_with_the_reason(s):
 
 
 @case
-def what_code_writes_to_the_channel_itself_is_refused_and_counted(s):
+def forged_events_of_the_code_are_refused_and_counted(s):
     sb = s.create()
     cx = context(s, sb)
     forged = ["{\"event\":\"finished\",\"id\":\"exaaaaaaaaaaaaaaaaaaaa\",\"status\":\"ok\"}", "rubbish", "[" * 4000, "{}"]
@@ -329,7 +331,7 @@ def what_code_writes_to_the_channel_itself_is_refused_and_counted(s):
 
 
 def usable(s, sb, cx):
-    """The context answers, at the latest after a restart."""
+    """Runs code in the context, which may need a restart first."""
     until(lambda: s.call("GET", where(sb, cx)).json["state"] in ("idle", "dead"))
     if s.call("GET", where(sb, cx)).json["state"] == "dead":
         again = s.call("POST", where(sb, cx, "restart"))
@@ -338,7 +340,7 @@ def usable(s, sb, cx):
 
 
 @case
-def a_flood_of_lines_is_refused_and_others_are_served(s):
+def a_flood_of_lines_is_refused_and_other_contexts_are_served(s):
     sb, other = s.create(), s.create()
     cx, theirs = context(s, sb), context(s, other)
     flood = "import os\nfor i in range(200): os.write(3, b'{\"event\":\"x\"}\\n' * 100)\n"
@@ -356,7 +358,7 @@ def a_flood_of_lines_is_refused_and_others_are_served(s):
 
 
 @case
-def a_flood_of_displays_is_cut_off_and_that_is_told(s):
+def a_flood_of_displays_is_cut_off_and_reported(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "for i in range(3000): display('x' * 20000)\n'end'", timeoutMs=110000)
@@ -368,7 +370,7 @@ def a_flood_of_displays_is_cut_off_and_that_is_told(s):
 
 
 @case
-def events_count_as_output_that_is_kept_and_go_with_it(s):
+def events_count_as_kept_output_and_are_deleted_with_it(s):
     sb = s.create()
     cx = context(s, sb)
     s.call("POST", "/v1/gc", {})
@@ -383,7 +385,7 @@ def events_count_as_output_that_is_kept_and_go_with_it(s):
 
 
 @case
-def code_that_cuts_off_stops_or_outlives_its_kernel_ends_in_a_bounded_time(s):
+def code_that_detaches_stops_or_outlives_its_kernel_ends_in_a_bounded_time(s):
     sb = s.create()
     cx = context(s, sb)
     for code in ("import os\nos.close(3)", "import os\nos.closerange(0, 20)", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
@@ -397,7 +399,7 @@ def code_that_cuts_off_stops_or_outlives_its_kernel_ends_in_a_bounded_time(s):
 
 
 @case
-def code_that_speaks_for_its_kernel_harms_its_own_context_only(s):
+def code_that_imitates_its_kernel_harms_its_own_context_only(s):
     sb = s.create()
     cx, apart = context(s, sb), context(s, sb)
     tell = "def tell(**event): os.write(3, (json.dumps(event) + chr(10)).encode())\n"
@@ -411,7 +413,7 @@ def code_that_speaks_for_its_kernel_harms_its_own_context_only(s):
     put = s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sh", "-c", f"echo {mine} {other} >/workspace/.go; mv /workspace/.go /workspace/go"]})
     assert put.status in (200, 201), put.body
     until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{mine}").json.get("endedAt"))
-    until(lambda: s.call("GET", where(sb, cx)).json["refusedEvents"] >= 4)  # both for the other, the late one, the second ready
+    until(lambda: s.call("GET", where(sb, cx)).json["refusedEvents"] >= 4)  # both events for the other context, the late one, the second ready
     assert not s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json.get("endedAt")
     s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["touch", "/workspace/end"]})
     until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json.get("endedAt"))
@@ -423,7 +425,7 @@ def code_that_speaks_for_its_kernel_harms_its_own_context_only(s):
 
 
 @case
-def contexts_have_variables_and_a_directory_and_are_apart(s):
+def contexts_have_their_own_variables_and_directories(s):
     sb = s.create()
     s.call("POST", f"/v1/sandboxes/{sb}/files/mkdir", {"path": "/workspace/sub"})
     one = context(s, sb, language="py", cwd="sub", env={"COLOUR": "red"})
@@ -455,7 +457,7 @@ def completions_and_inspections_are_answered(s):
 
 
 @case
-def bad_requests_are_refused_by_name(s):
+def invalid_requests_are_refused_by_name(s):
     sb = s.create()
     cx = context(s, sb)
     for body in ({"language": "cobol"}, {"lang": "python"}, {"env": {"A": 1}}, {"cwd": ""}):
@@ -470,7 +472,7 @@ def bad_requests_are_refused_by_name(s):
 
 
 def begun(s, sb, cx, code, timeoutMs=600000):
-    """Runs it in the background, and returns when it has written something."""
+    """Starts code in the background and returns after its first output."""
     a = s.call("POST", where(sb, cx, "execute"),
                {"code": "print('on', flush=True)\n" + code, "background": True, "timeoutMs": timeoutMs}).json
     until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["stdoutBytes"] > 0)
@@ -478,7 +480,7 @@ def begun(s, sb, cx, code, timeoutMs=600000):
 
 
 @case
-def contexts_outlive_the_server_and_what_ran_in_them_is_told_as_lost(s):
+def contexts_survive_the_server_and_their_running_code_is_reported_as_lost(s):
     sb = s.create()
     idle, busy = context(s, sb), context(s, sb)
     run(s, sb, idle, "x = 'kept'")
@@ -496,12 +498,12 @@ def contexts_outlive_the_server_and_what_ran_in_them_is_told_as_lost(s):
     seen = s.call("GET", where(sb, busy)).json
     assert seen["state"] == "busy" and "executionId" not in seen and seen["queued"] == 0, seen
     assert s.files(sb, "PUT", body=b"", path="/workspace/go").status in (200, 201)
-    assert run(s, sb, busy, "x")["results"][0]["data"]["text/plain"] == "'done'"  # behind what ran
+    assert run(s, sb, busy, "x")["results"][0]["data"]["text/plain"] == "'done'"  # queued after the running code
     s.delete(sb)
 
 
 @case
-def what_a_context_still_runs_after_a_restart_of_the_server_can_be_stopped(s):
+def code_that_still_runs_after_a_server_restart_can_be_stopped(s):
     sb = s.create()
     heeds, ends, deaf = context(s, sb), context(s, sb), context(s, sb)
     run(s, sb, heeds, "x = 'kept'")
@@ -514,7 +516,7 @@ def what_a_context_still_runs_after_a_restart_of_the_server_can_be_stopped(s):
     stopped = s.call("POST", where(sb, heeds, "interrupt"))
     assert stopped.status == 200 and stopped.json["outcome"] == "interrupted", stopped.body
     assert run(s, sb, heeds, "x")["results"][0]["data"]["text/plain"] == "'kept'"
-    until(lambda: s.call("GET", where(sb, ends)).json["state"] == "idle")  # its clock ran out
+    until(lambda: s.call("GET", where(sb, ends)).json["state"] == "idle")  # its timeout has passed
     killed = s.call("POST", where(sb, deaf, "interrupt"))
     assert killed.status == 200 and killed.json["outcome"] == "killed", killed.body
     until(lambda: s.call("GET", where(sb, deaf)).json["state"] == "idle")
@@ -522,7 +524,7 @@ def what_a_context_still_runs_after_a_restart_of_the_server_can_be_stopped(s):
 
 
 @case
-def a_context_with_variables_keeps_them_but_cannot_begin_anew_after_a_restart_of_the_server(s):
+def a_context_with_variables_keeps_them_but_cannot_restart_after_a_server_restart(s):
     sb = s.create()
     cx = context(s, sb, env={"TOKEN": "red"})
     s.kill()
@@ -537,7 +539,7 @@ def a_context_with_variables_keeps_them_but_cannot_begin_anew_after_a_restart_of
 
 
 @case
-def a_sandbox_that_ends_takes_its_contexts_along_and_nobody_waits(s):
+def a_sandbox_that_ends_ends_its_contexts_and_their_queued_requests(s):
     sb = s.create()
     cx = context(s, sb)
     a = s.call("POST", where(sb, cx, "execute"), {"code": "while True: pass", "background": True}).json
@@ -555,8 +557,9 @@ def a_sandbox_that_ends_takes_its_contexts_along_and_nobody_waits(s):
 
 
 def in_a_fork(s, template, code):
-    """A context of that template that is a fork of its zygote, which code tells: sandboxes are asked for until one is,
-    because the first of a kind have none ahead."""
+    """A context of that template that is a fork of its zygote, as `code` detects. Creates sandboxes
+    until one is a fork, because the first sandboxes of a template are created before its zygote is
+    ready."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         sb = s.call("POST", "/v1/sandboxes", {"template": template}).json["id"]
@@ -569,12 +572,12 @@ def in_a_fork(s, template, code):
 
 
 @case
-def contexts_have_what_their_template_preloads(s):
+def contexts_have_the_preloaded_modules_of_their_template(s):
     a = s.call("PUT", "/v1/templates/colours", {"runtime": "python", "preload": ["colorsys"]})
     assert a.status == 200 and a.json["spec"]["preload"] == ["colorsys"] and not a.json["builtin"], a.body
     sb, cx = in_a_fork(s, "colours", "import sys; 'colorsys' in sys.modules")
     assert run(s, sb, cx, "import os; os.getcwd(), os.getppid()")["results"][0]["data"]["text/plain"] == "('/workspace', 1)"
-    other = context(s, sb, env={"COLOUR": "green"}, cwd="/tmp")  # a second one, brought when it is asked for
+    other = context(s, sb, env={"COLOUR": "green"}, cwd="/tmp")  # a second context, whose interpreter is forked on request
     assert run(s, sb, other, "import os; os.environ['COLOUR'] + os.getcwd()")["results"][0]["data"]["text/plain"] == "'green/tmp'"
     again = s.call("POST", where(sb, cx, "restart"))
     assert again.status == 200 and run(s, sb, cx, "1 + 1")["results"], again.body
@@ -583,7 +586,7 @@ def contexts_have_what_their_template_preloads(s):
 
 
 @case
-def what_cannot_be_preloaded_is_refused_by_name(s):
+def modules_that_cannot_be_preloaded_are_refused_by_name(s):
     for body in ({"runtime": "node", "preload": ["fs"]}, {"runtime": "python", "preload": ["os; rm"]},
                  {"runtime": "python", "preload": ["1x"]}, {"runtime": "python", "preload": "json"},
                  {"runtime": "python", "preload": ["a" * 300, "b" * 300]}):
@@ -616,7 +619,7 @@ def a_template_whose_modules_the_host_lacks_is_unavailable_and_refused_early(s):
 
 
 @case
-def templates_that_are_built_in_can_be_replaced_and_come_back(s):
+def built_in_templates_can_be_replaced_and_restored(s):
     names = {t["name"]: t["builtin"] for t in s.call("GET", "/v1/templates").json["templates"]}
     assert all(names.get(n) for n in ("python", "python-data", "node", "bash")), names
     assert s.call("GET", "/v1/templates/node").json["spec"] == {"runtime": "node"}
@@ -643,7 +646,8 @@ def a_context_of_python_data_draws_a_figure(s):
 
 
 def sandboxes_of(s):
-    """How many live in the jailer, whoever knows of them: each has a PID 1."""
+    """The number of sandboxes in the jailer, including those that the server does not know: each
+    has a PID 1."""
     children, names, found, todo = {}, {}, 0, [str(s.jailer.pid)]
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -661,7 +665,7 @@ def sandboxes_of(s):
 
 
 @case
-def what_was_made_ahead_goes_with_the_server_that_made_it(s):
+def prepared_sandboxes_end_with_the_server_that_made_them(s):
     kept, _ = in_a_fork(s, "python", "import sys; 'statistics' in sys.modules")
     owned = len(s.call("GET", "/v1/sandboxes?state=running").json["sandboxes"])
     until(lambda: sandboxes_of(s) > owned)
@@ -688,7 +692,7 @@ def fork(s, sb, cx):
 
 
 @case
-def a_fork_begins_with_the_live_state_and_goes_its_own_way(s):
+def a_fork_starts_with_the_live_state_and_is_independent(s):
     sb = s.create()
     cx = context(s, sb, env={"COLOUR": "red"})
     run(s, sb, cx, "import os, random\nx = [1]\nopen('kept', 'w').write('line\\n')\nf = open('kept')\nos.makedirs('d'); os.chdir('d')\nrandom.seed(1)")
@@ -711,7 +715,7 @@ def a_fork_begins_with_the_live_state_and_goes_its_own_way(s):
 
 
 @case
-def a_context_is_made_once_for_one_key(s):
+def an_idempotency_key_creates_one_context(s):
     sb = s.create()
     first = s.call("POST", where(sb), {"language": "python"}, {"Idempotency-Key": "one"})
     assert first.status == 201, first.body
@@ -727,12 +731,12 @@ def a_context_is_made_once_for_one_key(s):
     bad = s.call("POST", where(sb), {"language": "python", "cwd": "/nowhere"}, {"Idempotency-Key": "three"})
     assert bad.status >= 400, bad.body
     good = s.call("POST", where(sb), {"language": "python"}, {"Idempotency-Key": "three"})
-    assert good.status == 201, "a key whose request failed is free again: %s" % good.body
+    assert good.status == 201, "a key whose request failed can be used again: %s" % good.body
     s.delete(sb)
 
 
 @case
-def a_fork_and_its_original_live_and_die_apart(s):
+def a_fork_and_its_parent_live_and_die_independently(s):
     sb = s.create()
     cx = context(s, sb)
     run(s, sb, cx, "x = 'kept'")
@@ -760,7 +764,7 @@ def a_fork_and_its_original_live_and_die_apart(s):
 
 
 @case
-def what_cannot_be_forked_says_why(s):
+def a_refused_fork_says_why(s):
     sb = s.create()
     cx = context(s, sb)
     run(s, sb, cx, "import threading\ngo = threading.Event()\nt = threading.Thread(target=go.wait, name='poller')\nt.start()")
@@ -805,7 +809,7 @@ def a_kernel_that_lies_about_its_fork_harms_only_itself(s):
 
 
 @case
-def a_fork_and_its_original_outlive_the_server(s):
+def a_fork_and_its_parent_survive_the_server(s):
     sb = s.create()
     cx = context(s, sb)
     run(s, sb, cx, "x = 'kept'")

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""execute_test.py API_TESTD RUNTIME - POST /v1/execute over the same real server as api_test.py, which runs 4 at one time
-and lets 8 wait, with the kernels of the build that RUNTIME belongs to; prints TAP. Needs root."""
+"""execute_test.py API_TESTD RUNTIME - POST /v1/execute over the same real server as api_test.py,
+which runs 4 requests at the same time and queues 8, with the language kernels of the build that
+RUNTIME belongs to; prints TAP. Needs root.
+"""
 import base64
 import concurrent.futures
 import contextlib
@@ -26,7 +28,7 @@ def case(function):
 def until(what, seconds=120):
     end = time.monotonic() + seconds
     while not what():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.02)
 
 
@@ -41,7 +43,7 @@ def figure(s, name):
     for line in text.splitlines():
         if line.startswith(f"cove_{name} "):
             return float(line.split()[1])
-    raise AssertionError(f"no figure {name}")
+    raise AssertionError(f"no metric {name}")
 
 
 def nothing_is_left(s):
@@ -63,19 +65,19 @@ def python_code_is_answered_with_output_result_and_receipt(s):
 
 
 @case
-def the_receipt_of_an_answer_does_not_pretend_to_be_final(s):
+def the_receipt_of_an_answer_is_not_final(s):
     sums = ("memoryPeakBytes", "pidsPeak", "pidsRefused", "oomKills", "throttledUs")
     for body in ({"code": "1"}, {"code": "while True: pass", "timeoutMs": 200}, {"code": "import os; os._exit(3)"}, {"command": ["true"]}):
         receipt = run(s, **body)["receipt"]
-        assert receipt["final"] is False, (body, receipt)  # its sandbox lives
+        assert receipt["final"] is False, (body, receipt)  # its sandbox still lives
         for name in sums:
             assert name not in receipt and receipt["absent"][name], (body, name, receipt)
 
 
 @case
-def python_code_finds_an_interpreter_that_waits_for_it(s):
+def python_code_gets_a_prepared_interpreter(s):
     first = run(s, code="import sys\nlen(sys.modules)")
-    until(lambda: run(s, code="1")["pool"] == "hit")  # who asks twice finds the next one ready
+    until(lambda: run(s, code="1")["pool"] == "hit")  # after the second request a sandbox is kept ready
     a = run(s, code="import os, random\nprint(os.environ.get('A'), os.getcwd(), random.random())", env={"A": "given"}, cwd="/tmp")
     b = run(s, code="import os, random\nprint(os.environ.get('A'), os.getcwd(), random.random())", env={"A": "given"}, cwd="/tmp")
     assert a["stdout"].startswith("given /tmp ") and a["stdout"] != b["stdout"], (a["stdout"], b["stdout"])
@@ -86,24 +88,24 @@ def python_code_finds_an_interpreter_that_waits_for_it(s):
 
 
 @case
-def every_run_has_a_sandbox_that_nobody_had_before(s):
+def every_run_has_a_fresh_sandbox(s):
     run(s, code="open('/workspace/left', 'w').write('x'); open('/tmp/left', 'w').write('x'); x = 1")
     a = run(s, code="import os\nprint(os.path.exists('/workspace/left'), os.path.exists('/tmp/left'), 'x' in globals())")
     assert a["stdout"] == "False False False\n", a
     ids = {run(s, code="1")["sandboxId"] for _ in range(3)}
     assert len(ids) == 3, ids
-    assert all(s.call("GET", f"/v1/sandboxes/{sb}").status == 404 for sb in ids), "it has no row"
+    assert all(s.call("GET", f"/v1/sandboxes/{sb}").status == 404 for sb in ids), "the sandbox has a row"
 
 
 @case
-def what_code_raises_is_told_with_its_traceback(s):
+def an_exception_is_reported_with_its_traceback(s):
     a = run(s, code="print('before')\n1 / 0")
     assert a["status"] == "error" and a["exitCode"] == 1 and a["stdout"] == "before\n", a
     assert a["exception"]["name"] == "ZeroDivisionError" and a["exception"]["traceback"], a
 
 
 @case
-def code_that_ends_itself_has_a_status_and_raised_nothing(s):
+def code_that_exits_has_a_status_and_no_exception(s):
     for language, code, status in (("python", "import sys; print('x'); sys.exit(0)", 0), ("python", "print('x'); exit()", 0),
                                    ("python", "print('x')\nraise SystemExit", 0), ("python", "import sys; print('x'); sys.exit(3)", 3),
                                    ("node", "console.log('x'); process.exit(4)", 4), ("node", "console.log('x'); process.exit(0)", 0),
@@ -138,11 +140,11 @@ def standard_input_is_given_to_commands_and_line_by_line_to_code(s):
     assert run(s, command="wc -c", stdin=big)["stdout"].strip() == str(len(big))
     a = run(s, code="print([input('a? '), input(), 'end'])\ntry:\n    input()\nexcept EOFError:\n    print('eof')", stdin="x\ny\n")
     assert a["stdout"].splitlines()[-2:] == ["['x', 'y', 'end']", "eof"], a
-    assert run(s, command="cat; echo done")["stdout"] == "done\n", "without input there is nothing to read"
+    assert run(s, command="cat; echo done")["stdout"] == "done\n", "a command without input did not read the end of its input"
 
 
 @case
-def files_go_in_and_come_out_by_path_and_pattern(s):
+def files_are_uploaded_and_returned_by_path_and_pattern(s):
     blob = bytes(range(256)) * 10
     a = run(s, code="import os, pathlib\n"
             "for name in ('a.txt', 'b.txt', 'c.bin', '.hidden.txt'):\n"
@@ -161,7 +163,7 @@ def files_go_in_and_come_out_by_path_and_pattern(s):
 
 
 @case
-def files_that_are_too_large_or_too_many_are_named_and_the_rest_comes(s):
+def files_that_are_too_large_or_too_many_are_named_and_the_rest_is_returned(s):
     a = run(s, command="head -c 9000000 /dev/zero > big; echo small > small; ln -s /etc/hostname link; mkfifo pipe",
             outputs=["big", "small", "pipe", "link"])
     assert [f["path"] for f in a["files"]][:1] == ["small"], a["files"]
@@ -171,7 +173,7 @@ def files_that_are_too_large_or_too_many_are_named_and_the_rest_comes(s):
 
 
 @case
-def paths_that_lead_elsewhere_are_refused(s):
+def paths_outside_of_the_workspace_are_refused(s):
     for path in ("../x", "/etc/passwd", "a//b", "a/./b", "/workspace", "", "/workspace/../etc/x", "/tmpx/y"):
         for body in ({"files": [{"path": path, "content": ""}]}, {"outputs": [path]}):
             a = s.call("POST", "/v1/execute", {"code": "1", **body})
@@ -179,7 +181,7 @@ def paths_that_lead_elsewhere_are_refused(s):
 
 
 @case
-def what_is_wrong_with_a_request_is_told_by_name(s):
+def an_invalid_request_is_refused_with_the_name_of_the_field(s):
     for body, word in (({}, "code or command is required"), ({"code": "1", "command": "x"}, "cannot be combined"), ({"cod": "1"}, "code"),
                        ({"code": 1}, "code"), ({"code": "1", "files": [{"path": "a"}]}, "files[0]"),
                        ({"code": "1", "files": [{"path": "a", "content": "", "contentBase64": ""}]}, "files[0]"),
@@ -196,11 +198,11 @@ def what_is_wrong_with_a_request_is_told_by_name(s):
 
 
 @case
-def a_clock_interrupts_code_and_kills_what_does_not_heed_it(s):
+def a_timeout_interrupts_code_and_kills_code_that_ignores_it(s):
     a = run(s, code="print('begun', flush=True)\nimport time\ntime.sleep(600)", timeoutMs=3000)
     assert a["status"] in ("interrupted", "killed") and a["endedBy"] == "wall" and a["exitCode"] is None, a
     assert a["stdout"] == "begun\n", a
-    if a["status"] == "interrupted":  # a machine that is too busy to hear of it in time has it killed
+    if a["status"] == "interrupted":  # on a busy machine the interrupt may come too late, and the code is killed
         assert a["exception"]["name"] == "KeyboardInterrupt", a
     a = run(s, code="import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", timeoutMs=3000)
     assert a["status"] == "killed" and a["endedBy"] == "wall", a
@@ -209,7 +211,7 @@ def a_clock_interrupts_code_and_kills_what_does_not_heed_it(s):
 
 
 @case
-def an_interpreter_that_dies_is_told_as_that(s):
+def an_interpreter_that_dies_is_reported(s):
     a = run(s, code="import os\nprint('x', flush=True)\nos._exit(5)")
     assert a["status"] == "died" and a["exitCode"] == 5 and "status 5" in a["error"]["message"], a
     a = run(s, code="b = bytearray(400 << 20)", resources={"memoryBytes": 128 << 20})
@@ -217,7 +219,7 @@ def an_interpreter_that_dies_is_told_as_that(s):
 
 
 @case
-def output_is_bounded_and_what_was_dropped_is_told(s):
+def output_is_bounded_and_dropped_bytes_are_reported(s):
     a = run(s, command="head -c 100000 /dev/zero | tr '\\0' x", outputBytes=1000)
     assert a["stdout"] == "x" * 1000 and a["truncated"] and a["droppedBytes"] == 99000, a["droppedBytes"]
     a = run(s, code="print('y' * 50000)", outputBytes=1000)
@@ -227,7 +229,7 @@ def output_is_bounded_and_what_was_dropped_is_told(s):
 
 
 @case
-def a_stream_tells_the_same_as_it_happens(s):
+def a_stream_delivers_the_same_result_as_it_happens(s):
     body = {"code": "import sys\nprint('out')\nprint('err', file=sys.stderr)\ndisplay(1)\n2", "outputs": ["none"]}
     c, r = s.open("POST", "/v1/execute", body, {"Accept": "application/x-ndjson"})
     assert r.status == 200 and r.headers["Content-Type"].startswith("application/x-ndjson")
@@ -248,7 +250,7 @@ def a_stream_tells_the_same_as_it_happens(s):
     c.close()
     assert "event: started" in text and "event: result" in text and "event: end" in text, text
     a = s.call("POST", "/v1/execute", {"command": ["/no/such"], "stream": True})
-    assert a.status == 404, "what could not begin is an error like any other"
+    assert a.status == 404, "an execution that could not start must be an ordinary error"
 
 
 @case
@@ -264,7 +266,7 @@ def a_slow_reader_slows_the_program_down_and_nothing_is_lost(s):
 
 
 def send(s, body, key=None):
-    """A request whose answer is not waited for."""
+    """Sends a request without waiting for its answer."""
     c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
     c.request("POST", "/v1/execute", json.dumps(body).encode(),
               {"Authorization": "Bearer " + (key or s.key), "Content-Type": "application/json"})
@@ -272,17 +274,17 @@ def send(s, body, key=None):
 
 
 @case
-def what_finds_no_place_waits_and_what_is_too_much_is_refused_with_a_time(s):
+def excess_requests_are_queued_and_then_refused_with_retry_after(s):
     nothing_is_left(s)
     running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(4)]
     until(lambda: figure(s, "executor_running") == 4)
-    waiting = [send(s, {"command": f"echo {i}"}) for i in range(4)]  # half of the queue: one tenant has no more
+    waiting = [send(s, {"command": f"echo {i}"}) for i in range(4)]  # half of the queue: the maximum for one tenant
     until(lambda: figure(s, "executor_waiting") == 4)
     a = s.call("POST", "/v1/execute", {"code": "1"})
     assert a.status == 429 and a.code == "executor_full" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
-    waiting.pop(1).close()  # whoever goes away while waiting is dropped
+    waiting.pop(1).close()  # a queued request whose client disconnects is dropped
     until(lambda: figure(s, "executor_waiting") == 3)
-    for c in running:  # and while running, killed
+    for c in running:  # a running one is killed
         c.close()
     answers = [json.loads(c.getresponse().read()) for c in waiting]
     assert [a["stdout"] for a in answers] == ["0\n", "2\n", "3\n"], answers
@@ -293,7 +295,7 @@ def what_finds_no_place_waits_and_what_is_too_much_is_refused_with_a_time(s):
 
 
 @case
-def tenants_take_turns_in_the_queue(s):
+def the_queue_serves_tenants_in_rotation(s):
     nothing_is_left(s)
     made = s.call("POST", "/v1/tenants", {"name": "turns"})
     assert made.status == 201, made.body
@@ -316,7 +318,7 @@ def tenants_take_turns_in_the_queue(s):
     threads.append(threading.Thread(target=ask, args=("second", key.json["key"])))
     threads[-1].start()
     until(lambda: figure(s, "executor_waiting") == 5)
-    running.pop().close()  # one place: it goes to the head of the first line, the next to the other tenant
+    running.pop().close()  # one slot: it goes to the first request of the first tenant, the next slot to the other tenant
     until(lambda: len(order) >= 3)
     names = [name for status, name, _ in order]
     assert all(status == 200 for status, _, _ in order) and "second" in names[:3], order
@@ -329,13 +331,13 @@ def tenants_take_turns_in_the_queue(s):
 
 
 @case
-def a_pure_run_is_answered_from_the_cache_and_every_part_of_it_matters(s):
+def a_pure_run_is_answered_from_the_cache_and_every_field_is_part_of_its_key(s):
     base = {"code": "import time\ntime.time_ns()", "cache": True, "stdin": "a", "env": {"A": "1"}, "timeoutMs": 60000,
             "files": [{"path": "f", "content": "x"}], "outputs": ["f"]}
     first = run(s, **base)
     again = run(s, **base)
     assert not first["cached"] and again["cached"], (first["cached"], again["cached"])
-    assert {**again, "cached": False, "queuedMs": 0, "pool": 0} == {**first, "queuedMs": 0, "pool": 0}, "with its id and receipt"
+    assert {**again, "cached": False, "queuedMs": 0, "pool": 0} == {**first, "queuedMs": 0, "pool": 0}, "a cached answer must have the same id and receipt"
     for change in ({"code": base["code"] + " "}, {"stdin": "b"}, {"env": {"A": "2"}}, {"env": {"B": "1"}}, {"timeoutMs": 60001},
                    {"files": [{"path": "f", "content": "y"}]}, {"files": [{"path": "g", "content": "x"}]}, {"outputs": ["g"]},
                    {"outputBytes": 1000}, {"cwd": "/tmp"}, {"resources": {"pids": 33}}):
@@ -343,14 +345,14 @@ def a_pure_run_is_answered_from_the_cache_and_every_part_of_it_matters(s):
     assert not run(s, **{**base, "cache": False})["cached"]
     assert run(s, **base)["cached"]
     failing = {"code": "1 / 0", "cache": True}
-    assert not run(s, **failing)["cached"] and not run(s, **failing)["cached"], "only what ended well is kept"
-    assert figure(s, "executor_cache_hits_total") == 2, "each of them was counted"
+    assert not run(s, **failing)["cached"] and not run(s, **failing)["cached"], "a failed run must not be cached"
+    assert figure(s, "executor_cache_hits_total") == 2, "each cache hit must be counted"
 
 
 @case
-def templates_and_their_generations_decide_about_the_sandbox(s):
+def templates_and_their_generations_determine_the_sandbox(s):
     generation = None
-    for value in ("one", "two", "one"):  # the third is a generation of its own, though it says what the first did
+    for value in ("one", "two", "one"):  # the third is a new generation, although its contents equal the first
         made = s.call("PUT", "/v1/templates/exe", {"runtime": "node", "env": {"T": value}})
         assert made.status == 200 and made.json["generation"] == (generation or made.json["generation"]), made.body
         generation = made.json["generation"] + 1
@@ -360,12 +362,12 @@ def templates_and_their_generations_decide_about_the_sandbox(s):
 
 
 @case
-def what_only_waits_to_be_cleared_away_holds_neither_a_place_nor_a_quota(s):
+def a_sandbox_in_teardown_holds_neither_a_slot_nor_quota(s):
     nothing_is_left(s)
     made = s.call("POST", "/v1/tenants", {"name": "narrow", "quota": {"sandboxes": 1}})
     assert made.status == 201, made.body
     key = s.call("POST", "/v1/apikeys", {"name": "narrow", "tenant": "narrow", "scopes": ["executions"]}).json["key"]
-    running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(3)]  # so many that ends wait
+    running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(3)]  # so many that teardowns are deferred
     until(lambda: figure(s, "executor_running") == 3)
     for i in range(12):
         a = s.call("POST", "/v1/execute", {"command": ["echo", str(i)]}, key=key)
@@ -376,7 +378,7 @@ def what_only_waits_to_be_cleared_away_holds_neither_a_place_nor_a_quota(s):
 
 
 @case
-def what_it_used_is_the_tenants_and_budgets_hold(s):
+def usage_is_counted_for_the_tenant_and_budgets_are_enforced(s):
     made = s.call("POST", "/v1/tenants", {"name": "spender"})
     assert made.status == 201, made.body
     key = s.call("POST", "/v1/apikeys", {"name": "spender", "tenant": "spender", "scopes": ["executions"]}).json["key"]
@@ -393,7 +395,7 @@ def what_it_used_is_the_tenants_and_budgets_hold(s):
     assert put.status == 200, put.body
     answers = []
 
-    def known():  # a server that has just been given a budget reads first what was used, and says so
+    def known():  # after a budget is set, the server first reads the usage, and reports that
         answers.append(ask(code="1"))
         return answers[-1].status != 503
 
@@ -407,7 +409,7 @@ def what_it_used_is_the_tenants_and_budgets_hold(s):
 
 
 def sandboxes_of(s):
-    """How many sandboxes the jailer has: each has a first process that is its own runtime."""
+    """The number of sandboxes in the jailer: each has a runtime as its PID 1."""
     out = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     kids, todo, n = {}, [s.jailer.pid], 0
     for line in out.splitlines()[1:]:
@@ -421,7 +423,7 @@ def sandboxes_of(s):
 
 
 @case
-def a_server_that_is_killed_leaves_no_sandbox_behind(s):
+def a_killed_server_leaves_no_sandbox(s):
     nothing_is_left(s)
     c = send(s, {"command": ["sleep", "98765"], "timeoutMs": 600000})
     until(lambda: sandboxes_of(s) == 1)
@@ -433,7 +435,7 @@ def a_server_that_is_killed_leaves_no_sandbox_behind(s):
 
 
 def ask(s, body):
-    """Without the contract's opinion: a lost sandbox is 502."""
+    """Sends a request without checking the answer against the contract: a lost sandbox is 502."""
     c, r = s.open("POST", "/v1/execute", body)
     answer = api_test.Answer(r, r.read())
     c.close()
@@ -441,12 +443,12 @@ def ask(s, body):
 
 
 @case
-def a_jailer_that_is_lost_is_told_and_the_next_run_works(s):
+def a_lost_jailer_is_reported_and_the_next_run_works(s):
     nothing_is_left(s)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         answers = [pool.submit(lambda: ask(s, {"command": ["sleep", "98765"], "timeoutMs": 600000})) for _ in range(3)]
         until(lambda: sandboxes_of(s) == 3)
-        assert run(s, command="echo 1")["stdout"] == "1\n"  # which may wait to be cleared away, because others run
+        assert run(s, command="echo 1")["stdout"] == "1\n"  # which may wait for its teardown while others run
         s.jailer.kill()
         s.jailer.wait()
         answers = [a.result(120) for a in answers]
@@ -458,7 +460,7 @@ def a_jailer_that_is_lost_is_told_and_the_next_run_works(s):
     s.jailer = subprocess.Popen([api_test.TESTD, "jailer", s.dir, api_test.RUNTIME])
     s.wait_ready()
     assert run(s, code="1")["status"] == "ok"
-    nothing_is_left(s)  # whose sandbox was lost keeps no place
+    nothing_is_left(s)  # a lost sandbox holds no slot
 
 
 FORGE = """
@@ -471,7 +473,7 @@ ID = f.f_locals["id"].encode()
 
 
 @case
-def who_asks_for_input_without_reading_it_gets_no_answers_to_pile_up(s):
+def input_requests_that_are_not_read_do_not_accumulate_answers(s):
     a = run(s, code=FORGE + """
 import select
 one = b'{"event":"input","id":"' + ID + b'","prompt":"","password":false}\\n'
@@ -486,7 +488,7 @@ print(got)
 
 
 @case
-def a_result_that_cannot_be_told_is_missed_and_the_answer_is_not_kept(s):
+def a_result_that_cannot_be_encoded_is_omitted_and_not_cached(s):
     body = {"code": "class Many:\n    def _repr_mimebundle_(self, **_):\n        return {f'text/x{i}': '' for i in range(200)}\nMany()",
             "cache": True}
     for _ in range(2):
@@ -495,7 +497,7 @@ def a_result_that_cannot_be_told_is_missed_and_the_answer_is_not_kept(s):
 
 
 @case
-def what_one_tenant_makes_the_server_keep_costs_another_no_output(s):
+def kept_output_of_one_tenant_does_not_reduce_the_output_of_another(s):
     nothing_is_left(s)
     hogs = [send(s, {"command": "head -c 16000000 /dev/zero | tr '\\0' x; sleep 600", "outputBytes": 16 << 20, "timeoutMs": 600000})
             for _ in range(3)]
@@ -509,24 +511,24 @@ def what_one_tenant_makes_the_server_keep_costs_another_no_output(s):
 
 
 @case
-def who_leaves_large_answers_unread_begins_nothing_more_until_they_are_taken(s):
+def a_tenant_with_large_unread_answers_starts_nothing_more_until_they_are_read(s):
     nothing_is_left(s)
     made = s.call("POST", "/v1/tenants", {"name": "reader"})
     assert made.status == 201, made.body
     key = s.call("POST", "/v1/apikeys", {"name": "reader", "tenant": "reader", "scopes": ["executions"]}).json["key"]
     before = figure(s, "executor_run_seconds_count")
-    unread = send(s, {"command": "head -c 12000000 /dev/zero", "outputBytes": 16 << 20}, key)  # six bytes of JSON for each
+    unread = send(s, {"command": "head -c 12000000 /dev/zero", "outputBytes": 16 << 20}, key)  # each byte becomes six bytes of JSON
     until(lambda: figure(s, "executor_run_seconds_count") > before)
     a = s.call("POST", "/v1/execute", {"code": "1"}, key=key)
     assert a.status == 429 and a.code == "executor_full" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
-    assert run(s, code="1")["status"] == "ok", "another tenant does not wait for them"
+    assert run(s, code="1")["status"] == "ok", "another tenant must not wait for these answers"
     assert len(json.loads(unread.getresponse().read())["stdout"]) == 12000000
     unread.close()
     until(lambda: s.call("POST", "/v1/execute", {"code": "1"}, key=key).status == 200)
 
 
 @case
-def a_tenant_that_is_suspended_while_its_clients_leave_has_its_places_again(s):
+def a_tenant_suspended_while_its_clients_disconnect_gets_its_slots_back(s):
     nothing_is_left(s)
     assert s.call("POST", "/v1/tenants", {"name": "leaver"}).status == 201
     key = s.call("POST", "/v1/apikeys", {"name": "leaver", "tenant": "leaver", "scopes": ["executions"]}).json["key"]
@@ -554,7 +556,7 @@ def a_tenant_that_is_suspended_while_its_clients_leave_has_its_places_again(s):
 
 
 def processes():
-    """pid and words of the children of each process."""
+    """The pid and the command line of the children of each process."""
     out = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     kids = {}
     for line in out.splitlines()[1:]:
@@ -568,7 +570,7 @@ def children_of(pids):
 
 
 def runtimes_of(s):
-    """The first processes of the sandboxes that the jailer has."""
+    """The PID 1 processes of the sandboxes in the jailer."""
     kids, todo, found = processes(), [s.jailer.pid], set()
     while todo:
         for pid, words in kids.get(todo.pop(), []):
@@ -579,15 +581,15 @@ def runtimes_of(s):
 
 
 def with_a_member_that_dies(s, ask, whole=True):
-    """The answer to a request that takes the member of a pool which dies, or the interpreter in it, before it can say that it
-    is claimed."""
+    """The answer to a request that takes a pool member which dies, or whose interpreter dies,
+    before it confirms its claim."""
     status = lambda: s.call("GET", "/v1/pools/dying/status").json
     nothing_is_left(s)
     until(lambda: status().get("ready") == 1 and status()["zygote"]["state"] == "ready")
     claims = status()["claims"]
     members = runtimes_of(s)
     dying = members if whole else children_of(members)
-    for pid in members:  # one that is just being removed may be among them
+    for pid in members:  # a sandbox in teardown may be among them
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -603,7 +605,7 @@ def with_a_member_that_dies(s, ask, whole=True):
 
 
 @case
-def a_member_that_dies_before_it_is_claimed_is_replaced_and_nobody_learns_of_it(s):
+def a_member_that_dies_before_its_claim_is_replaced_unnoticed_by_the_client(s):
     nothing_is_left(s)
     a = s.call("PUT", "/v1/pools/dying", {"template": "python", "min": 1, "max": 1, "autoscale": {"enabled": False}})
     assert a.status == 200, a.body

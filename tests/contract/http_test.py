@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""http_test.py HTTP_TESTD [--shard I/N] [CASE...] - raw bytes against a server of src/server/http; prints TAP.
+"""http_test.py HTTP_TESTD [--shard I/N] [CASE...] - raw bytes against a server of src/server/http;
+prints TAP.
 
-Cases whose name begins with HTnn or WBnn are those of the attack catalogue. Each starts from what a client sends and
-asks what came back, whether a handler ran, and whether the connection went on. Deadlines are set to fractions of a
-second by the cases that wait for them.
+A case whose name begins with HTnn or WBnn is a case of the attack catalogue. Each case sends bytes
+and checks the answer, whether a handler ran, and whether the connection stayed open. Cases that
+wait for a deadline set it to a fraction of a second.
 """
 import concurrent.futures
 import contextlib
@@ -55,7 +56,8 @@ class Server:
         return s
 
     def talk(self, data, unix=False, timeout=60, half_close=True):
-        """Sends, ends the writing side, and reads to the end: the answers, and whether the server closed."""
+        """Sends, ends the writing side, and reads to the end: the answers, and whether the server
+        closed."""
         with self.connect(unix, timeout) as s:
             try:
                 s.sendall(data)
@@ -106,7 +108,7 @@ def until(condition, what, seconds=60):
 
 
 def unchunk(data):
-    """(body, rest, whole)"""
+    """(body, rest, whether the body is complete)"""
     body = b""
     while True:
         line, sep, rest = data.partition(b"\r\n")
@@ -124,7 +126,7 @@ def parse(data, head=False):
     answers = []
     while data:
         top, sep, rest = data.partition(b"\r\n\r\n")
-        assert sep, f"half a head: {data[:200]!r}"
+        assert sep, f"incomplete head: {data[:200]!r}"
         lines = top.decode("latin-1").split("\r\n")
         match = re.fullmatch(r"HTTP/1\.1 (\d{3}) [^\r\n]*", lines[0])
         assert match, f"not a status line: {lines[0]!r}"
@@ -167,7 +169,8 @@ LAST = request("GET /hello HTTP/1.1", "Connection: close")
 
 
 def refused(server, data, statuses=(400,), what="", unix=False):
-    """The request is refused with an error as all others, nothing after it is read, and no handler ran."""
+    """The request is refused with an ordinary error, nothing after it is read, and no handler
+    ran."""
     before = server.counts()["handled"]
     answers = server.talk(data + GOOD, unix=unix)
     what = what or data[:120]
@@ -184,7 +187,7 @@ def refused(server, data, statuses=(400,), what="", unix=False):
 
 @case
 def ht01(server):
-    """HT01 Content-Length beside Transfer-Encoding is refused and ends the connection"""
+    """HT01 Content-Length together with Transfer-Encoding is refused and ends the connection"""
     for one, two in ((b"Content-Length: 5", b"Transfer-Encoding: chunked"), (b"Transfer-Encoding: chunked", b"Content-Length: 5"),
                      (b"transfer-encoding: CHUNKED", b"CONTENT-LENGTH: 0")):
         a = refused(server, request("POST /echo HTTP/1.1", one, two, body=b"0\r\n\r\n"))
@@ -202,7 +205,7 @@ def ht02(server):
 
 @case
 def ht03(server):
-    """HT03 no transfer coding but one single chunked is taken"""
+    """HT03 the only accepted transfer coding is a single chunked"""
     for value in ("chunked, identity", "identity", "xchunked", "chunked, chunked", "gzip, chunked", "chunked;q=1", "\"chunked\"",
                   "chun\tked", "\vchunked"):
         refused(server, request("POST /echo HTTP/1.1", f"Transfer-Encoding: {value}", body=b"0\r\n\r\n"), (400, 501))
@@ -223,7 +226,7 @@ def ht04_chunks(server):
                  b"5\rhello\r\n0\r\n\r\n", b"g\r\n", b"5\nhello\r\n0\r\n\r\n", b"5\r\nhello\n0\r\n\r\n", b"5\r\nhello\r\n0\n\r\n", b"5\r\nhello\r\n0\r\n\n",
                  b"5;x\nhello\r\n0\r\n\r\n", b"5;\x01\r\nhello\r\n0\r\n\r\n", b"5\0\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\nA b: c\r\n\r\n"):
         assert refused(server, chunked(body)).error()["code"] == "malformed_request"
-    for at in (1, 3, 8, 13):  # in two pieces as in one: the handler had the head, and is not asked
+    for at in (1, 3, 8, 13):  # in two pieces as in one: the handler got the head and is not called again
         body = b"5\r\nhello\n0\r\n\r\n"
         before = server.counts()["handled"]
         with server.connect() as c:
@@ -234,12 +237,12 @@ def ht04_chunks(server):
             answers = parse(read_all(c))
         assert [a.status for a in answers] == [400] and server.counts()["handled"] == before, (at, answers)
     a = server.talk(chunked(b"5\r\nhello\n0\r\n\r\n", "PUT /upload HTTP/1.1"))
-    assert [x.status for x in a] == [400] and a[0].error()["code"] == "malformed_request", "a handler that reads is told, and its answer is sent"
+    assert [x.status for x in a] == [400] and a[0].error()["code"] == "malformed_request", "the handler that reads must get the error, and its answer must be sent"
 
 
 @case
 def ht04_after_chunks(server):
-    """HT04 what follows a chunked body on the connection is never read as a request"""
+    """HT04 bytes after a chunked body on the connection are never read as a request"""
     for body in (b"5\r\nhello\r\n0\r\n\r\n", b"5\nhello\n0\n\n", b"5;x\r\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\nX: y\r\n\r\n"):
         before = server.counts()["handled"]
         answers = server.talk(chunked(body) + GOOD * 3)
@@ -260,7 +263,7 @@ def ht04_extension(server):
             answers = parse(read_all(c))
             used = s.counts()["cpu_ms"] - before
         assert all(a.status in (400, 408, 413) for a in answers), answers[0].status
-        assert used < 350, f"{used} ms of processor time"
+        assert used < 350, f"{used} ms of CPU time"
         assert s.counts()["handled"] == 0
 
 
@@ -288,7 +291,7 @@ def ht04_nul_for_cr(server):
 
 @case
 def refusals_in_order(server):
-    """what is no request is refused after the answers to those before it, also to slow ones, and behind a last one not at all"""
+    """a malformed request is refused after the answers to all requests before it"""
     slow, bad = request("GET /slow?ms=100 HTTP/1.1"), b"GET /hello\r\n\r\n"
     assert [a.status for a in server.talk(slow + GOOD + bad + GOOD)] == [200, 200, 400]
     assert [a.status for a in server.talk(LAST + bad)] == [200]
@@ -308,7 +311,7 @@ def refusals_in_order(server):
 
 @case
 def refusals_that_fill_memory(server):
-    """more parameters or cookies than the server keeps are refused in its own words"""
+    """more parameters or cookies than the server keeps are refused with an error of its own"""
     assert refused(server, request(f"GET /hello?{'&' * 8000} HTTP/1.1"), (414,)).error()["code"] == "uri_too_long"
     assert refused(server, request("GET /hello HTTP/1.1", "Cookie: " + "a;" * 8000), (431,)).error()["code"] == "headers_too_large"
     assert server.talk(request("GET /hello HTTP/1.1", "Cookie: " + "a=b; " * 199))[0].status == 200
@@ -316,7 +319,7 @@ def refusals_that_fill_memory(server):
 
 @case
 def half_closed(server):
-    """a client that ends its sending side gets the answers to all that it asked, over either socket"""
+    """a client that ends its sending side gets all of its answers, over either socket"""
     for unix in (False, True):
         for path in ("/hello", "/slow?ms=200", "/slow?ms=200&watch=1", "/stream?bytes=3000000", "/events"):
             a = server.talk(request(f"GET {path} HTTP/1.1") * 2, unix=unix)
@@ -324,7 +327,7 @@ def half_closed(server):
         a = server.talk(request("PUT /upload?hold=100 HTTP/1.1", "Content-Length: 5", body=b"hello"), unix=unix)
         assert [x.status for x in a] == [200], unix
         assert server.talk(request("GET /slow?ms=100 HTTP/1.1") + b"GET /hel", unix=unix)[0].status == 200
-        assert server.talk(request("POST /echo HTTP/1.1", "Content-Length: 5", body=b"hel"), unix=unix) == [], "half a request is none"
+        assert server.talk(request("POST /echo HTTP/1.1", "Content-Length: 5", body=b"hel"), unix=unix) == [], "an incomplete request must have no answer"
 
 
 @case
@@ -342,7 +345,7 @@ def ht05(server):
 
 @case
 def head_forms(server):
-    """what the standard does allow in a head is taken, in one piece or byte by byte"""
+    """every form of head that the standard allows is accepted, in one piece or byte by byte"""
     for headers in (["A:b"], ["A:"], ["A: "], ["A:   b"], ["A:\tb\t"], ["A: b  "], ["A: ; \"x\" \xe9"], ["x-!#$%&'*+.^_`|~: y"], [f"H{i}: {i}" for i in range(90)],
                     ["A: " + "x" * 10000]):
         answers = server.talk(request("GET /hello HTTP/1.1", *headers))
@@ -373,7 +376,7 @@ def ht06(server):
 
 @case
 def ht07(server):
-    """HT07 a body over the limit is refused before it is taken, declared or not"""
+    """HT07 a body over the limit is refused before it is read, declared or not"""
     a = server.talk(request("POST /echo HTTP/1.1", f"Content-Length: {BIG}", body=b"x" * 2000))[0]
     assert a.status == 413 and a.error()["code"] == "body_too_large"
     a = server.talk(request("POST /echo HTTP/1.1", f"Content-Length: {8 << 20}", body=b"x" * (8 << 20)))[0]
@@ -393,36 +396,36 @@ def ht07(server):
         a = server.talk(request(f"PUT {path} HTTP/1.1", "Transfer-Encoding: chunked", body=b"20000\r\n" + b"x" * 0x20000 + b"\r\n0\r\n\r\n"))[0]
         assert a.status == 413, (path, a.status)
     a = server.talk(request("PUT /items/x HTTP/1.1", "Content-Length: 1001", body=b"x" * 1001) + GOOD)
-    assert [x.status for x in a] == [413, 200], "a small body that is not wanted does not cost the connection"
+    assert [x.status for x in a] == [413, 200], "a small unwanted body must not close the connection"
 
 
 @case
 def ht07_together(server):
-    """HT07 bodies under way are bounded together, and room comes back"""
+    """HT07 bodies in progress are bounded together, and the memory is released"""
     with Server(buffered_max=2000000) as s:
         held = []
         for _ in range(2):
             c = s.connect()
             c.sendall(request("POST /echo HTTP/1.1", "Content-Length: 1000000", body=b"x" * 900000))
             held.append(c)
-        until(lambda: s.get("/echo", method="POST", body=b"x" * 250000).status == 503, "more is taken than there is room for")
+        until(lambda: s.get("/echo", method="POST", body=b"x" * 250000).status == 503, "more is accepted than the limit allows")
         a = s.get("/echo", method="POST", body=b"x" * 250000)
         assert a.status == 503 and a.headers["retry-after"] == "1" and a.error()["code"] == "service_unavailable"
         assert s.get("/echo", method="POST", body=b"x" * 1000).status == 200
         for c in held:
             c.close()
-        until(lambda: s.get("/echo", method="POST", body=b"x" * 1000000).status == 200, "the room never came back")
+        until(lambda: s.get("/echo", method="POST", body=b"x" * 1000000).status == 200, "the memory was never released")
 
 
 @case
 def ht08(server):
-    """HT08 slow heads run into their deadline, and others are served meanwhile"""
+    """HT08 slow heads hit their deadline, and others are served meanwhile"""
     with Server(head_ms=max(5000, 3 * MANY), idle_ms=5000, conns_max=MANY + 64, conns_per_addr=MANY + 64) as s:
         slow = [s.connect() for _ in range(MANY)]
         for c in slow:
             c.sendall(b"GET /hello HTTP/1.1\r\nHo")
         left, most, rounds = set(slow), 0, 0
-        while left:  # each of them is given up, though some send a byte now and then
+        while left:  # each of them is closed, although some send a byte now and then
             rounds += 1
             for c in list(left)[::max(1, len(left) // 50)]:
                 with contextlib.suppress(OSError):
@@ -444,7 +447,7 @@ def ht08(server):
 
 @case
 def ht08_full(server):
-    """HT08 slow heads that take every place hold it until their deadline, and then others are served"""
+    """HT08 slow heads hold every connection until their deadline, and then others are served"""
     with Server(head_ms=3000, conns_max=100, conns_per_addr=MANY + 64) as s:
         slow = [s.connect() for _ in range(MANY // 4)]
         for c in slow:
@@ -454,12 +457,12 @@ def ht08_full(server):
         assert s.counts()["open"] <= 100 + 1, s.counts()
         for c in slow:
             c.close()
-        until(lambda: s.counts()["open"] == 1, "a place is not free again")
+        until(lambda: s.counts()["open"] == 1, "a connection is not free again")
 
 
 @case
 def ht09_body(server):
-    """HT09 a body that stops coming is answered with 408"""
+    """HT09 a body that stops arriving is answered with 408"""
     with Server(body_ms=300) as s:
         for path, head in (("POST /echo", "Content-Length: 100"), ("PUT /upload", "Content-Length: 100"), ("PUT /upload", "Transfer-Encoding: chunked")):
             with s.connect() as c:
@@ -473,13 +476,13 @@ def ht09_body(server):
                 time.sleep(0.6)
                 c.sendall(b"x")
             c.shutdown(socket.SHUT_WR)
-            assert parse(read_all(c))[0].body == b"bytes 10\n", "slow but steady is served"
-        until(lambda: s.counts()["active"] == 1, "a request is left")
+            assert parse(read_all(c))[0].body == b"bytes 10\n", "a slow but steady body must be accepted"
+        until(lambda: s.counts()["active"] == 1, "a request is still active")
 
 
 @case
 def ht09_reader(server):
-    """HT09 a client that does not read is cut off, and costs bounded memory"""
+    """HT09 a client that does not read is disconnected, and costs bounded memory"""
     with Server(write_ms=5000) as s:
         def rss():
             with open(f"/proc/{s.process.pid}/status", encoding="ascii") as f:
@@ -490,10 +493,10 @@ def ht09_reader(server):
             c = s.connect()
             c.sendall(request("GET /stream?bytes=1000000000 HTTP/1.1"))
             readers.append(c)
-        until(lambda: s.counts()["active"] == 21, "twenty are served")
+        until(lambda: s.counts()["active"] == 21, "twenty requests are not active")
         grown = rss() - before
         assert grown < 20 * 1024, f"{grown} KiB for 20 clients"
-        until(lambda: s.counts()["active"] == 1, "still being served")
+        until(lambda: s.counts()["active"] == 1, "some requests are still active")
         assert s.counts()["gone"] == 20
         for c in readers:
             c.close()
@@ -504,7 +507,7 @@ def ht09_reader(server):
                 data += more
                 if time.monotonic() < end:
                     time.sleep(0.2)
-        assert parse(data)[0].whole, "slow but steady is served to the end"
+        assert parse(data)[0].whole, "a slow but steady reader must get the complete answer"
 
 
 @case
@@ -514,7 +517,7 @@ def ht10(server):
     with server.connect(timeout=30) as c:
         c.sendall(many)
         c.shutdown(socket.SHUT_WR)
-        time.sleep(0.3) # woken once, not a thousand times
+        time.sleep(0.3) # the server wakes up once, not a thousand times
         answers = parse(read_all(c))
     assert [a.body.split(b"\n")[2] for a in answers] == [b"id %d" % i for i in range(1000)]
     mixed = b"".join(request(f"GET /slow?ms={20 - i} HTTP/1.1") if i % 2 else request(f"GET /items/{i} HTTP/1.1") for i in range(8))
@@ -575,7 +578,7 @@ def ht13(server):
 
 @case
 def wb02(server):
-    """WB02 a name that is not ours is refused (DNS rebinding), addresses and our names are not"""
+    """WB02 a foreign host name is refused (DNS rebinding), addresses and our names are not"""
     for value in ("evil.example", "localhost.evil.example", "cove.example.evil", "localhost.", "127.0.0.1.evil.example", "xcove.example", "evil.example:80"):
         answers = server.talk(request(host=f"Host: {value}"))
         assert [a.status for a in answers] == [421], value
@@ -586,7 +589,7 @@ def wb02(server):
 
 @case
 def wb03(server):
-    """WB03 a form or text/plain body is not taken for JSON"""
+    """WB03 a form or text/plain body is not accepted as JSON"""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/jsonx", "text/plain; application/json"):
         headers = [f"Content-Type: {kind}"] if kind else []
         a = server.get("/json", *headers, method="POST", body=b"{}")
@@ -596,7 +599,7 @@ def wb03(server):
 
 @case
 def wb04(server):
-    """WB04 only listed origins and our own may call, compared whole, without credentials"""
+    """WB04 only listed origins and our own may call, compared completely, without credentials"""
     for origin in ("null", "https://evil.example", "https://page.example.evil", "http://page.example", "https://page.example:444", "https://xpage.example",
                    "https://PAGE.example", "http://localhost:1", "https://page.example/", "*", ""):
         a = server.get("/hello", f"Origin: {origin}")
@@ -611,7 +614,7 @@ def wb04(server):
 
 @case
 def ht14(server):
-    """HT14 a path is decoded once, and what could climb or be read twice is refused"""
+    """HT14 a path is decoded once, and ambiguous or climbing paths are refused"""
     for path in ("/items/..", "/items/../hello", "/items/%2e%2e", "/items/%2E%2e%2fhello", "/items/x/files/%2e%2e%2f%2e%2e%2fhello", "//hello", "/hello//", "/./hello",
                  "/items/x/files/a//b", "/items/x/files/a/./b", "/items/x/files/a/..", "/items/%00", "/items/x%00y", "/items/%c0%ae%c0%ae", "/items/%c0%af", "/items/%ff",
                  "/items/%ed%a0%80", "/items/%", "/items/%2", "/items/%zz", "/items/x#y", "/items/\xe4", "/items/x/files/a%2f%2fb", "/items/x/files/%2f",
@@ -638,7 +641,7 @@ def ht15(server):
 
 @case
 def ht16(server):
-    """HT16 forwarding headers do not change who the client is"""
+    """HT16 forwarding headers do not change the address of the client"""
     a = server.get("/show", "X-Forwarded-For: 10.9.9.9", "Forwarded: for=10.9.9.9", "X-Real-IP: 10.9.9.9", "X-Forwarded-Host: evil.example")
     assert b"addr 127.0.0.1\n" in a.body and b"Host: localhost\n" in a.body
     a = server.get("/show", "X-Forwarded-For: 10.9.9.9", unix=True)
@@ -647,7 +650,7 @@ def ht16(server):
 
 @case
 def ht17_ranges(server):
-    """HT17 ranges are bounded and their lengths right"""
+    """HT17 ranges are bounded and their lengths are correct"""
     with tempfile.NamedTemporaryFile() as f:
         f.write(bytes(range(256)) * 4)
         f.flush()
@@ -679,19 +682,19 @@ def ht17_ranges(server):
 
 @case
 def ht17_head(server):
-    """HT17 HEAD has the headers of GET and no body, and the connection goes on"""
+    """HT17 HEAD has the headers of GET and no body, and the connection stays open"""
     for path, length in (("/hello", "17"), ("/file", None), ("/stream?bytes=1000&known=1", "1000"), ("/stream?bytes=1000", None), ("/nothing", None)):
         with server.connect() as c:
             c.sendall(request(f"HEAD {path} HTTP/1.1") + request("HEAD /hello HTTP/1.1", "Connection: close"))
             answers = parse(read_all(c), head=True)
-        closes = [] if path == "/stream?bytes=1000" else [200] # what has no length ends with its connection
+        closes = [] if path == "/stream?bytes=1000" else [200] # an answer without a length ends with its connection
         assert [a.status for a in answers] == [404 if path == "/nothing" else 200] + closes, path
         assert length is None or answers[0].headers["content-length"] == length, answers[0].headers
 
 
 @case
 def ht18(server):
-    """HT18 a compressed body is not taken"""
+    """HT18 a compressed body is refused"""
     for coding in ("gzip", "deflate", "br", "gzip, identity"):
         assert server.get("/echo", f"Content-Encoding: {coding}", method="POST", body=b"x").status == 415
     assert server.get("/echo", "Content-Encoding: identity", method="POST", body=b"x").status == 200
@@ -699,7 +702,7 @@ def ht18(server):
 
 @case
 def ht19_full(server):
-    """HT19 a full server cuts what is idle longest, and goes on answering"""
+    """HT19 a full server closes the longest idle connection, and continues to answer"""
     with Server(conns_max=50, conns_per_addr=MANY + 64) as s:
         idle = []
         for _ in range(MANY):
@@ -718,7 +721,7 @@ def ht19_full(server):
 
 @case
 def ht19_descriptors(server):
-    """HT19 without descriptors accepting rests, without a busy loop, and comes back"""
+    """HT19 without descriptors the server stops accepting, without a busy loop, and recovers"""
     with Server(nofile=40, conns_per_addr=10000) as s:
         held = []
         for _ in range(100):
@@ -728,7 +731,7 @@ def ht19_descriptors(server):
         time.sleep(0.3)
         first = s.counts()
         time.sleep(0.6)
-        assert s.counts()["cpu_ms"] - first["cpu_ms"] < 100, "busy while it cannot accept"
+        assert s.counts()["cpu_ms"] - first["cpu_ms"] < 100, "the server is busy while it cannot accept"
         for c in held:
             c.close()
         assert s.get("/hello").status == 200
@@ -744,16 +747,16 @@ def ht19_address(server):
             assert c.recv(1000)
         with s.connect() as c:
             assert read_all(c) == b""
-        assert s.get("/hello", unix=True).status == 200, "others are not counted"
+        assert s.get("/hello", unix=True).status == 200, "connections of others must not be counted"
         held.pop().close()
-        until(lambda: [a.status for a in s.talk(LAST, half_close=False)] == [200], "its place is not free again")
+        until(lambda: [a.status for a in s.talk(LAST, half_close=False)] == [200], "the connection is not free again")
         for c in held:
             c.close()
 
 
 @case
 def ht22(server):
-    """HT22 nothing from a request can split a header of the answer"""
+    """HT22 no part of a request can split a header of the answer"""
     for value in ("a%0d%0aSet-Cookie:%20x=1", "a%0aX:%20y", "a%0d%0d", "a%01b%7f"):
         a = server.get(f"/header?value={value}")
         assert a.status == 200 and "set-cookie" not in a.headers and "x" not in a.headers, a.headers
@@ -768,11 +771,12 @@ def ht22(server):
     assert server.get("/hello", "X-Request-Id: trace-1.2_3").headers["x-request-id"] == "trace-1.2_3"
 
 
-# --- what handlers rely on ---
+# --- guarantees for handlers ---
 
 @case
 def errors(server):
-    """an error has code, message, cause, fix, docs, request id and details, and hides what the system said"""
+    """an error has code, message, cause, fix, docs, request id and details, and hides errno
+    texts"""
     a = server.get("/fail?what=thing", "X-Request-Id: abc")
     e = a.error()
     assert a.status == 409 and e["code"] == "conflict" and e["message"] == "there is a thing already" and e["requestId"] == "abc" and e["details"] == {"field": "name"}
@@ -788,7 +792,7 @@ def errors(server):
 
 @case
 def routing(server):
-    """a literal wins over a parameter, and a body where none belongs is refused"""
+    """a literal wins over a parameter, and an unexpected body is refused"""
     assert b"pattern /items/special\n" in server.get("/items/special").body
     assert b"pattern /items/{id}\n" in server.get("/items/other").body
     assert server.get("/items/special", method="PUT", body=b"x").body == b"x"
@@ -798,7 +802,7 @@ def routing(server):
 
 @case
 def waiting(server):
-    """handlers answer late, out of order over connections, and over a connection that goes on"""
+    """handlers answer late, out of order over connections, and over a connection that stays open"""
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda i: server.talk(request(f"GET /slow?ms={i * 7 % 50} HTTP/1.1") * 3 + LAST, half_close=False),
                                 range(32)))
@@ -807,7 +811,7 @@ def waiting(server):
 
 @case
 def no_clock(server):
-    """no clock of the connection runs while a handler has the request"""
+    """no deadline of the connection runs while a handler has the request"""
     with Server(head_ms=2500, body_ms=2500, idle_ms=2500, write_ms=2500) as s:
         assert s.get("/slow?ms=3500").body == b"later\n"
         assert s.get("/upload?hold=3500", method="PUT", body=b"x" * 2000).body == b"bytes 2000\n"
@@ -815,7 +819,7 @@ def no_clock(server):
 
 @case
 def hook(server):
-    """the hook answers or passes, at once or later, before a byte of the body is asked for"""
+    """the hook answers or passes, immediately or later, before the body is requested"""
     a = server.get("/hello", "X-Deny: 1")
     assert a.error()["code"] == "unauthorized" and a.headers["www-authenticate"] == "Bearer"
     assert server.get("/hello", "X-Later: deny").status == 401
@@ -825,15 +829,15 @@ def hook(server):
     answers = server.talk(request("POST /echo HTTP/1.1", "X-Deny: 1", "Content-Length: 5", body=b"hello") + GOOD)
     assert [a.status for a in answers] == [401, 200]
     a = server.talk(request("PUT /upload HTTP/1.1", "X-Deny: 1", f"Content-Length: {8 << 20}", body=b"x" * (8 << 20)))
-    assert [x.status for x in a] == [401] and a[0].whole, "a large body does not cost the client its answer"
+    assert [x.status for x in a] == [401] and a[0].whole, "a large body must not cost the client its answer"
     with server.connect() as c:
         c.sendall(request("GET /hello HTTP/1.1", "X-Later: pass"))
-    until(lambda: server.counts()["active"] == 1, "a request is left")
+    until(lambda: server.counts()["active"] == 1, "a request is still active")
 
 
 @case
 def uploads(server):
-    """a streamed body is counted, held back, and answered in the middle"""
+    """a streamed body is counted, paused, and answered before its end"""
     assert server.get("/upload", method="PUT", body=b"x" * 5000000).body == b"bytes 5000000\n"
     assert server.get("/upload?hold=1", method="PUT", body=b"x" * 100000).body == b"bytes 100000\n"
     assert server.get("/upload", method="PUT").body == b"bytes 0\n"
@@ -844,7 +848,7 @@ def uploads(server):
     assert a.status == 507 and a.error()["code"] == "disk_full" and a.headers["connection"] == "close"
     with server.connect() as c:
         c.sendall(request("PUT /upload?stop=10 HTTP/1.1", "Content-Length: 100000000", body=b"x" * 20))
-        assert parse(read_all(c))[0].status == 507, "also when the client waits"
+        assert parse(read_all(c))[0].status == 507, "the same must hold when the client waits"
     with server.connect() as c:
         c.sendall(request("PUT /upload?stop=10 HTTP/1.1", "Content-Length: 1000", body=b"x" * 20))
         time.sleep(0.05)
@@ -855,8 +859,8 @@ def uploads(server):
 
 @case
 def held_body(server):
-    """a body that is held back holds back the client"""
-    with Server() as s, s.connect() as c:  # of its own: what was sent will be read for hours
+    """a paused body applies back-pressure to the client"""
+    with Server() as s, s.connect() as c:  # a server of its own: the sent bytes will be read for hours
         c.sendall(request("PUT /upload?hold=1000 HTTP/1.1", f"Content-Length: {BIG}"))
         c.setblocking(False)
         sent, until = 0, time.monotonic() + 0.8
@@ -866,12 +870,12 @@ def held_body(server):
                     sent += c.send(b"x" * 65536)
                 except BlockingIOError:
                     pass
-        assert sent < 24 << 20, f"{sent} bytes were taken"
+        assert sent < 24 << 20, f"{sent} bytes were accepted"
 
 
 @case
 def streams(server):
-    """streamed answers come whole, chunked or of known length, and a broken one can be told from a whole one"""
+    """a streamed answer arrives complete, and a broken one differs from a complete one"""
     for query, whole in (("bytes=3000000", True), ("bytes=3000000&known=1", True), ("bytes=0", True), ("bytes=1000&break=1", False)):
         a = server.get(f"/stream?{query}")
         assert a.whole == whole, query
@@ -892,7 +896,7 @@ def streams(server):
 
 @case
 def silent_streams(server):
-    """the system of a client that listens to a silent stream is asked whether it is still there"""
+    """TCP keepalive probes a client that listens to a silent stream"""
     def probed(port):
         with open("/proc/net/tcp", encoding="ascii") as f:
             ends = f":{server.port:04X}", f":{port:04X}"
@@ -901,21 +905,21 @@ def silent_streams(server):
     with server.connect() as c:
         c.sendall(GOOD)
         assert c.recv(1000).startswith(b"HTTP/1.1 200")
-        assert not probed(c.getsockname()[1]), "what is answered at once needs no probe"
+        assert not probed(c.getsockname()[1]), "an immediate answer must not enable keepalive"
         c.sendall(request("GET /stream?bytes=10 HTTP/1.1"))
-        until(lambda: probed(c.getsockname()[1]), "no probe is set")
+        until(lambda: probed(c.getsockname()[1]), "keepalive is not enabled")
 
 
 @case
 def gone(server):
-    """a handler is told when its client goes"""
+    """a handler is notified when its client disconnects"""
     def told(n):
         until(lambda: server.counts()["gone"] == before + n, f"{n} times")
 
     def under_way():
-        until(lambda: server.counts()["active"] == 2, "it never came")
+        until(lambda: server.counts()["active"] == 2, "the request never arrived")
 
-    until(lambda: server.counts()["active"] == 1, "what was before is not over")
+    until(lambda: server.counts()["active"] == 1, "the previous request is not finished")
     before = server.counts()["gone"]
     with server.connect(unix=True) as c:
         c.sendall(request("GET /slow?ms=60000&watch=1 HTTP/1.1"))
@@ -929,7 +933,7 @@ def gone(server):
         c.sendall(request("PUT /upload HTTP/1.1", "Content-Length: 1000", body=b"x"))
         under_way()
     told(3)
-    with server.connect() as c:  # a reset, as a client that was killed with unread bytes sends
+    with server.connect() as c:  # a reset, as sent by a killed client with unread bytes
         c.sendall(request("GET /slow?ms=60000&watch=1 HTTP/1.1"))
         under_way()
         c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -938,7 +942,7 @@ def gone(server):
 
 @case
 def done_log(server):
-    """every request is told once when it is done, refused ones too"""
+    """every request is reported once when it is done, including refused ones"""
     server.get("/log")
     server.get("/items/x", "X-Request-Id: one")
     server.get("/nothing", "X-Request-Id: two")
@@ -956,18 +960,18 @@ def done_log(server):
 
 @case
 def drain(server):
-    """draining finishes what is under way, closes what is idle, and accepts no more"""
+    """draining finishes active requests, closes idle connections, and accepts no more"""
     with Server(drain_ms=60000) as s:
         idle, busy, fresh = s.connect(), s.connect(), s.connect()
         idle.sendall(GOOD)
         assert idle.recv(1000)
         busy.sendall(request("GET /slow?ms=5000 HTTP/1.1"))
-        until(lambda: s.counts()["active"] == 2, "it never came")
+        until(lambda: s.counts()["active"] == 2, "the request never arrived")
         s.process.send_signal(signal.SIGTERM)
         assert read_all(idle) == b"" and read_all(fresh) == b""
         try:
             s.connect().close()
-            assert False, "accepted while draining"
+            assert False, "a connection was accepted while draining"
         except ConnectionRefusedError:
             pass
         answers = parse(read_all(busy))
@@ -976,7 +980,7 @@ def drain(server):
     with Server() as s:
         stuck = s.connect()
         stuck.sendall(request("GET /slow?ms=60000 HTTP/1.1"))
-        until(lambda: s.counts()["active"] == 2, "it never came")
+        until(lambda: s.counts()["active"] == 2, "the request never arrived")
         began = time.monotonic()
         s.process.send_signal(signal.SIGTERM)
         assert read_all(stuck) == b"" and time.monotonic() - began < 30
@@ -984,7 +988,7 @@ def drain(server):
 
 @case
 def quiet(server):
-    """a server without work does not turn its loop"""
+    """an idle server does not run its loop"""
     with Server() as s:
         held = [s.connect() for _ in range(20)]
         for c in held[:10]:
@@ -1000,13 +1004,14 @@ def quiet(server):
             before = switches()
             time.sleep(0.5)
             return switches() - before <= 3
-        until(still, "it wakes up without end")
+        until(still, "the loop wakes up without end")
         for c in held + [waiting]:
             c.close()
 
 
 def run_cases(cases, wanted):
-    """Each (name, function) that the words of the command line choose against one server; whether any failed."""
+    """Runs the (name, function) pairs that the command line chooses against one server; returns
+    whether any failed."""
     cases = Choice(wanted).of(cases, lambda case: case[0])
     print(f"1..{len(cases)}")
     failed = False

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""pools_test.py API_TESTD RUNTIME - warm pools over the same real server as api_test.py; prints TAP. Needs root."""
+"""pools_test.py API_TESTD RUNTIME - warm pools over the same real server as api_test.py; prints
+TAP. Needs root.
+"""
 import glob
 import os
 import re
@@ -11,7 +13,7 @@ import api_test
 
 CASES = []
 PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")
-LONG = 180  # seconds that a loaded machine may take for what is to come
+LONG = 180  # seconds; a loaded machine may need this long
 
 
 def case(function):
@@ -38,7 +40,7 @@ def status(s, name):
 
 
 def until(s, name, condition):
-    """The first status for which it holds."""
+    """The first status for which the condition holds."""
     end = time.monotonic() + LONG
     while True:
         now = status(s, name)
@@ -62,7 +64,7 @@ def remove(s, name):
 
 
 def at_once(s, n, body):
-    """n creations at the same time; the sandboxes in no order."""
+    """n creations at the same time; the sandboxes are unsorted."""
     made, start = [], threading.Barrier(n)
 
     def one():
@@ -79,7 +81,7 @@ def at_once(s, n, body):
 
 
 @case
-def a_pool_is_made_read_changed_and_removed(s):
+def a_pool_is_created_read_changed_and_removed(s):
     template(s, "one")
     a = s.call("POST", "/v1/pools", {"name": "life", "template": "one", "min": 1, "max": 3})
     assert a.status == 201 and a.headers["Location"] == "/v1/pools/life", a.body
@@ -104,7 +106,7 @@ def a_pool_is_made_read_changed_and_removed(s):
 
 
 @case
-def warmpools_speak_the_names_of_other_clients_and_name_what_they_cannot_do(s):
+def warmpools_accept_the_names_of_other_clients_and_name_unsupported_fields(s):
     template(s, "one")
     a = s.call("POST", "/v1/warmpools", {"name": "theirs", "runtime": "one", "minSize": 1, "maxSize": 3, "ttl": 60,
                                          "autoScaling": {"enabled": False, "scaleDownDelay": 5}})
@@ -126,12 +128,12 @@ def warmpools_speak_the_names_of_other_clients_and_name_what_they_cannot_do(s):
                  {"runtime": "one", "template": "one"}):
         bad = s.call("PATCH", "/v1/warmpools/theirs", body)
         assert bad.status == 400 and next(iter(body)) in bad.json["error"]["message"], (body, bad.status, bad.body)
-    assert s.call("PATCH", "/v1/pools/theirs", {"minSize": 1}).status == 400  # there it is no name
+    assert s.call("PATCH", "/v1/pools/theirs", {"minSize": 1}).status == 400  # there it is not a field
     remove(s, "theirs")
 
 
 @case
-def what_makes_no_sense_is_refused_and_nothing_is_kept(s):
+def invalid_settings_are_refused_and_nothing_is_stored(s):
     template(s, "one")
     bad = [({"template": "one", "min": 3, "max": 2}, 400), ({"template": "none"}, 404), ({}, 400), ({"template": "one", "mim": 1}, 400),
            ({"template": "one", "min": -1}, 400), ({"template": "one", "max": 16385}, 400), ({"template": "one", "min": 2, "max": 2, "recycle": True}, 400),
@@ -151,7 +153,7 @@ def what_makes_no_sense_is_refused_and_nothing_is_kept(s):
 
 
 @case
-def a_sandbox_comes_from_the_pool_with_what_was_asked_for_bound_late(s):
+def a_sandbox_from_a_pool_has_the_settings_of_its_request(s):
     template(s, "bound", resources={"pids": 33}, env={"FROM": "template"})
     put(s, "bound", template="bound", min=1, max=1, autoscale={"enabled": False})
     full(s, "bound", 1)
@@ -161,7 +163,7 @@ def a_sandbox_comes_from_the_pool_with_what_was_asked_for_bound_late(s):
     assert out["stdout"] == "template yes\n", out
     t = full(s, "bound", 1)
     assert (t["claims"], t["hits"], t["misses"]) == (1, 1, 0) and t["hitRate"] == 1, t
-    other = s.create({"resources": {"pids": 34}}, runtime="sh")  # another shape
+    other = s.create({"resources": {"pids": 34}}, runtime="sh")  # another spec
     assert status(s, "bound")["claims"] == 1
     s.delete(sb.json["id"])
     s.delete(other)
@@ -169,7 +171,7 @@ def a_sandbox_comes_from_the_pool_with_what_was_asked_for_bound_late(s):
 
 
 @case
-def a_changed_template_gives_members_of_a_new_generation_and_only_these(s):
+def a_changed_template_produces_members_of_the_new_generation_only(s):
     before = template(s, "turns", resources={"pids": 41})
     put(s, "turns", template="turns", min=2, max=2, autoscale={"enabled": False})
     old = full(s, "turns", 2)
@@ -189,7 +191,7 @@ def a_changed_template_gives_members_of_a_new_generation_and_only_these(s):
 
 
 @case
-def a_key_that_is_used_again_finds_the_member_that_it_got(s):
+def a_repeated_idempotency_key_finds_the_same_member(s):
     template(s, "keyed", resources={"pids": 43})
     put(s, "keyed", template="keyed", min=1, max=1, autoscale={"enabled": False})
     full(s, "keyed", 1)
@@ -205,7 +207,7 @@ def a_key_that_is_used_again_finds_the_member_that_it_got(s):
 
 
 @case
-def a_pool_of_a_built_in_template_has_interpreters_in_its_members(s):
+def members_of_a_pool_of_a_built_in_template_have_interpreters(s):
     put(s, "snake", template="python", min=1, max=1, autoscale={"enabled": False})
     t = full(s, "snake", 1)
     assert "templateGeneration" not in t and (t["zygote"]["state"], t["zygote"]["members"]) == ("ready", 1), t
@@ -215,7 +217,7 @@ def a_pool_of_a_built_in_template_has_interpreters_in_its_members(s):
     a = s.call("POST", f"/v1/sandboxes/{sb['id']}/contexts", {"language": "python"})
     assert a.status == 201, a.body
     born = s.call("POST", f"/v1/sandboxes/{sb['id']}/contexts/{a.json['id']}/execute", {"code": "print(open('/proc/self/comm').read(), end='')"})
-    assert born.json["stdout"] == "zygote\n", born.body  # it was forked, and not started
+    assert born.json["stdout"] == "zygote\n", born.body  # it was forked, not started
     t = status(s, "snake")
     assert (t["claims"], t["hits"]) == (1, 1), t
     adds_up(t)
@@ -224,7 +226,7 @@ def a_pool_of_a_built_in_template_has_interpreters_in_its_members(s):
 
 
 @case
-def a_template_in_use_stays_and_says_by_whom(s):
+def a_template_in_use_cannot_be_removed_and_the_error_names_the_pool(s):
     template(s, "used")
     put(s, "user", template="used", max=0)
     a = s.call("DELETE", "/v1/templates/used")
@@ -234,7 +236,7 @@ def a_template_in_use_stays_and_says_by_whom(s):
 
 
 @case
-def a_burst_is_served_once_each_and_the_counters_add_up(s):
+def a_burst_claims_each_member_once_and_the_counters_add_up(s):
     size, burst, rounds = 4, 9, 3
     template(s, "burst", resources={"pids": 37})
     put(s, "burst", template="burst", min=size, max=size, autoscale={"enabled": False})
@@ -244,15 +246,15 @@ def a_burst_is_served_once_each_and_the_counters_add_up(s):
         made = at_once(s, burst, {"template": "burst"})
         claims += burst
         for sb in made:
-            assert sb["id"] not in ids, "one member was given away twice"
+            assert sb["id"] not in ids, "one member was claimed twice"
             ids.add(sb["id"])
             assert sb["level"] == "standard" and sb["resources"]["pids"] == 37, sb
         after = status(s, "burst")
         adds_up(after)
         assert after["claims"] == claims, (claims, after)
-        assert after["hits"] - before["hits"] >= size, (before, after)  # all that waited were taken
+        assert after["hits"] - before["hits"] >= size, (before, after)  # all prepared members were claimed
         marks = set()
-        for i, sb in enumerate(made):  # each is alone in its own: nothing that another wrote is there
+        for i, sb in enumerate(made):  # each sandbox is alone: no file of another is visible
             out = s.execute(sb["id"], {"command": ["sh", "-c", f"ls /workspace; echo {turn}.{i} > /workspace/mark; cat /workspace/mark"]}).json
             assert out["exitCode"] == 0, out
             marks.add(out["stdout"])
@@ -278,7 +280,7 @@ def a_pool_that_scales_grows_with_a_burst_up_to_its_max(s):
 
 
 @case
-def pools_are_there_again_after_a_restart(s):
+def pools_exist_again_after_a_restart(s):
     template(s, "stays", resources={"pids": 39})
     put(s, "stays", template="stays", min=2, max=2, autoscale={"enabled": False})
     full(s, "stays", 2)
@@ -286,12 +288,12 @@ def pools_are_there_again_after_a_restart(s):
     s.start()
     full(s, "stays", 2)
     t = status(s, "stays")
-    assert t["claims"] == 0, t  # counters begin with the server
+    assert t["claims"] == 0, t  # counters start at 0 with the server
     remove(s, "stays")
 
 
 @case
-def what_pools_can_do_is_told(s):
+def the_capabilities_of_pools_are_reported(s):
     can = s.call("GET", "/v1/capabilities").json["pools"]
     assert can["recycle"] is True and can["max"] >= 1, can
     template(s, "one")
@@ -305,7 +307,7 @@ def figure(s, name):
 
 
 @case
-def metrics_tell_what_zygotes_are_up_to_and_which_members_lack_their_interpreter(s):
+def metrics_report_zygotes_and_members_without_an_interpreter(s):
     def told(name):
         states = {state: figure(s, f'pool_zygote{{pool="{name}",state="{state}"}}') for state in ("none", "starting", "ready", "failed")}
         return figure(s, f'pool_bare{{pool="{name}"}}'), states
@@ -324,7 +326,7 @@ def metrics_tell_what_zygotes_are_up_to_and_which_members_lack_their_interpreter
 
 
 @case
-def metrics_tell_of_every_pool(s):
+def metrics_report_every_pool(s):
     template(s, "told", resources={"pids": 40})
     put(s, "told", template="told", min=1, max=1, autoscale={"enabled": False})
     full(s, "told", 1)
@@ -339,7 +341,7 @@ def metrics_tell_of_every_pool(s):
 
 
 @case
-def metrics_tell_how_long_starts_took_by_runtime_and_by_where_they_came_from(s):
+def metrics_report_start_times_by_runtime_and_source(s):
     def count(warm):
         text = s.call("GET", "/metrics").body.decode()
         found = re.search(rf'^cove_sandbox_startup_seconds_count{{runtime="sh",warm="{warm}"}} (\d+)$', text, re.M)
@@ -359,7 +361,7 @@ def metrics_tell_how_long_starts_took_by_runtime_and_by_where_they_came_from(s):
 
 
 @case
-def a_member_without_its_interpreter_is_not_told_as_a_hit(s):
+def a_member_without_its_interpreter_does_not_count_as_a_hit(s):
     hits, partial = 'executor_sandboxes_total{pool="hit"}', 'executor_sandboxes_total{pool="partial"}'
     template(s, "bare", runtime="python", preload=["json.no_such_module"])
     put(s, "bare", template="bare", min=1, max=1, autoscale={"enabled": False})
@@ -378,7 +380,7 @@ def a_member_without_its_interpreter_is_not_told_as_a_hit(s):
 
 
 @case
-def only_who_holds_pools_write_changes_pools(s):
+def only_the_scope_pools_write_allows_changes_to_pools(s):
     template(s, "one")
     reader = s.call("POST", "/v1/apikeys", {"name": "r", "scopes": ["sandboxes:read", "sandboxes:write"]}).json
     writer = s.call("POST", "/v1/apikeys", {"name": "w", "scopes": ["pools:write"]}).json

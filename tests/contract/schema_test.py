@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""schema_test.py COVE [--shard I/N] [OPERATION...] - a real server against what schemathesis makes of api/openapi.yaml; prints TAP.
+"""schema_test.py COVE [--shard I/N] [OPERATION...] - a real server against requests that
+schemathesis makes from api/openapi.yaml; prints TAP.
 
-    SCHEMA_SECONDS=600 tests/contract/schema_test.py build/cove     longer than make check does, and with another seed
+    SCHEMA_SECONDS=600 tests/contract/schema_test.py build/cove     longer, with another seed
 
-Requests are made from the contract: right ones, wrong ones, and sequences in which one uses what another has made. Each
-answer is held against it: status, content type, headers, schema; nothing wrong may be accepted, nothing right refused, no
-method that is not there be answered. The server must live through it as the same process. Needs root.
+Requests are generated from the contract: valid ones, invalid ones, and sequences in which one uses
+an object that another has created. Each answer is checked against the contract: status, content
+type, headers, schema. No invalid request may be accepted, no valid one refused, no undefined method
+answered. The server must survive as the same process. Needs root.
 """
 import os
 import re
@@ -28,9 +30,11 @@ COVE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, 
 SECONDS = int(os.environ.get("SCHEMA_SECONDS", "0"))
 SEED = os.environ.get("SCHEMA_SEED", str(int(time.time())) if SECONDS else "1")
 NONE = ["--rate-limit-default", "none", "--rate-limit-create", "none", "--rate-limit-execute", "none", "--limits-sandboxes", "0"]
-# Answers that last until the client leaves, and a body that is not made from a schema; api_test.py and stream_test.py have them.
+# Answers that last until the client disconnects, and a body that is not made from a schema;
+# api_test.py and stream_test.py test them.
 LEFT_OUT = ("watchFiles", "writeTree", "openStream")
-# In make check: every value at its bounds, which is the same each time and ends by itself. What is random is for make soak.
+# In make check: every value at its bounds, which is deterministic and ends by itself. Random values
+# are for make soak.
 SHORT = (["--phases", "coverage"],)
 LONG = (["--max-examples", "200", "--max-time", str(SECONDS)],)
 
@@ -47,7 +51,7 @@ class Server:
             return answer.read().decode()
 
     def trouble(self):
-        """What it says about itself after all that."""
+        """Problems that the server's log shows after the run."""
         text = self.metrics()
         broken = [line for line in text.splitlines() if re.match(r'cove_api_requests_total\{.*status="5xx"\}', line)]
         started = self.launched.logged().count(" serves ")
@@ -82,7 +86,7 @@ def attack(server, python, how, names):
 
 
 def shorter(text):
-    """The part that says what went wrong, without bodies of megabytes."""
+    """The part that says what failed, without bodies of megabytes."""
     start = re.search(r"^=+ (ERRORS|FAILURES) =+$", text, re.M)
     return [line[:400] for line in text[start.start() if start else 0:].splitlines()][-300:]
 
@@ -102,13 +106,14 @@ def operations():
 
 
 def resource(path):
-    """Operations of one resource stay together, because one uses what another has made: "sandboxes files", "templates"."""
+    """Operations of one resource stay together, because one uses objects that another has created:
+    "sandboxes files", "templates"."""
     parts = path.split("/")[2:]
     return " ".join(parts[:1] + parts[2:3])
 
 
 def chosen(known):
-    """Ids of the operations that are asked here: of named ones those, else those of every Nth resource."""
+    """Ids of the operations to call: the named ones, otherwise those of every Nth resource."""
     choice = Choice(sys.argv[2:])
     if not choice.whole:
         return choice.of(list(known))
@@ -126,7 +131,7 @@ def tell(number, ok, name, lines=()):
 
 def main():
     if os.geteuid() != 0:
-        print("1..0 # SKIP the native driver is started by root")
+        print("1..0 # SKIP the native driver needs root")
         return 0
     try:
         python = pypi.ready("schema", "tests/contract/schema/requirements.txt")
@@ -143,11 +148,11 @@ def main():
             status, text = attack(server, python, how, names)
             requests += sum(int(n) for n in re.findall(r"(\d+) generated", text))
             wrong += [] if status == 0 else shorter(text)
-        good = tell(1, not wrong, f"answers keep the contract; {len(names)} operations, {requests} requests, seed {SEED}", wrong)
+        good = tell(1, not wrong, f"answers conform to the contract; {len(names)} operations, {requests} requests, seed {SEED}", wrong)
         found = server.trouble()
-        good &= tell(2, not found, "the server lives through it without a failure of its own", found)
+        good &= tell(2, not found, "the server survives without an internal error", found)
         missed = sorted({known[name] for name in names} - server.reached())
-        good &= tell(3, not missed, "every operation was asked for something that it did", missed)
+        good &= tell(3, not missed, "every operation succeeded at least once", missed)
     finally:
         server.stop()
     return 0 if good else 1

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""stream_test.py API_TESTD RUNTIME - the WebSocket of a sandbox and its terminals, over real sandboxes; prints TAP.
+"""stream_test.py API_TESTD RUNTIME - the WebSocket of a sandbox and its terminals, over real
+sandboxes; prints TAP.
 
-Cases whose name begins with WBnn or AUnn are those of the attack catalogue. Needs root.
+A case whose name begins with WBnn or AUnn is a case of the attack catalogue. Needs root.
 """
 import base64
 import contextlib
@@ -85,7 +86,8 @@ class Stream:
                 return m
 
     def until(self, *types, **fields):
-        """The next message of one of these types with these fields; those before it go to `skipped`."""
+        """The next message of one of these types with these fields; those before it go to
+        `skipped`."""
         self.skipped = []
         while True:
             m = self.receive()
@@ -107,7 +109,7 @@ class Stream:
                 pieces.append(piece(m))
 
     def shown(self, text, name=None):
-        """Reads until the output has this text."""
+        """Reads until the output contains this text."""
         whole = b""
         while text.encode() not in whole:
             m = self.until("output")
@@ -168,7 +170,7 @@ def many_executions_share_a_socket(server, box):
 
 
 @case
-def bytes_that_are_no_text_arrive_whole(server, box):
+def binary_output_arrives_unchanged(server, box):
     with Stream(server, box) as c:
         c.send("execute", mode="code", content="import os,sys\nfor i in range(64): sys.stdout.buffer.write(bytes(range(256)) * 16)\nsys.stdout.buffer.write('\\u20ac'.encode()*9999)")
         got, _ = c.output()
@@ -176,14 +178,14 @@ def bytes_that_are_no_text_arrive_whole(server, box):
 
 
 @case
-def input_goes_in_and_is_acknowledged(server, box):
+def input_is_written_and_acknowledged(server, box):
     with Stream(server, box) as c:
         c.send("execute", executionId="cat", command=["cat"], stdinOpen=True)
         c.until("execution_start")
         c.send("stdin", executionId="cat", content="abc")
         assert c.until("stdin_ack")["stdinBytes"] == 3
         c.send("stdin", executionId="cat", base64=base64.b64encode(b"\x00\xff").decode(), offset=3)
-        c.send("stdin", executionId="cat", content="abcde", offset=0)  # what it has already is left out
+        c.send("stdin", executionId="cat", content="abcde", offset=0)  # the bytes that the sandbox already has are skipped
         c.send("stdin", executionId="cat", content="x", offset=99)
         assert c.until("error")["code"] == "conflict"
         c.send("stdin", executionId="cat", content="!", close=True)
@@ -194,7 +196,7 @@ def input_goes_in_and_is_acknowledged(server, box):
 
 
 @case
-def WB07_input_that_nobody_reads_holds_the_client_and_not_the_server(server, box):
+def WB07_input_that_is_not_read_blocks_the_client_and_not_the_server(server, box):
     with Stream(server, box) as c:
         c.send("execute", executionId="deaf", command=["sleep", "60"], stdinOpen=True)
         c.until("execution_start")
@@ -203,13 +205,13 @@ def WB07_input_that_nobody_reads_holds_the_client_and_not_the_server(server, box
         with contextlib.suppress(socket.timeout):
             while sent < 64 << 20:
                 sent += c.s.send(data)
-        assert sent < 64 << 20, "everything was taken"
+        assert sent < 64 << 20, "the server accepted everything"
     for one in server.call("GET", f"/v1/sandboxes/{box}/executions?state=running").json["executions"]:
         server.call("POST", f"/v1/sandboxes/{box}/executions/{one['id']}/cancel")
 
 
 @case
-def a_client_that_comes_back_misses_nothing(server, box):
+def a_client_that_reconnects_misses_nothing(server, box):
     with Stream(server, box) as c:
         c.send("execute", executionId="count", mode="code", content="import time\nfor i in range(60): print(i, flush=True); time.sleep(0.03)")
         start = c.until("execution_start")
@@ -225,7 +227,7 @@ def a_client_that_comes_back_misses_nothing(server, box):
             start = c.until("execution_start")
             assert start["executionId"] == f"again{n}" and start["stdoutOffset"] == len(got)
             if n < 2:
-                m = c.until("output", "execution_complete")  # all may be out by now
+                m = c.until("output", "execution_complete")  # all output may have arrived by now
                 if m["type"] == "output":
                     assert m["offset"] == len(got)
                     got += piece(m)
@@ -234,7 +236,7 @@ def a_client_that_comes_back_misses_nothing(server, box):
                 rest, end = c.output()
                 got += rest
     assert got == b"".join(b"%d\n" % i for i in range(60)) and end["exitCode"] == 0
-    with Stream(server, box) as c:  # one that has ended is told in the same way
+    with Stream(server, box) as c:  # an ended execution is reported in the same way
         c.send("resume", executionId=ident, stdoutOffset=len(got) - 3)
         assert c.output() [0] == b"59\n"
         c.send("resume", executionId=ident, tailBytes=6)
@@ -244,7 +246,7 @@ def a_client_that_comes_back_misses_nothing(server, box):
 
 
 @case
-def an_id_of_the_client_is_started_once(server, box):
+def an_execution_id_of_the_client_is_started_once(server, box):
     ident = "ex" + base64.b32encode(os.urandom(13)).decode().lower()[:20]
     for _ in range(2):
         with Stream(server, box) as c:
@@ -255,7 +257,7 @@ def an_id_of_the_client_is_started_once(server, box):
 
 
 @case
-def a_server_that_was_killed_is_met_again_where_it_was(server, box):
+def a_socket_resumes_after_the_server_was_killed(server, box):
     with Stream(server, box) as c:
         c.send("execute", executionId="long", mode="code", stdinOpen=True,
                content="import sys,time\nfor i in range(100): print(i, flush=True); time.sleep(0.03)\nprint(sys.stdin.read())")
@@ -287,7 +289,7 @@ def a_server_that_was_killed_is_met_again_where_it_was(server, box):
 
 
 @case
-def what_is_wrong_is_said_and_the_socket_stays(server, box):
+def errors_are_reported_and_the_socket_stays_open(server, box):
     with Stream(server, box) as c:
         c.receive()
         for text in ("", "[]", "{", '{"type":"execute"}', '{"type":"fly"}', '{"a":1}', '{"type":1}', '{"type":"ping","type":"ping"}', '{"type":"execute","code":"1","unknown":1}',
@@ -314,7 +316,7 @@ def what_is_wrong_is_said_and_the_socket_stays(server, box):
 
 
 @case
-def cancel_signal_and_clocks_end_an_execution(server, box):
+def cancel_signal_and_timeout_end_an_execution(server, box):
     with Stream(server, box) as c:
         for name in ("killed", "signalled"):
             c.send("execute", executionId=name, mode="command", content="echo up; exec sleep 60")
@@ -339,7 +341,7 @@ def cancel_signal_and_clocks_end_an_execution(server, box):
 
 
 @case
-def WB07_a_viewer_that_does_not_read_holds_nobody_up(server, box):
+def WB07_a_viewer_that_does_not_read_blocks_no_other(server, box):
     with Stream(server, box) as lazy, Stream(server, box) as brisk:
         lazy.send("execute", executionId="flood", mode="code", outputBytes=64 << 20, content="import sys\nfor _ in range(256): sys.stdout.write('y' * 65536)")
         ident = lazy.until("execution_start")["execution"]["id"]
@@ -357,7 +359,7 @@ def WB07_a_viewer_that_does_not_read_holds_nobody_up(server, box):
 
 
 @case
-def status_is_told_when_it_changes_and_when_asked_for(server, _):
+def status_is_sent_on_change_and_at_the_requested_interval(server, _):
     box = server.create()
     with Stream(server, box, "?statusIntervalMs=500") as c:
         assert c.receive()["status"] == "running"
@@ -390,7 +392,7 @@ def WB10_deleting_the_sandbox_closes_its_sockets_with_the_reason(server, _):
 
 
 @case
-def AU12_WB10_a_key_that_is_revoked_or_expires_closes_its_sockets(server, box):
+def AU12_WB10_a_revoked_or_expired_key_closes_its_sockets(server, box):
     key = server.call("POST", "/v1/apikeys", {"name": "short", "scopes": ["executions"]}).json
     with Stream(server, box, key=key["key"]) as c:
         c.receive()
@@ -436,7 +438,7 @@ def AU12_WB10_a_key_that_is_revoked_or_expires_closes_its_sockets(server, box):
 
 
 @case
-def WB09_a_key_in_the_query_is_not_taken_and_WB01_none_by_cookie(server, box):
+def WB09_a_key_in_the_query_is_refused_and_WB01_a_cookie_too(server, box):
     for query, headers in ((f"?key={server.key}", ()), (f"?access_token={server.key}", ()), ("", (f"Cookie: key={server.key}", "Origin: http://localhost"))):
         try:
             Stream(server, box, query, key=False, headers=headers)
@@ -446,7 +448,7 @@ def WB09_a_key_in_the_query_is_not_taken_and_WB01_none_by_cookie(server, box):
 
 
 @case
-def a_terminal_is_typed_to_resized_and_left(server, box):
+def a_terminal_takes_input_is_resized_and_left(server, box):
     with Stream(server, box) as c:
         c.send("execute", executionId="t", tty=True, rows=30, cols=100, command=["sh", "-i"])
         start = c.until("execution_start")
@@ -471,7 +473,7 @@ def a_terminal_is_typed_to_resized_and_left(server, box):
 
 
 @case
-def several_viewers_see_the_same_and_all_may_type(server, box):
+def several_viewers_see_the_same_output_and_all_may_type(server, box):
     ident = terminal(server, box, command=["sh", "-i"], rows=24, cols=80)
     with contextlib.ExitStack() as stack:
         viewers = [stack.enter_context(Stream(server, box)) for _ in range(5)]
@@ -493,7 +495,7 @@ def several_viewers_see_the_same_and_all_may_type(server, box):
 
 
 @case
-def a_terminal_keeps_its_end_and_lets_go_of_its_beginning(server, box):
+def a_terminal_keeps_its_latest_output_and_drops_the_oldest(server, box):
     ident = terminal(server, box, command=["sh", "-c", "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); echo line-$i; done; sleep 60"], outputBytes=65536)
     with Stream(server, box) as c:
         c.send("resume", executionId=ident)
@@ -512,7 +514,7 @@ def a_terminal_keeps_its_end_and_lets_go_of_its_beginning(server, box):
 
 
 @case
-def a_terminal_without_a_command_is_a_shell_and_lives_past_the_timeout(server, _):
+def a_terminal_without_a_command_is_a_shell_and_outlives_the_timeout(server, _):
     box = server.create(timeoutMs=1000)
     ident = terminal(server, box)
     with Stream(server, box) as c:
@@ -532,7 +534,7 @@ def a_terminal_without_a_command_is_a_shell_and_lives_past_the_timeout(server, _
 
 
 @case
-def WB11_a_terminal_s_bytes_are_passed_on_as_they_are(server, box):
+def WB11_a_terminal_s_bytes_are_passed_on_unchanged(server, box):
     evil = "\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\x1b[6n\x1b]8;;http://evil\x07x\x1b]8;;\x07"
     with Stream(server, box) as c:
         c.send("execute", executionId="t", tty=True, command=["printf", "%s", evil])
@@ -541,7 +543,7 @@ def WB11_a_terminal_s_bytes_are_passed_on_as_they_are(server, box):
 
 
 @case
-def sockets_in_plenty_leave_nothing(server, box):
+def many_sockets_leave_no_resources(server, box):
     for _ in range(50):
         c = Stream(server, box)
         c.send("execute", mode="command", content="echo x")
@@ -553,7 +555,7 @@ def sockets_in_plenty_leave_nothing(server, box):
 
 
 class Few:
-    """While it lasts, the server can open no further file and take no further connection."""
+    """While it lasts, the server can open no further file and accept no further connection."""
 
     def __init__(self, server):
         self.pid = server.process.pid
@@ -567,7 +569,7 @@ class Few:
 
 
 @case
-def a_server_without_descriptors_says_so_and_loses_nothing(server, box):
+def a_server_without_descriptors_reports_that_and_loses_nothing(server, box):
     a = server.execute(box, {"command": ["sh", "-c", "echo one; echo two >&2"]}).json
     path = f"/v1/sandboxes/{box}/executions/{a['id']}"
     late = server.execute(box, {"command": ["sh", "-c", "read x; echo $x"], "stdinOpen": True, "background": True}).json["id"]
@@ -607,8 +609,8 @@ def a_server_without_descriptors_says_so_and_loses_nothing(server, box):
 
 
 @case
-def a_terminal_is_bounded_where_the_beginning_of_a_file_cannot_go(server, box):
-    """ramfs punches no holes. The mount is of a namespace that ends with the server."""
+def a_terminal_is_bounded_on_file_systems_without_hole_punching(server, box):
+    """ramfs punches no holes. The mount belongs to a namespace that ends with the server."""
     script = 'mount -t ramfs ramfs "$1/output" && exec "$0" serve "$1"'
     server.kill()
     server.process = subprocess.Popen(["unshare", "-m", "sh", "-c", script, api_test.TESTD, server.dir],
@@ -624,7 +626,7 @@ def a_terminal_is_bounded_where_the_beginning_of_a_file_cannot_go(server, box):
         while (row := server.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json)["state"] not in ("ended", "failed"):
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert row["exitCode"] == 0, row  # it is not held up
+        assert row["exitCode"] == 0, row  # the program is not blocked
         stored = os.stat(f"/proc/{server.process.pid}/root{server.dir}/output/{ex}.1").st_size
         assert 65536 <= stored <= 17 * 65536, stored
         server.delete(sb)

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""tenants_test.py API_TESTD RUNTIME - tenants, users, roles and quotas over the REST interface; prints TAP.
+"""tenants_test.py API_TESTD RUNTIME - tenants, users, roles and quotas over the REST interface;
+prints TAP.
 
-Every route of api/openapi.yaml has a row in roles.txt that says who may use it; a route without one fails. Cases whose
-name begins with AUnn are those of the attack catalogue. Needs root.
+Every route of api/openapi.yaml has a row in roles.txt that says which roles may use it; a route
+without a row fails. A case whose name begins with AUnn is a case of the attack catalogue. Needs
+root.
 """
 import json
 import os
@@ -27,7 +29,7 @@ def case(function):
 
 
 def matrix():
-    """{(method, path): {role: word}}"""
+    """{(method, path): {role: expectation}}"""
     rows = {}
     with open(os.path.join(HERE, "roles.txt"), encoding="utf-8") as f:
         for line in f:
@@ -52,7 +54,7 @@ OPERATIONS = contract() if PATHS else {}
 
 
 def fill(path, values):
-    """The path with an id that fits but that nothing has, or with the given one."""
+    """The path with a valid id that does not exist, or with the given one."""
     def one(match):
         name = match.group(1)
         return values.get(name) or (GIVEN[name] + "a" * 20 if name in GIVEN else "nothing-of-the-kind")
@@ -61,7 +63,7 @@ def fill(path, values):
 
 
 def ask(s, method, path, values, key, headers=None):
-    """A request that is complete enough to be let in, and does nothing where it is."""
+    """A request that is complete enough to be authorized, and has no effect on missing objects."""
     body = {} if OPERATIONS.get((method, path)) else None
     path = fill(path, values)
     c, r = s.open(method, path, body, headers, key=key, timeout=60)
@@ -105,7 +107,7 @@ def fresh(prefix):
 
 
 def error_text(answer):
-    """An error without what differs from request to request."""
+    """An error without the fields that differ from request to request."""
     error = answer.json["error"]
     error.pop("requestId", None)
     return re.sub(r"\b(sb|ex|ky|us)[a-z2-7]{20}\b|'[^']*'", "ID", json.dumps(error, sort_keys=True))
@@ -114,7 +116,7 @@ def error_text(answer):
 # --- the matrix ---
 
 @case
-def AU05_every_role_may_what_its_row_says_on_every_route_and_every_route_has_a_row(s):
+def AU05_every_role_may_do_what_its_row_says_on_every_route_and_every_route_has_a_row(s):
     rows = matrix()
     assert set(rows) == set(OPERATIONS), (f"no row in roles.txt: {sorted(set(OPERATIONS) - set(rows))}; "
                                           f"a row without a route: {sorted(set(rows) - set(OPERATIONS))}")
@@ -124,7 +126,7 @@ def AU05_every_role_may_what_its_row_says_on_every_route_and_every_route_has_a_r
             answer = ask(s, method, path, {}, team.key(role))
             refused = answer.status in (401, 403)
             if refused != (row[role] == "no"):
-                wrong.append(f"{method} {path} by {role}: {answer.status}, and the row says {row[role]}")
+                wrong.append(f"{method} {path} by {role}: {answer.status}, but the row says {row[role]}")
             if answer.status >= 500 and path != "/ready":
                 wrong.append(f"{method} {path} by {role}: {answer.status}")
             if refused and answer.json["error"]["code"] != "forbidden":
@@ -133,7 +135,7 @@ def AU05_every_role_may_what_its_row_says_on_every_route_and_every_route_has_a_r
 
 
 @case
-def AU01_no_route_but_the_open_ones_answers_without_a_whole_valid_key(s):
+def AU01_only_the_open_routes_answer_without_a_complete_valid_key(s):
     bad = [{}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": "Bearer "},
            {"Authorization": s.key}, {"Authorization": f"Basic {s.key}"}, {"Authorization": f"Bearer {s.key[:-1]}"},
            {"Authorization": f"Bearer {s.key}0"}, {"Authorization": f"Bearer {s.key} {s.key}"},
@@ -152,7 +154,7 @@ def AU01_no_route_but_the_open_ones_answers_without_a_whole_valid_key(s):
 
 
 def furnish(s, team):
-    """One thing of every kind, in a tenant."""
+    """Creates one object of every kind in a tenant."""
     key = team.key("admin")
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "metadata": {"who": team.name}}, key=key).json["id"]
     ex = s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["echo", "secret"]}, key=key).json["id"]
@@ -164,7 +166,7 @@ def furnish(s, team):
 
 
 @case
-def AU02_what_another_tenant_has_is_not_there_on_any_route(s):
+def AU02_objects_of_another_tenant_are_not_found_on_any_route(s):
     mine, theirs = Team(s, fresh("mine")), Team(s, fresh("theirs"))
     things, own = furnish(s, mine), furnish(s, theirs)
     machine = s.call("POST", "/v1/apikeys", {"name": "all", "user": None, "tenant": theirs.name, "scopes": [
@@ -193,7 +195,7 @@ def AU02_what_another_tenant_has_is_not_there_on_any_route(s):
         path = {"sandboxId": "/v1/sandboxes/{}", "keyId": "/v1/apikeys/{}", "userId": "/v1/users/{}",
                 "executionId": "/v1/sandboxes/" + things["sandboxId"] + "/executions/{}"}[name].format(things[name])
         assert s.call("GET", path, key=key).status == 200, path  # its own tenant sees it
-        assert s.call("GET", path).status == 200, path           # and the operator
+        assert s.call("GET", path).status == 200, path           # the operator sees it too
     for t, v in ((mine, things), (theirs, own)):
         assert s.call("DELETE", f"/v1/sandboxes/{v['sandboxId']}", key=t.key("admin")).status == 200
 
@@ -244,7 +246,7 @@ def AU04_an_idempotency_key_and_an_entity_tag_belong_to_their_tenant(s):
 # --- users and roles ---
 
 @case
-def AU17_nobody_rises_above_themselves_and_the_last_admin_stays(s):
+def AU17_no_user_can_gain_permissions_and_the_last_admin_stays(s):
     team = Team(s, fresh("team"))
     admin, dev = team.users["admin"], team.users["developer"]
 
@@ -268,13 +270,13 @@ def AU17_nobody_rises_above_themselves_and_the_last_admin_stays(s):
     assert call("POST", "/v1/roles", {"name": "x", "permissions": ["admin"]}).status == 403
     assert s.call("POST", "/v1/roles", {"name": "x", "permissions": ["metrics"], "tenant": team.name}).status == 400
     assert call("POST", "/v1/roles", {"name": "viewer", "permissions": ["files"]}).status == 409
-    # a developer has their own keys and no others
+    # A developer can manage their own keys and no others.
     assert call("POST", "/v1/apikeys", {"name": "x", "user": None, "scopes": ["files"]}, dev["key"]).status == 403
     assert call("POST", "/v1/apikeys", {"name": "x", "user": admin["id"], "scopes": ["files"]}, dev["key"]).status == 403
     assert {k["user"] for k in call("GET", "/v1/apikeys", key=dev["key"]).json["apiKeys"]} == {dev["id"]}
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/rotate")):
         assert call(method, f"/v1/apikeys/{admin['keyId']}{path}", key=dev["key"]).status == 404
-    # two admins that demote each other at the same time: one stays
+    # Two admins that demote each other at the same time: one stays.
     second = user(s, team.name, "second", "admin")
     answers = []
     threads = [threading.Thread(target=lambda who, by: answers.append(
@@ -289,7 +291,7 @@ def AU17_nobody_rises_above_themselves_and_the_last_admin_stays(s):
 
 
 @case
-def a_role_of_ones_own_is_its_permissions_and_a_change_holds_at_once(s):
+def a_custom_role_has_exactly_its_permissions_and_a_change_applies_at_once(s):
     team = Team(s, fresh("team"))
     key = team.key("admin")
     made = s.call("POST", "/v1/roles", {"name": "runner", "permissions": ["executions", "sandboxes:read"]}, key=key).json
@@ -321,7 +323,7 @@ def a_role_of_ones_own_is_its_permissions_and_a_change_holds_at_once(s):
 
 
 @case
-def AU18_a_tenant_is_never_chosen_by_header_query_or_body_but_by_the_operator(s):
+def AU18_only_the_operator_can_choose_a_tenant_by_header_query_or_body(s):
     mine, theirs = Team(s, fresh("mine")), Team(s, fresh("theirs"))
     key = theirs.key("admin")
     for header in ("X-Tenant-Id", "X-Tenant", "X-Owner", "X-Forwarded-User", "X-User-Id"):
@@ -344,7 +346,7 @@ def AU18_a_tenant_is_never_chosen_by_header_query_or_body_but_by_the_operator(s)
 
 
 @case
-def a_suspended_tenant_is_refused_and_what_lives_in_it_is_ended(s):
+def a_suspended_tenant_is_refused_and_its_sandboxes_are_ended(s):
     team = Team(s, fresh("team"))
     key = team.key("developer")
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key).json["id"]
@@ -395,7 +397,7 @@ def at_once(n, function):
 
 
 @case
-def AU19_of_a_hundred_that_create_at_once_at_the_limit_exactly_one_succeeds(s):
+def AU19_of_a_hundred_concurrent_creations_at_the_limit_exactly_one_succeeds(s):
     team = Team(s, fresh("team"))
     key = team.key("developer")
     s.call("PATCH", f"/v1/tenants/{team.name}", {"quota": {"sandboxes": 3}})
@@ -430,7 +432,7 @@ def a_quota_without_names_changes_nothing(s):
 
 
 @case
-def sums_of_processors_memory_and_storage_are_bounded_each(s):
+def sums_of_cpu_memory_and_storage_are_each_bounded(s):
     team = Team(s, fresh("team"))
     key = team.key("developer")
     for name, resource, unit in (("cpuMillis", "cpuMillis", 100), ("memoryBytes", "memoryBytes", 64 << 20),
@@ -450,7 +452,7 @@ def sums_of_processors_memory_and_storage_are_bounded_each(s):
 
 
 @case
-def executions_within_an_hour_are_bounded_also_at_once_and_over_a_restart(s):
+def executions_per_hour_are_bounded_also_concurrently_and_over_a_restart(s):
     team = Team(s, fresh("team"))
     key = team.key("developer")
     s.call("PATCH", f"/v1/tenants/{team.name}", {"quota": {"executionsPerHour": 5}})
@@ -471,8 +473,9 @@ def executions_within_an_hour_are_bounded_also_at_once_and_over_a_restart(s):
 
 
 @case
-def AU11_who_tries_keys_locks_out_nobody_behind_the_same_address(s):
-    """Last of those that send wrong keys: whoever comes after it from here with one has to wait."""
+def AU11_guessed_keys_do_not_lock_out_other_clients_of_the_same_address(s):
+    """Runs last of the cases that send wrong keys: a later request from this address with a wrong
+    key has to wait."""
     team = fresh("team")
     tenant(s, team)
     for i in range(30):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""tokens_test.py API_TESTD RUNTIME - what is handed on: sandbox tokens, signed URLs, tickets; prints TAP.
+"""tokens_test.py API_TESTD RUNTIME - delegated credentials: sandbox tokens, signed URLs, tickets;
+prints TAP.
 
-Over the same real server as api_test.py. Cases whose name begins with AUnn or WBnn are those of the attack catalogue.
-Needs root.
+Uses the same real server as api_test.py. A case whose name begins with AUnn or WBnn is a case of
+the attack catalogue. Needs root.
 """
 import http.client
 import json
@@ -38,7 +39,7 @@ def new_key(s, scopes, **more):
 
 
 def plain(s, method, path, body=None, headers=None):
-    """Without any credential but what is in the path."""
+    """Sends a request without any credential except those in the path."""
     return s.call(method, path, body, headers, key=False)
 
 
@@ -55,7 +56,8 @@ def ticket(s, path, key=True, **more):
 
 
 def all_routes(sandbox):
-    """Every route of the contract, as (method, path, body) with its sandbox filled in; the others get something."""
+    """Every route of the contract, as (method, path, body) with its sandbox filled in; other
+    parameters get any value."""
     for (method, pattern), operation in PATHS.items():
         body = {} if method == "POST" and "requestBody" in operation else None
         path = pattern.pattern.strip("^$").replace("/v1/sandboxes/[^/]+", f"/v1/sandboxes/{sandbox}").replace("[^/]+", "ex" + "a" * 20)
@@ -65,7 +67,7 @@ def all_routes(sandbox):
 # --- sandbox tokens ---
 
 @case
-def a_token_does_what_it_names_in_its_own_sandbox(s):
+def a_token_allows_its_operations_in_its_own_sandbox(s):
     sb = s.create({"runtime": "sh"})
     t = token(s, sb)
     ran = s.execute(sb, {"command": ["sh", "-c", "echo hi > /workspace/f"]}, key=t)
@@ -75,7 +77,7 @@ def a_token_does_what_it_names_in_its_own_sandbox(s):
     me = s.call("GET", "/v1/whoami", key=t).json
     assert me["kind"] == "sandbox_token" and me["sandboxId"] == sb and "executions" in me["scopes"], me
     assert "admin" not in me["scopes"] and "expiresAt" in me, me
-    assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 403  # reading was not handed on
+    assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 403  # reading was not delegated
     reads = token(s, sb, ["sandboxes:read"])
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=reads).json["id"] == sb
     assert s.execute(sb, {"command": ["true"]}, key=reads).status == 403
@@ -89,7 +91,7 @@ def a_token_does_what_it_names_in_its_own_sandbox(s):
 
 
 @case
-def AU06_a_token_reaches_no_other_sandbox_and_nothing_that_is_not_about_one(s):
+def AU06_a_token_reaches_no_other_sandbox_and_no_route_outside_of_sandboxes(s):
     sb, other = s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
     t = token(s, sb, SCOPES)
     unknown = "sb" + "a" * 20
@@ -110,7 +112,7 @@ def AU06_a_token_reaches_no_other_sandbox_and_nothing_that_is_not_about_one(s):
 
 
 @case
-def AU06_a_token_makes_no_token_no_key_and_no_url(s):
+def AU06_a_token_creates_no_token_no_key_and_no_url(s):
     sb = s.create({"runtime": "sh"})
     t = token(s, sb, SCOPES)
     for method, path, body in (("POST", f"/v1/sandboxes/{sb}/tokens", {"operations": ["files"]}),
@@ -124,7 +126,7 @@ def AU06_a_token_makes_no_token_no_key_and_no_url(s):
 
 
 @case
-def AU06_a_token_ends_with_its_sandbox_by_its_clock_and_when_it_is_changed(s):
+def AU06_a_token_ends_with_its_sandbox_at_its_expiry_and_when_it_is_altered(s):
     sb = s.create({"runtime": "sh"})
     t, short = token(s, sb, SCOPES), token(s, sb, ["sandboxes:read"], ttlMs=1000)
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 200
@@ -133,7 +135,7 @@ def AU06_a_token_ends_with_its_sandbox_by_its_clock_and_when_it_is_changed(s):
             assert s.call("GET", f"/v1/sandboxes/{sb}", key=wrong).status == 401, wrong
     end = time.monotonic() + 60
     while s.call("GET", f"/v1/sandboxes/{sb}", key=short).status == 200:
-        assert time.monotonic() < end, "it never expired"
+        assert time.monotonic() < end, "the token never expired"
         time.sleep(0.05)
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=short).status == 401
     s.delete(sb)
@@ -164,7 +166,7 @@ def AU08_code_in_a_sandbox_is_given_no_token(s):
 
 
 @case
-def AU12_a_token_a_url_and_a_ticket_end_with_the_key_that_made_them(s):
+def AU12_a_token_a_url_and_a_ticket_end_with_the_key_that_created_them(s):
     sb = s.create({"runtime": "sh"})
     for how in ("revoke", "rotate"):
         ident, key = new_key(s, ["sandboxes:read", "files"])
@@ -182,11 +184,11 @@ def AU12_a_token_a_url_and_a_ticket_end_with_the_key_that_made_them(s):
 
 
 @case
-def what_an_operator_handed_on_opens_nothing_in_a_suspended_tenant(s):
+def tokens_of_an_operator_are_refused_in_a_suspended_tenant(s):
     s.call("POST", "/v1/tenants", {"name": "halted"})
     _, theirs = new_key(s, ["sandboxes:read", "sandboxes:write", "files"], tenant="halted")
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=theirs).json["id"]
-    t, url = token(s, sb, ["sandboxes:read"]), sign(s, sb, method="PUT")  # made by the operator, for that tenant
+    t, url = token(s, sb, ["sandboxes:read"]), sign(s, sb, method="PUT")  # created by the operator, for that tenant
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 200
     assert plain(s, "PUT", url, b"x").status in (200, 201)
     tick = ticket(s, f"/v1/sandboxes/{sb}", key=t)
@@ -194,14 +196,14 @@ def what_an_operator_handed_on_opens_nothing_in_a_suspended_tenant(s):
     for a in (s.call("GET", f"/v1/sandboxes/{sb}", key=t), plain(s, "PUT", url, b"x"),
               plain(s, "GET", f"/v1/sandboxes/{sb}?ticket={tick}")):
         assert a.status == 403 and a.code == "tenant_suspended", a.body
-    assert s.call("GET", f"/v1/sandboxes/{sb}").status == 200  # the operator looks, with a key of their own
+    assert s.call("GET", f"/v1/sandboxes/{sb}").status == 200  # the operator can read it with their own key
     assert s.call("PATCH", "/v1/tenants/halted", {"suspended": False}).status == 200
-    assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 401  # which ended with its sandbox
+    assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 401  # the token ended with its sandbox
     assert s.call("DELETE", "/v1/tenants/halted").status == 204
 
 
 @case
-def AU17_nobody_hands_on_what_they_do_not_have_or_for_longer(s):
+def AU17_no_principal_can_delegate_more_than_it_has_or_for_longer(s):
     sb = s.create({"runtime": "sh"})
     _, reader = new_key(s, ["sandboxes:read"])
     a = s.call("POST", f"/v1/sandboxes/{sb}/tokens", {"operations": ["files"]}, key=reader)
@@ -224,11 +226,11 @@ def AU17_nobody_hands_on_what_they_do_not_have_or_for_longer(s):
 
 
 @case
-def AU10_a_copy_of_the_store_makes_no_token(s):
+def AU10_a_copy_of_the_store_cannot_create_a_token(s):
     sb = s.create({"runtime": "sh"})
     t = token(s, sb)
     mac = t.rsplit(".", 1)[1]
-    s.kill()  # it has the file to itself
+    s.kill()  # only one process may open the file
     db = sqlite3.connect(f"{s.dir}/db/cove.db")
     dump = "\n".join(db.iterdump())
     db.close()
@@ -242,7 +244,7 @@ def AU10_a_copy_of_the_store_makes_no_token(s):
 
 
 @case
-def tokens_outlive_a_restart_and_end_when_all_are_ended(s):
+def tokens_survive_a_restart_and_end_when_all_are_revoked(s):
     sb = s.create({"runtime": "sh"})
     t, url = token(s, sb, ["sandboxes:read"]), sign(s, sb, method="PUT")
     s.kill()
@@ -255,11 +257,11 @@ def tokens_outlive_a_restart_and_end_when_all_are_ended(s):
     (c, watched), (kept_c, kept) = (s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace", key=k, timeout=60) for k in (looks, True))
     assert watched.status == kept.status == 200
     assert s.call("POST", "/v1/tokens/revoke").status == 204
-    assert b"unauthorized" in watched.read()  # what they have open ends
+    assert b"unauthorized" in watched.read()  # streams that the tokens opened end
     c.close()
     assert plain(s, "GET", f"/v1/whoami?ticket={tick}").status == 401
     assert s.call("PUT", f"/v1/sandboxes/{sb}/files?path=/workspace/new", b"x").status in (200, 201)
-    while b"new" not in kept.readline():  # and what a key has does not
+    while b"new" not in kept.readline():  # streams of a key do not end
         pass
     kept_c.close()
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 401
@@ -269,7 +271,7 @@ def tokens_outlive_a_restart_and_end_when_all_are_ended(s):
 
 
 @case
-def AU12_a_key_that_is_revoked_types_no_further(s):
+def AU12_a_revoked_key_can_type_no_further(s):
     sb = s.create({"runtime": "sh"})
     ident, key = new_key(s, SCOPES)
     run = s.execute(sb, {"command": ["cat"], "stdinOpen": True, "background": True}).json["id"]
@@ -278,7 +280,7 @@ def AU12_a_key_that_is_revoked_types_no_further(s):
         c.sendall(f"POST {path}/stdin HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n".encode())
         end = time.monotonic() + 60
         while s.call("GET", f"{path}/output").body != b"one\n":
-            assert time.monotonic() < end, "it never came"
+            assert time.monotonic() < end, "the output never arrived"
             time.sleep(0.05)
         assert s.call("DELETE", f"/v1/apikeys/{ident}").status < 300
         answer = b""
@@ -293,7 +295,7 @@ def AU12_a_key_that_is_revoked_types_no_further(s):
 
 
 @case
-def a_token_of_the_local_owner_works_and_reaches_no_further(s):
+def a_token_of_the_local_owner_works_for_its_sandbox_only(s):
     sb = s.create({"runtime": "sh"})
     c = http.client.HTTPConnection("localhost")
     c.sock = socket.socket(socket.AF_UNIX)
@@ -312,7 +314,7 @@ def a_token_of_the_local_owner_works_and_reaches_no_further(s):
 # --- signed URLs ---
 
 @case
-def a_signed_url_reads_or_writes_one_file_and_shows_it_as_a_download(s):
+def a_signed_url_reads_or_writes_one_file_and_serves_it_as_a_download(s):
     sb = s.create({"runtime": "sh"})
     name = "/workspace/a b&c=ü%.html"
     put, get = sign(s, sb, name, method="PUT"), sign(s, sb, name)
@@ -324,13 +326,13 @@ def a_signed_url_reads_or_writes_one_file_and_shows_it_as_a_download(s):
     assert a.headers["Referrer-Policy"] == "no-referrer"
     part = plain(s, "GET", get, headers={"Range": "bytes=1-6"})
     assert part.status == 206 and part.body == b"script", part.body
-    assert plain(s, "GET", get).status == 200  # as often as one likes
+    assert plain(s, "GET", get).status == 200  # any number of times
     s.delete(sb)
     assert plain(s, "GET", get).status == 410
 
 
 @case
-def a_signed_url_is_for_one_method_one_path_one_sandbox_and_nothing_besides(s):
+def a_signed_url_is_valid_for_one_method_one_path_and_one_sandbox_only(s):
     sb, other = s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
     get = sign(s, sb, "/workspace/f")
     put = sign(s, sb, "/workspace/f", method="PUT")
@@ -372,7 +374,7 @@ def a_signed_url_expires(s):
 
 
 @case
-def what_cannot_be_signed_is_refused(s):
+def invalid_paths_and_methods_cannot_be_signed(s):
     sb = s.create({"runtime": "sh"})
     for body in ({}, {"path": ""}, {"path": "f"}, {"path": "/f", "method": "DELETE"}, {"path": "/f", "method": "get"},
                  {"path": "/f", "ttlMs": 1}, {"path": "/f", "more": 1}, {"path": "/" + "x" * 5000}):
@@ -384,7 +386,7 @@ def what_cannot_be_signed_is_refused(s):
 # --- tickets ---
 
 @case
-def WB09_a_ticket_is_the_only_credential_of_a_query_and_good_once(s):
+def WB09_a_ticket_is_the_only_credential_in_a_query_and_works_once(s):
     sb = s.create({"runtime": "sh"})
     path = f"/v1/sandboxes/{sb}"
     tick = ticket(s, path)
@@ -416,7 +418,7 @@ def a_ticket_opens_a_websocket_once(s):
 
 
 @case
-def a_ticket_is_for_its_method_and_path_and_burns_when_it_is_shown_elsewhere(s):
+def a_ticket_is_bound_to_its_method_and_path_and_a_wrong_use_consumes_it(s):
     sb, other = s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
     base = f"/v1/sandboxes/{sb}"
     for shown in (f"/v1/sandboxes/{other}", "/v1/sandboxes", f"{base}x", "/v1/apikeys"):
@@ -432,7 +434,7 @@ def a_ticket_is_for_its_method_and_path_and_burns_when_it_is_shown_elsewhere(s):
 
 
 @case
-def a_ticket_carries_the_rights_of_its_maker_and_makes_no_other(s):
+def a_ticket_has_the_rights_of_its_creator_and_creates_no_other(s):
     _, weak = new_key(s, ["files"])
     assert plain(s, "GET", "/v1/sandboxes?ticket=" + ticket(s, "/v1/sandboxes", key=weak)).status == 403
     me = plain(s, "GET", "/v1/whoami?ticket=" + ticket(s, "/v1/whoami", key=weak)).json
@@ -442,8 +444,9 @@ def a_ticket_carries_the_rights_of_its_maker_and_makes_no_other(s):
 
 
 @case
-def WB09_no_secret_of_a_query_or_a_header_is_logged(s):
-    """The access log of coved is made from http_done, which has the path without the query: held in tests/e2e too."""
+def WB09_no_secret_in_a_query_or_a_header_is_logged(s):
+    """The access log of coved is made from http_done, which has the path without the query;
+    tests/e2e checks the log itself."""
     sb = s.create({"runtime": "sh"})
     tick, url = ticket(s, "/v1/whoami"), sign(s, sb)
     a = plain(s, "GET", f"/v1/whoami?ticket={tick}&more=1")
@@ -454,7 +457,8 @@ def WB09_no_secret_of_a_query_or_a_header_is_logged(s):
 
 
 def connect(s, timeout=30):
-    """From another address each time: who shows wrong credentials has to wait, and that is not what is tested here."""
+    """Connects from another address each time: repeated wrong credentials block an address, which
+    is not tested here."""
     global asked
     asked += 1
     source = f"127.{1 + asked // 62500 % 250}.{asked // 250 % 250}.{1 + asked % 250}"

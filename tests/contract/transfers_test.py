@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""transfers_test.py API_TESTD RUNTIME - files that change while they are written, read and listed; prints TAP.
+"""transfers_test.py API_TESTD RUNTIME - files that change while they are written, read and listed;
+prints TAP.
 
-Over the same real server as api_test.py; cases whose name begins with FAnn are those of the attack catalogue.
-COVE_TEST_ENTRIES is how many files the large directory has. Needs root.
+Uses the same real server as api_test.py. A case whose name begins with FAnn is a case of the attack
+catalogue. COVE_TEST_ENTRIES is the number of files in the large directory. Needs root.
 """
 import http.client
 import os
@@ -27,7 +28,7 @@ def names(s, sb):
 
 
 def together(*work):
-    """Runs them at once and raises what the first of them raised."""
+    """Runs the functions at the same time and raises the first exception."""
     wrong = []
 
     def one(function):
@@ -45,7 +46,7 @@ def together(*work):
 
 
 @case
-def FA06_an_upload_as_large_as_the_limit_fits_and_one_byte_more_leaves_nothing(s):
+def FA06_an_upload_of_the_limit_fits_and_one_byte_more_leaves_nothing(s):
     size = 1 << 20
     sb = s.create({"runtime": "sh", "resources": {"storageBytes": size}})
     a = s.files(sb, "PUT", body=b"", path="/workspace/f")
@@ -58,15 +59,15 @@ def FA06_an_upload_as_large_as_the_limit_fits_and_one_byte_more_leaves_nothing(s
         a = s.files(sb, "PUT", body=b"x" * (size + more), path="/workspace/f")
         assert a.status == 507 and a.code == "sandbox_full", (more, a.status, a.body)
         assert names(s, sb) == [], names(s, sb)
-    assert s.files(sb, "PUT", body=b"y" * size, path="/workspace/g").status == 200  # all of it is free again
+    assert s.files(sb, "PUT", body=b"y" * size, path="/workspace/g").status == 200  # all of the space is free again
     s.delete(sb)
-    # bodies that are read whole: as long as allowed, and one byte more
+    # Bodies that are read completely: as long as allowed, and one byte more.
     sb = s.create({"runtime": "sh"})
     text = '{"path": "/workspace/d"%s}'
     for size, status in ((64 << 10, 204), ((64 << 10) + 1, 413)):
         a = s.files(sb, "POST", "/mkdir", (text % (" " * (size - len(text) + 2))).encode())
         assert a.status == status, (size, a.status, a.body)
-    # nobody takes a form apart: what is sent is the file, whatever it calls itself
+    # Forms are not parsed: the body is the file, whatever its type claims.
     form = b'--b\r\nContent-Disposition: form-data; name="f"; filename="../../x"\r\n\r\nhi\r\n--b--\r\n'
     a = s.files(sb, "PUT", body=form, headers={"Content-Type": "multipart/form-data; boundary=b"}, path="/workspace/d/f")
     assert a.status == 200 and s.files(sb, path="/workspace/d/f").body == form, a.body
@@ -75,7 +76,7 @@ def FA06_an_upload_as_large_as_the_limit_fits_and_one_byte_more_leaves_nothing(s
 
 
 @case
-def an_entity_tag_names_one_content_however_fast_a_file_is_replaced(s):
+def an_entity_tag_is_unique_to_a_content_however_fast_a_file_is_replaced(s):
     """All contents have one size, and many are written within one tick of the kernel's clock."""
     sb, contents = s.create({"runtime": "sh"}), {}
     for i in range(200):
@@ -91,7 +92,7 @@ def an_entity_tag_names_one_content_however_fast_a_file_is_replaced(s):
 
 
 @case
-def an_entity_tag_changes_though_size_and_time_are_put_back(s):
+def an_entity_tag_changes_although_size_and_time_are_restored(s):
     sb = s.create({"runtime": "sh"})
     assert s.files(sb, "PUT", body=b"old", path="/workspace/f").status == 200
     tag = s.files(sb, path="/workspace/f").headers["ETag"]
@@ -126,8 +127,9 @@ def a_file_that_is_always_being_written_has_no_entity_tag(s):
 
 
 @case
-def FA07_of_uploads_to_one_path_one_whole_file_wins_and_readers_see_no_other(s):
-    """Each of another length, so that neither a beginning nor a mixture could pass for one of them."""
+def FA07_of_concurrent_uploads_one_complete_file_wins_and_readers_see_no_mixture(s):
+    """Each upload has another length, so that neither a beginning nor a mixture could pass for one
+    of them."""
     sb = s.create({"runtime": "sh"})
     bodies = [bytes([65 + i]) * (150000 + 40000 * i) for i in range(4)]
     whole = set(bodies)
@@ -177,7 +179,7 @@ def FA07_of_uploads_to_one_path_one_whole_file_wins_and_readers_see_no_other(s):
     together(all_writers, reader, reader, ranges)
     assert seen["read"] >= 20 and seen["parts"] >= 10, seen
     assert s.files(sb, path="/workspace/f").body in whole and names(s, sb) == ["f"]
-    # of those that must not replace, one is first
+    # Of exclusive uploads, exactly one succeeds.
     got = []
     together(*[lambda b=b: got.append(s.files(sb, "PUT", body=b, headers={"If-None-Match": "*"}, path="/workspace/x").status)
                for b in bodies])
@@ -187,7 +189,7 @@ def FA07_of_uploads_to_one_path_one_whole_file_wins_and_readers_see_no_other(s):
 
 
 def begin_read(s, sb, path, headers=None):
-    """The head of an answer, whose body is longer than anybody on the way will hold."""
+    """The head of an answer whose body is longer than all buffers on its way."""
     c, r = s.open("GET", f"/v1/sandboxes/{sb}/files?path={path}", headers=headers)
     assert r.status in (200, 206), r.read()
     return c, r
@@ -204,12 +206,12 @@ def large(s):
 
 
 @case
-def FA08_a_file_that_grows_is_told_as_long_as_it_was(s):
+def FA08_a_growing_file_is_read_with_its_length_at_the_start(s):
     sb = s.create({"runtime": "python"})
     grow = ("import time\nf = open('log', 'ab', 0)\nfor n in range(40000):\n"
             "  f.write(b'%09d\\n' % n)\n  n % 10 or time.sleep(0.0005)")
     ex = s.execute(sb, {"code": grow, "background": True, "timeoutMs": 600000}).json["id"]
-    api_test.until(lambda: s.files(sb, verb="/stat", path="/workspace/log").status == 200, "it is written")
+    api_test.until(lambda: s.files(sb, verb="/stat", path="/workspace/log").status == 200, "the file is not being written")
     last, good, parts, grows = 0, 0, 0, True
     while grows:
         grows = s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json["state"] == "running"
@@ -219,7 +221,7 @@ def FA08_a_file_that_grows_is_told_as_long_as_it_was(s):
         assert all(line == b"%09d" % i for i, line in enumerate(lines[:-1])) and lines[-1] == b"", lines[-2:]
         last, good = len(a.body), good + 1
         a = s.files(sb, headers={"Range": "bytes=-20"}, path="/workspace/log")
-        if a.status == 409:  # it does not stand still for long enough, and that is told
+        if a.status == 409:  # the file changes too fast for a tar archive, and that is reported
             continue
         total = int(a.headers["Content-Range"].split("/")[1])
         assert a.status == 206 and a.body == b"%09d\n%09d\n" % (total // 10 - 2, total // 10 - 1), (a.headers, a.body)
@@ -229,7 +231,7 @@ def FA08_a_file_that_grows_is_told_as_long_as_it_was(s):
 
 
 @case
-def FA08_a_file_that_shrinks_is_broken_off_and_one_that_goes_is_read_to_its_end(s):
+def FA08_a_shrinking_file_is_aborted_and_a_removed_one_is_read_to_its_end(s):
     sb = large(s)
     c, r = begin_read(s, sb, "/workspace/f")
     assert int(r.headers["Content-Length"]) == LARGE
@@ -237,22 +239,23 @@ def FA08_a_file_that_shrinks_is_broken_off_and_one_that_goes_is_read_to_its_end(
     assert s.execute(sb, {"code": "import os\nos.truncate('f', 3 << 20)"}).json["exitCode"] == 0
     try:
         got += r.read()
-        raise AssertionError(f"a whole answer of {len(got)} bytes")
+        raise AssertionError(f"a complete answer of {len(got)} bytes")
     except http.client.IncompleteRead as cut:
         got += cut.partial
     c.close()
     assert 3 << 20 <= len(got) < LARGE, len(got)
-    assert all(got[i << 20] == i % 251 + 1 for i in range(len(got) >> 20)), "zeros are none of its bytes"
+    assert all(got[i << 20] == i % 251 + 1 for i in range(len(got) >> 20)), "the answer contains zeros that the file does not have"
     s.delete(sb)
     sb = large(s)
     c, r = begin_read(s, sb, "/workspace/f", {"Range": f"bytes=1048576-{LARGE - 1}"})
     assert r.status == 206 and r.headers["Content-Range"] == f"bytes 1048576-{LARGE - 1}/{LARGE}", r.headers
     assert s.execute(sb, {"command": ["sh", "-c", "echo new >g; mv g f"]}).json["exitCode"] == 0
-    got = r.read()  # of the file that was opened, whatever has its name now
+    got = r.read()  # the bytes of the file that was opened, whichever file has its name now
     c.close()
     assert len(got) == LARGE - (1 << 20) and all(got[i << 20] == (i + 1) % 251 + 1 for i in range(len(got) >> 20))
     assert s.files(sb, path="/workspace/f").body == b"new\n"
-    # a tebibyte that is not there: its length is the truth, and a part costs no more than it has
+    # A sparse file of a tebibyte: its length is reported as it is, and reading a part costs only
+    # that part.
     s.execute(sb, {"code": "import os\nos.truncate(os.open('s', 65), (1 << 30) - 1)"})
     a = s.files(sb, headers={"Range": "bytes=-3"}, path="/workspace/s")
     assert a.status == 206 and a.body == b"\0\0\0" and a.headers["Content-Range"].endswith("/1073741823"), a.headers
@@ -260,7 +263,7 @@ def FA08_a_file_that_shrinks_is_broken_off_and_one_that_goes_is_read_to_its_end(
 
 
 @case
-def FA09_a_directory_of_very_many_entries_comes_in_pages_that_cost_no_more_than_one(s):
+def FA09_a_huge_directory_is_paged_and_a_page_costs_bounded_memory(s):
     def resident():
         with open(f"/proc/{s.process.pid}/statm", encoding="ascii") as f:
             return int(f.read().split()[1]) * 4096
@@ -280,9 +283,9 @@ def FA09_a_directory_of_very_many_entries_comes_in_pages_that_cost_no_more_than_
         most = max(most, resident() - before)
     assert at == ENTRIES, at
     with open(api_test.TESTD, "rb") as f:
-        sanitized = b"__asan_init" in f.read()  # what such a server freed still counts as its memory
+        sanitized = b"__asan_init" in f.read()  # memory that a sanitized server has freed still counts as its own
     assert sanitized or most < 16 << 20, most
-    if ENTRIES >= 1000000:  # all of a directory is read for a page, and that has a bound
+    if ENTRIES >= 1000000:  # the whole directory is read for each page, and that has a bound
         assert s.execute(sb, {"command": ["touch", "d/x"]}).json["exitCode"] == 0
         a = s.files(sb, verb="/list", path="/workspace/d", limit=1)
         assert a.status == 429 and a.code == "limit_reached", a.body

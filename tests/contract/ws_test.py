@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""ws_test.py HTTP_TESTD - WebSocket frames, byte by byte, against the /ws of a server of src/server/http; prints TAP.
+"""ws_test.py HTTP_TESTD - WebSocket frames, byte by byte, against the /ws of a server of
+src/server/http; prints TAP.
 
-Cases whose name begins with WBnn are those of the attack catalogue.
+A case whose name begins with WBnn is a case of the attack catalogue.
 """
 import base64
 import contextlib
@@ -33,7 +34,8 @@ def handshake(*headers, version="13", key=KEY, path="/ws", upgrade="websocket", 
 
 
 def frame(op, data=b"", fin=True, mask=True, rsv=0, length=None, size=None):
-    """A client's frame; `length` lies about the payload's, `size` (126, 127) takes a longer form than needed."""
+    """A client's frame; `length` is a false payload length, `size` (126, 127) uses a longer form
+    than needed."""
     n = len(data) if length is None else length
     size = size or (n if n < 126 else 126 if n < 65536 else 127)
     head = bytes([(0x80 if fin else 0) | rsv << 4 | op, (0x80 if mask else 0) | size])
@@ -81,7 +83,7 @@ class Client:
 
     def read(self):
         first, n = self.need(2)
-        assert first & 0x70 == 0 and first & 0x80 and not n & 0x80, "a server's frame is whole, unmasked, without extensions"
+        assert first & 0x70 == 0 and first & 0x80 and not n & 0x80, "a server's frame must be complete, unmasked and without extensions"
         if n == 126:
             n = struct.unpack(">H", self.need(2))[0]
         elif n == 127:
@@ -92,7 +94,8 @@ class Client:
         self.send(frame(TEXT, text.encode()))
 
     def ended(self):
-        """The code of the close frame that ends it, None when there was none; messages before it are skipped."""
+        """The code of the close frame that ends the socket, None when there was none; messages
+        before it are skipped."""
         code = None
         with contextlib.suppress(EOFError, ConnectionResetError):
             while True:
@@ -110,7 +113,8 @@ def sanitized(path):
         return b"__asan_init" in f.read()
 
 
-# Under a sanitizer every allocation has a shadow, and what was freed stays for a while: memory is held to another bound there.
+# Under a sanitizer every allocation has a shadow, and freed memory stays for a while: another bound
+# applies.
 SLACK = 100 << 20 if len(sys.argv) > 1 and os.path.exists(sys.argv[1]) and sanitized(sys.argv[1]) else 0
 
 
@@ -121,7 +125,7 @@ def rss(server):
 
 @case
 def basics(server):
-    """a handshake, messages of all sizes both ways, a farewell"""
+    """a handshake, messages of all sizes in both directions, a close"""
     with Client(server) as c:
         assert c.headers["sec-websocket-accept"] == "BACScCJPNqyz+UBoqMH89VmURoA=", c.headers
         assert c.headers["upgrade"].lower() == "websocket" and c.headers["connection"].lower() == "upgrade"
@@ -133,7 +137,7 @@ def basics(server):
         c.send(frame(CLOSE, struct.pack(">H", 1000) + b"bye"))
         assert c.read() == (CLOSE, struct.pack(">H", 1000) + b"bye")
         assert c.s.recv(10) == b""
-    until(lambda: server.counts()["last_code"] == 1000, "the owner was not told")
+    until(lambda: server.counts()["last_code"] == 1000, "the owner was not notified")
     with Client(server, unix=True) as c:
         c.say("close 4001")
         assert c.read() == (TEXT, b"last words") and c.ended() == 4001
@@ -141,7 +145,7 @@ def basics(server):
 
 @case
 def early(server):
-    """frames that come with the handshake are not lost, and neither are those in pieces"""
+    """frames that arrive with the handshake are not lost, and neither are frames in pieces"""
     with Client(server, early=frame(TEXT, b"one") + frame(TEXT, b"two")) as c:
         assert c.read() == (TEXT, b"one") and c.read() == (TEXT, b"two")
         for byte in frame(TEXT, b"slowly"):
@@ -151,7 +155,7 @@ def early(server):
 
 @case
 def subprotocols(server):
-    """the first subprotocol of ours that is offered is agreed on, and no extension ever"""
+    """the first offered subprotocol that we support is accepted, and never an extension"""
     for offer, agreed in (("one", "one"), ("one, two", "two"), ("x,one ,y", "one"), ("three", None), ("ones", None)):
         with Client(server, f"Sec-WebSocket-Protocol: {offer}") as c:
             assert c.headers.get("sec-websocket-protocol") == agreed, offer
@@ -159,7 +163,7 @@ def subprotocols(server):
 
 @case
 def wb01(server):
-    """WB01 pages of other origins cannot open a socket, and neither can who the hook refuses"""
+    """WB01 pages of other origins and clients that the hook refuses cannot open a socket"""
     for origin in ("null", "https://evil.example", "https://page.example.evil", "http://page.example", ""):
         answers = server.talk(handshake(f"Origin: {origin}", "Cookie: session=1"))
         assert [a.status for a in answers] == [403], origin
@@ -172,7 +176,7 @@ def wb01(server):
 
 @case
 def wb05(server):
-    """WB05 frames that break the rules end the socket with the right code, and nothing else"""
+    """WB05 invalid frames end the socket with the right code, and nothing else"""
     bad_text = b"\xc3\x28"
     attacks = {
         "unmasked": (frame(TEXT, b"x", mask=False), 1002), "rsv1": (frame(TEXT, b"x", rsv=4), 1002), "rsv2": (frame(TEXT, b"x", rsv=2), 1002),
@@ -191,14 +195,14 @@ def wb05(server):
         with Client(server) as c:
             c.send(data, frame(TEXT, b"after"))
             got = c.ended()
-            assert got == code, f"{name}: {got} and not {code}"
+            assert got == code, f"{name}: {got}, not {code}"
     with Client(server) as c:
         c.send(frame(CLOSE, b"\x03"))
         assert c.ended() in (1002, 1005)
     with Client(server) as c:
         c.send(frame(BINARY, bad_text))
         assert c.read()[1] == bad_text
-    until(lambda: server.counts()["sockets"] == 0, "sockets are left")
+    until(lambda: server.counts()["sockets"] == 0, "sockets are still open")
 
 
 @case
@@ -233,7 +237,7 @@ def wb06_rate(server):
 
 @case
 def wb06_pings(server):
-    """WB06 a flood of pings whose answers nobody reads stops being read, and memory stays"""
+    """WB06 a flood of pings with unread answers is no longer read, and memory stays bounded"""
     with Server(ws_rate=1000000) as s, Client(s) as c:
         c.send(frame(PING, b"x"))
         assert c.read()[0] == PONG
@@ -242,13 +246,13 @@ def wb06_pings(server):
         with contextlib.suppress(socket.timeout):
             while sent < 256 << 20:
                 sent += c.s.send(frame(PING, b"x" * 125) * 500)
-        assert sent < 256 << 20, "it is read for ever"
+        assert sent < 256 << 20, "the server reads without a bound"
         assert rss(s) - before < (8 << 20) + SLACK and s.get("/hello").status == 200
 
 
 @case
 def wb06_silence(server):
-    """WB06 who does not answer pings is closed; who answers stays; who only reads slowly stays"""
+    """WB06 a client that does not answer pings is closed; a slow reader stays"""
     with Server(ws_ping_ms=4000) as s, Client(s) as silent, Client(s) as alive:
         began = time.monotonic()
         while time.monotonic() - began < 10:
@@ -267,7 +271,7 @@ def wb06_silence(server):
 
 @case
 def wb07(server):
-    """WB07 a client that does not read stalls itself alone, in bounded memory, and gets everything when it reads"""
+    """WB07 a client that does not read blocks itself only, in bounded memory, and loses nothing"""
     total = 64 << 20
     with Server() as s, Client(s, timeout=60) as lazy, Client(s) as brisk:
         before = rss(s)
@@ -296,12 +300,12 @@ def wb07_many(server):
         assert rss(s) - before < 100 * 160 * 1024 + SLACK, rss(s) - before
         for c in clients:
             c.s.close()
-        until(lambda: s.counts()["sockets"] == 0, "sockets are left")
+        until(lambda: s.counts()["sockets"] == 0, "sockets are still open")
 
 
 @case
 def held(server):
-    """an owner that takes no messages holds the client, and nothing is lost"""
+    """an owner that takes no messages blocks the client, and nothing is lost"""
     with Client(server) as c:
         c.say("hold 300")
         for i in range(200):
@@ -312,7 +316,7 @@ def held(server):
 
 @case
 def wb08(server):
-    """WB08 compression is never agreed to, and a compressed frame is refused"""
+    """WB08 compression is never accepted, and a compressed frame is refused"""
     with Client(server, "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits") as c:
         assert "sec-websocket-extensions" not in c.headers
         c.send(frame(TEXT, b"\xaa\x00", rsv=4))
@@ -321,7 +325,7 @@ def wb08(server):
 
 @case
 def wb14(server):
-    """WB14 what is no handshake is refused, and what follows it is never read as a request"""
+    """WB14 an invalid handshake is refused, and the bytes after it are never read as a request"""
     cases = [(handshake(version="12"), 426), (handshake(version=""), 426), (handshake(version="13, 8"), 426), (handshake(key=""), 400), (handshake(key="short"), 400),
              (handshake(key=KEY[:-3] + "B=="), 400), (handshake(f"Sec-WebSocket-Key: {KEY}"), 400)]
     for data, status in cases:
@@ -332,21 +336,22 @@ def wb14(server):
     answer = server.get("/ws", "Upgrade: websocket")
     assert answer.status == 426 and answer.headers["upgrade"] == "websocket" and answer.headers["sec-websocket-version"] == "13"
     assert server.get("/ws", "Connection: upgrade", "Upgrade: h2c", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {KEY}").status == 426
-    # A route that is none ignores the wish, and the request behind it is one of its own.
+    # An ordinary route ignores the upgrade, and the next request is handled on its own.
     answers = server.talk(handshake(path="/hello") + request("GET /hello HTTP/1.1", "Connection: close"), half_close=False)
     assert answers[0].status == 200 and all(a.status == 200 for a in answers)
-    # The handler has not answered: the request behind a handshake is early data of the socket, and no text of it.
+    # The handler has not answered: bytes after a handshake are early data of the socket, not a
+    # request.
     with Client(server, "X-Later: pass", early=GOOD) as c:
         assert c.ended() == 1002
 
 
 @case
 def bounds(server):
-    """sockets are counted: in all, and for each address"""
+    """sockets are limited: in total, and for each address"""
     with Server(ws_max=3, ws_per_addr=2) as s:
         with Client(s), Client(s), Client(s, unix=True):
             assert s.talk(handshake())[0].status == 503 and s.talk(handshake(), unix=True)[0].status == 503
-        until(lambda: s.counts()["sockets"] == 0, "sockets are left")
+        until(lambda: s.counts()["sockets"] == 0, "sockets are still open")
         with Client(s), Client(s):
             answer = s.talk(handshake())[0]
             assert answer.status == 503 and "this address" in answer.error()["message"]
@@ -354,10 +359,10 @@ def bounds(server):
 
 @case
 def gathered(server):
-    """messages under way are bounded together"""
+    """messages in progress are bounded together"""
     with Server(buffered_max=3 << 20) as s, Client(s) as a, Client(s) as b:
         a.send(frame(TEXT, b"x" * 1000, length=2 << 20))
-        until(lambda: s.counts()["sockets"] == 2, "two are open")  # by this answer the first has been read
+        until(lambda: s.counts()["sockets"] == 2, "two sockets are not open")  # after this answer the first message has been read
         b.send(frame(TEXT, b"x" * 1000, length=2 << 20))
         assert b.ended() == 1013
         a.send(b"\0" * ((2 << 20) - 1000))
@@ -367,7 +372,7 @@ def gathered(server):
 
 @case
 def drained(server):
-    """a server that stops says so with 1001, and does not wait for those who do not listen"""
+    """a stopping server sends 1001, and does not wait for clients that do not answer"""
     with Server() as s, Client(s) as polite, Client(s) as deaf:
         deaf.say(f"flood {64 << 20}")
         polite.say("x")
@@ -379,25 +384,25 @@ def drained(server):
 
 @case
 def left(server):
-    """a client that vanishes in the middle of anything leaves nothing"""
+    """a client that vanishes at any point leaves nothing"""
     for data in (b"", frame(TEXT, b"half")[:-1], frame(TEXT, b"a", fin=False), frame(TEXT, b"flood 100000000"), frame(TEXT, b"hold 200")):
         c = Client(server)
         c.send(data)
         c.s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         c.s.close()
-    until(lambda: server.counts()["sockets"] == 0 and server.counts()["open"] == 1, "something is left")
+    until(lambda: server.counts()["sockets"] == 0 and server.counts()["open"] == 1, "a socket or a connection is still open")
 
 
 @case
 def memory(server):
-    """a quiet socket costs less than 16 KiB, and the connection that it came from is gone"""
+    """a quiet socket costs less than 16 KiB, and its HTTP connection is released"""
     with Server(ws_per_addr=2000) as s:
         for c in [Client(s) for _ in range(50)]:
             c.s.close()
-        until(lambda: s.counts()["sockets"] == 0, "sockets are left")
+        until(lambda: s.counts()["sockets"] == 0, "sockets are still open")
         before = rss(s)
         clients = [Client(s) for _ in range(500)]
-        until(lambda: s.counts()["open"] == 1, "a connection is left")
+        until(lambda: s.counts()["open"] == 1, "a connection is still open")
         each = (rss(s) - before) / 500
         assert each < 16 << 10 or SLACK, f"{each} bytes"
         for c in clients:

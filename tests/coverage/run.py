@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""run.py [--keep] [--lines FILE...] - how many lines of each component the tests execute (make coverage).
+"""run.py [--keep] [--lines FILE...] - how many lines of each component the tests execute (make
+coverage).
 
-    tests/coverage/run.py                     build, run unit, contract, fuzz corpora, e2e and the faults put in
-                                              the way of every system call of the set-up; print the table
-    tests/coverage/run.py --keep              print the table of the last run again
-    tests/coverage/run.py --keep --lines src/host/isolate/net.c    the lines of it that nothing executed
+    tests/coverage/run.py           build, run unit, contract, fuzz corpora, e2e and fault injection
+                                    into the system calls of the set-up; print the table
+    tests/coverage/run.py --keep    print the table of the last run again
+    tests/coverage/run.py --keep --lines src/host/isolate/net.c    its lines that were not executed
 
-The counters of clang's source coverage are kept in a shared mapping of a file (see meson.build), so that processes that
-are forked, put behind walls, killed or leave by _exit are counted up to their last instruction. Not counted: cove-runtime
-as PID 1 of a real sandbox, which can reach no file outside (the contract tests drive the same code from outside, and
-those are counted).
+The counters of clang's source coverage are kept in a shared mapping of a file (see meson.build), so
+that processes that are forked, confined, killed or leave by _exit are counted up to their last
+instruction. Not counted: cove-runtime as PID 1 of a real sandbox, which can reach no file outside
+(the contract tests drive the same code from outside, and those are counted).
 
 Exit status 1 when a test failed, 0 otherwise: the goal is printed and does not decide.
 """
@@ -28,7 +29,7 @@ HELD = ("host/isolate", "host/rootless", "host/systemd", "host/jailer", "inside/
 
 
 def tool(name):
-    """llvm-cov without a number where it exists; Debian has both."""
+    """llvm-cov without a version number where it exists; Debian has both."""
     for path in os.environ["PATH"].split(":"):
         if os.access(os.path.join(path, name), os.X_OK):
             return name
@@ -52,7 +53,7 @@ def build():
 
 
 def measure():
-    """Runs the tests. A plain user's processes count too, so the files are everybody's."""
+    """Runs the tests. A plain user's processes count too, so every user may write the files."""
     os.makedirs(PROFILE, exist_ok=True)
     for name in os.listdir(PROFILE):
         os.unlink(os.path.join(PROFILE, name))
@@ -72,7 +73,7 @@ def measure():
 
 
 def products():
-    """What is installed; the two that run inside a sandbox are static and come without counters."""
+    """The installed programs; the two that run inside a sandbox are static and have no counters."""
     folder = os.path.join(BUILD, "src/main")
     return [COVE] + [os.path.join(folder, n) for n in sorted(os.listdir(folder))
                      if n.startswith("cove") and n not in ("cove", "cove-runtime", "cove-probe") and not n.endswith(".p")]
@@ -120,7 +121,7 @@ def table():
     covered, count = (sum(r[i] for r in components.values()) for i in (0, 1))
     print(f"{'all':<16} {count:>7} {covered:>9} {100 * covered / count:>6.1f} %")
     worst = sorted((f for f in files if os.path.dirname(f[2])[len("src/"):] in HELD and f[0] < f[1]), key=lambda f: f[0] - f[1])
-    print("most lines that nothing executed: " +
+    print("most lines that were not executed:" +
           ", ".join(f"{name} {count - covered}" for covered, count, name in worst[:8]))
     if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         print("this host has no pure cgroup v2: the lines that need its controllers count as not executed here, and "

@@ -3,13 +3,14 @@
 
     tests/crash/run.py                     10 kills, as in `make check`
     tests/crash/run.py --kills 200         as in `make soak`
-    tests/crash/run.py --seed 7            the same choices again (the kernel's timing is its own)
+    tests/crash/run.py --seed 7            the same choices again (but not the same timing)
 
-Clients create, execute, stream, write, pause, resume, delete; coved, the jailer and the monitor are killed with SIGKILL
-under them. Everything that was acknowledged is written into a ledger. Afterwards the ledger is held against the server
-(nothing lost, no end that is not true, every byte of output what the program wrote), the audit log against both (its chain
-is whole after every kill, and whatever was acknowledged is in it) and the host against what was there before (nothing
-leaked). What was asked for and never answered may have happened or not, but not by halves and not twice.
+Clients create, execute, stream, write, pause, resume, delete; meanwhile coved, the jailer and the
+monitor are killed with SIGKILL. Every acknowledgement is written into a ledger. Afterwards the
+ledger is compared with the server (nothing is lost, every reported end is true, every byte of
+output is what the program wrote), the audit trail with both (its chain is complete after every
+kill, and it has everything that was acknowledged) and the host with its state before (nothing
+leaked). A request without an answer may have taken effect or not, but not partially and not twice.
 """
 import argparse
 import glob
@@ -37,7 +38,7 @@ from server import Launched, processes, wait_for  # noqa: E402  (beside pypi.py)
 
 PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
-PATIENCE = 120  # seconds for anything that the server promises to do; a loaded machine is slow, a broken one never ready
+PATIENCE = 120  # seconds for anything that the server promises; a loaded machine is slow, a broken one is never ready
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # ValueError: an answer that ends in the middle of its JSON
 
 
@@ -71,7 +72,7 @@ class Server:
         return wait_for(what, seconds)
 
     def processes(self):
-        """{name: pid} of its parts that run."""
+        """{name: pid} of its running processes."""
         return processes(self.place)
 
     def open(self, method, path, body=None, headers=None, key=None):
@@ -97,7 +98,8 @@ class Server:
         return Answer(r.status, text, r.headers)
 
     def sure(self, method, path, body=None, headers=None, key=None):
-        """For what may be asked again until somebody answers: reads, and requests with an Idempotency-Key."""
+        """Repeats a request until it is answered: only for reads, and requests with an
+        Idempotency-Key."""
         end, tries = time.monotonic() + PATIENCE, 0
         while True:
             tries += 1
@@ -118,10 +120,11 @@ class Server:
         return json.loads(p.stdout) if p.stdout else {"intact": False, "broken": {"what": p.stderr}}
 
     def check_chain(self, problems):
-        """A line may be half written at this moment, or torn until the next coved cuts it; nothing else may be wrong."""
+        """The last line may be incomplete at this moment, or torn until the next coved truncates
+        it; everything else must be valid."""
         told = self.verify()
         if not told["intact"] and told["broken"]["what"] != "truncated":
-            problems.append(f"the audit log after a kill: {told['broken']}")
+            problems.append(f"the audit trail after a kill: {told['broken']}")
 
     def records(self):
         found = []
@@ -152,7 +155,7 @@ def path_of(sandbox, rest=""):
 
 
 def expected_output(tag, lines):
-    """What the program below writes."""
+    """The output of the program below."""
     return "".join(f"{tag} {i} {'0' * (i * 7 % 97 + 1)}\n" for i in range(lines)).encode()
 
 
@@ -171,10 +174,10 @@ class Sandbox:
     def __init__(self, id_, nonce):
         self.id, self.nonce = id_, nonce
         self.born = time.time()
-        self.files = {}            # path: the contents it may have; the last acknowledged and those in doubt since
+        self.files = {}            # path: its possible contents; the last acknowledged and those of unanswered writes since
         self.executions = []
         self.paused = False        # as acknowledged
-        self.paused_doubt = False  # a request about it was not answered
+        self.paused_doubt = False  # a pause or resume was not answered
         self.delete_asked = self.deleted = False
 
 
@@ -183,8 +186,8 @@ class Execution:
         self.id, self.sandbox, self.code = id_, sandbox, code
         self.expected = expected_output(tag, lines)
         self.seen = b""
-        self.told_end = None  # the end as a client was told it
-        self.in_doubt = False  # it was asked for more than once
+        self.told_end = None  # the end as a client received it
+        self.in_doubt = False  # the request was sent more than once
 
 
 class Ledger:
@@ -203,7 +206,7 @@ class Ledger:
 
 
 class Client(threading.Thread):
-    """One client with sandboxes of its own; so it knows what they must look like."""
+    """One client with its own sandboxes, so it knows their expected state."""
 
     def __init__(self, number, seed, server, ledger, stop):
         super().__init__(daemon=True)
@@ -234,7 +237,8 @@ class Client(threading.Thread):
             follower.join(PATIENCE)
 
     def wake_all(self):
-        """What was paused still is; then it goes on, so that all executions can come to their end."""
+        """Checks that paused sandboxes are still paused, then resumes them, so that all executions
+        can end."""
         for sandbox in self.mine:
             a = self.server.sure("GET", path_of(sandbox.id))
             if a.status != 200 or a.json["state"] == "ended":
@@ -249,7 +253,7 @@ class Client(threading.Thread):
         return self.random.choice(live) if live else None
 
     def ask(self, method, path, body=None, headers=None):
-        """The answer, or None: it is not known whether it was done."""
+        """The answer, or None: it is unknown whether the request took effect."""
         try:
             a = self.server.call(method, path, body, headers)
         except BROKEN:
@@ -261,13 +265,13 @@ class Client(threading.Thread):
         return a
 
     def ended(self, sandbox, a):
-        """Whether the answer says that the sandbox is gone; that it had reason to is judged at the end."""
+        """Whether the answer says that the sandbox has ended; the reason is checked at the end."""
         if a.status == 410:
             sandbox.delete_asked = True
             return True
         return False
 
-    # --- what clients do ---
+    # --- actions of clients ---
 
     def create(self):
         if len([s for s in self.mine if not s.delete_asked]) >= 4:
@@ -292,7 +296,8 @@ class Client(threading.Thread):
         return tag, lines, code, {"command": command, "background": background, "timeoutMs": 600000}
 
     def admit(self, sandbox, a, what):
-        """Whether the execution was accepted; if not, whether that is right."""
+        """Whether the execution was accepted; a refusal without a valid reason is recorded as a
+        problem."""
         if a.status in (200, 202):
             return True
         if not self.ended(sandbox, a) and not (a.status == 409 and (sandbox.paused or sandbox.paused_doubt)):
@@ -340,7 +345,7 @@ class Client(threading.Thread):
         follower.start()
 
     def follow(self, e):
-        """Reads to the end, and where the connection breaks from the byte that it has reached."""
+        """Reads to the end; after a broken connection, continues at the byte that was reached."""
         base = path_of(e.sandbox.id, f"/executions/{e.id}/stream")
         end = time.monotonic() + PATIENCE
         while not e.told_end and time.monotonic() < end:
@@ -447,7 +452,7 @@ class Client(threading.Thread):
         self.ledger.count("keys")
 
     def look(self):
-        """Reads in the middle of it all: they may be refused, and must not lie."""
+        """Reads during the kills: reads may be refused, and must not return wrong data."""
         sandbox = self.pick()
         if not sandbox:
             return
@@ -479,7 +484,7 @@ class Killer(threading.Thread):
             wait = self.random.choice((0.02, 0.2, 0.5, 1.0, 1.5)) * self.random.random()
             names = self.random.choice((("coved",),) * 12 + (("cove-jailer",),) * 3 + (("cove-monitor",),) * 3 +
                                        (("coved", "cove-jailer"), ("cove-monitor", "coved")))
-            if self.random.random() < 0.6:  # otherwise it dies in the middle of its recovery
+            if self.random.random() < 0.6:  # otherwise it is killed in the middle of its recovery
                 self.server.wait(self.server.ready)
             time.sleep(wait)
             for name in names:
@@ -498,7 +503,7 @@ class Killer(threading.Thread):
         self.done[name] = self.done.get(name, 0) + 1
 
 
-# --- the reckoning ---
+# --- final checks ---
 
 class Reckoning:
     def __init__(self, server, ledger, killer):
@@ -510,19 +515,19 @@ class Reckoning:
     def sandbox(self, s):
         a = self.server.sure("GET", path_of(s.id))
         if a.status != 200:
-            self.ledger.problem(f"sandbox {s.id} was acknowledged and is not there: {a}")
+            self.ledger.problem(f"sandbox {s.id} was acknowledged and does not exist: {a}")
             return None
         row = a.json
         if row["metadata"] != {"nonce": s.nonce}:
             self.ledger.problem(f"sandbox {s.id} has other metadata: {row}")
         if row["state"] != "ended":
             if s.deleted:
-                self.ledger.problem(f"sandbox {s.id} was deleted and lives: {row}")
+                self.ledger.problem(f"sandbox {s.id} was deleted and is alive: {row}")
         elif row["endedBy"] == "killed":
             if not s.delete_asked:
-                self.ledger.problem(f"sandbox {s.id} was killed by nobody: {row}")
+                self.ledger.problem(f"sandbox {s.id} was killed without a request: {row}")
         elif row["endedBy"] != "lost" or not (self.jailer_died(s.born) or (s.delete_asked and not s.deleted)):
-            self.ledger.problem(f"sandbox {s.id} ended without a reason that we know: {row}")
+            self.ledger.problem(f"sandbox {s.id} ended without a known reason: {row}")
         return row
 
     def output(self, e):
@@ -530,42 +535,42 @@ class Reckoning:
         if a.status != 200:
             self.ledger.problem(f"output of {e.id}: {a}")
         elif a.body[:len(e.seen)] != e.seen:
-            self.ledger.problem(f"output of {e.id} is not what was shown before: {len(a.body)} and {len(e.seen)} bytes")
+            self.ledger.problem(f"output of {e.id} differs from what was streamed before: {len(a.body)} and {len(e.seen)} bytes")
         return a.body
 
     def execution(self, e, sandbox):
         a = self.server.sure("GET", path_of(e.sandbox.id, f"/executions/{e.id}"))
         if a.status != 200:
-            self.ledger.problem(f"execution {e.id} was acknowledged and is not there: {a}")
+            self.ledger.problem(f"execution {e.id} was acknowledged and does not exist: {a}")
             return
         row, whole = a.json, self.output(e)
         if not e.expected.startswith(whole):
             self.ledger.problem(f"output of {e.id} is not what the program wrote: {whole[:200]!r}")
         told = e.told_end
         if told and (told["state"], told.get("exitCode"), told.get("endedBy")) != (row["state"], row.get("exitCode"), row.get("endedBy")):
-            self.ledger.problem(f"{e.id} has another end than it was told: {told} and {row}")
+            self.ledger.problem(f"{e.id} has another end than the client received: {told} and {row}")
         if row["state"] == "ended" and row["endedBy"] == "exit":
             if row["exitCode"] != e.code or whole != e.expected:
-                self.ledger.problem(f"{e.id} is told as a success and is none: {len(whole)} of {len(e.expected)} bytes, {row}")
+                self.ledger.problem(f"{e.id} is reported as a success and is not: {len(whole)} of {len(e.expected)} bytes, {row}")
         elif row["state"] in ("starting", "running"):
             if sandbox["state"] == "ended":
                 self.ledger.problem(f"{e.id} runs in a sandbox that has ended: {row}")
             elif sandbox["state"] == "running":
                 self.ledger.problem(f"{e.id} has not ended: {row}")
         elif sandbox["state"] != "ended" and not (e.in_doubt and not whole and row["endedBy"] == "lost"):
-            self.ledger.problem(f"{e.id} was lost although its sandbox lives: {row}")  # unless it never began
+            self.ledger.problem(f"{e.id} was lost although its sandbox is alive: {row}")  # unless it never began
 
     def key(self, key):
         a = self.server.sure("GET", f"/v1/apikeys/{key['id']}")
         if a.status != 200 or (key["revoked"] is not None and ("revokedAt" in a.json) != key["revoked"]):
             self.ledger.problem(f"key {key['id']}, revoked {key['revoked']}: {a}")
-        elif "revokedAt" not in a.json:  # the others are not tried: a server has no patience with wrong keys
+        elif "revokedAt" not in a.json:  # the others are not tried: a server throttles wrong keys
             a = self.server.sure("GET", "/v1/sandboxes?limit=1", key=key["secret"])
             if a.status != 200:
-                self.ledger.problem(f"key {key['id']} does not open: {a}")
+                self.ledger.problem(f"key {key['id']} is not accepted: {a}")
 
     def settled(self):
-        """Executions come to their end when nobody kills any more."""
+        """Waits until the executions have ended, now that nothing is killed any more."""
         def live():
             for s in self.server.pages("/v1/sandboxes?state=running&", "sandboxes"):
                 for state in ("starting", "running"):
@@ -592,22 +597,22 @@ class Reckoning:
             made = [r["id"] for r in rows if r["metadata"].get("nonce") == nonce and
                     (r["state"] != "ended" or r.get("endedBy", "lost") != "lost")]
             if len(made) > 1:
-                self.ledger.problem(f"one request made {made}")
+                self.ledger.problem(f"one request created {made}")
         return rows
 
 
 def audit(server, ledger):
-    """What the log of a server that has ended says of what was acknowledged."""
+    """Problems of the audit trail of a stopped server, compared with the acknowledgements."""
     told = server.verify()
     if not told["intact"] or told["signedTo"] != told["lastSeq"]:
-        return [f"the audit log: {told}"]
+        return [f"the audit trail: {told}"]
     known = {(r["action"], value) for r in server.records() if r["outcome"] in ("accepted", "success")
              for value in r.get("target", {}).values()}
     wanted = [("sandbox.create", s.id) for s in ledger.sandboxes] + [("sandbox.delete", s.id) for s in ledger.sandboxes if s.deleted]
     wanted += [("execution.create", e.id) for s in ledger.sandboxes for e in s.executions]
     wanted += [("apikey.create", k["id"]) for k in ledger.keys] + [("apikey.revoke", k["id"]) for k in ledger.keys if k["revoked"]]
-    print(f"# the audit log has {told['records']} records; {len(wanted)} acknowledged changes were looked for")
-    return [f"acknowledged, and not in the audit log: {missing}" for missing in sorted(set(wanted) - known)]
+    print(f"# the audit trail has {told['records']} records; {len(wanted)} acknowledged changes were looked for")
+    return [f"acknowledged, and not in the audit trail: {missing}" for missing in sorted(set(wanted) - known)]
 
 
 # --- leaks ---
@@ -639,7 +644,7 @@ def host():
 
 
 def sandbox_processes(ids):
-    """Processes whose cgroup is that of one of our sandboxes."""
+    """Processes whose cgroup belongs to one of our sandboxes."""
     found = []
     for path in glob.glob("/proc/[0-9]*/cgroup"):
         try:
@@ -662,10 +667,10 @@ def leaks(server, rows, baseline):
     known = set()
     for r in rows:
         known |= {e["id"] for e in server.pages(path_of(r["id"], "/executions?"), "executions")}
-    files = set(os.listdir(os.path.join(server.place, "state/output"))) - {"ends"}  # one file, for ends before their commit
+    files = set(os.listdir(os.path.join(server.place, "state/output"))) - {"ends"}  # the journal of ends before their commit
     stray = {f for f in files if f.split(".")[0] not in known}
     if stray:
-        problems.append(f"output of nobody: {sorted(stray)}")
+        problems.append(f"orphaned output: {sorted(stray)}")
 
     def settled():
         return not (leaves() & ids) and not sandbox_processes(ids)
@@ -703,8 +708,9 @@ def use_once(server):
 
 
 def warm(server):
-    """The descriptors of each part when it has made sandboxes and runs none. Who asks for the second one of a kind has
-    the next made ahead, as the clients will, and that one is there at rest."""
+    """The descriptors of each process when the server is idle after it has created sandboxes. After
+    the second request for a spec the server prepares the next sandbox, as it will for the clients,
+    so that sandbox exists at rest."""
     for _ in range(2):
         use_once(server)
     still, counts = 0, {}
@@ -720,7 +726,7 @@ def main():
     options.add_argument("--kills", type=int, default=int(os.environ.get("CRASH_KILLS", "10")))
     options.add_argument("--clients", type=int, default=4)
     options.add_argument("--seed", type=int, default=None)
-    options.add_argument("--keep", action="store_true", help="leave the server's directory behind")
+    options.add_argument("--keep", action="store_true", help="keep the server's directory")
     options = options.parse_args()
     seed = random.randrange(1 << 30) if options.seed is None else options.seed
     print(f"# seed {seed}, {options.kills} kills; repeat with tests/crash/run.py --kills {options.kills} --seed {seed}", flush=True)
@@ -741,21 +747,21 @@ def main():
         for client in clients:
             client.join(PATIENCE * 2)
             if client.is_alive():
-                ledger.problem(f"client {client.number} waits for an answer that does not come")
+                ledger.problem(f"client {client.number} waits for an answer that does not arrive")
         seconds = time.monotonic() - began
         rows = Reckoning(server, ledger, killer).all()
         print(f"# {sum(killer.done.values())} kills {killer.done} in {seconds:.0f} s; acknowledged: {ledger.counts}")
-        results.append((f"{sum(killer.done.values())} kills: nothing acknowledged is lost, no end is untrue", ledger.problems))
+        results.append((f"{sum(killer.done.values())} kills: nothing acknowledged is lost, every reported end is true", ledger.problems))
         results.append(("descriptors, processes, cgroups and output: nothing leaked", leaks(server, rows, baseline)))
         server.process.send_signal(signal.SIGTERM)
         code = server.process.wait(PATIENCE)
         left = server.processes()
-        results.append(("the server ends well and leaves nothing",
+        results.append(("the server exits with status 0 and leaves nothing",
                         ([f"status {code}"] if code else []) + ([f"{left}"] if left else [])))
-        results.append(("the chain of the audit log held after every kill, and has all that was acknowledged",
+        results.append(("the chain of the audit trail is valid after every kill and has everything that was acknowledged",
                         killer.problems + audit(server, ledger)))
         words = [w for w in ("AddressSanitizer", "LeakSanitizer", "runtime error", "assert", "internal_bug") if w in server.launched.logged()]
-        results.append(("no part of it said that it met a bug of its own", [f"{words}: see its log"] if words else []))
+        results.append(("no process reported an internal error", [f"{words}: see its log"] if words else []))
     except Exception:
         results.append(("the test itself", [traceback.format_exc()]))
     finally:
@@ -763,13 +769,13 @@ def main():
             server.process.kill()
             server.process.wait()
     if not os.environ.get("COVE_SHARED_HOST"):
-        for _ in range(300):  # what died last takes a moment to be gone
+        for _ in range(300):  # processes that were killed last need a moment to disappear
             after = host()
             grown = {k: sorted(after[k] - before[k])[:5] for k in before if len(after[k]) > len(before[k])}
             if not grown:
                 break
             time.sleep(0.1)
-        results.append(("mounts and namespaces of the host are what they were", [str(grown)] if grown else []))
+        results.append(("mounts and namespaces of the host are unchanged", [str(grown)] if grown else []))
     print(f"1..{len(results)}")
     for number, (name, problems) in enumerate(results, 1):
         print(f"{'not ok' if problems else 'ok'} {number} - {name}")

@@ -1,4 +1,6 @@
-"""The audit log of a real server: what is in it, what is not, and who notices that it was changed."""
+"""The audit trail of a real server: its records, the secrets that must not be in it, and the
+detection of changes.
+"""
 import glob
 import hashlib
 import hmac
@@ -20,7 +22,8 @@ SPARE = {"sandboxId": "sb" + "a" * 20, "executionId": "ex" + "a" * 20, "keyId": 
 
 
 def operations():
-    """(method, path, whether it takes a body) of everything in the contract that could change something."""
+    """(method, path, whether it takes a body) of every operation of the contract that could change
+    state."""
     with open(os.path.join(ROOT, "api/openapi.yaml"), encoding="utf-8") as f:
         paths = f.read().partition("\npaths:\n")[2].partition("\ncomponents:\n")[0]
     for path, operation in re.findall(r"^  (/\S*):\n((?:    .*\n|\n)+)", paths, re.M):
@@ -64,7 +67,8 @@ class Audited(Server):
         return found
 
     def find(self, **wanted):
-        """Records with these members, once there is one: those of refusals follow in a moment."""
+        """The records with these fields, after at least one has arrived: records of refusals are
+        delayed."""
         def look():
             return [r for r in self.records() if all(r.get(name) == value for name, value in wanted.items())]
         return wait_for(look)
@@ -74,7 +78,7 @@ class Audited(Server):
 
 
 class Audit(Audited):
-    def test_AL01_every_route_that_changes_something_leaves_a_record_of_success_and_denial(self):
+    def test_AL01_every_route_that_changes_state_leaves_a_record_of_success_and_denial(self):
         self.begin()
         status, made = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["metrics"]})
         self.assertEqual(status, 201, made)
@@ -97,7 +101,7 @@ class Audit(Audited):
         self.stop()
         self.assertEqual(self.verify().json["intact"], True)
 
-    def test_what_was_given_to_whom_is_in_the_record(self):
+    def test_grants_of_keys_and_roles_are_in_the_record(self):
         self.begin()
         self.assertEqual(self.ask("POST", "/v1/tenants", {"name": "acme", "quota": {"sandboxes": 3}})[0], 201)
         self.assertEqual(self.ask("PUT", "/v1/tenants/acme/budget", {"day": {"executions": 5}, "month": {"cpuSeconds": 70}})[0], 200)
@@ -145,7 +149,7 @@ class Audit(Audited):
         self.assertEqual(details, {"command": "echo\0plain\0", "env": "A=b\0"})
         self.stop()
 
-    def test_acts_of_the_server_itself_are_recorded(self):
+    def test_actions_of_the_server_itself_are_recorded(self):
         self.begin()
         status, made = self.ask("POST", "/v1/sandboxes", {"runtime": "sh", "lifetimeMs": 1000})
         self.assertEqual(status, 201, made)
@@ -165,7 +169,7 @@ class Audit(Audited):
         self.stop()
         self.assertEqual(len(self.find(action="server.restore")), 1)
 
-    def test_AL02_a_log_that_cannot_be_written_closes_the_server_to_changes(self):
+    def test_AL02_a_trail_that_cannot_be_written_closes_the_server_to_changes(self):
         if os.geteuid() != 0:
             self.skipTest("needs root to mount a small disk")
         os.makedirs(self.place)
@@ -189,20 +193,20 @@ class Audit(Audited):
         else:
             self.fail(f"{status} {answer}")
         self.assertIn("cannot be recorded", answer["error"]["message"])
-        for i in range(1500):  # more than the room that is set aside: each is told so, and none waits for its own record
+        for i in range(1500):  # more than the reserved space: each gets an error, and none waits for its own record
             status, answer = self.ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/{'long' * 900}{i}", raw="x")
             self.assertEqual((status, answer["error"]["code"]), (503, "audit_unavailable"))
-        self.assertEqual(self.ask("GET", f"/v1/sandboxes/{sandbox}")[0], 200)  # looking is allowed
+        self.assertEqual(self.ask("GET", f"/v1/sandboxes/{sandbox}")[0], 200)  # reading is allowed
         status, ready = self.ask("GET", "/ready", key="")
         self.assertNotEqual(ready["checks"]["audit"], "ok")
         self.assertRegex(self.ask("GET", "/metrics")[1].decode(), r"cove_audit_state [12]")
-        self.assertIn("audit trail", self.logged())  # and the operator is told
+        self.assertIn("audit trail", self.logged())  # the operator finds it in the log
         os.unlink(ballast)
         wait_for(lambda: self.ask(*extend)[0] == 200)
         self.stop()
         self.assertEqual(self.verify().json["intact"], True)
 
-    def test_AL03_names_of_strangers_stay_in_their_line(self):
+    def test_AL03_hostile_names_stay_in_their_line(self):
         self.begin()
         sandbox = self.sandbox()
         name = "a%0a%7b%22seq%22%3a1%7d%1b%5b2J%e2%80%a8%22%2c%22outcome%22%3a%22x"
@@ -222,7 +226,7 @@ class Audit(Audited):
             self.ask("DELETE", f"/v1/sandboxes/{SPARE['sandboxId']}", headers={"X-Request-Id": given})
         self.assertEqual(self.ask("DELETE", "/v1/sandboxes/x", headers={"X-Request-Id": "x" * (1 << 20)})[0], 431)
         found = wait_for(lambda: len(r := self.find(action="sandbox.delete")) >= 4 and r)
-        self.assertEqual(len({r["requestId"] for r in found}), len(found))  # reused by the client, never by us
+        self.assertEqual(len({r["requestId"] for r in found}), len(found))  # reused by the client, never by the server
         self.assertEqual([r.get("clientRequestId") for r in found], ["mine-1", "mine-1", None, None])
         self.assertTrue(all(r["requestId"].startswith("rq") for r in found))
         self.stop()
@@ -261,14 +265,14 @@ class Audit(Audited):
         for where, text in texts.items():
             for what, secret in secrets.items():
                 if what == "sandboxenv" and (re.search(r"cove\.db", where) or where == "answers"):
-                    continue  # what a sandbox is made of is remembered, and shown to its owner
+                    continue  # the spec of a sandbox is stored, and shown to its owner
                 if what == "stdin" and re.search(r"cove\.db", where):
-                    continue  # input is remembered, so that a restarted server can go on giving it
+                    continue  # input is stored, so that a restarted server can continue to send it
                 self.assertNotIn(secret.encode(), text, f"{what} in {where}")
         self.stop()
         self.assertNotRegex(self.logged(), "|".join(secrets.values()))
 
-    def test_AL06_a_log_that_was_changed_is_named_by_file_and_line(self):
+    def test_AL06_a_changed_trail_is_reported_with_file_and_line(self):
         self.begin()
         self.sandbox()
         public = self.file("key.pub", run("audit", "key", "--url", self.url, env={"COVE_API_KEY": self.key}).out)
@@ -299,12 +303,12 @@ class Audit(Audited):
         self.assertEqual(self.verify("--key", public).code, 0)  # cut between two records: the file alone does not show it
         told = self.verify("--head", f"{head['seq']}:{head['hash']}")
         self.assertEqual((told.code, told.json["broken"]["what"]), (1, "truncated"))
-        self.begin()  # but the server remembers
+        self.begin()  # but the server has the number of the last record
         self.assertIn("records were removed", self.logged())
         self.assertEqual(self.ask("GET", "/v1/security/events")[1]["events"][0]["action"], "security.audit_damaged")
         self.stop()
 
-    def test_AL07_errors_tell_nothing_about_the_server(self):
+    def test_AL07_errors_reveal_nothing_about_the_server(self):
         self.begin()
         sandbox = self.sandbox()
         bodies = []
@@ -320,7 +324,7 @@ class Audit(Audited):
             self.assertNotRegex(body, r"sqlite|SELECT|\.c:\d|libmicrohttpd|OpenSSL|cove\.db|/run/|" + re.escape(self.place))
         self.stop()
 
-    def test_AL08_metrics_need_a_key_and_name_nobody(self):
+    def test_AL08_metrics_need_a_key_and_name_no_user(self):
         self.begin()
         sandbox = self.sandbox()
         for path in ("/v1/x/" + "y" * 30, f"/v1/sandboxes/{sandbox}", "/v1/sandboxes/sb" + "z" * 20):
@@ -334,7 +338,7 @@ class Audit(Audited):
         self.assertEqual(set(health), {"status", "version"})
         self.stop()
 
-    def test_AL09_nobody_reads_or_exports_without_the_right(self):
+    def test_AL09_reading_and_exporting_need_the_scope(self):
         self.begin()
         self.sandbox()
         status, weak = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["sandboxes:read"]})
@@ -354,7 +358,7 @@ class Audit(Audited):
         sandbox = self.sandbox()
         long = "/workspace/" + "/".join("d" * 200 for _ in range(18))
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
-        for _ in range(2500):  # some ten megabytes: more than any socket holds
+        for _ in range(2500):  # about ten megabytes: more than any socket buffer holds
             connection.request("POST", f"/v1/sandboxes/{sandbox}/files/mkdir", json.dumps({"path": long, "parents": True}),
                                {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
             answer = connection.getresponse()
@@ -378,10 +382,10 @@ class Audit(Audited):
         except ConnectionResetError:
             pass
         slow.close()
-        self.assertFalse(told.endswith(b"0\r\n\r\n"), "the export ended as if it were whole")
+        self.assertFalse(told.endswith(b"0\r\n\r\n"), "the export ended as if it were complete")
         self.stop()
 
-    def test_what_an_operator_does_to_a_tenants_sandbox_is_seen_by_the_tenant(self):
+    def test_actions_of_an_operator_on_a_tenants_sandbox_are_visible_to_the_tenant(self):
         self.begin()
         self.assertEqual(self.ask("POST", "/v1/tenants", {"name": "crew"})[0], 201)
         theirs = self.ask("POST", "/v1/apikeys", {"name": "k", "tenant": "crew",
@@ -403,24 +407,24 @@ class Audit(Audited):
         self.assertNotRegex(json.dumps(seen), "operators-word|secret-of-his")
         ids = {r["requestId"] for r in seen if r["actor"]["kind"] == "operator"}
         own = [r for r in self.records() if r.get("requestId") in ids and r["tenant"] == "local"]
-        self.assertEqual({r["requestId"] for r in own}, ids)  # the same acts, told twice
-        quiet = self.sandbox()  # of the operator's own: once is enough
+        self.assertEqual({r["requestId"] for r in own}, ids)  # the same actions, recorded for both
+        quiet = self.sandbox()  # in the operator's own tenant: one record is enough
         self.assertFalse([r for r in self.records() if r["actor"]["kind"] == "operator" and r["target"].get("sandbox") == quiet])
         self.stop()
 
-    def test_a_flood_of_refusals_is_a_number(self):
+    def test_a_flood_of_refusals_is_recorded_as_a_count(self):
         self.begin()
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)
         for _ in range(300):
             connection.request("DELETE", "/v1/sandboxes/x")
             connection.getresponse().read()
         connection.close()
-        self.stop()  # which sums up
+        self.stop()  # the aggregated count is written at the stop
         found = [r for r in self.records() if r["action"] == "sandbox.delete"]
         self.assertLess(len(found), 50)
         self.assertEqual(sum(r.get("details", {}).get("count", 1) for r in found), 300)
 
-    def test_records_survive_a_kill_and_the_next_server_goes_on_with_the_chain(self):
+    def test_records_survive_a_kill_and_the_next_server_continues_the_chain(self):
         self.begin()
         for _ in range(3):
             sandbox = self.sandbox()
@@ -496,7 +500,7 @@ class Security(Audited):
         text = self.ask("GET", "/metrics")[1].decode()
         return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("cove_refused_calls_total "))
 
-    def test_escapes_of_code_are_told_when_its_interpreter_has_ended(self):
+    def test_escapes_of_code_are_reported_when_its_interpreter_has_ended(self):
         self.begin("--security-webhook", self.receiver(), "--security-webhook-allow", "127.0.0.1")
         code = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
         status, done = self.ask("POST", "/v1/execute", {"code": code})
@@ -509,7 +513,7 @@ class Security(Audited):
         sandbox = self.ask("POST", "/v1/sandboxes", {"runtime": "python"})[1]["id"]
         status, context = self.ask("POST", f"/v1/sandboxes/{sandbox}/contexts", {"language": "python"})
         self.assertEqual(status, 201, context)
-        self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["python3", "-c", code]})  # tells its own
+        self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["python3", "-c", code]})  # reports its own
         self.assertEqual(len(wait_for(lambda: len(self.escapes()) == 2 and self.escapes())), 2)
         status, done = self.ask("POST", f"/v1/sandboxes/{sandbox}/contexts/{context['id']}/execute", {"code": code})
         self.assertEqual((status, done["exitCode"]), (200, 0), done)
@@ -563,7 +567,7 @@ class Command(Audited):
         self.assertEqual(self.cove("audit", "export", "--since", "soon").code, 2)
         self.stop()
 
-    def test_tail_prints_the_latest_and_goes_on(self):
+    def test_tail_prints_the_latest_records_and_follows(self):
         self.begin()
         for _ in range(3):
             self.sandbox()
@@ -579,7 +583,7 @@ class Command(Audited):
             self.addCleanup(stream.close)
         self.stop()
 
-    def test_mistakes_are_told(self):
+    def test_usage_errors_are_reported(self):
         self.assertEqual(run("audit").code, 2)
         self.assertEqual(run("audit", "verify").code, 2)
         self.assertEqual(run("audit", "verify", "/no/such").code, 125)

@@ -18,7 +18,7 @@ class Kept(Case):
         self.assertTrue(done.json["kept"])
         return done.json["sandbox"]
 
-    def test_a_kept_sandbox_says_how_to_get_back_and_is_listed(self):
+    def test_a_kept_sandbox_prints_how_to_return_and_is_listed(self):
         done = run("run", "--keep", *self.flag, "--", "true")
         listed = run("ls", *self.flag).out
         sandbox = listed.split()[0]
@@ -33,7 +33,7 @@ class Kept(Case):
         self.assertCode(run("enter", *self.flag, sandbox, "--", "sh", "-c", "echo more >> note; exit 6"), 6)
         self.assertEqual(run("enter", *self.flag, sandbox[:6], "cat", "note").out, "kept\nmore\n")
 
-    def test_its_processes_stand_still_until_someone_enters(self):
+    def test_processes_of_a_kept_sandbox_are_frozen_until_enter(self):
         script = self.file("ticks.py", "import os, time\nlast, longest = time.monotonic(), 0\nwhile True:\n    time.sleep(0.01)\n"
                                        "    longest, last = max(longest, time.monotonic() - last), time.monotonic()\n"
                                        "    with open('new', 'w') as f:\n        f.write(f'{last} {longest}')\n    os.rename('new', 'ticks')\n")
@@ -42,13 +42,13 @@ class Kept(Case):
                                 "python3 ticks.py >/dev/null 2>&1 & until [ -s ticks ]; do sleep 0.02; done")
 
         def seen():
-            """When it was last awake, and for how long it slept at most."""
+            """The last time at which it was awake, and its longest sleep."""
             return [float(word) for word in run("enter", *self.flag, sandbox, "--", "cat", "ticks").out.split()]
         first, _ = seen()
         kept = 1.5
         time.sleep(kept)
-        wait_for(lambda: seen()[0] > first)  # and goes on then
-        self.assertGreater(seen()[1], kept, "it ran on while it was kept")
+        wait_for(lambda: seen()[0] > first)  # it continues then
+        self.assertGreater(seen()[1], kept, "it ran while it was kept")
 
     def test_enter_without_a_command_is_a_shell(self):
         sandbox = self.keep()
@@ -59,7 +59,7 @@ class Kept(Case):
         done = run("enter", *self.flag, "-e", "A=b", "--cwd", "/tmp", sandbox, "--", "sh", "-c", "cat; echo $A; pwd", stdin="in\n")
         self.assertEqual((done.code, done.out), (0, "in\nb\n/tmp\n"), done)
 
-    def test_a_command_in_it_has_a_clock(self):
+    def test_a_command_in_it_has_a_timeout(self):
         self.assertCode(run("enter", *self.flag, "--timeout", "300ms", self.keep(), "--", "sleep", "9"), 124)
 
     def test_a_missing_program_in_it_leaves_it_kept(self):
@@ -67,9 +67,9 @@ class Kept(Case):
         self.assertErrorCode(run("enter", *self.flag, sandbox, "--", "no-such-program"), 127, "program_not_found")
         self.assertEqual(run("enter", *self.flag, sandbox, "--", "cat", "note").out, "kept\n")
 
-    def test_what_a_command_in_it_was_refused_is_told_and_only_that(self):
+    def test_only_denials_of_the_entered_command_are_reported(self):
         sandbox = self.keep("unshare --mount true; true")
-        for _ in range(2):  # the second visitor finds a monitor whose host has gone twice
+        for _ in range(2):  # the second enter finds a monitor whose client has disconnected twice
             done = run("enter", *self.flag, sandbox, "--", "unshare", "--user", "true")
             self.assertEqual(done.code, 1, done)
             self.assertIn("cove: refused: unshare(0x10000000); there is no way to allow it\n", done.err)
@@ -77,7 +77,7 @@ class Kept(Case):
         self.assertNotIn("refused", run("enter", *self.flag, sandbox, "--", "false").err)
         self.assertNotIn("refused", run("enter", "-q", *self.flag, sandbox, "--", "unshare", "--user", "true").err)
 
-    def test_two_cannot_be_in_it_at_once(self):
+    def test_two_clients_cannot_enter_it_at_once(self):
         sandbox = self.keep()
         first = start("enter", *self.flag, sandbox, "--", "sh", "-c", "echo up; cat", stdin=subprocess.PIPE)
         self.assertEqual(first.stdout.readline(), b"up\n")
@@ -93,7 +93,7 @@ class Kept(Case):
         self.assertEqual(run("rm", *self.flag, "--all").out, two + "\n")
         self.assertEqual(run("ls", *self.flag).out, "")
 
-    def test_names_that_fit_none_or_several_are_refused(self):
+    def test_unknown_and_ambiguous_names_are_refused(self):
         self.assertErrorCode(run("enter", *self.flag, "sbnone"), 125, "not_found")
         self.assertErrorCode(run("rm", *self.flag, "sbnone"), 125, "not_found")
         self.keep()

@@ -1,4 +1,4 @@
-"""`cove run`: programs, scripts, streams, files and what its end looks like."""
+"""`cove run`: programs, scripts, streams, files and the ways in which a run ends."""
 import array
 import fcntl
 import json
@@ -15,11 +15,11 @@ from server import wait_for
 
 
 class Programs(Case):
-    def test_a_program_streams_its_output_and_its_status_becomes_ours(self):
+    def test_output_is_streamed_and_the_exit_status_is_passed_on(self):
         done = run("run", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
         self.assertEqual((done.code, done.out, done.err), (7, "out\n", "err\n"), done)
 
-    def test_a_program_that_is_not_there_ends_with_127(self):
+    def test_a_missing_program_ends_with_127(self):
         self.assertErrorCode(run("run", "--", "no-such-program"), 127, "program_not_found")
 
     def test_a_file_that_cannot_be_executed_ends_with_126(self):
@@ -28,7 +28,7 @@ class Programs(Case):
     def test_a_signal_ends_with_128_and_its_number(self):
         self.assertCode(run("run", "--", "sh", "-c", "kill -SEGV $$"), 128 + signal.SIGSEGV)
 
-    def test_code_runs_in_each_runtime_that_was_found(self):
+    def test_code_runs_in_each_available_runtime(self):
         code = {"python": "import sys; print(6*7, sys.argv[1:])", "node": "console.log(6*7, process.argv.slice(1))",
                 "bash": "echo $((6*7)) $1", "sh": "echo $((6*7)) $1"}
         for runtime in run("runtimes", "--json").json["runtimes"]:
@@ -39,7 +39,7 @@ class Programs(Case):
                     self.assertTrue(done.out.startswith("42 "), done)
                     self.assertIn("arg", done.out, done)
 
-    def test_runtimes_say_which_builtin_templates_lack_modules(self):
+    def test_runtimes_report_which_builtin_templates_lack_modules(self):
         templates = {t["name"]: t for t in run("runtimes", "--json").json["templates"]}
         self.assertEqual(set(templates), {"bash", "node", "python", "python-data"})
         self.assertTrue(templates["python"]["available"])
@@ -52,7 +52,7 @@ class Programs(Case):
             else:
                 self.assertNotIn(f"template {name} ", text)
 
-    def test_long_code_runs_as_short_code_does(self):
+    def test_long_code_runs_like_short_code(self):
         pad = "x" * 100000
         for runtime, code, says in [
                 ("python", f"import sys; print(sys.argv, sys.path[0], __name__) #{pad}", "['-c', 'arg']  __main__\n"),
@@ -77,12 +77,12 @@ class Programs(Case):
     def test_the_first_line_of_a_script_is_honoured(self):
         self.assertEqual(run("run", self.file("tool", "#!/usr/bin/env python3\nprint(1)")).out, "1\n")
 
-    def test_a_script_below_the_workspace_sees_its_neighbours(self):
+    def test_a_script_below_the_workspace_can_import_other_files(self):
         self.file("helper.py", "x = 5")
         script = self.file("main.py", "import helper; print(helper.x)")
         self.assertEqual(run("run", "-w", self.dir, script).out, "5\n")
 
-    def test_a_program_of_the_caller_is_shown_and_run(self):
+    def test_a_program_file_of_the_caller_is_mounted_and_run(self):
         program = os.path.join(self.dir, "mine")
         with open("/bin/true", "rb") as source, open(program, "wb") as copy:
             copy.write(source.read())
@@ -91,7 +91,7 @@ class Programs(Case):
 
 
 class Environment(Case):
-    def test_nothing_of_the_callers_environment_goes_in_unless_it_is_named(self):
+    def test_only_named_variables_of_the_callers_environment_are_passed(self):
         env = {"COVE_TEST_A": "1", "COVE_TEST_B": "two words"}
         done = run("run", "--env", "COVE_TEST_B", "-e", "C=x=y", "--", "env", env=env)
         lines = done.out.splitlines()
@@ -111,7 +111,7 @@ class Environment(Case):
 
 
 class Streams(Case):
-    def test_piped_input_is_passed_on_without_being_asked(self):
+    def test_piped_input_is_passed_on_by_default(self):
         self.assertEqual(run("run", "--", "cat", stdin="x\n").out, "x\n")
 
     def test_input_from_a_file_is_passed_on(self):
@@ -127,12 +127,12 @@ class Streams(Case):
         with open(path) as f:
             self.assertEqual(f.read(), "ok\n")
 
-    def test_much_data_goes_through_unchanged(self):
+    def test_large_data_passes_unchanged(self):
         data = os.urandom(1 << 20) * 20
         done = run("run", "--", "cat", stdin=data, timeout=120)
         self.assertTrue(done.bytes_out == data, f"{len(done.bytes_out)} of {len(data)} bytes, status {done.code}")
 
-    def test_a_reader_that_goes_away_ends_the_run_as_sigpipe_would(self):
+    def test_a_closed_output_ends_the_run_as_sigpipe_would(self):
         process = start("run", "--", "yes", stdin=subprocess.DEVNULL)
         process.stdout.readline()
         process.stdout.close()
@@ -143,7 +143,7 @@ class Streams(Case):
     def test_a_slow_reader_slows_the_program_and_costs_no_memory(self):
         process = start("run", "--", "sh", "-c", "yes | head -c 300000000; echo done >&2", stdin=subprocess.DEVNULL)
         self.wait_until_full(process)
-        time.sleep(0.5)  # what it wrote into memory instead would be hundreds of megabytes by now
+        time.sleep(0.5)  # an unbounded buffer would hold hundreds of megabytes by now
         self.assertIsNone(process.poll())
         with open(f"/proc/{process.pid}/status") as f:
             status = dict(line.split(":", 1) for line in f if ":" in line)
@@ -154,18 +154,19 @@ class Streams(Case):
     def wait_until_full(self, process):
         deadline, held = time.monotonic() + 60, array.array("i", [0])
         while held[0] < 65536:
-            self.assertLess(time.monotonic(), deadline, "it wrote nothing")
+            self.assertLess(time.monotonic(), deadline, "the program wrote nothing")
             time.sleep(0.02)
             fcntl.ioctl(process.stdout, termios.FIONREAD, held)
 
     def past_the_clock(self, process):
-        """Until the pipe is full, by which the clock runs, and then until the clock has ended the sandbox: its init is gone."""
+        """Waits until the pipe is full, and then until the timeout has ended the sandbox and its
+        PID 1 is gone."""
         self.wait_until_full(process)
         self.assertIn("runtime", descendants(process.pid))
         wait_for(lambda: "runtime" not in descendants(process.pid))
         self.assertIsNone(process.poll())  # it waits for its reader
 
-    def test_a_slow_reader_gets_what_the_receipt_counts_also_past_the_clock(self):
+    def test_a_slow_reader_gets_what_the_receipt_counts_also_after_the_timeout(self):
         receipt = os.path.join(self.dir, "receipt")
         process = start("run", "--timeout", "1s", f"--receipt={receipt}", "--", "head", "-c", "300000", "/dev/zero",
                         stdin=subprocess.DEVNULL)
@@ -177,7 +178,7 @@ class Streams(Case):
         self.assertGreater(len(out), 65536)
         self.assertEqual(told["stdoutBytes"], len(out))
 
-    def test_a_clock_runs_out_even_while_the_reader_sleeps(self):
+    def test_a_timeout_ends_the_run_even_while_the_reader_sleeps(self):
         process = start("run", "--timeout", "1s", "--", "yes", stdin=subprocess.DEVNULL)
         self.past_the_clock(process)
         out, err = process.communicate(timeout=120)
@@ -198,7 +199,7 @@ class Streams(Case):
 
 
 class Limits(Case):
-    def test_each_clock_and_the_memory_limit_end_with_their_status_and_say_which(self):
+    def test_each_time_limit_and_the_memory_limit_end_with_their_status_and_name(self):
         busy = "while :; do :; done"
         cases = [
             (("--timeout", "300ms"), ("sleep", "20"), 124, "--timeout"),
@@ -212,11 +213,11 @@ class Limits(Case):
                 self.assertCode(done, code)
                 self.assertIn(word, done.err)
 
-    def test_quiet_says_nothing_of_it(self):
+    def test_quiet_prints_no_reason(self):
         self.assertEqual(run("run", "-q", "--timeout", "200ms", "--", "sleep", "9").err, "")
 
-    def test_limits_that_refused_are_told_with_the_way_to_change_them(self):
-        """Each program meets one limit, and nothing else is claimed."""
+    def test_limit_hits_are_reported_with_the_way_to_change_them(self):
+        """Each program hits one limit, and no other is reported."""
         fill = "f = open('{}', 'wb', 0)\ntry:\n    while True: f.write(bytes(1 << 16))\nexcept OSError as e: assert e.errno == 28"
         many = "import os\ntry:\n    for i in range(99999): os.mkdir('{}/' + str(i))\nexcept OSError as e: assert e.errno == 28"
         threads = ("import threading\ntry:\n    for i in range(99): threading.Thread(target=threading.Event().wait, daemon=True)"
@@ -239,7 +240,7 @@ class Limits(Case):
                 text = run("explain", "-", stdin=done.out).out
                 self.assertRegex(text, f"The limit {limit}: .*; (--[a-z]+|limits.{limit} of a policy) sets it[.]")
 
-    def test_a_file_past_its_size_is_a_limit_only_when_the_signal_says_so(self):
+    def test_the_file_size_limit_is_reported_only_after_its_signal(self):
         big = "import os, signal; signal.signal(signal.SIGXFSZ, signal.SIG_{}); f = os.open('x', 65); os.pwrite(f, b'x', 1 << 30)"
         done = run("run", "--runtime", "python", "-c", big.format("DFL"))
         self.assertCode(done, 128 + signal.SIGXFSZ)
@@ -248,12 +249,12 @@ class Limits(Case):
         self.assertEqual(done.json["receipt"]["limitsMet"], [])
         self.assertIn("EFBIG", done.json["receipt"]["limits"]["fileSizeBytes"]["unseen"])
 
-    def test_a_full_disk_that_failed_a_program_is_named_at_once(self):
+    def test_a_full_disk_that_failed_a_program_is_reported_immediately(self):
         done = run("run", "--disk", "1M", "--", "sh", "-c", "head -c 2000000 /dev/zero > x")
         self.assertNotEqual(done.code, 0)
         self.assertIn("limit: workspaceBytes: was full when the execution ended; --disk sets it", done.err)
 
-    def test_an_end_by_memory_never_shows_that_nobody_was_killed(self):
+    def test_an_end_by_memory_is_reported_even_without_a_killed_process(self):
         for _ in range(4):
             receipt = run("run", "--json", "--memory", "32M", "--runtime", "python", "-c",
                           "x = [bytearray(1 << 20) for i in range(999)]").json["receipt"]
@@ -261,7 +262,7 @@ class Limits(Case):
             self.assertNotEqual(receipt.get("oomKills"), 0)
             self.assertTrue("oomKills" in receipt or "oomKills" in receipt["absent"])
 
-    def test_disks_are_slowed_and_late_writes_are_admitted(self):
+    def test_disk_rates_are_throttled_and_late_writes_are_reported(self):
         self.file("work/data", "x" * (1 << 20))
         os.sync()
         work = os.path.join(self.dir, "work")
@@ -277,15 +278,15 @@ class Limits(Case):
             self.assertEqual(write["state"], "partial")
             self.assertTrue(write["why"])
 
-    def test_a_disk_limit_ends_by_its_clock_and_not_by_its_disk(self):
+    def test_a_disk_limit_ends_by_its_timeout_and_not_by_its_disk(self):
         self.file("work/data", "")
         before = time.monotonic()
         done = run("run", "--workspace", os.path.join(self.dir, "work"), "--io-write", "32K", "--timeout", "500ms", "--",
                    "dd", "if=/dev/zero", "of=data", "bs=1M", "count=4", "conv=fsync")
-        self.assertIn(done.code, (0, 124), done)  # 0 where nothing is slowed
+        self.assertIn(done.code, (0, 124), done)  # 0 where no disk is throttled
         self.assertLess(time.monotonic() - before, 60)
 
-    def test_a_demanded_disk_limit_is_whole_or_refused(self):
+    def test_a_required_disk_limit_is_enforced_or_refused(self):
         demand = self.file("demand.yaml", "version: 1\nwalls: all\nenforce: [ioWriteBytesPerSecond]\n")
         self.file("work/data", "")
         done = run("run", "--json", "--io-write", "1M", "--workspace", os.path.join(self.dir, "work"), "--", "true",
@@ -296,7 +297,7 @@ class Limits(Case):
             self.assertEqual(done.json["error"]["code"], "limit_not_enforced")
             self.assertIn("ioWriteBytesPerSecond", done.json["error"]["message"])
 
-    def test_processes_past_the_limit_are_refused(self):
+    def test_processes_beyond_the_limit_are_refused(self):
         done = run("run", "--pids", "8", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5 & done; echo no")
         self.assertNotEqual(done.code, 0, done)
 
@@ -309,7 +310,7 @@ class Files(Case):
         self.assertEqual(os.listdir(self.dir), ["out"])
         self.assertEqual(os.stat(os.path.join(self.dir, "out")).st_uid, os.getuid())
 
-    def test_a_copy_on_write_workspace_leaves_the_directory_as_it_was(self):
+    def test_a_copy_on_write_workspace_leaves_the_directory_unchanged(self):
         self.file("in", "old")
         done = run("run", "-w", self.dir + ":cow", "--", "sh", "-c", "echo more >> in; echo x > y; cat in")
         self.assertEqual((done.code, done.out), (0, "oldmore\n"), done)
@@ -317,7 +318,7 @@ class Files(Case):
         with open(os.path.join(self.dir, "in")) as f:
             self.assertEqual(f.read(), "old")
 
-    def test_binds_and_skills_are_seen_and_cannot_be_written(self):
+    def test_binds_and_skills_are_readable_and_not_writable(self):
         self.file("data/x", "seen")
         done = run("run", "--bind-ro", f"{self.dir}/data:/mnt/data", "--skills", f"{self.dir}/data", "--", "sh", "-c",
                    "cat /mnt/data/x /skills/x; echo > /mnt/data/y; echo > /skills/y")
@@ -325,7 +326,7 @@ class Files(Case):
         self.assertNotEqual(done.code, 0)
         self.assertEqual(os.listdir(f"{self.dir}/data"), ["x"])
 
-    def test_what_cannot_be_bound_is_refused_before_anything_starts(self):
+    def test_a_bad_bind_is_refused_before_anything_starts(self):
         fifo = os.path.join(self.dir, "fifo")
         os.mkfifo(fifo)
         file = self.file("f")
@@ -347,7 +348,7 @@ class Files(Case):
 
 
 class Json(Case):
-    def test_a_run_is_one_object_with_output_status_and_receipt(self):
+    def test_a_run_with_json_is_one_object_with_output_status_and_receipt(self):
         done = run("run", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
         self.assertCode(done, 3)
         answer = done.json
@@ -358,16 +359,16 @@ class Json(Case):
         self.assertTrue(answer["receipt"]["final"])
         self.assertEqual(done.err, "")
 
-    def test_output_that_is_not_text_comes_as_base64(self):
+    def test_binary_output_is_base64(self):
         answer = run("run", "--json", "--", "sh", "-c", r"printf '\377\000'; echo fine >&2").json
         self.assertEqual((answer["stdoutBase64"], answer["stderr"]), ("/wA=", "fine\n"))
         self.assertNotIn("stdout", answer)
 
-    def test_output_is_capped_and_says_so(self):
+    def test_output_is_capped_and_reported(self):
         answer = run("run", "--json", "--", "sh", "-c", "yes | head -c 20000000").json
         self.assertEqual((len(answer["stdout"]), answer["truncated"]), (8 << 20, True))
 
-    def test_a_clock_is_named_and_partial_output_is_kept(self):
+    def test_a_timeout_is_named_and_partial_output_is_kept(self):
         for patience in ("500ms", "5s"):  # a busy machine needs longer to start the program
             done = run("run", "--json", "--timeout", patience, "--", "sh", "-c", "echo partial; sleep 100")
             self.assertCode(done, 124)
@@ -375,7 +376,7 @@ class Json(Case):
                 break
         self.assertEqual((done.json["stdout"], done.json["endedBy"], done.json["exitCode"]), ("partial\n", "wall", None))
 
-    def test_errors_are_objects_too(self):
+    def test_errors_with_json_are_objects(self):
         for words, status, code in [(("--", "no-such-program"), 127, "program_not_found"),
                                     (("--nope", "x"), 2, "bad_usage"),
                                     (("--memory", "lots", "x"), 2, "invalid_request"),
@@ -400,13 +401,13 @@ class Receipt(Case):
         with open(path) as f:
             self.assertEqual(json.load(f)["exitCode"], 4)
 
-    def test_a_place_that_cannot_be_written_is_known_before_the_run(self):
+    def test_an_unwritable_receipt_path_is_reported_before_the_run(self):
         marker = os.path.join(self.dir, "ran")
         done = run("run", "--receipt=/no/such/dir/r", "-w", self.dir, "--", "touch", "ran")
         self.assertErrorCode(done, 2, "invalid_request")
         self.assertFalse(os.path.exists(marker))
 
-    def test_an_old_receipt_stays_when_the_run_is_refused(self):
+    def test_an_old_receipt_is_kept_when_the_run_is_refused(self):
         path = self.file("receipt", "old")
         run("run", f"--receipt={path}", "--", "no-such-program")
         with open(path) as f:
@@ -424,15 +425,15 @@ class Signals(Case):
     def test_signals_reach_the_program(self):
         for sig in ("INT", "TERM", "HUP", "QUIT"):
             with self.subTest(sig):
-                # Not a shell: dash loses a signal that comes while it forks.
+                # Not a shell: dash loses a signal that arrives while it forks.
                 process = self.running("python3", "-c", "import os, signal, time\n"
                                        f"signal.signal(signal.SIG{sig}, lambda *_: os._exit(5))\n"
                                        "print('up', flush=True)\nwhile True:\n    time.sleep(0.05)")
                 process.send_signal(getattr(signal, "SIG" + sig))
                 self.assertEqual(process.wait(120), 5)
 
-    def test_a_program_that_does_not_care_ends_with_the_signal(self):
-        process = self.running("sh", "-c", "echo up; exec sleep 20")  # dash loses a signal that comes while it forks
+    def test_a_program_without_a_handler_ends_with_the_signal(self):
+        process = self.running("sh", "-c", "echo up; exec sleep 20")  # dash loses a signal that arrives while it forks
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(120), 130)
 
@@ -444,7 +445,7 @@ class Signals(Case):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(120), 137)
 
-    def test_what_the_caller_ignores_stays_ignored(self):
+    def test_signals_that_the_caller_ignores_stay_ignored(self):
         process = subprocess.Popen([COVE, "run", "--", "sh", "-c", "echo up; sleep 1; echo end"], bufsize=0, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         process.stdout.readline()
@@ -452,7 +453,7 @@ class Signals(Case):
         self.assertEqual(process.communicate(timeout=120)[0], b"end\n")
         self.assertEqual(process.returncode, 0)
 
-    def test_ctrl_z_stops_the_program_too_and_it_goes_on_afterwards(self):
+    def test_ctrl_z_stops_the_program_and_fg_continues_it(self):
         def state():
             with open(f"/proc/{process.pid}/stat") as f:
                 return f.read().rsplit(")", 1)[1].split()[0]
@@ -463,7 +464,7 @@ class Signals(Case):
         process.send_signal(signal.SIGTSTP)
         deadline = time.monotonic() + 60
         while state() != "T":
-            self.assertLess(time.monotonic(), deadline, "it did not stop")
+            self.assertLess(time.monotonic(), deadline, "cove did not stop")
             time.sleep(0.01)
         time.sleep(0.5)
         process.send_signal(signal.SIGCONT)
@@ -491,10 +492,10 @@ class Refusals(Case):
         self.assertErrorCode(done, 125, "not_supported")
         self.assertIn("--net none", done.err)
 
-    def test_a_missing_runtime_program_is_named(self):
+    def test_a_missing_runtime_program_is_reported(self):
         self.assertErrorCode(run("run", "--", "true", env={"COVE_LIBEXEC": self.dir}), 125, "runtime_program_missing")
 
-    def test_without_room_for_descriptors_a_run_fails_with_a_code_and_leaves_nothing(self):
+    def test_without_free_descriptors_a_run_fails_with_a_code_and_leaves_nothing(self):
         process = start("run", "--", "true", stdin=subprocess.DEVNULL,
                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)))
         err = process.communicate(timeout=120)[1]
@@ -516,7 +517,7 @@ class Afterwards(Case):
             time.sleep(0.05)
             self.assertEqual(os.path.getsize(log), size)
 
-    def test_a_process_left_in_the_background_is_gone_soon_after(self):
+    def test_a_background_process_is_killed_soon_after_the_run(self):
         mark = f"sleep 65432{os.getpid()}"
         self.assertCode(run("run", "--", "sh", "-c", f"setsid {mark} & exit 0"), 0)
         deadline = time.monotonic() + 60
@@ -526,14 +527,14 @@ class Afterwards(Case):
 
 
 class PlainUser(Case):
-    """The same as a user without any privilege, who sees a copy of cove that anybody may read."""
+    """The same as a user without any privilege, with a copy of cove that every user may read."""
 
     USER = 65534
 
     def setUp(self):
         super().setUp()
         if os.getuid() != 0 or not shutil.which("setpriv"):
-            self.skipTest("needs root and setpriv to become somebody else")
+            self.skipTest("needs root and setpriv to run as another user")
         os.chmod(self.dir, 0o755)
         for name in ("cove", "cove-runtime"):
             shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
@@ -550,7 +551,7 @@ class PlainUser(Case):
             self.skipTest(done.stderr.splitlines()[0])
         return done
 
-    def test_a_program_runs_and_what_is_not_enforced_is_said_in_one_line(self):
+    def test_a_program_runs_and_one_line_reports_what_is_not_enforced(self):
         done = self.plain("run", "--", "id", "-u")
         self.assertEqual((done.returncode, done.stdout), (0, "1000\n"), done.stderr)
         self.assertLessEqual(len(done.stderr.splitlines()), 1)
@@ -558,12 +559,12 @@ class PlainUser(Case):
             self.assertIn("does not fully enforce: --memory", done.stderr)
         self.assertEqual(self.plain("run", "-q", "--", "true").stderr, "")
 
-    def test_what_was_refused_is_told_as_it_is_to_root(self):
+    def test_denials_are_reported_as_for_root(self):
         done = self.plain("run", "--json", "--", "python3", "-c", "import ctypes; ctypes.CDLL(None).mount(0, 0, 0, 0, 0)")
         receipt = json.loads(done.stdout)["receipt"]
         self.assertEqual([(d["syscall"], d["count"]) for d in receipt["denials"]], [("mount", 1)])
 
-    def test_their_workspace_is_theirs(self):
+    def test_the_workspace_keeps_its_owner(self):
         with open(os.path.join(self.home, "s.py"), "w") as f:
             f.write("print(open('note', 'w').write('x'))")
         os.chmod(os.path.join(self.home, "s.py"), 0o600)
@@ -572,5 +573,5 @@ class PlainUser(Case):
         self.assertEqual((done.returncode, done.stdout), (0, "1\n"), done.stderr)
         self.assertEqual(os.stat(os.path.join(self.home, "note")).st_uid, self.USER)
 
-    def test_clocks_hold_without_privilege(self):
+    def test_timeouts_hold_without_privilege(self):
         self.assertEqual(self.plain("run", "-q", "--timeout", "300ms", "--", "sleep", "20").returncode, 124)

@@ -1,4 +1,5 @@
-"""`cove run` on a terminal: raw mode, size, Ctrl-C, Ctrl-Z, and that the terminal is whole again afterwards."""
+"""`cove run` on a terminal: raw mode, size, Ctrl-C, Ctrl-Z, and the restored terminal afterwards.
+"""
 import errno
 import fcntl
 import os
@@ -13,7 +14,7 @@ from cove import COVE, Case, run
 
 
 class Terminal:
-    """cove on a pseudo terminal of our own, as the leader of its session."""
+    """cove on a pseudo-terminal of the test, as the leader of its session."""
 
     def __init__(self, *args, rows=24, cols=80):
         self.pid, self.fd = pty.fork()
@@ -24,7 +25,7 @@ class Terminal:
         self.status = None
 
     def read(self, until, timeout=120):
-        """Reads until the text was seen, or to the end when it is None."""
+        """Reads until the text was seen; to the end when it is None."""
         deadline = time.monotonic() + timeout
         while until is None or until not in self.seen:
             left = deadline - time.monotonic()
@@ -84,7 +85,7 @@ class OnATerminal(Case):
         t.read(b"caught")
         self.assertEqual(t.wait(), 6)
 
-    def test_after_a_while_the_way_out_is_said(self):
+    def test_after_a_while_a_hint_says_how_to_end_the_program(self):
         t = self.cove("run", "--", "sh", "-c", "trap '' INT; echo up; while :; do sleep 0.05; done")
         t.read(b"up\r\n")
         t.write(b"\x03")
@@ -116,7 +117,7 @@ class OnATerminal(Case):
         t.read(b"44 99")
         self.assertEqual(t.wait(), 0)
 
-    def test_keys_reach_the_program_raw_and_ctrl_c_is_its_own(self):
+    def test_keys_reach_the_program_raw_and_ctrl_c_belongs_to_it(self):
         t = self.cove("run", "-t", "--", "sh", "-c", "trap 'echo inside; exit 9' INT; echo up; while :; do sleep 0.05; done")
         t.read(b"up")
         self.assertFalse(t.flags() & (termios.ICANON | termios.ECHO | termios.ISIG))
@@ -124,7 +125,7 @@ class OnATerminal(Case):
         t.read(b"inside")
         self.assertEqual(t.wait(), 9)
 
-    def test_the_terminal_is_restored_on_every_way_out(self):
+    def test_the_terminal_is_restored_after_every_end(self):
         ways = {
             "exit": (["sh", "-c", "echo up"], [], None),
             "signal": (["sh", "-c", "echo up; sleep 0.2; kill -9 $$"], [], None),
@@ -144,7 +145,7 @@ class OnATerminal(Case):
                 t.wait()
                 self.assertEqual(t.flags() & before, before)
 
-    def test_a_missing_program_leaves_the_terminal_whole(self):
+    def test_a_missing_program_leaves_the_terminal_intact(self):
         t = self.cove("run", "-t", "--", "no-such-program")
         t.read(b"program_not_found")
         self.assertEqual(t.wait(), 127)

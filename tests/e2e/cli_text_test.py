@@ -1,4 +1,4 @@
-"""What cove says of itself: help, manual, completion, pages, and the dry run."""
+"""The texts of cove: help, manual, completion, documentation pages, and the dry run."""
 import os
 import re
 import shutil
@@ -32,16 +32,16 @@ class Help(Case):
         with open(os.path.join(ROOT, "VERSION")) as f:
             self.assertEqual(run("--version").out, f"cove {f.read().strip()}\n")
 
-    def test_mistakes_get_the_nearest_word(self):
+    def test_typing_errors_get_a_suggestion(self):
         for words, hint in [(("rnu",), "'run'"), (("run", "--memroy", "1"), "'--memory'"), (("errors", "timeuot"), "'timeout'")]:
             with self.subTest(words):
                 self.assertIn(f"did you mean {hint}?", run(*words).err)
 
-    def test_a_verb_of_another_tool_gets_ours_and_no_chance_likeness(self):
+    def test_verbs_of_other_tools_get_an_equivalent_and_no_random_suggestion(self):
         self.assertIn("'cove sandbox rm ID' ends a sandbox", run("stop").err)
         self.assertNotIn("did you mean", run("mcp").err)
 
-    def test_words_of_strangers_cannot_steer_the_terminal(self):
+    def test_hostile_words_cannot_steer_the_terminal(self):
         evil = "\x1b[31m\u009bm\nx"
         for words in [(evil,), ("run", "--runtime", evil, "-"), ("run", "--" + evil), ("errors", evil), ("run", "--", evil),
                       ("run", "--dry-run", "--", "echo", evil, "it's")]:
@@ -58,7 +58,7 @@ class Help(Case):
             self.assertTrue(run("errors", code).out.startswith(f"{code}\n  cause: "), code)
         self.assertCode(run("errors", "no_such_code_at_all"), 125)
 
-    def test_a_closed_reader_is_no_error(self):
+    def test_a_closed_reader_is_not_an_error(self):
         done = subprocess.run(["bash", "-o", "pipefail", "-c", f'"{COVE}" help run | head -1 >/dev/null'], timeout=120)
         self.assertIn(done.returncode, (0, 141))
 
@@ -96,7 +96,7 @@ class Completion(Case):
         self.assertEqual(complete("cove", "sandbox", "create", "--life"), ["--lifetime"])
         self.assertEqual(complete("cove", "serve", "--conf"), ["--config"])
 
-    def test_the_scripts_are_valid_where_the_shell_is_installed(self):
+    def test_the_completion_scripts_are_valid_where_the_shell_is_installed(self):
         for shell in ("bash", "zsh", "fish"):
             if shutil.which(shell):
                 with self.subTest(shell):
@@ -113,7 +113,7 @@ class Pages(Case):
             with open(os.path.join(ROOT, "docs", name + ".md"), encoding="utf-8") as f:
                 self.assertEqual(f.read(), run("__docs", name).out, f"run: cove __docs {name} > docs/{name}.md")
 
-    def test_every_error_code_in_the_papers_exists(self):
+    def test_every_error_code_in_the_docs_exists(self):
         codes = {e["code"] for e in run("errors", "--json").json["errors"]}
         with open(os.path.join(ROOT, "docs", "run.md"), encoding="utf-8") as f:
             for code in re.findall(r"code:\s+([a-z_]+)", f.read()):
@@ -121,21 +121,21 @@ class Pages(Case):
 
 
 class DryRun(Case):
-    def test_it_prints_what_would_be_enforced_and_starts_nothing(self):
+    def test_a_dry_run_prints_what_would_be_enforced_and_starts_nothing(self):
         done = run("run", "--dry-run", "--memory", "64M", "-e", "A=1", "-w", self.dir, "--", "touch", "x")
         self.assertCode(done, 0)
         for word in ("touch x", "seccomp", "landlock", "--memory               64M", "A=1", self.dir, "/workspace"):
             self.assertIn(word, done.out)
         self.assertEqual(os.listdir(self.dir), [])
 
-    def test_it_is_an_object_with_json(self):
+    def test_a_dry_run_with_json_is_an_object(self):
         plan = run("run", "--dry-run", "--json", "--memory", "64M", "--runtime", "python", "-c", "print(1)").json
         self.assertEqual(plan["limits"]["memoryBytes"], 64 << 20)
         self.assertEqual(plan["argv"][1:], ["-c", "print(1)"])
         self.assertEqual((plan["profile"], plan["level"], plan["net"]), ("python", "standard", "none"))
         self.assertIn("seccomp", plan["walls"])
 
-    def test_it_says_who_decided_about_profile_workspace_and_environment(self):
+    def test_a_dry_run_names_the_source_of_profile_workspace_and_environment(self):
         policy = self.file("own.yaml", "version: 1\nname: own\nextends: standard\nprofile: node\nenvironment:\n  set:\n    B: '2'\n"
                                        "filesystem:\n  workspace: {mode: copyOnWrite, path: " + self.dir + "}\n")
         plain = run("run", "--dry-run", "--json", "-e", "A=1", "-w", self.dir, "--", "python3").json
@@ -148,14 +148,14 @@ class DryRun(Case):
         self.assertRegex(text, rf"/workspace +{self.dir}, copy on write: your directory stays unchanged \({policy}:\d+\)")
         self.assertRegex(run("run", "--dry-run", "--", "true").out, r"/workspace +new, 256M in memory \(standard\)")
 
-    def test_it_shows_what_the_host_has_and_what_is_missing(self):
+    def test_a_dry_run_shows_what_the_host_has_and_lacks(self):
         host = run("run", "--dry-run", "--json", "--", "true").json["host"]
         self.assertEqual(set(host), {"privilege", "kernel", "userNamespaces", "seccomp", "landlock", "cgroups",
                                      "diskRates"})
         self.assertTrue(host["seccomp"]["available"])
         self.assertIn(os.uname().release, host["kernel"]["detail"])
 
-    def test_it_needs_no_privilege(self):
+    def test_a_dry_run_needs_no_privilege(self):
         done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--bounding-set=-all",
                                COVE, "run", "--dry-run", "--", "true"], capture_output=True, text=True)
         if "Permission denied" in done.stderr and "setpriv" in done.stderr:
@@ -163,6 +163,6 @@ class DryRun(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("an unprivileged user", done.stdout)
 
-    def test_it_refuses_what_a_run_would_refuse(self):
+    def test_a_dry_run_refuses_what_a_run_would_refuse(self):
         self.assertErrorCode(run("run", "--dry-run", "--level", "high", "--", "true"), 125, "level_unavailable")
         self.assertErrorCode(run("run", "--dry-run", "no-such-script.py"), 127, "script_not_found")

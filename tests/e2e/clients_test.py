@@ -1,6 +1,8 @@
-"""The WebSocket of a sandbox as clients meet it that are not ours: Python's websockets, ws of Node, and the WebSocket that Node shares with browsers.
+"""The WebSocket of a sandbox with foreign clients: Python's websockets, ws of Node, and the
+WebSocket that Node shares with browsers.
 
-Each runs a program with input, leaves a terminal in the middle, comes back on another connection where it was, and prints what it saw.
+Each runs a program with input, leaves a terminal in the middle, reconnects at the same offset, and
+prints what it saw.
 """
 import json
 import os
@@ -123,11 +125,11 @@ async function main() {
 main().catch((error) => { console.error(error); process.exit(1); });
 '''
 SEEN = {"program": ["typed", 3], "terminal": ["up\nfirst\nsecond\n", 5]}
-MODULES = "/usr/share/nodejs:/usr/lib/nodejs"  # where Debian's packages for Node put theirs
+MODULES = "/usr/share/nodejs:/usr/lib/nodejs"  # where Debian's packages for Node install modules
 
 
 def answers(*command, **env):
-    """Whether a program can be run and ends well."""
+    """Whether a program can be run and exits with status 0."""
     try:
         return subprocess.run(command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, timeout=60).returncode == 0
     except FileNotFoundError:
@@ -143,7 +145,7 @@ class Clients(Served):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout), SEEN)
 
-    def test_websockets_of_python_runs_a_program_and_comes_back_to_a_terminal(self):
+    def test_websockets_of_python_runs_a_program_and_reconnects_to_a_terminal(self):
         found = subprocess.run([os.path.join(ROOT, "tests/sdk/run.py"), "--python"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, timeout=900)
         if found.returncode == 77:
@@ -151,14 +153,14 @@ class Clients(Served):
         self.assertEqual(found.returncode, 0, found.stderr)
         self.sees(found.stdout.strip(), self.file("client.py", PYTHON))
 
-    def test_ws_of_node_runs_a_program_and_comes_back_to_a_terminal(self):
+    def test_ws_of_node_runs_a_program_and_reconnects_to_a_terminal(self):
         if not answers("node", "-e", "require('ws')", NODE_PATH=MODULES):
-            self.skipTest("there is no node with the package ws: apt-get install nodejs node-ws")
+            self.skipTest("node with the package ws is missing: apt-get install nodejs node-ws")
         self.sees("node", self.file("client.js", NODE), "ws", NODE_PATH=MODULES)
 
-    def test_the_websocket_of_browsers_does_so_with_its_key_as_a_subprotocol(self):
+    def test_the_websocket_of_browsers_works_with_its_key_as_a_subprotocol(self):
         for flags in ((), ("--experimental-websocket",)):
             if answers("node", *flags, "-e", "if (typeof WebSocket !== 'function') process.exit(1)"):
                 self.sees("node", *flags, self.file("client.js", NODE), "own")
                 return
-        self.skipTest("this node has no WebSocket of its own; from 22 on it has, and from 20.10 with a flag")
+        self.skipTest("this node has no built-in WebSocket; versions from 22 on have it, and from 20.10 on with a flag")

@@ -1,4 +1,4 @@
-"""cove.py - runs the cove under test the way a person or a script would.
+"""cove.py - runs the cove under test as a person or a script would.
 
     from cove import run, Case
 
@@ -7,7 +7,8 @@
             done = run("run", "--", "sh", "-c", "echo out; echo err >&2")
             self.assertEqual((done.code, done.out, done.err), (0, "out\\n", "err\\n"))
 
-`run` never raises for a status; a command that does not end within its time is a failure that shows what it said.
+`run` never raises for a status; a command that does not end in time is a failure that shows its
+output.
 """
 import json
 import os
@@ -19,14 +20,15 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 
-# What ignores these (nohup, a shell's background jobs) would be inherited by everything under test; a handler is not.
+# If these signals are ignored (nohup, background jobs of a shell), every program under test would
+# inherit that; it does not inherit a handler.
 for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
     if signal.getsignal(_signal) == signal.SIG_IGN:
         signal.signal(_signal, lambda *_: None)
 
 
 class Done:
-    """What a command did. `code` is as a shell would see it: 128+n for a signal."""
+    """The result of a command. `code` is as a shell would see it: 128+n for a signal."""
 
     def __init__(self, args, code, out, err):
         self.args, self.bytes_out, self.bytes_err = args, out, err
@@ -42,8 +44,8 @@ class Done:
 
 
 def start(*args, env=None, **options):
-    """The running process, for tests that talk to it. Pipes on all three streams unless said otherwise, and unbuffered:
-    what readline() had read ahead, communicate() would not find."""
+    """The running process, for tests that talk to it. All three streams are pipes by default, and
+    unbuffered: communicate() would miss data that readline() had read ahead."""
     options.setdefault("bufsize", 0)
     for stream in ("stdin", "stdout", "stderr"):
         options.setdefault(stream, subprocess.PIPE)
@@ -83,7 +85,8 @@ def descendants(pid):
 
 
 class Case(unittest.TestCase):
-    """A test with a scratch directory of its own: self.dir, and self.file(name, text) to put something into it."""
+    """A test with its own scratch directory: self.dir, and self.file(name, text) to write a file
+    into it."""
 
     longMessage = True
     maxDiff = 4000
@@ -105,6 +108,7 @@ class Case(unittest.TestCase):
         self.assertEqual(done.code, code, done)
 
     def assertErrorCode(self, done, code, name):
-        """cove itself refused: its exit status, and the stable code of the message on standard error."""
+        """Asserts that cove itself refused: its exit status, and the stable code of the message on
+        standard error."""
         self.assertEqual(done.code, code, done)
         self.assertIn(name, done.err, done)

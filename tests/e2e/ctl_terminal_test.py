@@ -1,4 +1,5 @@
-"""`cove exec -t` and `cove attach`: a terminal in a sandbox of a server, on one of ours."""
+"""`cove exec -t` and `cove attach`: a terminal of a sandbox on a server, shown on a local terminal.
+"""
 import os
 import signal
 import termios
@@ -30,7 +31,7 @@ class Terminals:
 
 
 class OnAServer(Terminals, Served):
-    def test_a_shell_is_typed_to_and_its_status_is_ours(self):
+    def test_a_shell_takes_input_and_its_status_is_passed_on(self):
         t = self.shell(self.sandbox(), "sh", "-i", rows=33, cols=111)
         t.read(b"% ")
         self.assertFalse(t.flags() & WHOLE)
@@ -48,7 +49,7 @@ class OnAServer(Terminals, Served):
         self.assertEqual(t.wait(), 7)
         self.assertEqual(t.flags() & WHOLE, WHOLE)
 
-    def test_what_is_left_goes_on_and_is_found_again(self):
+    def test_a_detached_terminal_continues_and_can_be_attached_again(self):
         sandbox = self.sandbox()
         t = self.shell(sandbox, "sh", "-i")
         t.read(b"% ")
@@ -68,7 +69,7 @@ class OnAServer(Terminals, Served):
         self.assertEqual((one.wait(), two.wait()), (5, 5))
         self.assertIn(b"no terminal is open", self.on_terminal("attach", sandbox).read(None))
 
-    def test_the_terminal_is_restored_on_every_way_out(self):
+    def test_the_local_terminal_is_restored_after_every_end(self):
         sandbox = self.sandbox()
         for name, sig in (("term", signal.SIGTERM), ("hup", signal.SIGHUP), ("abort", signal.SIGABRT), ("segv", signal.SIGSEGV)):
             with self.subTest(name):
@@ -85,7 +86,7 @@ class OnAServer(Terminals, Served):
         self.assertEqual(t.wait(), 127)
         self.assertEqual(t.flags() & WHOLE, WHOLE)
 
-    def test_deleting_the_sandbox_ends_it_with_a_word(self):
+    def test_deleting_the_sandbox_ends_the_terminal_with_a_message(self):
         sandbox = self.sandbox()
         t = self.on_terminal("exec", "-t", sandbox, "--", "sh", "-c", "echo up; sleep 100")
         t.read(b"up")
@@ -93,7 +94,7 @@ class OnAServer(Terminals, Served):
         self.assertIn(t.wait(), (125, 137))
         self.assertEqual(t.flags() & WHOLE, WHOLE)
 
-    def test_without_a_terminal_it_says_so(self):
+    def test_a_missing_local_terminal_is_reported(self):
         sandbox = self.sandbox()
         self.assertIn("needs a terminal", self.cove("exec", "-t", sandbox, "true", code=2).err)
         self.assertIn("needs a terminal", self.cove("attach", sandbox, code=2).err)
@@ -103,7 +104,8 @@ class OnAServer(Terminals, Served):
 
 class OnAServerThatDies(Terminals, OwnServer):
     def type_until_seen(self, t, keys, answer):
-        """What is typed while nobody has noticed yet that the connection is gone may be lost, but never comes twice."""
+        """Types until the answer is seen: input that is typed before the broken connection is
+        noticed may be lost, but never arrives twice."""
         for _ in range(120):
             t.write(keys)
             try:
@@ -112,7 +114,7 @@ class OnAServerThatDies(Terminals, OwnServer):
                 lost = e
         raise lost
 
-    def test_a_server_that_dies_does_not_end_it(self):
+    def test_a_killed_server_does_not_end_the_terminal(self):
         t = self.shell(self.sandbox(), "sh", "-i")
         t.read(b"% ")
         t.write(b"echo be'fore'\r")

@@ -1,4 +1,5 @@
-"""The verbs that talk to a server, against a real one: what a person types, and what comes back."""
+"""The verbs that talk to a server, against a real server: what a person types, and what is printed.
+"""
 import datetime
 import hashlib
 import json
@@ -12,7 +13,7 @@ from served import OwnServer, Served, wait_for
 
 
 class Ctl(Served):
-    def test_a_sandbox_is_made_used_and_ended(self):
+    def test_a_sandbox_is_created_used_and_ended(self):
         sandbox = self.cove("sandbox", "create", "-q", "-m", "task=42", "-e", "WHO=you").out.strip()
         self.assertEqual(self.cove("exec", "-c", "print(6 * 7)", sandbox).out, "42\n")
         done = self.cove("exec", sandbox, "--", "sh", "-c", "echo $WHO; echo no >&2; exit 3", code=3)
@@ -30,7 +31,7 @@ class Ctl(Served):
         self.assertIn("sandbox_ended", self.cove("exec", sandbox, "--", "true", code=125).err)
         self.assertEqual(self.cove("logs", sandbox).out, "hello")
 
-    def test_something_is_run_in_a_fresh_sandbox_and_its_files_come_back(self):
+    def test_execute_runs_in_a_fresh_sandbox_and_returns_files(self):
         self.assertEqual(self.cove("execute", "-c", "print('a')\n6 * 7").out, "a\n42\n")
         raised = self.cove("execute", "-c", "1 / 0", code=1)
         self.assertIn("ZeroDivisionError", raised.err)
@@ -55,7 +56,7 @@ class Ctl(Served):
         self.assertIn("exclude each other", self.cove("execute", "-c", "1", "--", "ls", code=2).err)
         self.assertIn("with -c", self.cove("execute", f"{here}/no-such.py", code=125).err)
 
-    def test_code_ends_with_the_status_that_it_chose_or_that_tells_what_ended_it(self):
+    def test_execute_passes_on_the_exit_status_or_the_reason_of_the_end(self):
         done = self.cove("execute", "-c", "import sys; print('x'); sys.exit(3)", code=3)
         self.assertEqual((done.out, done.err), ("x\n", ""))
         self.cove("execute", "-c", "import sys; sys.exit(0)")
@@ -63,7 +64,7 @@ class Ctl(Served):
         self.cove("execute", "-c", "import os; os.kill(os.getpid(), 9)", code=137)
         self.assertIn("--memory", self.cove("execute", "--memory", "128M", "-c", "x = b'1' * (1 << 30)", code=123).err)
 
-    def test_what_execute_cannot_do_is_said_with_the_way_out(self):
+    def test_unsupported_uses_of_execute_are_refused_with_an_alternative(self):
         here = os.path.join(self.dir, "ways")
         os.mkdir(here)
         with open(os.path.join(here, "job.rb"), "w", encoding="utf-8") as f:
@@ -72,17 +73,17 @@ class Ctl(Served):
         self.assertIn("python-data", self.cove("execute", "--template", "none-such", "-c", "1", code=125).err)
         shows = "class P:\n    def _repr_png_(self): return b'\\x89PNG'\nP()"
         self.assertIn("--save", self.cove("execute", "-c", shows).err)
-        for _ in range(2):  # what the first run saved stays
+        for _ in range(2):  # the file that the first run saved is kept
             self.cove("execute", "--save", here, "-c", shows)
         self.assertEqual(sorted(n for n in os.listdir(here) if n.startswith("shown")), ["shown-1.png", "shown-2.png"])
 
-    def test_a_pure_program_is_answered_from_memory_as_it_was(self):
+    def test_a_pure_program_is_answered_from_the_cache_unchanged(self):
         code = "import sys, uuid; print(uuid.uuid4()); print('e', file=sys.stderr); [1]"
         first, again = (self.cove("execute", "--cache", "-c", code) for _ in range(2))
         self.assertEqual((first.out, "earlier" in first.err, "earlier" in again.err), (again.out, False, True))
         self.assertTrue(first.out.endswith("\n[1]\n"), first.out)
 
-    def test_a_share_is_printed_as_it_was_given(self):
+    def test_a_cpu_share_is_printed_as_it_was_given(self):
         self.operator("pool", "set", "--template", "bash", "--hit-rate", "0.95", "shares")
         self.assertIn('"targetHitRate":0.95,', self.operator("pool", "info", "--json", "shares").out)
         self.operator("pool", "rm", "shares")
@@ -95,7 +96,7 @@ class Ctl(Served):
         where = self.cove("exec", pinned, "--", "grep", "Cpus_allowed_list", "/proc/self/status").out.split()[1]
         self.assertRegex(where, "^[0-9]+$")
 
-    def test_flags_stand_anywhere_and_the_beginning_of_an_id_is_enough(self):
+    def test_flags_may_stand_anywhere_and_a_prefix_of_an_id_is_enough(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         self.assertEqual(self.cove("exec", sandbox[:12], "-c", "print(6 * 7)").out, "42\n")
         self.assertEqual(self.cove("exec", sandbox, "echo", "-n", "--json").out, "--json")  # the program's own flags
@@ -103,11 +104,11 @@ class Ctl(Served):
         for word in ("sbaaaa", "x y", "sb"):
             self.assertIn("cove sandbox ls", self.cove("exec", word, "--", "true", code=125).err)
         letters = [sandbox[2]]
-        while letters[-1] not in letters[:-1]:  # of 33 sandboxes two begin alike, and most often of a handful
+        while letters[-1] not in letters[:-1]:  # of 33 sandboxes two have the same first letter, and usually already of a few
             letters.append(self.cove("sandbox", "create", "-q").out[2])
         self.assertIn("write more of the ID", self.cove("sandbox", "rm", "sb" + letters[-1], code=2).err)
 
-    def test_why_something_ended_is_said_beside_its_status(self):
+    def test_the_reason_of_an_end_is_printed_with_its_status(self):
         sandbox = self.cove("sandbox", "create", "-q", "--memory", "64M").out.strip()
         self.assertIn("timeout after 200ms", self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).err)
         self.assertIn("more memory", self.cove("exec", sandbox, "-c", "x = bytearray(1 << 28)", code=123).err)
@@ -115,7 +116,7 @@ class Ctl(Served):
         self.assertIn("program_not_found", self.cove("exec", sandbox, "--", "no-such-program", code=127).err)
         self.assertIn("program_not_found", self.cove("ps", "-a", sandbox).out)
 
-    def test_paths_of_files_mean_what_cp_makes_of_them(self):
+    def test_paths_of_files_have_the_meaning_of_cp(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         here, out = os.path.join(self.dir, "data.csv"), os.path.join(self.dir, "fetched")
         os.mkdir(out)
@@ -133,7 +134,7 @@ class Ctl(Served):
         self.assertIn(b"data.csv", listed)
         self.assertIn("not_found", self.cove("cp", f"{sandbox}:second.csv", os.path.join(self.dir, "no", "x"), code=125).err)
 
-    def test_directories_go_and_come_whole(self):
+    def test_directories_are_copied_in_both_directions(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         tree, back = os.path.join(self.dir, "tree"), os.path.join(self.dir, "back")
         os.makedirs(os.path.join(tree, "deep/er"))
@@ -162,7 +163,7 @@ class Ctl(Served):
         self.assertTrue(os.path.islink(os.path.join(self.dir, "bad/out")))
         self.assertEqual([n for n in os.listdir(self.dir) if n.endswith(".cove-part")], [])
 
-    def test_a_key_may_end_by_itself(self):
+    def test_a_key_may_have_an_expiry(self):
         self.cove("key", "create", "-q", "--expires", "30d", "month")
         keys = self.cove("key", "ls", "--json").json["apiKeys"]
         until = next(k["expiresAt"] for k in keys if k["name"] == "month")
@@ -170,7 +171,7 @@ class Ctl(Served):
         self.assertIn(days, (29, 30))
         self.assertIn("expiresAt", self.cove("key", "create", "--expires", "soon", "x", code=2).err)
 
-    def test_files_go_and_come_whole(self):
+    def test_files_are_copied_completely_in_both_directions(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         here, there, back = os.path.join(self.dir, "a"), f"{sandbox}:/workspace/a", os.path.join(self.dir, "b")
         data = os.urandom(3 << 20)
@@ -182,7 +183,7 @@ class Ctl(Served):
             self.assertEqual(f.read(), data)
         self.assertEqual(self.cove("cp", there, "-").bytes_out, data)
         self.assertIn("not_found", self.cove("cp", f"{sandbox}:/workspace/none", back + "2", code=125).err)
-        self.assertEqual(sorted(n for n in os.listdir(self.dir) if n.startswith("b")), ["b"])  # no part is left
+        self.assertEqual(sorted(n for n in os.listdir(self.dir) if n.startswith("b")), ["b"])  # no partial file is left
         archive = subprocess.run(["tar", "-c", "-C", self.dir, "a"], stdout=subprocess.PIPE, check=True).stdout
         self.cove("cp", "--tar", "-", f"{sandbox}:/workspace", stdin=archive)
 
@@ -206,10 +207,10 @@ class Ctl(Served):
         follower = start("logs", "-f", sandbox, running, env=self.env)
         self.assertEqual(follower.stdout.readline(), b"begun\n")
         self.cove("sandbox", "rm", sandbox)
-        out, err = follower.communicate(timeout=60)  # one that is there when it ends
+        out, err = follower.communicate(timeout=60)  # a follower that runs when the sandbox ends
         self.assertEqual((follower.returncode, out), (0, b""), err)
         self.assertIn(b"killed", err)
-        late = self.cove("logs", "-f", sandbox)  # and one that comes later; without a word it is the newest
+        late = self.cove("logs", "-f", sandbox)  # and one that starts later; the default is the newest execution
         self.assertEqual(late.out, "begun\n")
         self.assertIn("killed", late.err)
         first = [e["id"] for e in self.cove("ps", "-a", "--json", sandbox).json["executions"] if e["id"] != running]
@@ -217,7 +218,7 @@ class Ctl(Served):
         self.assertEqual(done.out, "".join(f"{i}\n" for i in range(1, 20001)))
         self.assertEqual(done.err, "last\n")
 
-    def test_standard_input_is_streamed_both_ways(self):
+    def test_standard_input_is_streamed_in_both_directions(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         process = start("exec", "-i", sandbox, "--", "cat", env=self.env, stdin=subprocess.PIPE)
         for line in (b"one\n", b"two\0\xff\n"):
@@ -230,20 +231,20 @@ class Ctl(Served):
         here = os.path.join(self.dir, "data")
         with open(here, "wb") as f:
             f.write(data)
-        with open(here, "rb") as f:  # a file, which no loop can wait for
+        with open(here, "rb") as f:  # a file, which epoll cannot wait for
             out, err = start("exec", "-i", sandbox, "--", "sha256sum", env=self.env, stdin=f).communicate(timeout=60)
         self.assertEqual(out.split()[0].decode(), hashlib.sha256(data).hexdigest(), err)
         self.assertEqual(self.cove("exec", "-i", sandbox, "--", "head", "-c", "3", stdin=data).bytes_out, data[:3])
         self.assertEqual(self.cove("exec", "-i", "--json", sandbox, "--", "cat", stdin="x").json["stdout"], "x")
 
-    def test_a_pipe_is_passed_on_without_being_asked_as_run_does(self):
+    def test_piped_input_is_passed_on_by_default_as_run_does(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         self.assertEqual(self.cove("exec", sandbox, "--", "cat", stdin="hello").out, "hello")
         done = self.cove("exec", "--json", sandbox, "--", "sh", "-c", "cat; exit 3", stdin="x\n", code=3).json
         self.assertEqual((done["stdout"], done["exitCode"], done["state"]), ("x\n", 3, "ended"))
         missing = self.cove("exec", "--json", sandbox, "--", "no-such-program", code=127).json
         self.assertEqual(missing["error"]["code"], "program_not_found")
-        for words in (("--",), ("--json", "--")):  # one that nobody closes holds up no program that does not read it
+        for words in (("--",), ("--json", "--")):  # an open pipe does not block a program that does not read it
             process = start("exec", sandbox, *words, "echo", "here", env=self.env)
             self.assertIn(b"here", process.stdout.read())
             self.assertEqual(process.wait(60), 0)
@@ -253,7 +254,7 @@ class Ctl(Served):
         background = self.cove("exec", "-ib", sandbox, "--", "cat", stdin="asked").out.strip()
         self.assertEqual(self.cove("logs", "-f", sandbox, background).out, "asked")
 
-    def test_logs_tell_the_receipt_and_why_there_is_no_output(self):
+    def test_logs_show_the_receipt_and_why_there_is_no_output(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         self.cove("exec", sandbox, "--", "sh", "-c", "echo out; exit 3", code=3)
         words = self.cove("logs", "--receipt", sandbox).out
@@ -272,7 +273,7 @@ class Ctl(Served):
         self.assertEqual(self.cove("logs", "-q", sandbox).err, "")
         self.assertIn("no receipt", self.cove("logs", "--receipt", sandbox, code=125).err)
 
-    def test_tables_tell_ages_and_json_tells_times(self):
+    def test_tables_show_ages_and_json_shows_times(self):
         sandbox = self.cove("sandbox", "create", "--lifetime", "1d").out.strip()
         self.cove("exec", sandbox, "--", "true")
         for words in (("sandbox", "ls"), ("ps", "-a")):
@@ -282,7 +283,7 @@ class Ctl(Served):
         self.assertRegex(self.cove("sandbox", "ls").out, r"in 2[34]h")
         self.assertNotRegex(self.cove("key", "ls").out, r"\d\d:\d\d")
 
-    def test_a_key_is_revoked_by_its_name_or_the_beginning_of_its_id(self):
+    def test_a_key_is_revoked_by_name_or_prefix_of_its_id(self):
         for name in ("one", "two", "two"):
             self.cove("key", "create", "-q", name)
         by_name = lambda: [k for k in self.cove("key", "ls", "--json").json["apiKeys"] if not k.get("revokedAt")]
@@ -295,7 +296,7 @@ class Ctl(Served):
         self.assertEqual([k["id"] for k in by_name() if k["name"] == "two"], ids[1:])
         self.assertTrue(self.cove("key", "rotate", "-q", "two").out.startswith("cove_"))
 
-    def test_what_others_wrote_steers_no_terminal(self):
+    def test_output_of_others_cannot_steer_the_terminal(self):
         evil = "x\x1b]0;mine\x07\ncove: \x9b31m\u202ey"
         made = self.ask("POST", "/v1/apikeys", 201, {"name": evil, "scopes": ["files"]}, key=self.key)
         for words in (("key", "rotate", made["id"]), ("key", "ls"), ("audit", "tail")):
@@ -305,7 +306,7 @@ class Ctl(Served):
                 self.assertNotIn(steers, done.out + done.err, words)
         self.assertIn(evil, [k["name"] for k in self.cove("key", "ls", "--json").json["apiKeys"]])
 
-    def test_a_watch_tells_what_happens_until_the_sandbox_ends(self):
+    def test_a_watch_reports_changes_until_the_sandbox_ends(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         process = start("watch", "-r", sandbox, env=self.env)
         self.assertIn(b"watching /workspace", process.stderr.readline())
@@ -315,14 +316,14 @@ class Ctl(Served):
         self.assertEqual([t[1].strip() for t in told[:5]],
                          ["/workspace/d/", "/workspace/d/f", "/workspace/d/f", "/workspace/d/f -> /workspace/d/g",
                           "/workspace/d/g"])
-        self.assertNotIn("\033", told[5][1])  # a terminal would obey it
+        self.assertNotIn("\033", told[5][1])  # a terminal would execute it
         self.cove("sandbox", "rm", sandbox)
         out, err = process.communicate(timeout=120)
         self.assertEqual((process.returncode, out), (125, b""), err)
         self.assertIn(b"sandbox_ended", err)
         self.assertIn("sandbox_ended", self.cove("watch", sandbox, code=125).err)
 
-    def test_usage_is_told_by_sandbox_and_hour_for_people_and_spreadsheets(self):
+    def test_usage_is_shown_by_sandbox_and_hour_as_table_and_csv(self):
         sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
         self.cove("exec", sandbox, "--", "echo", "hello")
         lines = self.cove("usage", "--by", "sandbox").out.splitlines()
@@ -345,7 +346,7 @@ class Ctl(Served):
         seen = wait_for(lambda: (lambda top: top if top[0]["id"] == busy and top[0].get("cpuPercent", 1) > 0 else None)(
             self.cove("top", "--once", "--json").json["sandboxes"]))
         self.assertEqual([s["id"] for s in seen], [busy, quiet])
-        lines = self.cove("top").out.splitlines()  # no terminal: once
+        lines = self.cove("top").out.splitlines()  # without a terminal: once
         self.assertTrue(lines[0].startswith("SANDBOX"), lines)
         self.assertEqual(len(lines), 3)
         self.assertNotIn("\033", "".join(lines))
@@ -353,7 +354,7 @@ class Ctl(Served):
         for words in (("--sort", "name"), ("--interval", "1ms"), ("x",)):
             self.cove("top", *words, code=2)
 
-    def test_a_key_does_what_it_may_and_no_more(self):
+    def test_a_key_is_limited_to_its_scopes(self):
         key = self.cove("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
         self.assertIn("looker", self.cove("key", "ls").out)
         less = dict(self.env, COVE_API_KEY=key)
@@ -377,7 +378,7 @@ class Ctl(Served):
         self.operator("user", "add", "-q", "-t", "crew", "--role", "runner", "ron")
         boss = dict(self.env, COVE_API_KEY=self.operator("key", "create", "-q", "-t", "crew", "-u", "boss", "k").out.strip())
         hint = self.operator("user", "add", "-t", "crew", "--role", "viewer", "guest").err.split("'")[1].split()
-        self.assertEqual(self.operator(*hint[1:], "--json").json["tenant"], "crew")  # what it says to do works as it stands
+        self.assertEqual(self.operator(*hint[1:], "--json").json["tenant"], "crew")  # the suggested command works as printed
         ron = dict(self.env, COVE_API_KEY=self.operator("key", "create", "-q", "-u", "ron", "k").out.strip())
         self.assertIn("forbidden", run("sandbox", "create", env=ron).err)
         self.assertIn("ron", run("user", "ls", env=boss).out)
@@ -397,7 +398,7 @@ class Ctl(Served):
         self.operator("tenant", "rm", "-q", "crew")
         self.assertIn("removed", self.operator("tenant", "ls").out)
 
-    def test_a_pool_is_made_watched_changed_and_removed(self):
+    def test_a_pool_is_created_watched_changed_and_removed(self):
         self.ask("PUT", "/v1/templates/ctl-pooled", 200, {"runtime": "sh", "resources": {"pids": 61}})
         self.assertIn("--template", self.operator("pool", "set", "--min", "1", "ctl-pool", code=125).err)
         made = self.operator("pool", "set", "--json", "--template", "ctl-pooled", "--min", "1", "--max", "3", "--ttl", "90s", "--hit-rate", "0.9",
@@ -417,7 +418,7 @@ class Ctl(Served):
         self.assertIn("not_found", self.operator("pool", "info", "ctl-pool", code=125).err)
         self.cove("sandbox", "rm", "-q", sandbox)
 
-    def test_a_context_is_interrupted_and_restarted_and_each_says_what_became_of_its_variables(self):
+    def test_interrupt_and_restart_of_a_context_report_whether_its_variables_are_kept(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         context = self.cove("context", "create", "-q", sandbox).out.strip()
         idle = self.cove("context", "interrupt", sandbox, context)
@@ -442,7 +443,7 @@ class Ctl(Served):
         self.assertEqual([(c["id"], c["restarts"]) for c in told], [(context, 2)], told)
         self.assertIn("has no context", self.cove("context", "restart", sandbox, "cx" + "a" * 20, code=125).err)
 
-    def test_a_budget_is_changed_bound_by_bound(self):
+    def test_a_budget_is_changed_limit_by_limit(self):
         self.operator("tenant", "create", "-q", "thrift")
         self.assertIn("thrift has no budget", self.operator("budget", "get", "thrift").err)
         self.operator("budget", "set", "-q", "--cpu", "10h", "--executions", "500", "thrift")
@@ -487,7 +488,7 @@ class Restarts(OwnServer):
         coved = wait_for(lambda: self.child("coved"))
         os.kill(coved, signal.SIGKILL)
         wait_for(lambda: self.child("coved") not in (None, coved))
-        wait_for(lambda: run("exec", sandbox, "--", "true", env=self.env).code == 0)  # refused while it looks around
+        wait_for(lambda: run("exec", sandbox, "--", "true", env=self.env).code == 0)  # refused while the server recovers
         self.cove("sandbox", "rm", sandbox)
         told = [json.loads(process.stdout.readline()) for _ in range(3)]
         self.assertEqual([e["kind"] for e in told], ["execution_started", "execution_ended", "sandbox_ended"], told)
@@ -504,7 +505,7 @@ class Restarts(OwnServer):
 
 
 class Words(Case):
-    def test_mistakes_are_told_with_what_was_meant(self):
+    def test_typing_errors_are_reported_with_suggestions(self):
         for words, told in ((("sandbox", "lss"), "cove sandbox ls"), (("sandbox",), "needs a command"),
                             (("sandbox", "frob"), "use one of: create, ls"), (("exec", "sbx"), "missing argument"),
                             (("exec", "sbx", "-x"), "has no flag '-x'"),
@@ -525,7 +526,7 @@ class Words(Case):
             self.assertEqual(done.code, 2, done)
             self.assertIn(told, done.err)
 
-    def test_no_server_is_said_with_its_address_and_a_key_stays_here(self):
+    def test_an_unreachable_server_is_reported_with_its_address_and_no_key_is_sent(self):
         nobody = run("ps", env={"COVE_URL": "http://127.0.0.1:1", "COVE_API_KEY": ""})
         self.assertEqual(nobody.code, 125)
         self.assertIn("http://127.0.0.1:1", nobody.err)

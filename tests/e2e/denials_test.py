@@ -1,4 +1,4 @@
-"""What a program is refused: in the receipt, on standard error, and in plain words."""
+"""Denied system calls: in the receipt, on standard error, and in sentences."""
 import json
 import os
 import signal
@@ -39,28 +39,28 @@ class Denials(Case):
         self.assertEqual(receipt["denialsMore"], 0)
         self.assertNotIn("denials", receipt["absent"])
 
-    def test_nothing_refused_is_an_empty_list(self):
+    def test_no_denials_are_an_empty_list(self):
         self.assertEqual(run("run", "--json", "--", "true").json["receipt"]["denials"], [])
 
-    def test_the_fix_is_true(self):
+    def test_the_suggested_fix_works(self):
         trace_me = "print(call(101, 0, 0, 0, 0))"
         done = python(trace_me, "--json")
         self.assertEqual((done.json["stdout"], done.json["receipt"]["denials"][0]["fix"]), ("1\n", "allow with --policy debug"))
         done = python(trace_me, "--json", "--policy", "debug")
         self.assertEqual((done.json["stdout"], done.json["receipt"]["denials"]), ("0\n", []))
 
-    def test_a_program_that_fails_is_told_what_it_was_refused(self):
+    def test_a_failed_program_is_reported_with_its_denials(self):
         done = python(f"{MOUNT}; sys.exit(4)")
         self.assertCode(done, 4)
         self.assertEqual(done.err, "cove: refused: mount(...): not allowed (profile python); there is no way to allow it\n")
         self.assertEqual(python(f"{MOUNT}; sys.exit(4)", "-q").err, "")
         self.assertEqual(python(MOUNT).err, "")
 
-    def test_a_receipt_for_a_person_has_a_line_for_each(self):
+    def test_a_readable_receipt_has_a_line_for_each_denial(self):
         done = python(f"{MOUNT}", "--receipt")
         self.assertIn("denied   mount (1): not allowed (profile python); there is no way to allow it\n", done.err)
 
-    def test_calls_refused_before_the_clock_ran_out_are_in_the_receipt(self):
+    def test_denials_before_a_timeout_are_in_the_receipt(self):
         for patience in ("1s", "5s"):  # a busy machine needs longer to start the program
             done = python(f"{MOUNT}; print('up', flush=True)\nwhile True: pass", "--json", "--timeout", patience)
             self.assertCode(done, 124)
@@ -68,7 +68,7 @@ class Denials(Case):
                 break
         self.assertEqual([d["syscall"] for d in done.json["receipt"]["denials"]], ["mount"])
 
-    def test_a_kept_sandbox_is_refused_the_same_later(self):
+    def test_a_kept_sandbox_has_the_same_walls_later(self):
         flag = ("--state-dir", self.dir)
         self.addCleanup(run, "rm", "--all", *flag)
         sandbox = run("run", "--keep", "--json", *flag, "--", "true").json["sandbox"]
@@ -76,7 +76,7 @@ class Denials(Case):
         done = run("enter", *flag, sandbox, "--", "python3", "-c", CALLS + f"print({MOUNT})")
         self.assertEqual(done.out, "1\n", done)
 
-    def test_no_monitor_is_left_behind(self):
+    def test_no_monitor_process_remains(self):
         process = start("run", "--", "sh", "-c", "echo up; sleep 30")
         self.addCleanup(process.communicate)
         process.stdout.readline()
@@ -92,7 +92,7 @@ class Denials(Case):
             time.sleep(0.02)
         self.assertFalse(os.path.exists(f"/proc/{monitors[0]}"))
 
-    def test_a_monitor_that_is_killed_is_told_of_and_nothing_is_allowed(self):
+    def test_a_killed_monitor_is_reported_and_no_call_is_allowed(self):
         process = start("run", "--json", "-w", self.dir, "--runtime", "python", "-c",
                         CALLS + f"open('up', 'w').close(); sys.stdin.read(); print({MOUNT})", stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
@@ -106,7 +106,7 @@ class Denials(Case):
 
 
 class Explain(Case):
-    def test_a_receipt_becomes_sentences(self):
+    def test_explain_turns_a_receipt_into_sentences(self):
         receipt = os.path.join(self.dir, "receipt.json")
         python(f"{MOUNT}; open('x', 'w').close(); sys.exit(3)", f"--receipt={receipt}")
         done = run("explain", receipt)
@@ -117,13 +117,13 @@ class Explain(Case):
             self.assertIn(line + "\n", done.out)
         self.assertRegex(done.out, "  denials by workspaceBytes, .*, shmBytes: it was not full")  # one line for one reason
 
-    def test_the_object_of_json_is_read_too_and_from_a_pipe(self):
+    def test_explain_reads_the_object_of_json_and_a_pipe(self):
         done = python("while True: pass", "--json", "--timeout", "1s")
         text = run("explain", "-", stdin=done.out).out
         self.assertIn("It was ended because it ran longer than its timeout (1s); --timeout changes the limit.\n", text)
         self.assertIn("No system call was denied.\n", text)
 
-    def test_what_is_no_receipt_is_refused(self):
+    def test_explain_refuses_input_that_is_not_a_receipt(self):
         self.assertErrorCode(run("explain"), 2, "bad_usage")
         self.assertErrorCode(run("explain", os.path.join(self.dir, "none")), 125, "not_found")
         self.assertErrorCode(run("explain", "-", stdin="{"), 2, "invalid_request")

@@ -1,4 +1,6 @@
-"""`cove doctor`: it says what holds, by attacking; it notices what does not, and its status says so."""
+"""`cove doctor`: it checks each wall by attacking it, reports missing walls, and returns a matching
+status.
+"""
 import concurrent.futures
 import functools
 import glob
@@ -18,7 +20,7 @@ PARTS = ("cove", "cove-runtime", "cove-probe")
 
 @functools.lru_cache(maxsize=None)
 def doctor_json():
-    """One for all tests that look at it: it takes seconds."""
+    """One report for all tests that read it: it takes seconds."""
     return run("doctor", "--json")
 
 
@@ -26,7 +28,7 @@ def doctor_json():
 class AsRoot(Case):
     undivided = True
 
-    def test_every_line_is_held_and_the_status_is_0(self):
+    def test_every_row_is_held_and_the_status_is_0(self):
         done = run("doctor")
         self.assertEqual((done.code, done.err), (0, ""), done)
         *lines, also, verdict = done.out.splitlines()
@@ -35,7 +37,7 @@ class AsRoot(Case):
         self.assertRegex(verdict, r"^standard is complete on this host: \d+ walls and \d+ limits held$")
         self.assertGreaterEqual(len(lines), 39)
 
-    def test_json_has_the_same_rows_with_what_was_seen(self):
+    def test_json_has_the_same_rows_with_the_evidence(self):
         done = doctor_json()
         self.assertCode(done, 0)
         found = done.json
@@ -45,9 +47,9 @@ class AsRoot(Case):
             self.assertEqual(row["state"], "held", row)
         names = {row["name"] for row in found["walls"]}
         receipt = run("run", "--json", "--", "true").json["receipt"]["walls"]
-        self.assertEqual({*receipt["outside"], *receipt["inside"]} - names, set(), "a wall that nobody attacks")
+        self.assertEqual({*receipt["outside"], *receipt["inside"]} - names, set(), "a wall that the doctor does not attack")
         limits = set(run("run", "--json", "--cpu-time", "10s", "--", "true").json["receipt"]["limits"])
-        self.assertLessEqual({row["name"] for row in found["limits"]} - {"idleTimeoutMs"}, limits)  # no flag sets that one
+        self.assertLessEqual({row["name"] for row in found["limits"]} - {"idleTimeoutMs"}, limits)  # this limit has no flag
 
     def test_every_limit_that_standard_has_is_attacked(self):
         attacked = {row["name"] for row in doctor_json().json["limits"]}
@@ -55,7 +57,7 @@ class AsRoot(Case):
             self.assertIn(name, attacked)
         self.assertEqual(set(run("run", "--json", "--", "true").json["receipt"]["limits"]) - attacked, {"swapBytes"})
 
-    def test_a_floor_is_told_and_whether_this_host_meets_it(self):
+    def test_a_floor_is_reported_with_whether_this_host_meets_it(self):
         floor = self.file("floor.yaml", "version: 1\nenforce: [memoryBytes, pids]\nlimits:\n  memoryBytes: 64M\n")
         with concurrent.futures.ThreadPoolExecutor(2) as both:
             done, told = both.map(lambda flags: run("doctor", *flags, env={"COVE_FLOOR": floor}), ((), ("--json",)))
@@ -63,7 +65,7 @@ class AsRoot(Case):
         self.assertRegex(done.out, f"also +floor +{floor}: met; they apply to every run here\n")
         self.assertTrue(told.json["floor"]["met"])
 
-    def test_a_floor_that_stops_every_run_stops_the_doctor_with_the_same_words(self):
+    def test_a_floor_that_stops_every_run_stops_the_doctor_with_the_same_message(self):
         for text in ("version: 1\nlevel: high\n", "version: 1\nfloor: 1\n"):
             floor = self.file("floor.yaml", text)
             ours, theirs = run("doctor", env={"COVE_FLOOR": floor}), run("run", "--", "true", env={"COVE_FLOOR": floor})
@@ -79,8 +81,8 @@ class AsRoot(Case):
             self.skipTest(says)
         self.assertRegex(says, r"^--io-read held \(384 KiB took \d+ ms\); --io-write held")
 
-    def test_a_signal_ends_it_and_what_it_lent_goes_too(self):
-        """The directory for disk rates is the one thing that does not go with the process by itself."""
+    def test_a_signal_ends_the_doctor_and_removes_its_directory(self):
+        """The directory for disk rates is the only resource that does not end with the process."""
         def lent():
             return set(glob.glob("/var/tmp/cove-doctor-*"))
         before = lent()
@@ -91,30 +93,30 @@ class AsRoot(Case):
         mine = lent() - before
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
-        self.assertIn(process.returncode, (0, 128 + signal.SIGTERM))  # 0 where there was nothing to lend, and it is over
-        while mine & lent() and time.monotonic() < end:  # others may run a doctor here
+        self.assertIn(process.returncode, (0, 128 + signal.SIGTERM))  # 0 where there was no directory to make, and the doctor has finished
+        while mine & lent() and time.monotonic() < end:  # other doctors may run on this host
             time.sleep(0.01)
         self.assertEqual(mine & lent(), set())
 
-    def test_it_leaves_nothing_behind(self):
+    def test_the_doctor_leaves_no_resources(self):
         state = os.path.join(self.dir, "state")
         os.mkdir(state)
         def left():
-            """Shared memory whose maker has ended: other doctors may be at work."""
+            """Shared memory whose creator has ended: other doctors may run at the same time."""
             with open("/proc/sysvipc/shm", encoding="ascii") as f:
                 rows = [line.split() for line in f if " 4096 " in line]
             return {row[1] for row in rows if not os.path.exists(f"/proc/{row[4]}")}
         before = left()
         self.assertCode(run("doctor", "--state-dir", state), 0)
-        wait_for(lambda: not left() - before)  # one more of another doctor may just be going
+        wait_for(lambda: not left() - before)  # another doctor may be about to end
         self.assertEqual(run("ls", "--state-dir", state).out, "")
 
 
 class Refusals(Case):
-    def test_words_are_a_usage_error(self):
+    def test_arguments_are_a_usage_error(self):
         self.assertErrorCode(run("doctor", "now"), 2, "bad_usage")
 
-    def test_without_the_probe_nothing_is_claimed(self):
+    def test_without_the_probe_nothing_is_reported_as_held(self):
         for name in PARTS[:2]:
             shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
         done = run("doctor", env={"COVE_LIBEXEC": self.dir})
@@ -125,8 +127,8 @@ class Refusals(Case):
         done = subprocess.run([os.path.join(os.path.dirname(COVE), "cove-probe"), "limits"], capture_output=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (2, b""))
 
-    def test_a_probe_that_lies_in_another_form_is_refused(self):
-        """What comes out of the sandbox is hostile input."""
+    def test_malformed_output_of_the_probe_is_refused(self):
+        """Output of the sandbox is hostile input."""
         for name in PARTS:
             shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
         for text in ("landlock held fine", "landlock\\theld\\tx\\nlandlock\\theld\\tx", "moat\\theld\\tx"):
@@ -137,7 +139,7 @@ class Refusals(Case):
         self.file("cove-probe", "#!/bin/sh\nwhile :; do echo; done | head -c 20000\n", 0o755)
         self.assertErrorCode(run("doctor", env={"COVE_LIBEXEC": self.dir}), 125, "protocol_error")
 
-    def test_silence_is_not_held(self):
+    def test_a_missing_answer_is_not_reported_as_held(self):
         for name in PARTS:
             shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
         self.file("cove-probe", "#!/bin/sh\nexit 0\n", 0o755)
@@ -147,7 +149,7 @@ class Refusals(Case):
         self.assertIn("standard is not complete on this host: user_namespace", done.out)
 
 
-@unittest.skipUnless(os.geteuid() == 0, "needs root to become somebody else")
+@unittest.skipUnless(os.geteuid() == 0, "needs root to run as another user")
 class AsPlainUser(Case):
     def setUp(self):
         super().setUp()
@@ -163,17 +165,17 @@ class AsPlainUser(Case):
                                env={"COVE_STATE_DIR": self.state, "COVE_LIBEXEC": self.dir})
         return Done(args, ended.returncode, ended.stdout, ended.stderr)
 
-    def test_where_no_sandbox_can_be_made_the_error_is_that_of_run(self):
-        ours, theirs = self.run_as_user("doctor"), self.run_as_user("run", "--", "true")  # the state is somebody else's
+    def test_without_sandboxes_the_error_is_the_same_as_of_run(self):
+        ours, theirs = self.run_as_user("doctor"), self.run_as_user("run", "--", "true")  # the state directory belongs to another user
         self.assertEqual((ours.code, ours.out, ours.err), (125, "", theirs.err), ours)
         self.assertRegex(ours.err, r"code: .*\n.*cause: .*\n.*fix: ")
         self.assertEqual(set(self.run_as_user("doctor", "--json").json["error"]), {"code", "message", "cause", "fix"})
 
-    def test_what_is_weaker_is_partial_and_the_status_is_3(self):
+    def test_a_weaker_host_is_partial_and_the_status_is_3(self):
         os.chown(self.state, USER, USER)
         done = self.run_as_user("doctor", "--json")
         if done.code == 125 and "no_namespaces" in done.out:
-            self.skipTest("this host lets no plain user make user namespaces")
+            self.skipTest("plain users cannot create user namespaces on this host")
         self.assertCode(done, 3)
         self.assertTrue(done.json["rootless"])
         self.assertFalse(done.json["complete"])

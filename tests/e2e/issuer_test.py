@@ -1,4 +1,6 @@
-"""Tokens of an issuer against a real server: made by another library, fetched over real HTTP, and all that can be wrong."""
+"""Tokens of an identity provider against a real server: made by another library, fetched over real
+HTTP, with all kinds of failures.
+"""
 import json
 import os
 import subprocess
@@ -18,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Issued(OwnServer):
-    """Each test has its own server: keys that were fetched and addresses that failed are remembered."""
+    """Each test has its own server: fetched keys and failed addresses are cached."""
 
     @classmethod
     def setUpClass(cls):
@@ -66,7 +68,7 @@ class Issued(OwnServer):
 
 
 class Issuer(Issued):
-    def test_a_token_of_each_algorithm_logs_in_with_the_role_that_is_kept_here(self):
+    def test_a_token_of_each_algorithm_logs_in_with_the_role_of_the_local_user(self):
         for alg in ("RS256", "ES256", "EdDSA"):
             status, who = self.whoami(self.tell("mint", alg=alg, claims={"roles": ["developer"]}))
             self.assertEqual((status, who.get("kind"), who.get("tenant")), (200, "jwt", "local"), who)
@@ -79,7 +81,7 @@ class Issuer(Issued):
         self.assertEqual(run("exec", sandbox.out.strip(), "--", "echo", "hi", env=env).out, "hi\n")
         self.assertEqual(run("key", "create", "mine", env=dict(env, COVE_API_KEY=self.tell("mint", claims={"sub": "looks"}))).code, 125)
 
-    def test_AU13_what_is_wrong_with_a_token_is_refused(self):
+    def test_AU13_malformed_and_forged_tokens_are_refused(self):
         now = int(time.time())
         self.assertEqual(self.whoami(self.tell("mint"))[0], 200)
         wrong = [{"none": True}, {"confuse": True}, {"confuse": True, "alg": "EdDSA"}, {"header": {"kid": "../../etc/passwd"}},
@@ -94,9 +96,9 @@ class Issuer(Issued):
         for text in (token.rsplit(".", 1)[0], token.rsplit(".", 1)[0] + ".", token[:-4], token + ".x", "a.b.c", "." * 50):
             self.assertIn(self.whoami(text)[0], (401, 429), text)
         self.assertEqual(self.asked("/evil"), 0)
-        self.assertEqual(self.whoami(token)[0], 200)  # the good one is not shut out by all that
+        self.assertEqual(self.whoami(token)[0], 200)  # a good token still works afterwards
 
-    def test_AU14_a_rotated_key_is_found_and_the_old_one_is_gone(self):
+    def test_AU14_a_rotated_key_is_found_and_the_old_one_is_refused(self):
         old = self.tell("mint")
         self.assertEqual(self.whoami(old)[0], 200)
         self.tell("rotate")
@@ -104,7 +106,7 @@ class Issuer(Issued):
         wait_for(lambda: self.whoami(new)[0] == 200)
         self.assertEqual(self.whoami(old)[0], 401)
 
-    def test_AU14_an_issuer_that_is_down_slow_huge_or_leads_elsewhere_is_survived(self):
+    def test_AU14_an_issuer_that_is_down_slow_huge_or_redirects_is_survived(self):
         good = self.tell("mint")
         self.assertEqual(self.whoami(good)[0], 200)
         for manner in ("down", "huge", "redirect", "nonsense", "slow"):
@@ -127,7 +129,8 @@ class Issuer(Issued):
 
 
 class Device(Issued):
-    """cove login --device. There is no redirect, no state and no code in a URL that could be stolen, replayed or led astray."""
+    """cove login --device. The flow has no redirect, no state and no code in a URL that could be
+    stolen, replayed or redirected."""
 
     def setUp(self):
         self.device("good")
@@ -152,7 +155,7 @@ class Device(Issued):
         done = self.log_in()
         self.assertEqual(done.code, 0, done)
         self.assertIn(self.at + "/enter", done.err)
-        self.assertNotIn("\x1b", done.err)  # what the provider says does not move the cursor
+        self.assertNotIn("\x1b", done.err)  # text of the provider cannot move the cursor
         self.assertRegex(done.err, f"token for '[^']+', which is sent to {self.url} and nowhere else")
         who = self.cove("whoami", "--json").json
         self.assertEqual((who["kind"], who["tenant"]), ("jwt", "local"))
@@ -160,7 +163,7 @@ class Device(Issued):
             kept = json.load(f)
         self.assertNotIn(kept["key"], done.out + done.err)
         self.assertNotIn(kept["refresh"], done.out + done.err)
-        with open(self.kept, "w", encoding="utf-8") as f:  # it ends: the next command renews it by itself
+        with open(self.kept, "w", encoding="utf-8") as f:  # the token expires: the next command renews it by itself
             json.dump(dict(kept, expiresMs=1), f)
         self.cove("whoami")
         with open(self.kept, encoding="utf-8") as f:
@@ -168,10 +171,10 @@ class Device(Issued):
         self.assertNotEqual(renewed["refresh"], kept["refresh"])
         with open(self.kept, "w", encoding="utf-8") as f:
             json.dump(dict(renewed, expiresMs=1, refresh=kept["refresh"]), f)
-        self.assertErrorCode(run("whoami", env=self.env), 125, "has expired")  # a renewal is good once
+        self.assertErrorCode(run("whoami", env=self.env), 125, "has expired")  # a refresh token works once
         self.assertEqual(self.log_in().code, 0)
 
-    def test_AU15_another_issuer_a_door_that_is_not_safe_and_a_page_that_is_none_are_refused(self):
+    def test_AU15_a_foreign_issuer_an_insecure_endpoint_and_an_html_page_are_refused(self):
         for manner, told in (("mixup", "another name"), ("http", "that is not https"), ("page", "lacks the code or the page"), ("nobearer", "bearer")):
             self.device(manner)
             before = self.asked("/token")
@@ -181,15 +184,15 @@ class Device(Issued):
             if manner != "nobearer":
                 self.assertEqual(self.asked("/token"), before, manner)
 
-    def test_AU15_a_code_is_worth_nothing_without_the_verifier_and_nothing_twice(self):
+    def test_AU15_a_code_needs_its_verifier_and_works_once(self):
         form = "client_id=cove-cli&grant_type=urn:ietf:params:oauth:grant-type:device_code"
         for verifier in ("", "&code_verifier=wrong"):
             request = urllib.request.Request(self.at + "/token", (form + "&device_code=none" + verifier).encode())
             with self.assertRaises(urllib.error.HTTPError):
                 urllib.request.urlopen(request, timeout=60)
-        self.assertEqual(self.log_in().code, 0)  # the provider refuses a device without PKCE, so it was sent and held
+        self.assertEqual(self.log_in().code, 0)  # the provider refuses a device without PKCE, so PKCE was sent and verified
 
-    def test_a_login_that_is_refused_slowed_down_or_too_late_is_told_so(self):
+    def test_a_refused_slowed_or_expired_login_is_reported(self):
         self.device("deny")
         self.assertErrorCode(self.log_in(agree=False), 125, "access_denied")
         self.device("expire")
@@ -199,7 +202,7 @@ class Device(Issued):
 
 
 class Settings(Case):
-    def test_settings_that_do_not_fit_together_stop_the_server_with_their_name(self):
+    def test_settings_that_contradict_stop_the_server_with_their_name(self):
         os.chmod(self.dir, 0o755)
         for words, told in ((["--auth-jwt-issuer", "x"], "audience"), (["--auth-jwt-issuer", "x", "--auth-jwt-audience", "y"], "jwksUrl"),
                             (["--auth-jwt-issuer", "x", "--auth-jwt-audience", "y", "--auth-jwt-jwks-url", "http://example.org/k"], "https://")):

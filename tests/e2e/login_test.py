@@ -15,7 +15,7 @@ class Login(Served):
         self.env = {"XDG_CONFIG_HOME": os.path.join(self.dir, "config"), "COVE_URL": "", "COVE_API_KEY": ""}
         self.kept = os.path.join(self.dir, "config/cove/login.json")
 
-    def test_a_key_is_tried_then_kept_for_its_owner_alone_and_used(self):
+    def test_a_key_is_verified_then_kept_for_its_owner_alone_and_used(self):
         done = self.cove("login", self.url + "/", stdin=self.key + "\n")
         self.assertNotIn(self.key, done.out + done.err)
         self.assertEqual(stat.S_IMODE(os.stat(self.kept).st_mode), 0o600)
@@ -30,7 +30,7 @@ class Login(Served):
         self.assertFalse(os.path.exists(self.kept))
         self.assertErrorCode(run("logout", env=self.env), 125, "not logged in")
 
-    def test_a_wrong_key_is_not_kept_and_takes_nothing_away(self):
+    def test_a_wrong_key_is_not_kept_and_the_old_login_stays(self):
         self.cove("login", self.url, stdin=self.key)
         with open(self.kept, encoding="utf-8") as f:
             before = f.read()
@@ -41,14 +41,14 @@ class Login(Served):
         with open(self.kept, encoding="utf-8") as f:
             self.assertEqual(f.read(), before)
 
-    def test_a_file_that_others_can_read_is_not_used(self):
+    def test_a_login_that_others_can_read_is_not_used(self):
         self.cove("login", self.url, stdin=self.key)
         os.chmod(self.kept, 0o640)
         done = run("whoami", env=self.env)
         self.assertErrorCode(done, 125, "other users may access it")
         self.assertNotIn(self.key, done.err)
 
-    def test_what_is_said_goes_before_what_is_kept_and_the_key_goes_to_no_other_server(self):
+    def test_arguments_override_the_login_and_its_key_goes_to_no_other_server(self):
         self.cove("login", self.url, stdin=self.key)
         other = dict(self.env, COVE_URL=self.url.replace("127.0.0.1", "localhost"))
         self.assertErrorCode(run("whoami", env=other), 125, "no key was sent")
@@ -80,7 +80,7 @@ class Login(Served):
                       ("url", sandbox), ("create",), ("nothing",)):
             self.assertCode(run("token", *wrong, env=self.env), 2)
 
-    def test_WB09_what_is_secret_is_in_no_log(self):
+    def test_WB09_secrets_are_in_no_log(self):
         self.cove("login", self.url, stdin=self.key)
         sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
         self.cove("exec", sandbox, "--", "touch", "f")

@@ -1,4 +1,5 @@
-"""The recipe of docs/tls.md for nginx, as the page has it: only addresses and places are put in."""
+"""The recipe of docs/tls.md for nginx, as the page has it: only addresses and paths are filled in.
+"""
 import json
 import os
 import re
@@ -49,7 +50,7 @@ class Nginx(Tls):
         self.sandbox = f"/v1/sandboxes/{json.loads(body)['id']}"
 
     def proxy(self, behind):
-        """Starts nginx; its port."""
+        """Starts nginx; returns its port."""
         with socket.create_server(("127.0.0.1", 0)) as s:
             port = s.getsockname()[1]
         text = recipe()
@@ -78,7 +79,7 @@ class Nginx(Tls):
         return (context or self.trust()).wrap_socket(self.raw(timeout), server_hostname=NAME)
 
     def opened(self, method, path, body=None, headers=(), length=None):
-        """A request on a connection of its own, whose answer is not read."""
+        """A request on its own connection, whose answer is not read."""
         s = self.shake()
         self.addCleanup(s.close)
         size = {"Content-Length": len(body or b"") if length is None else length} if body is not None else {}
@@ -118,8 +119,9 @@ class Nginx(Tls):
         self.assertErrorCode(done, 125, "server_not_trusted")  # that is not the name in the certificate
         self.stop()
 
-    def test_output_comes_as_it_is_written(self):
-        """The program waits for what is sent only after its first line was seen, so an answer that is collected never ends."""
+    def test_output_arrives_as_it_is_written(self):
+        """The program waits for a file that is written only after its first line was seen, so a
+        buffered answer would never end."""
         code = "echo first; until [ -e /workspace/go ]; do sleep 0.05; done; echo second"
         for kind in ("application/x-ndjson", "text/event-stream"):
             s = self.opened("POST", self.sandbox + "/executions", json.dumps({"command": ["sh", "-c", code]}).encode(),
@@ -134,14 +136,14 @@ class Nginx(Tls):
 
     def test_files_are_streamed_in_both_directions(self):
         path, data = self.sandbox + "/files?path=/workspace/big", os.urandom(1 << 20) * 24
-        status, body = self.call("PUT", path, data)  # more than nginx lets in by itself
+        status, body = self.call("PUT", path, data)  # more than nginx accepts by default
         self.assertIn(status, (200, 201, 204), body)
         s = self.opened("GET", path)
         answer = self.whole(s)
         self.assertTrue(answer.endswith(data), answer[:300])
-        wait_for(lambda: self.figure("api_connections", "") == 1)  # the one that asks
+        wait_for(lambda: self.figure("api_connections", "") == 1)  # the connection of this request
         s = self.opened("PUT", path, b"x" * 1000, length=2000)
-        wait_for(lambda: self.figure("api_connections", "") == 2)  # nginx does not collect the body first
+        wait_for(lambda: self.figure("api_connections", "") == 2)  # nginx does not buffer the body first
         s.sendall(b"y" * 1000)
         self.assertRegex(self.whole(s), rb"^HTTP/1.1 20[014] ")
         self.assertTrue(self.call("GET", path)[1].endswith(b"xy" + b"y" * 999))

@@ -1,4 +1,4 @@
-"""Policies: files, floors and grants, on real sandboxes."""
+"""Policies: files, floors and grants, with real sandboxes."""
 import json
 import os
 import re
@@ -18,14 +18,14 @@ class Files(Case):
     def policy(self, text, name="policy.yaml"):
         return self.file(name, "version: 1\n" + text)
 
-    def test_limits_of_a_policy_hold(self):
+    def test_limits_of_a_policy_are_enforced(self):
         path = self.policy("limits: {memoryBytes: 64M, timeoutMs: 20s}\n")
         done = run("run", "--policy", path, "--runtime", "python", "-c", "x = bytearray(200 << 20)")
         self.assertIn(done.code, (123, 1), done)
         slow = self.policy("limits: {timeoutMs: 300}\n", "slow.yaml")
         self.assertCode(run("run", "--policy", slow, "--", "sleep", "20"), 124)
 
-    def test_a_flag_goes_over_the_policy_and_the_policy_over_the_default(self):
+    def test_a_flag_overrides_the_policy_and_the_policy_overrides_the_default(self):
         path = self.policy("limits:\n  memoryBytes: 96M\n  pids: 33\n")
         plan = run("run", "--dry-run", "--json", "--policy", path, "--memory", "48M", "--", "true").json
         self.assertEqual(plan["limits"]["memoryBytes"], 48 << 20)
@@ -36,7 +36,7 @@ class Files(Case):
         self.assertEqual(plan["limitSources"]["tmpBytes"], "follows from others")
         self.assertEqual(plan["level"], "custom")
 
-    def test_files_environment_and_hidden_paths_arrive(self):
+    def test_files_environment_and_hidden_paths_are_applied(self):
         self.file("data/a.txt", "shown")
         self.file("work/.env", "secret")
         self.file("work/plain", "plain")
@@ -51,14 +51,14 @@ class Files(Case):
         self.assertEqual(done.out, "shownplain0\n0\nhello there on unset\n", done)
         self.assertEqual(sorted(os.listdir(os.path.join(self.dir, "work"))), [".env", "plain"])
 
-    def test_a_denied_call_is_refused_and_the_rest_goes_on(self):
+    def test_a_denied_call_is_refused_and_the_program_continues(self):
         path = self.policy("syscalls: {deny: [inotify_init1]}\n")
         code = ("import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.inotify_init1(0); "
                 "print(r < 0 and os.strerror(ctypes.get_errno()))")
         self.assertEqual(run("run", "--runtime", "python", "-c", code).out, "False\n")
         self.assertEqual(run("run", "--policy", path, "--runtime", "python", "-c", code).out, "Operation not permitted\n")
 
-    def test_with_everything_denied_that_can_be_programs_still_start(self):
+    def test_programs_start_with_every_deniable_call_denied(self):
         allowed = set(re.findall(r"`(\w+)`", DOC.split("## Allowed")[1].split("## Refused")[0]))
         needed = set(re.findall(r"`(\w+)`", DOC.split("## Calls that a policy can deny")[1].split("## ")[0]))
         names = sorted(allowed - needed)
@@ -78,7 +78,7 @@ class Files(Case):
         self.assertEqual((receipt["level"], receipt["policy"]), ("standard", "standard"))
         self.assertIn("level custom by policy debug,", run("run", "--receipt", "--policy", "debug", "--", "true").err)
 
-    def test_json_is_a_policy_too(self):
+    def test_a_policy_may_be_json(self):
         path = self.file("p.json", json.dumps({"version": 1, "limits": {"timeoutMs": 300}}))
         self.assertCode(run("run", "--policy", path, "--", "sleep", "20"), 124)
 
@@ -93,13 +93,13 @@ class Files(Case):
         self.assertEqual(report.json["error"]["code"], "policy_unknown_key")
         self.assertEqual(report.code, 125)
 
-    def test_names_that_are_none_are_refused(self):
+    def test_unknown_names_are_refused(self):
         self.assertErrorCode(run("run", "--policy", "no-such-policy", "--", "true"), 125, "policy_not_found")
         self.assertErrorCode(run("run", "--policy", "high", "--", "true"), 125, "level_unavailable")
         self.assertErrorCode(run("run", "--level", "custom", "--", "true"), 2, "bad_usage")
         self.assertErrorCode(run("run", "--level", "standard", "--policy", "debug", "--", "true"), 2, "bad_usage")
 
-    def test_a_file_that_is_not_there_is_told_by_its_name(self):
+    def test_a_missing_file_is_reported_by_its_name(self):
         plain = self.file("plain", "x")
         for path in (os.path.join(self.dir, "missing.yaml"), "missing.yaml", plain + "/below.yaml"):
             done = run("run", "--policy", path, "--", "true")
@@ -111,7 +111,7 @@ class Files(Case):
         self.assertErrorCode(done, 2, "policy_syntax")
         self.assertIn("cannot read the file: Is a directory", done.err)
 
-    def test_a_policy_by_its_relative_name_is_found_and_so_are_its_paths(self):
+    def test_a_relative_policy_path_and_relative_paths_in_it_are_found(self):
         self.policy("filesystem: {readOnly: [data]}\n", "sub/p.yaml")
         self.file("sub/data/x", "found")
         self.assertEqual(run("run", "--policy", "sub/p.yaml", "--", "cat", "/mnt/data/x", cwd=self.dir).out, "found")
@@ -179,7 +179,8 @@ os.kill(pid, 9)
                                                  "getfd refused", "kcmp refused", "mem refused", "child 64"], done)
 
     def test_a_tracer_cannot_make_a_refused_call_through_its_child(self):
-        # The kernel looks at the filter after the tracer: a number that was changed is filtered as what it became.
+        # The kernel applies the filter after the tracer: a changed call number is filtered as the
+        # new call.
         code = """
 import ctypes, os, signal
 c = ctypes.CDLL(None, use_errno=True)
@@ -210,8 +211,9 @@ while True:
         done = run("run", "--policy", "debug", "--runtime", "python", "-c", code)
         self.assertEqual(done.out, "status 1\n", done)
 
-    def test_what_py_spy_does_works_under_debug_and_only_there(self):
-        """It seizes a process and copies out of its memory; Debian has no package of it, so the calls are made here."""
+    def test_the_calls_of_py_spy_work_under_debug_and_only_there(self):
+        """py-spy seizes a process and copies from its memory; Debian has no package of it, so the
+        calls are made here."""
         script = ("import ctypes, os, time\n"
                   "libc = ctypes.CDLL(None, use_errno=True)\n"
                   "here, there = ctypes.create_string_buffer(8), ctypes.create_string_buffer(b'secrets', 8)\n"
@@ -228,7 +230,7 @@ while True:
         done = run("run", "--runtime", "python", "-c", script)
         self.assertEqual((done.code, done.out), (0, "-1 -1  1\n"), done)
 
-    def test_a_file_may_ask_for_the_grant(self):
+    def test_a_policy_file_may_request_the_debug_grant(self):
         path = self.file("p.yaml", "version: 1\nsyscalls: {grant: [debug]}\n")
         plan = run("run", "--dry-run", "--json", "--policy", path, "--", "true").json
         self.assertEqual(plan["granted"], ["debug"])
@@ -238,7 +240,7 @@ class Floor(Case):
     def floor(self, text):
         return {"COVE_FLOOR": self.file("floor.yaml", "version: 1\n" + text)}
 
-    def test_a_policy_below_the_floor_is_refused_by_its_field_and_line(self):
+    def test_a_policy_beyond_the_floor_is_refused_with_field_and_line(self):
         env = self.floor("limits: {memoryBytes: 128M}\nsyscalls: {forbid: [debug]}\n")
         path = self.file("p.yaml", "version: 1\nlimits:\n  memoryBytes: 256M\n")
         done = run("run", "--policy", path, "--", "true", env=env)
@@ -255,33 +257,33 @@ class Floor(Case):
         self.assertCode(run("run", "--", "sleep", "20", env=env), 124)
         self.assertCode(run("run", "-t", "--", "sleep", "20", env=env), 124)
 
-    def test_calls_and_modes_of_the_floor_hold_for_standard(self):
+    def test_calls_and_modes_of_the_floor_apply_to_standard(self):
         env = self.floor("syscalls: {deny: [inotify_init1]}\nfilesystem: {workspace: [copyOnWrite]}\n")
         code = "import ctypes; print(ctypes.CDLL(None).inotify_init1(0) < 0)"
         self.assertEqual(run("run", "--runtime", "python", "-c", code, env=env).out, "True\n")
         self.assertErrorCode(run("run", "-w", self.dir, "--", "true", env=env), 125, "policy_below_floor")
         self.assertCode(run("run", "-w", self.dir + ":cow", "--", "true", env=env), 0)
 
-    def test_a_floor_may_demand_what_only_root_can_have(self):
+    def test_a_floor_may_require_what_only_root_can_have(self):
         env = dict(os.environ, **self.floor("walls: all\nenforce: [memoryBytes, pids]\n"))
         os.chmod(self.dir, 0o755)
         self.assertIn(run("run", "--", "true", env=env).code, (0, 125))
         plain = ["setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups", COVE, "run", "--", "true"]
         free = subprocess.run(plain, capture_output=True, text=True, timeout=60)
         if free.returncode != 0:
-            self.skipTest("a plain user has no sandboxes here: " + free.stderr[-200:])
+            self.skipTest("plain users have no sandboxes on this host:" + free.stderr[-200:])
         held = subprocess.run(plain, capture_output=True, text=True, timeout=60, env=env)
         self.assertEqual(held.returncode, 125, held.stderr)
         self.assertRegex(held.stderr, "wall_missing|limit_not_enforced")
 
-    def test_a_floor_that_cannot_be_read_stops_everything(self):
+    def test_an_unreadable_floor_stops_every_run(self):
         self.assertErrorCode(run("run", "--", "true", env={"COVE_FLOOR": "/no/such/floor"}), 125, "policy_not_found")
         env = self.floor("limits: {memory: 1G}\n")
         self.assertErrorCode(run("run", "--", "true", env=env), 2, "policy_unknown_key")
 
 
 class Verb(Case):
-    def test_check_is_quiet_about_what_is_fine(self):
+    def test_check_is_quiet_about_a_valid_policy(self):
         path = self.file("p.yaml", "version: 1\nname: fine\n")
         self.assertEqual(run("policy", "check", path).out, f"{path}: policy fine is valid\n")
         self.assertEqual(run("policy", "check", path, "--json").json, {"ok": True, "errors": []})
@@ -302,13 +304,13 @@ class Verb(Case):
         self.assertCode(run("policy", "check", path), 0)
         self.assertEqual(run("policy", "diff", "debug", path).out, "")
 
-    def test_diff_ends_with_1_when_something_differs(self):
+    def test_diff_returns_1_when_policies_differ(self):
         done = run("policy", "diff", "standard", "debug")
         self.assertCode(done, 1)
         self.assertIn("+ syscalls.grant.debug", done.out)
         self.assertCode(run("policy", "diff", "standard", "standard"), 0)
 
-    def test_import_makes_a_policy_and_says_what_is_lost(self):
+    def test_import_writes_a_policy_and_lists_what_is_lost(self):
         path = self.file("srt.json", json.dumps({"network": {"allowedDomains": ["example.com"]},
                                                  "filesystem": {"allowWrite": ["."], "denyRead": ["~/.ssh"]}}))
         done = run("policy", "import", path)
@@ -319,17 +321,17 @@ class Verb(Case):
         self.file("x", "here")
         self.assertEqual(run("run", "--policy", made, "--", "cat", "x").out, "here")
 
-    def test_help_comes_from_the_table(self):
+    def test_help_is_generated_from_the_table(self):
         for args in (["help", "policy"], ["policy", "--help"]):
             self.assertIn("policy import SETTINGS.json", run(*args).out)
 
-    def test_words_that_are_none_are_refused(self):
+    def test_unknown_verbs_are_refused(self):
         self.assertErrorCode(run("policy"), 2, "bad_usage")
         self.assertErrorCode(run("policy", "chek", "x"), 2, "did you mean 'check'")
         self.assertErrorCode(run("policy", "check"), 2, "bad_usage")
         self.assertErrorCode(run("policy", "check", "--what", "x"), 2, "bad_usage")
 
-    def test_without_its_program_the_verb_says_so(self):
+    def test_a_missing_policy_program_is_reported(self):
         runtime = os.path.join(os.path.dirname(COVE), "cove-runtime")
         if not os.path.exists(runtime):
             self.skipTest("this cove is not in a build directory")

@@ -1,5 +1,6 @@
-"""A pool that recycles, on a real server with its monitor: what a second run finds of the first, who gets it, and what
-destroys it instead."""
+"""A pool that recycles, on a real server with its monitor: a second run finds nothing of the first,
+other tenants never get the sandbox, and a suspicious run destroys it.
+"""
 import json
 import os
 import urllib.error
@@ -69,7 +70,7 @@ try:
 except OSError:
     pass
 """
-DESTROYED = (  # what is run, and the reason
+DESTROYED = (  # (reason, request)
     ("processes", {"code": DAEMON}),
     ("processes", {"command": ["sh", "-c", "sleep 3600 & true"]}),
     ("refused_call", {"code": REFUSED}),
@@ -86,7 +87,8 @@ if len(os.sched_getaffinity(0)) > 1:
 
 
 class Recycling(OwnServer):
-    """Claims and resets of a pool are counted from the start of its server."""
+    """Claims and resets of a pool are counted from the start of its server, so each test has its
+    own."""
 
     def ask(self, method, path, body=None, key=None):
         head = {"Authorization": "Bearer " + (key or self.launched.key), "Content-Type": "application/json"}
@@ -109,7 +111,7 @@ class Recycling(OwnServer):
         return self.call("GET", "/v1/pools/again/status")
 
     def full(self):
-        """One fresh member, with its interpreter."""
+        """Waits for one fresh member with its interpreter."""
         wait_for(lambda: (lambda t: t.get("ready") == 1 and t["starting"] == 0 and t["zygote"]["state"] == "ready")(self.status()))
 
     def decided(self):
@@ -117,7 +119,7 @@ class Recycling(OwnServer):
         return told["total"] + sum(told["destroyed"].values())
 
     def execute(self, key=None, **body):
-        """The answer, when it is decided what becomes of its sandbox."""
+        """The answer, after the pool has decided whether the sandbox is recycled."""
         self.full()
         before = self.decided()
         answer = self.call("POST", "/v1/execute", {"template": "again", **body}, key)
@@ -151,14 +153,14 @@ class Recycling(OwnServer):
         again = self.execute(code=LOOKS)
         self.assertEqual((again["pool"], again["sandboxId"]), ("recycled", mine["sandboxId"]))
 
-    def test_a_sandbox_that_is_made_by_name_is_always_fresh(self):
+    def test_a_sandbox_that_is_created_explicitly_is_always_fresh(self):
         self.pool()
         used = self.execute(code="print(1)")["sandboxId"]
         for _ in range(2):
             self.assertNotEqual(self.cove("sandbox", "create", "-q", "--template", "again").out.strip(), used)
         self.assertEqual(self.status()["recycled"]["claims"], 0)
 
-    def test_what_speaks_against_it_destroys_it_under_its_name(self):
+    def test_each_kind_of_suspicious_run_destroys_its_sandbox_with_its_reason(self):
         self.pool()
         counts = {}
         for reason, body in DESTROYED:
@@ -168,13 +170,13 @@ class Recycling(OwnServer):
         self.assertEqual(self.status()["recycled"]["ready"], 0)
         self.assertEqual(self.execute(code=LOOKS)["stdout"], NOTHING)
 
-    def test_after_ten_uses_it_goes(self):
+    def test_a_sandbox_is_destroyed_after_ten_uses(self):
         self.pool()
         seen = [self.execute(code="print(1)")["sandboxId"] for _ in range(11)]
         self.assertEqual([seen.count(seen[0]), seen[9], len(set(seen))], [10, seen[0], 2], self.status())
         self.assertEqual(self.status()["recycled"]["destroyed"], {"uses": 1})
 
-    def test_it_is_off_unless_it_is_switched_on(self):
+    def test_recycling_is_off_by_default(self):
         self.pool()
         used = self.execute(code="print(1)")["sandboxId"]
         self.cove("pool", "set", "--no-recycle", "again")

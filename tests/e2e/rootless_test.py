@@ -1,4 +1,6 @@
-"""What a plain user gets: the same walls, by user namespaces, and honest words about the limits."""
+"""Sandboxes of a plain user: the same walls, with user namespaces, and a clear report of the weaker
+limits.
+"""
 import os
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ class Rootless(Case):
     def setUp(self):
         super().setUp()
         os.chmod(self.dir, 0o755)
-        for name in ("cove", "cove-runtime"):  # the build may lie where a stranger cannot look
+        for name in ("cove", "cove-runtime"):  # the build may be in a directory that other users cannot enter
             shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
         self.state = os.path.join(self.dir, "state")
         os.mkdir(self.state, 0o700)
@@ -27,7 +29,7 @@ class Rootless(Case):
                               stderr=subprocess.PIPE, user=USER, group=USER, extra_groups=[4, 5], env=env, cwd="/",
                               timeout=timeout, check=False)
         if done.returncode == 125 and b"no_namespaces" in done.stderr:
-            self.skipTest("this host lets no plain user make user namespaces")
+            self.skipTest("plain users cannot create user namespaces on this host")
         return Done(args, done.returncode, done.stdout, done.stderr)
 
     def test_a_program_runs_as_an_ordinary_user_without_capabilities(self):
@@ -36,13 +38,13 @@ class Rootless(Case):
         self.assertEqual(done.out.split(), ["1000", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:",
                                             "2"], done)
 
-    def test_nothing_of_the_caller_is_inside(self):
+    def test_nothing_of_the_caller_is_visible_inside(self):
         done = self.run_as_user("run", "-q", "--", "sh", "-c", "env; ls /home /root; touch /etc/x /usr/x /.cove/x")
         self.assertNotEqual(done.code, 0, done)
         self.assertNotIn("secret", done.out)
         self.assertEqual(done.err.count("Read-only file system"), 3, done)
 
-    def test_the_receipt_says_what_is_weaker(self):
+    def test_the_receipt_lists_weaker_walls(self):
         receipt = self.run_as_user("run", "--json", "--", "true").json["receipt"]
         self.assertTrue(receipt["walls"]["rootless"])
         self.assertNotIn("unique_uid", receipt["walls"]["outside"])
@@ -50,8 +52,9 @@ class Rootless(Case):
         self.assertEqual(receipt["limits"]["memoryBytes"]["state"], "partial")
         self.assertEqual(receipt["limits"]["workspaceBytes"]["state"], "enforced")
 
-    def test_a_host_without_user_namespaces_is_named_with_its_setting_and_the_fix(self):
-        """A user namespace in which nobody may make another is such a host, and nobody else notices."""
+    def test_a_host_without_user_namespaces_is_reported_with_its_setting_and_the_fix(self):
+        """A user namespace that forbids further user namespaces behaves like such a host, and
+        affects no other process."""
         script = ("import ctypes, os\n"
                   "assert ctypes.CDLL(None).unshare(0x10000000) == 0\n"
                   "print('there', flush=True); input()\n"
@@ -70,12 +73,12 @@ class Rootless(Case):
         self.assertIn("no_namespaces", said)
         self.assertIn("user.max_user_namespaces", said)
 
-    def test_one_line_tells_a_person(self):
+    def test_one_line_reports_the_weaker_limits(self):
         done = self.run_as_user("run", "--", "true")
         self.assertEqual(done.code, 0, done)
         self.assertEqual(len(done.err.strip().splitlines()), 1, done)
 
-    def test_the_clock_ends_the_whole_tree(self):
+    def test_a_timeout_ends_the_whole_process_tree(self):
         mark = "rootless-" + os.path.basename(self.dir)
         done = self.run_as_user("run", "-q", "--timeout", "700ms", "--", "sh", "-c",
                                 f"(setsid sh -c 'trap \"\" TERM HUP; exec -a {mark} sleep 300' &) ; sleep 300")
@@ -86,7 +89,7 @@ class Rootless(Case):
             time.sleep(0.05)
         self.assertNotEqual(subprocess.run(["pgrep", "-f", mark], stdout=subprocess.DEVNULL, check=False).returncode, 0)
 
-    def test_cpu_time_of_a_process_is_bounded_by_name(self):
+    def test_cpu_time_of_a_process_is_bounded_and_reported(self):
         done = self.run_as_user("run", "-q", "--cpu-time", "1s", "--timeout", "50s", "--", "sh", "-c", "exec sh -c 'while :; do :; done'")
         self.assertEqual(done.code, 124, done)
 
@@ -103,7 +106,7 @@ class Rootless(Case):
         self.assertEqual((done.code, done.out), (0, "cove\n"), done)
         self.assertEqual(os.stat(os.path.join(work, "here")).st_uid, USER)
 
-    def test_copy_on_write_leaves_the_directory_alone(self):
+    def test_copy_on_write_leaves_the_directory_unchanged(self):
         work = os.path.join(self.dir, "work")
         os.mkdir(work)
         with open(os.path.join(work, "old"), "w", encoding="utf-8") as f:
@@ -115,21 +118,21 @@ class Rootless(Case):
         with open(os.path.join(work, "old"), encoding="utf-8") as f:
             self.assertEqual(f.read(), "old\n")
 
-    def test_what_a_plain_user_cannot_have_is_refused_before_anything_runs(self):
+    def test_walls_that_need_root_are_refused_before_anything_runs(self):
         done = self.run_as_user("run", "--keep", "--", "sh", "-c", "echo ran")
         self.assertEqual((done.code, done.out), (125, ""), done)
         self.assertIn("no_cgroup", done.err)
         self.assertIn("loginctl enable-linger", done.err)
 
-    def test_root_without_its_capabilities_is_told_so(self):
-        """As in a container: being root is not what is missing."""
+    def test_root_without_its_capabilities_gets_a_specific_error(self):
+        """As in a container: the process is root already."""
         done = subprocess.run(["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", COVE, "run", "--", "true"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 125, done)
         self.assertIn("no_namespaces", done.stderr)
         self.assertRegex(done.stderr, "root (of|without) .*may not make namespaces")
 
-    def test_cgroups_that_are_mounted_read_only_are_named(self):
+    def test_read_only_cgroups_are_reported(self):
         script = "for d in $(awk '$9 ~ /^cgroup/ || $10 ~ /^cgroup/ { print $5 }' /proc/self/mountinfo); do mount -o remount,ro,bind $d || exit 9; done; "
         done = subprocess.run(["unshare", "-m", "sh", "-c", script + f"exec {COVE} run -- true"], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=60, check=False)
@@ -137,7 +140,7 @@ class Rootless(Case):
         self.assertIn("no_cgroup", done.stderr)
         self.assertIn("read-only", done.stderr)
 
-    def test_a_state_directory_of_somebody_else_is_refused(self):
+    def test_a_state_directory_of_another_user_is_refused(self):
         os.chown(self.state, 0, 0)
         done = self.run_as_user("run", "--", "true")
         self.assertEqual(done.code, 125, done)

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""run.py [OPTION...] [PATTERN...] - runs the unittest cases of *_test.py in this directory and prints TAP.
+"""run.py [OPTION...] [PATTERN...] - runs the unittest cases of *_test.py in this directory and
+prints TAP.
 
-    COVE=build/cove tests/e2e/run.py                               all
-    COVE=build/cove tests/e2e/run.py timeout                       those whose id (file.Class.test) contains the word
-    COVE=build/cove tests/e2e/run.py --only 'ctl: a key may end by itself'   exactly the test with this title in TAP
-    COVE=build/cove tests/e2e/run.py --shard 2/3                   the second of three parts
+    COVE=build/cove tests/e2e/run.py               all
+    COVE=build/cove tests/e2e/run.py timeout       those whose id (file.Class.test) has the word
+    COVE=build/cove tests/e2e/run.py --only 'ctl: a key may have an expiry'    exactly this title
+    COVE=build/cove tests/e2e/run.py --shard 2/3   the second of three parts
 
     --list          prints the titles that would run, one per line
-    --times FILE    writes the seconds of every test to FILE, as JSON; times.json has those above 1 s
+    --times FILE    writes the seconds of every test to FILE, as JSON; times.json has those over 1 s
 
-All parts together run every test exactly once, and parts may run at the same time. A class whose tests share a server stays
-whole. Parts are balanced by times.json; the result depends on the files of the tree alone, so machines agree on it.
+All parts together run every test exactly once, and parts may run at the same time. A class whose
+tests share a server stays in one part. Parts are balanced by times.json; the result depends on the
+files of the tree only, so all machines agree on it.
 """
 import argparse
 import json
@@ -23,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
 TIMES = os.path.join(HERE, "times.json")
-USUAL = 0.3  # seconds of a test that times.json does not have; it has those above 1 s
+USUAL = 0.3  # seconds of a test that is not in times.json, which has those above 1 s
 
 
 def title(test):
@@ -54,7 +56,8 @@ class Tap(unittest.TestResult):
         sys.stdout.flush()
 
     def titles(self, test):
-        """Of the test; of all selected tests of a class when the set-up of the class failed or was skipped."""
+        """The title of the test; the titles of all selected tests of a class when its set-up failed
+        or was skipped."""
         where = test.id()
         if not where.startswith("setUpClass ("):
             return [where if where.startswith("tearDownClass (") else title(test)]
@@ -90,7 +93,8 @@ def cases(suite):
 
 
 def part(found, index, count):
-    """The tests of part `index` of `count`: the longest unit goes to the part with the least to do."""
+    """The tests of part `index` of `count`: the longest unit goes to the part with the least
+    work."""
     try:
         with open(TIMES, encoding="utf-8") as f:
             known = json.load(f)

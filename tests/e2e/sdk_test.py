@@ -1,4 +1,6 @@
-"""The server as a Python program drives it: one piece of work from beginning to end, with the server killed in between."""
+"""A server that a Python program uses: one piece of work from beginning to end, with the server
+killed in between.
+"""
 import os
 import signal
 import subprocess
@@ -60,7 +62,7 @@ print("the end")
 
 
 class Sdk(Server):
-    def test_a_python_program_does_its_work_though_the_server_is_killed(self):
+    def test_a_python_program_finishes_although_the_server_is_killed(self):
         found = subprocess.run([os.path.join(ROOT, "tests/sdk/run.py"), "--python"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, timeout=900)
         if found.returncode == 77:

@@ -1,4 +1,6 @@
-"""`cove serve` as an operator meets it: it starts, says what is needed, mends what breaks, and leaves nothing behind."""
+"""`cove serve` for an operator: it starts, prints what is needed, restarts what dies, and leaves
+nothing behind.
+"""
 import datetime
 import http.client
 import json
@@ -33,7 +35,7 @@ class Unix(http.client.HTTPConnection):
 
 
 class Server(Case):
-    """A test with a server of its own."""
+    """A test with its own server."""
 
     def setUp(self):
         super().setUp()
@@ -88,10 +90,10 @@ class Serve(Server):
         self.assertEqual(done.json["results"][0]["data"]["text/plain"], "42", done)
         self.stop()
 
-    def test_AU22_no_server_is_open_and_the_default_is_the_loopback_alone(self):
+    def test_AU22_no_server_is_open_and_it_listens_on_loopback_by_default(self):
         settings = run("serve", "--print-config", "--json").json
         self.assertEqual(settings["listen"]["value"].split(":")[0], "127.0.0.1")
-        for name in settings:  # there is nothing to switch the asking off with
+        for name in settings:  # no setting can disable authentication
             self.assertNotRegex(name.lower(), "insecure|anonymous|noauth|disable")
         url = self.start("--listen", "0.0.0.0:0")
         host = "127.0.0.1:" + url.rsplit(":", 1)[1]
@@ -103,7 +105,7 @@ class Serve(Server):
             connection.close()
         self.stop()
 
-    def test_it_prints_what_is_needed_and_stops_clean(self):
+    def test_it_prints_what_is_needed_and_stops_cleanly(self):
         url = self.start()
         text = self.said().decode()
         self.assertIn("key      cove_", text)
@@ -113,7 +115,7 @@ class Serve(Server):
         over_socket.request("GET", "/health")
         self.assertEqual(over_socket.getresponse().status, 200)
         over_socket.close()
-        self.assertNotIn("cove_", self.logged())  # the key is no log entry
+        self.assertNotIn("cove_", self.logged())  # the key is not in the log
         self.stop()
         self.assertEqual(os.listdir(self.run_dir), ["serve.lock"])
         url = self.start()
@@ -121,7 +123,7 @@ class Serve(Server):
         self.assertIn("cove key create", self.said().decode())
         self.stop(signal.SIGINT)
 
-    def test_the_lines_that_are_printed_can_be_pasted(self):
+    def test_the_printed_commands_can_be_pasted(self):
         self.start()
         text = self.said().decode()
         lines = text[text.index("Run code:"):].split("\n\n")[1]
@@ -132,7 +134,7 @@ class Serve(Server):
         self.assertIn("runtimes", json.loads(done.stdout))
         self.stop()
 
-    def test_what_lived_when_it_was_stopped_is_told_as_ended_by_that(self):
+    def test_sandboxes_that_lived_at_the_stop_are_reported_as_ended_by_it(self):
         sandbox = self.start_with_sandbox()
         self.call("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["sleep", "600"], "background": True})
         self.stop(signal.SIGINT)
@@ -145,7 +147,7 @@ class Serve(Server):
         self.assertEqual(execution["endedBy"], "killed", execution)
         self.stop()
 
-    def test_an_address_that_is_none_is_told_before_anything_else(self):
+    def test_an_invalid_address_is_reported_before_anything_else(self):
         self.start()
         for listen, told in (("127.0.0.1:80000", "not an address with a port"), ("here", "not an address with a port")):
             self.assertIn(told, run("serve", "--state-dir", self.place, "--listen", listen).err)
@@ -164,7 +166,7 @@ class Serve(Server):
         connection.close()
         return answer.status, json.loads(text)
 
-    def test_the_operators_floor_holds_for_everything_that_is_asked(self):
+    def test_the_operators_floor_applies_to_every_request(self):
         floor = os.path.join(self.dir, "floor.yaml")
         with open(floor, "w", encoding="utf-8") as f:
             f.write("version: 1\nlimits: {memoryBytes: 128M, timeoutMs: 60s, lifetimeMs: 1h}\nsyscalls: {forbid: [debug]}\n")
@@ -189,7 +191,7 @@ class Serve(Server):
         self.assertNotEqual(done.code, 0)
         self.assertIn("limts", done.err)
 
-    def test_processors_of_the_floor_confine_sandboxes_pinned_or_not(self):
+    def test_cpus_of_the_floor_confine_sandboxes_pinned_or_not(self):
         last = str(max(os.sched_getaffinity(0)))
         floor = os.path.join(self.dir, "floor.yaml")
         with open(floor, "w", encoding="utf-8") as f:
@@ -203,7 +205,7 @@ class Serve(Server):
             self.assertEqual(ran["stdout"].split()[1:], [last], ran)
         self.stop()
 
-    def test_a_key_is_told_how_often_it_may_come_and_when_again(self):
+    def test_a_rate_limited_key_gets_its_rate_and_the_time_to_retry(self):
         url = self.start("--rate-limit-create", "2/h")
 
         def create(connection, **headers):
@@ -219,16 +221,16 @@ class Serve(Server):
             status, (limit, remaining, reset, retry), body = create(http.client.HTTPConnection(host, timeout=60), **by_key)
             self.assertEqual((status, limit, remaining, retry), (201, 2, left, -1), body)
             self.assertTrue((2 - left) * 1800 - 120 < reset <= (2 - left) * 1800, reset)
-        for _ in range(2):  # what is refused does not count
+        for _ in range(2):  # refused requests do not count
             status, (limit, remaining, reset, retry), body = create(http.client.HTTPConnection(host, timeout=60), **by_key)
             self.assertEqual((status, limit, remaining, body["error"]["code"]), (429, 2, 0, "rate_limited"))
             self.assertTrue(3480 < reset <= 3600 and 1680 < retry <= 1800, (reset, retry))
-        self.assertEqual(self.ask(url, "GET", "/v1/sandboxes")[0], 200)  # another kind
+        self.assertEqual(self.ask(url, "GET", "/v1/sandboxes")[0], 200)  # another kind of request
         status, told, body = create(Unix(os.path.join(self.run_dir, "api.sock")))
         self.assertEqual((status, told), (201, [-1] * 4), body)
         self.stop()
 
-    def test_AU21_a_lost_first_key_is_replaced_over_the_socket_and_worth_nothing_at_once(self):
+    def test_AU21_a_lost_first_key_is_replaced_over_the_socket_and_revoked_at_once(self):
         url = self.start()
 
         def owner(method, path):
@@ -252,7 +254,7 @@ class Serve(Server):
         self.assertEqual(run("key", "rotate", "-q", "first key", env={"COVE_URL": url, "COVE_API_KEY": lost}).code, 125)
         self.stop()
 
-    def test_bounds_of_requests_are_settings(self):
+    def test_limits_of_requests_are_settings(self):
         url = self.start("--http-max-line", "1K", "--http-head-timeout", "1s")
         self.assertEqual(self.ask(url, "GET", "/v1/sandboxes?cursor=" + "x" * 1500)[0], 414)
         host, port = url.removeprefix("http://").split(":")
@@ -261,8 +263,8 @@ class Serve(Server):
             self.assertEqual(slow.recv(100), b"")
         self.stop()
 
-    def test_places_that_tenants_take_turns_for_are_settings(self):
-        """With one place, what comes together waits for its turn, and all of it is done."""
+    def test_slots_of_the_fair_queue_are_settings(self):
+        """With one slot, concurrent requests are queued, and all of them are answered."""
         url = self.start("--limits-creating", "1", "--limits-starting", "1")
         key = re.search(r"key +(cove_[0-9a-f]{40})", self.said().decode())[1]
         made = []
@@ -285,7 +287,7 @@ class Serve(Server):
         self.assertEqual(made, ["here\n"] * 6)
         self.stop()
 
-    def test_coved_has_a_user_of_its_own_and_no_privilege(self):
+    def test_coved_has_its_own_user_and_no_privilege(self):
         self.start()
         running = processes(self.run_dir)
         status = {}
@@ -300,14 +302,14 @@ class Serve(Server):
         for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
             self.assertEqual(int(status[name][0], 16), 0, name)
         self.assertEqual(status["NoNewPrivs"], ["1"])
-        self.assertEqual(status["Seccomp"], ["2"])  # what tests/unit/main/serve/no_fork_filter_test.c holds: it cannot fork or exec
+        self.assertEqual(status["Seccomp"], ["2"])  # it cannot fork or exec: tests/unit/main/serve/no_fork_filter_test.c
         state = os.stat(os.path.join(self.place, "state"))
         self.assertEqual((state.st_uid, state.st_mode & 0o777), (uid, 0o700))
         self.assertEqual(os.stat(self.run_dir).st_uid, 0)
         self.assertEqual(os.stat(os.path.join(self.place, "state/cove.db")).st_mode & 0o777, 0o600)
         self.stop()
 
-    def test_coved_has_threads_and_no_child_whatever_it_is_asked_for(self):
+    def test_coved_has_threads_and_never_a_child_process(self):
         sandbox = self.start_with_sandbox()
         coved = processes(self.run_dir)["coved"]
         self.assertEqual(self.execute(sandbox, "echo hi"), "hi\n")
@@ -330,11 +332,11 @@ class Serve(Server):
                 with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
                     parents.append(int(f.read().rpartition(")")[2].split()[1]))
             except OSError:
-                pass  # it went in between
+                pass  # it ended in between
         self.assertNotIn(coved, parents)
         self.stop()
 
-    def test_what_is_killed_is_started_again_and_clients_wait_meanwhile(self):
+    def test_killed_processes_are_restarted_and_clients_wait_meanwhile(self):
         url = self.start()
         for name in ("coved", "cove-jailer", "cove-monitor"):
             pid = processes(self.run_dir)[name]
@@ -375,7 +377,7 @@ class Serve(Server):
         self.addCleanup(connection.close)
         return connection.getresponse()
 
-    def test_a_stream_goes_on_where_it_was_when_coved_was_killed(self):
+    def test_a_stream_resumes_at_its_offset_after_coved_was_killed(self):
         sandbox = self.start_with_sandbox()
         base = f"/v1/sandboxes/{sandbox}/executions"
         script = "for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.1; done; exit 4"
@@ -397,14 +399,14 @@ class Serve(Server):
         self.assertEqual((status, ended["state"]), (200, "ended"))
         self.stop()
 
-    def test_a_sandbox_outlives_coved_with_its_files(self):
+    def test_a_sandbox_and_its_files_survive_coved(self):
         sandbox = self.start_with_sandbox()
         self.assertEqual(self.execute(sandbox, "echo kept > /workspace/a; echo done"), "done\n")
         os.kill(processes(self.run_dir)["coved"], signal.SIGKILL)
         self.assertEqual(wait_for(lambda: self.execute(sandbox, "cat /workspace/a")), "kept\n")
         self.stop()
 
-    def test_a_killed_jailer_s_sandboxes_are_told_lost_and_the_server_goes_on(self):
+    def test_sandboxes_of_a_killed_jailer_are_reported_lost_and_the_server_continues(self):
         sandbox = self.start_with_sandbox()
         os.kill(processes(self.run_dir)["cove-jailer"], signal.SIGKILL)
         ended = wait_for(lambda: (lambda s: s if s["state"] == "ended" else None)(self.call("GET", f"/v1/sandboxes/{sandbox}")[1]))
@@ -415,7 +417,7 @@ class Serve(Server):
         self.assertEqual(self.execute(made["id"], "echo again"), "again\n")
         self.stop()
 
-    def test_RC07_stopping_with_many_sandboxes_ends_well_and_leaves_none(self):
+    def test_RC07_stopping_with_many_sandboxes_ends_cleanly_and_leaves_none(self):
         first = self.start_with_sandbox("--rate-limit-default", "none", "--rate-limit-create", "none", "--rate-limit-execute", "none",
                                         "--limits-sandboxes", str(SANDBOXES + 8))
         made, wrong = [first], []
@@ -427,7 +429,7 @@ class Serve(Server):
                     wrong.append(one)
                     return
                 made.append(one["id"])
-                if len(made) % 10 == 0:  # some of them at work, and not willing to stop
+                if len(made) % 10 == 0:  # some of them run programs that ignore SIGTERM
                     self.call("POST", f"/v1/sandboxes/{one['id']}/executions",
                               {"command": ["sh", "-c", "trap '' TERM; while :; do sleep 600; done"], "background": True})
         makers = [threading.Thread(target=make) for _ in range(4)]
@@ -444,7 +446,8 @@ class Serve(Server):
         self.assertEqual(leaves & set(made), set())
 
     def inside(self, sandbox):
-        """The numbers of all processes in a sandbox, its runtime included: whatever they call themselves, their cgroup is its."""
+        """The pids of all processes in a sandbox, with its runtime: they are in its cgroup,
+        whatever their names are."""
         found = set()
         for top, _, files in os.walk("/sys/fs/cgroup"):
             if sandbox in top and "cgroup.procs" in files:
@@ -452,22 +455,22 @@ class Serve(Server):
                     with open(os.path.join(top, "cgroup.procs"), encoding="ascii") as f:
                         found |= {int(pid) for pid in f.read().split()}
                 except OSError:
-                    pass  # it went in between
+                    pass  # it ended in between
         return found
 
-    def test_RC02_a_killed_supervisor_takes_everything_along_and_the_next_start_tells_it(self):
-        sandbox = self.start_with_sandbox()  # making one changes the jailer's identity for a moment
+    def test_RC02_a_killed_supervisor_ends_everything_and_the_next_start_reports_it(self):
+        sandbox = self.start_with_sandbox()  # creating a sandbox changes the jailer's identity for a moment
         base = f"/v1/sandboxes/{sandbox}/executions"
         script = "(setsid sleep 600 </dev/null >/dev/null 2>&1 &) ; trap '' TERM HUP INT; echo up; while :; do sleep 600; done"
         status, running = self.call("POST", base, {"command": ["sh", "-c", script], "background": True, "timeoutMs": 900000})
         self.assertEqual(status, 202, running)
-        wait_for(lambda: len(self.inside(sandbox)) >= 4, 60)  # runtime, shell, its sleep, and the one that left it
+        wait_for(lambda: len(self.inside(sandbox)) >= 4, 60)  # runtime, shell, its sleep, and the one that left the session
         watched = [os.pidfd_open(pid) for pid in self.inside(sandbox)]
         self.server.kill()
         self.server.wait()
         wait_for(lambda: processes(self.run_dir) == {}, 60)
         for fd in watched:
-            self.assertTrue(select.select([fd], [], [], 60)[0], "a process of the sandbox lives on")
+            self.assertTrue(select.select([fd], [], [], 60)[0], "a process of the sandbox is still alive")
             os.close(fd)
         self.assertEqual(self.inside(sandbox), set())
         key = self.key
@@ -481,11 +484,11 @@ class Serve(Server):
         wait_for(lambda: not [top for top, _, _ in os.walk("/sys/fs/cgroup") if sandbox in top], 60)
         self.stop()
 
-    def test_a_spawner_dies_with_a_jailer_that_cannot_tell_it(self):
+    def test_a_spawner_dies_with_its_jailer_even_if_it_cannot_read_its_socket(self):
         sandbox = self.start_with_sandbox()
         jailer = processes(self.run_dir)["cove-jailer"]
         spawner = processes(self.run_dir)["cove-spawner"]
-        os.kill(spawner, signal.SIGSTOP)  # so it does not see its socket end
+        os.kill(spawner, signal.SIGSTOP)  # so it does not see the end of its socket
         os.kill(jailer, signal.SIGKILL)
         wait_for(lambda: processes(self.run_dir).get("cove-spawner") != spawner, 60)
         wait_for(lambda: self.call("GET", f"/v1/sandboxes/{sandbox}")[1]["state"] == "ended", 60)
@@ -505,7 +508,7 @@ class Serve(Server):
         self.stepped = seconds
 
     def key_until(self, seconds):
-        """A key that expires so many seconds from now, by the calendar that the server has."""
+        """A key that expires in so many seconds by the wall clock of the server."""
         at = datetime.datetime.fromtimestamp(time.time() + self.stepped + seconds, datetime.timezone.utc)
         status, made = self.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read"], "expiresAt": at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"})
         self.assertEqual(status, 201, made)
@@ -518,8 +521,9 @@ class Serve(Server):
         finally:
             self.key = mine
 
-    def test_RC06_a_calendar_that_jumps_ends_nothing_early_and_nothing_lives_for_ever(self):
-        """The calendar of the running server, forwards and backwards, and over a kill; what is measured in seconds does not follow it."""
+    def test_RC06_a_wall_clock_jump_ends_nothing_early_and_nothing_lives_for_ever(self):
+        """Steps the wall clock of the running server forwards and backwards, and over a kill;
+        durations do not follow it."""
         shim = os.path.join(os.path.dirname(COVE), "../../tests/tools/libclockstep.so")
         if not os.path.exists(shim):
             self.skipTest("libclockstep.so is not built")
@@ -541,8 +545,8 @@ class Serve(Server):
             self.assertEqual(self.call("GET", f"/v1/sandboxes/{live}")[1]["state"], "running")
             self.assertEqual(self.call("GET", f"{base}/{running}")[1]["state"], "running")
             self.assertEqual(self.execute(live, "echo on"), "on\n")
-            done = self.call("POST", "/v1/gc")[1]  # what was remembered for minutes is not taken for a month old
-            if abs(self.stepped) > day:  # later, what was written down with a date of long ago is old
+            done = self.call("POST", "/v1/gc")[1]  # rows that are minutes old are not taken for a month old
+            if abs(self.stepped) > day:  # later, rows with a date of long ago are old
                 self.assertEqual((done["sandboxes"], done["executions"]), (0, 0), done)
             self.assertEqual(self.call("GET", f"/v1/sandboxes/{old}")[1]["state"], "ended")
 
@@ -557,10 +561,10 @@ class Serve(Server):
             self.step_clock(away)
             nothing_ended()
             seconds_are_seconds()
-            self.assertEqual(self.status_with(hour), 401 if away > 0 else 200)  # a moment of the calendar is one
+            self.assertEqual(self.status_with(hour), 401 if away > 0 else 200)  # an expiry is a moment of the wall clock
             brief = self.key_until(1)
             wait_for(lambda: self.status_with(brief) == 401)
-        for away in (day, -day, 0):  # and the next coved comes to another calendar than the last one left
+        for away in (day, -day, 0):  # the next coved starts with another wall clock than the last one had
             self.step_clock(away)
             coved = processes(self.run_dir)["coved"]
             os.kill(coved, signal.SIGKILL)
@@ -570,7 +574,7 @@ class Serve(Server):
         self.assertEqual(self.status_with(hour), 200)
         self.stop()
 
-    def test_a_second_server_and_a_taken_port_are_clear_errors(self):
+    def test_a_second_server_and_a_used_port_are_clear_errors(self):
         url = self.start()
         done = run("serve", "--state-dir", self.place)
         self.assertEqual(done.code, 125, done)
@@ -580,14 +584,14 @@ class Serve(Server):
         self.assertIn("address_in_use", done.err)
         self.stop()
 
-    def test_a_directory_of_somebody_else_is_refused(self):
+    def test_a_directory_of_another_user_is_refused(self):
         os.makedirs(os.path.join(self.place, "state"))
         done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0")
         self.assertEqual(done.code, 125, done)
         self.assertIn("state_dir_unusable", done.err)
         self.assertIn("belongs to uid 0", done.err)
 
-    def test_a_broken_database_ends_the_start_with_its_reason(self):
+    def test_a_broken_database_stops_the_start_with_its_reason(self):
         self.start()
         self.stop()
         with open(os.path.join(self.place, "state/cove.db"), "r+b") as f:
@@ -604,7 +608,7 @@ class Serve(Server):
         with open(f"/proc/{processes(self.run_dir)[name]}/status", encoding="utf-8") as f:
             return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS:"))
 
-    def test_RS12_readers_that_do_not_read_cost_the_server_no_memory(self):
+    def test_RS12_clients_that_do_not_read_cost_the_server_no_memory(self):
         sandbox = self.start_with_sandbox()
         base = f"/v1/sandboxes/{sandbox}/executions"
         script = "while [ ! -e go ]; do sleep 0.05; done; yes | head -c 20000000; i=0; while [ $i -lt 20000 ]; do echo; i=$((i+1)); done"
@@ -630,7 +634,7 @@ class Serve(Server):
             s.close()
         self.stop()
 
-    def test_RC04_a_full_disk_is_told_loses_nothing_and_is_outlived(self):
+    def test_RC04_a_full_disk_is_reported_loses_nothing_and_is_survived(self):
         os.mkdir(self.place, 0o755)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=755", "none", self.place], check=True)
         self.addCleanup(subprocess.run, ["umount", "-l", self.place], check=False)
@@ -648,7 +652,7 @@ class Serve(Server):
                         pass
                 except OSError:
                     pass
-        self.execute(sandbox, "touch go")  # may be refused; the file that it waits for comes another way
+        self.execute(sandbox, "touch go")  # may be refused; the file is then written another way
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
         connection.request("PUT", f"/v1/sandboxes/{sandbox}/files?path=/workspace/go", b"", {"Authorization": f"Bearer {self.key}"})
         self.assertEqual(connection.getresponse().status, 200)  # a sandbox's files are not on this disk
@@ -663,13 +667,13 @@ class Serve(Server):
         ended = wait_for(lambda: (lambda e: e if "endedAt" in e else None)(self.call("GET", f"{base}/{running['id']}")[1]), 120)
         whole = "".join(f"line {i}\n" for i in range(20000))
         self.assertEqual((ended["exitCode"], ended["stdoutBytes"] + ended["droppedBytes"]), (3, len(whole)), ended)
-        self.assertTrue(whole.startswith(ended["stdout"]), "what is kept is not how it began")
+        self.assertTrue(whole.startswith(ended["stdout"]), "the kept output is not the beginning of the complete output")
         os.unlink(filler)
         made = wait_for(lambda: (lambda a: a if a[0] == 201 else None)(self.call("POST", "/v1/sandboxes", {"runtime": "sh"})), 60)
         self.assertEqual(self.execute(made[1]["id"], "echo room"), "room\n")
         self.stop()
 
-    def test_a_row_that_cannot_be_read_costs_its_sandbox_and_no_other(self):
+    def test_an_unreadable_row_costs_its_sandbox_and_no_other(self):
         damaged = self.start_with_sandbox()
         whole = self.call("POST", "/v1/sandboxes", {"runtime": "sh"})[1]["id"]
         status, running = self.call("POST", f"/v1/sandboxes/{whole}/executions",
@@ -690,9 +694,9 @@ class Serve(Server):
         self.stop()
 
     def stop_coved_and(self, change):
-        """Changes the database behind the back of a server that must not notice: it is started again at once."""
+        """Changes the database while coved is stopped, and restarts it immediately."""
         path = os.path.join(self.place, "state/cove.db")
-        os.kill(self.server.pid, signal.SIGSTOP)  # so that nobody starts the next one meanwhile
+        os.kill(self.server.pid, signal.SIGSTOP)  # so that the supervisor does not start the next one meanwhile
         pid = processes(self.run_dir)["coved"]
         os.kill(pid, signal.SIGKILL)
 
@@ -723,7 +727,7 @@ class Serve(Server):
         again = self.file("again.yaml", printed.out)
         done = run("serve", "--config", again, "--print-config", "--json")
         self.assertEqual(done.json["drainTimeout"]["value"], "3s")
-        for flags in ((), ("--state-dir", self.place)):  # directories are told as they come out, and mean the same again
+        for flags in ((), ("--state-dir", self.place)):  # directories are printed as they were given, and can be read again
             first = run("serve", *flags, "--print-config", "--json").json
             self.assertTrue(first["stateDir"]["value"].startswith(self.place if flags else "/"), first)
             again = self.file("dirs.yaml", run("serve", *flags, "--print-config").out)
@@ -731,7 +735,7 @@ class Serve(Server):
             for name in ("stateDir", "runDir"):
                 self.assertEqual(second[name]["value"], first[name]["value"])
 
-    def test_mistakes_in_settings_are_fatal_with_their_place(self):
+    def test_errors_in_settings_are_fatal_with_their_place(self):
         config = self.file("cove.yaml", "listen: 127.0.0.1:0\nlog:\n  levle: warn\n")
         done = run("serve", "--config", config)
         self.assertEqual(done.code, 2, done)
@@ -740,7 +744,7 @@ class Serve(Server):
         done = run("serve", "--lisen", "x")
         self.assertEqual(done.code, 2, done)
         self.assertIn("Did you mean --listen?", done.err)
-        self.assertEqual(done.err.count("cause:"), 1, done)  # its value is no second mistake
+        self.assertEqual(done.err.count("cause:"), 1, done)  # its value is not reported as a second error
         for text, told in (("user: cove\nlisten: nowhere\n", ":2:1: listen: 'nowhere' is not an address"),
                            ("user: cove\n\nrunDir: x\n", ":3:1: runDir: 'x' is not an absolute path"),
                            ("limits:\n  creating: 0\n", ":2:13: limits.creating must be from 1 to 1024"),
@@ -758,7 +762,8 @@ class Serve(Server):
         self.assertIn("config_unsafe_file", done.err)
 
     def start_as_plain_user(self, *flags):
-        """In the place that such a server chooses itself; returns the way to run another `cove` beside it."""
+        """Starts the server with its default directories; returns the function that runs another
+        `cove` as the same user."""
         for name in ("cove", "cove-ctl", "cove-runtime", "cove-serve", "coved"):
             shutil.copy(os.path.join(os.path.dirname(os.path.realpath(COVE)), name), self.dir)
         home = os.path.join(self.dir, "home")
@@ -772,13 +777,13 @@ class Serve(Server):
             self.launched = Launched(cove, self.dir, *flags, place=place, **who)
         except AssertionError as ended:
             if "no_namespaces" in str(ended) or "user namespace" in str(ended):
-                self.skipTest("this host lets no plain user make user namespaces")
+                self.skipTest("plain users cannot create user namespaces on this host")
             raise
         self.server = self.launched.process
         who["stdin"] = subprocess.DEVNULL
         return lambda *words: subprocess.run([cove, *words], capture_output=True, text=True, timeout=60, check=False, **who)
 
-    def test_a_plain_user_has_a_server_too_and_is_told_what_it_refuses(self):
+    def test_a_plain_user_can_run_a_server_and_learns_what_it_refuses(self):
         cove = self.start_as_plain_user()
         words = self.said().decode().split()
         self.assertEqual(self.health(words[words.index("address") + 1])[0], 200)
@@ -802,7 +807,7 @@ class Serve(Server):
         self.assertEqual((done.returncode, done.stdout), (0, "inside\n"), done)
         self.stop()
 
-    def test_a_plain_users_pool_starts_its_interpreters_one_by_one_and_says_why(self):
+    def test_a_plain_users_pool_starts_each_interpreter_itself_and_says_why(self):
         shutil.copytree(os.path.join(os.path.dirname(os.path.realpath(COVE)), "kernels"), os.path.join(self.dir, "kernels"),
                         ignore=shutil.ignore_patterns("*.p"))
         cove = self.start_as_plain_user("--limits-enforced", "false")
@@ -824,10 +829,10 @@ class Serve(Server):
 
     def test_the_units_for_systemd_are_well_formed(self):
         if not shutil.which("systemd-analyze"):
-            self.skipTest("there is no systemd-analyze")
+            self.skipTest("systemd-analyze is not installed")
         units = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "deploy/systemd")
         names = [n for n in os.listdir(units) if n.endswith((".service", ".socket", ".target"))]
-        for name in names:  # verify wants the programs to exist where the unit says
+        for name in names:  # verify requires the programs at the paths of the unit
             with open(os.path.join(units, name), encoding="utf-8") as f:
                 text = f.read().replace("/usr/local/bin/cove", "/bin/true").replace("/usr/local/libexec/cove/coved", "/bin/true")
             self.file(name, text)
@@ -836,7 +841,7 @@ class Serve(Server):
         said = [line for line in done.stdout.decode().splitlines() if any(n in line for n in names)]
         self.assertEqual((done.returncode, said), (0, []), done.stdout.decode())
 
-    def test_logs_are_json_when_asked_for_and_name_the_request(self):
+    def test_logs_are_json_on_request_and_name_the_request(self):
         url = self.start("--log-format", "json")
         self.health(url)
         wait_for(lambda: "/health" in self.logged())

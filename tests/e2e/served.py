@@ -1,10 +1,12 @@
-"""served.py - tests with a running server: self.cove(...) is the command line with the key of the test.
+"""served.py - tests with a running server: self.cove(...) is the command line with the key of the
+test.
 
     class Ctl(Served):             one server for the class, one tenant for each test
     class Killed(OwnServer):       one server for each test, whose operator the test is
 
-A test that kills, stops or reconfigures its server, or counts something of the whole server, belongs to OwnServer. In a class of
-Served, self.operator(...) is the command line with the operator's key: for tenants, pools and templates.
+A test that kills, stops or reconfigures its server, or counts objects of the whole server, belongs
+to OwnServer. In a class of Served, self.operator(...) is the command line with the operator's key:
+for tenants, pools and templates.
 """
 import http.client
 import itertools
@@ -14,14 +16,14 @@ import tempfile
 from cove import COVE, Case, run
 from server import Launched, processes, wait_for  # pylint: disable=unused-import
 
-# All that a key of a tenant may be allowed to do; the rest is the operator's.
+# All scopes that a key of a tenant may have; the others are the operator's.
 SCOPES = ["sandboxes:read", "sandboxes:write", "executions", "files", "keys", "tenant", "audit", "usage"]
 
 
 class Commands(Case):
-    """What both have: self.launched is the server, self.env the variables of a client."""
+    """The common part: self.launched is the server, self.env the variables of a client."""
 
-    settings = []  # more words for `cove serve`
+    settings = []  # further arguments of `cove serve`
 
     def cove(self, *args, code=0, **options):
         done = run(*args, env=self.env, **options)
@@ -70,11 +72,12 @@ class Served(Commands):
         self.env = {"COVE_URL": self.launched.url, "COVE_API_KEY": self.key}
 
     def leave(self):
-        """Removes the sandboxes of the test, then its tenant, and checks that the server shows none of them alive."""
+        """Removes the sandboxes of the test, then its tenant, and checks that none of the sandboxes
+        is alive on the server."""
         alive = self.alive()
         for sandbox in alive:
             self.ask("DELETE", f"/v1/sandboxes/{sandbox}", 200, key=self.key)
-        self.assertEqual(self.alive(), [], "sandboxes of the test are left")
+        self.assertEqual(self.alive(), [], "sandboxes of the test are still alive")
         self.ask("DELETE", f"/v1/tenants/{self.tenant}", 204)
 
     def alive(self):
@@ -89,7 +92,7 @@ class Served(Commands):
         return found
 
     def ask(self, method, path, status, body=None, key=None):
-        """What the API answers to the operator, or to the owner of `key`."""
+        """The answer of the API to the operator, or to the owner of `key`."""
         connection = http.client.HTTPConnection(self.launched.url.removeprefix("http://"), timeout=120)
         try:
             connection.request(method, path, None if body is None else json.dumps(body),

@@ -1,4 +1,4 @@
-"""TLS as its clients meet it: curl, OpenSSL's own client, Python; and those who come to do harm."""
+"""TLS with real clients: curl, OpenSSL's own client, Python; and hostile ones."""
 import http.client
 import json
 import os
@@ -22,7 +22,7 @@ def openssl(*args, stdin=b"", timeout=60):
 
 
 class Tls(Server):
-    """A server with a certificate of its own making, in self.cert and self.key."""
+    """A server with a self-signed certificate, in self.cert and self.key."""
 
     def setUp(self):
         super().setUp()
@@ -31,7 +31,7 @@ class Tls(Server):
         self.make(self.cert, self.key)
 
     def make(self, cert, key, name="first", days=30, kind=("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), more=(), names="DNS:localhost,IP:127.0.0.1"):
-        """A self-signed certificate, put in place by a rename as renewals do."""
+        """Creates a self-signed certificate, put in place by a rename as renewals do."""
         done = openssl("req", "-x509", "-newkey", *kind, "-nodes", "-keyout", key + ".new", "-out", cert + ".new", "-days",
                        str(days), "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}", *more)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -61,7 +61,7 @@ class Tls(Server):
         return connection
 
     def stop(self, how=signal.SIGTERM, hang_up=True):
-        """Hangs up first: a server waits 2 s for clients that do not."""
+        """Closes the connections first: a server waits 2 s for clients that do not."""
         for connection in self.talks if hang_up else ():
             connection.close()
         super().stop(how)
@@ -87,7 +87,7 @@ class Tls(Server):
 
 
 class Spoken(Tls):
-    def test_curl_openssl_and_python_are_answered_in_both_versions(self):
+    def test_curl_openssl_and_python_connect_in_both_versions(self):
         url = self.serve()
         self.assertTrue(url.startswith("https://127.0.0.1:"), url)
         for version in ("1.2", "1.3"):
@@ -104,10 +104,11 @@ class Spoken(Tls):
         for _ in range(20):  # kept open
             self.assertEqual(self.ask(connection)[0], 200)
         self.assertEqual(self.figure("handshakes_total"), 5)
-        self.stop(hang_up=False)  # the server ends although a client stays
+        self.stop(hang_up=False)  # the server ends although a client stays connected
 
-    def test_rsa_keys_and_chains_serve_too(self):
-        """A leaf signed by an authority between, which the server sends along: the client knows the root alone."""
+    def test_rsa_keys_and_certificate_chains_work(self):
+        """A leaf signed by an intermediate authority, which the server sends too: the client knows
+        only the root."""
         root, middle = os.path.join(self.dir, "root"), os.path.join(self.dir, "middle")
         rsa = ("rsa:2048",)
         self.make(root + ".crt", root + ".key", "root", more=("-addext", "basicConstraints=critical,CA:TRUE"), kind=rsa)
@@ -136,14 +137,14 @@ class Spoken(Tls):
         self.assertEqual(self.ask(self.talk())[0], 200)
         self.stop()
 
-    def test_renegotiation_is_refused_and_the_connection_harmless(self):
+    def test_renegotiation_is_refused_and_the_connection_survives(self):
         self.serve()
         done = openssl("s_client", "-connect", f"127.0.0.1:{self.port}", "-servername", "localhost", "-tls1_2", stdin=b"R\nR\nR\n")
         self.assertRegex(done.stderr + done.stdout, rb"(?i)no renegotiation")
         self.assertEqual(self.ask(self.talk())[0], 200)
         self.stop()
 
-    def test_a_ticket_makes_the_second_handshake_short(self):
+    def test_a_session_ticket_shortens_the_second_handshake(self):
         self.serve()
         context = self.trust()
         first = self.shake(context)
@@ -157,7 +158,7 @@ class Spoken(Tls):
         wait_for(lambda: self.figure("handshakes_resumed_total") == 1)
         self.stop()
 
-    def test_http_without_tls_is_told_so(self):
+    def test_plain_http_gets_an_explaining_error(self):
         self.serve()
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
             plain = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -169,7 +170,8 @@ class Spoken(Tls):
         self.stop()
 
     def test_the_address_of_the_client_is_its_own_and_never_local(self):
-        """The Unix socket needs no key; whoever comes over TLS does, although a pair of Unix sockets lies between."""
+        """The Unix socket needs no key; a client over TLS does, although a pair of Unix sockets is
+        between."""
         self.serve("--http-max-connections-per-address", "5")
         self.assertEqual(self.ask(self.talk(), "/v1/sandboxes")[0], 401)
         self.assertEqual(self.ask(self.talk(), "/v1/sandboxes", key=self.secret)[0], 200)
@@ -180,7 +182,7 @@ class Spoken(Tls):
                 answered += self.ask(connection)[0] == 200
             except (OSError, http.client.HTTPException):
                 pass
-        self.assertLessEqual(answered, 5)  # of one address: they are counted by the client's, not as one pair each
+        self.assertLessEqual(answered, 5)  # connections of one address: they are counted for the client, not one pair each
         self.assertGreaterEqual(answered, 1)
         self.stop()
 
@@ -191,7 +193,7 @@ class Spoken(Tls):
             self.assertEqual(self.ask(connection, headers=[("Origin", origin)])[0], status, origin)
         self.stop()
 
-    def test_files_of_many_megabytes_pass_whole_in_both_directions(self):
+    def test_files_of_many_megabytes_pass_completely_in_both_directions(self):
         self.serve()
         connection, size = self.talk(), 24 << 20
         status, body = self.ask(connection, "/v1/sandboxes", "POST", '{"runtime": "sh"}', self.secret, [("Content-Type", "application/json")])
@@ -203,7 +205,7 @@ class Spoken(Tls):
         status, body = self.ask(connection, path, key=self.secret)
         self.assertEqual((status, len(body)), (200, size))
         self.assertTrue(body == data)
-        # A slow reader gets it all, and one that goes in the middle harms nobody.
+        # A slow reader gets everything, and a client that disconnects in the middle harms no other.
         slow = self.shake()
         slow.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {self.secret}\r\n\r\n".encode())
         left = self.shake()
@@ -220,7 +222,7 @@ class Spoken(Tls):
         wait_for(lambda: self.figure("connections") <= 1)
         self.stop()
 
-    def test_websockets_go_through_with_frames_in_both_directions(self):
+    def test_websockets_pass_frames_in_both_directions(self):
         self.serve()
         status, body = self.ask(self.talk(), "/v1/sandboxes", "POST", '{"runtime": "sh"}', self.secret, [("Content-Type", "application/json")])
         self.assertEqual(status, 201, body)
@@ -232,7 +234,7 @@ class Spoken(Tls):
                 head += s.recv(1)
             self.assertIn(b" 101 ", head)
             got = b""
-            for n in range(50):  # pings, masked with zeros; whatever else the server says may stand between the pongs
+            for n in range(50):  # pings, masked with zeros; other messages of the server may stand between the pongs
                 s.sendall(bytes([0x89, 0x84, 0, 0, 0, 0]) + b"%04d" % n)
                 while b"\x8a\x04%04d" % n not in got:
                     piece = s.recv(4096)
@@ -241,7 +243,7 @@ class Spoken(Tls):
         wait_for(lambda: self.figure("api_websockets", "") == 0)
         self.stop()
 
-    def test_requests_under_way_are_finished_when_the_server_stops(self):
+    def test_active_requests_are_finished_when_the_server_stops(self):
         self.serve()
         connection = self.talk()
         status, body = self.ask(connection, "/v1/sandboxes", "POST", '{"runtime": "sh"}', self.secret, [("Content-Type", "application/json")])
@@ -257,7 +259,7 @@ class Spoken(Tls):
 
 
 class Clients(Tls):
-    def test_cove_trusts_the_authority_that_it_is_told_of_and_no_other(self):
+    def test_cove_trusts_the_given_authority_and_no_other(self):
         url = self.serve().replace("127.0.0.1", "localhost")
         other = os.path.join(self.dir, "other")
         self.make(other + ".crt", other + ".key", "other")
@@ -283,13 +285,13 @@ class Clients(Tls):
         self.assertEqual(run("sandbox", "ls", env=home).code, 0)
         self.assertIn("server_not_trusted", run("sandbox", "ls", "--cacert", other + ".crt", env=home).err)
         elsewhere = run("sandbox", "ls", env={**home, "COVE_URL": url.replace("localhost", "127.0.0.1"), "COVE_API_KEY": self.secret})
-        self.assertIn("server_not_trusted", elsewhere.err)  # the authority is that server's, as the key is
+        self.assertIn("server_not_trusted", elsewhere.err)  # the authority belongs to that server, as the key does
         self.assertErrorCode(run("login", "--cacert", self.dir + "/none", url, stdin=self.secret, env=home), 2, "No such file")
         done = run("sandbox", "ls", env={**env, "COVE_URL": url.replace("https", "http")})
         self.assertIn("https_required", done.err)
         self.stop()
 
-    def test_the_python_package_speaks_it(self):
+    def test_the_python_package_uses_tls(self):
         python = subprocess.run([os.path.join(ROOT, "tests/sdk/run.py"), "--python"], capture_output=True, text=True, timeout=900, check=False)
         if python.returncode == 77:
             self.skipTest(python.stderr.strip())
@@ -313,11 +315,12 @@ class Certificates(Tls):
         self.make(self.cert, self.key, "second")
         wait_for(lambda: self.figure("certificates_loaded_total") == 2)
         self.assertEqual(self.subject(), "second")
-        self.assertEqual(self.ask(kept)[0], 200)  # with the one that it was made with
+        self.assertEqual(self.ask(kept)[0], 200)  # with the certificate of its handshake
         self.stop()
 
-    def test_a_swapped_directory_of_links_is_seen_and_nobody_wakes_up_before(self):
-        """As Kubernetes mounts secrets: the files are links through a link that is turned by a rename."""
+    def test_a_swapped_directory_of_links_is_noticed_without_polling(self):
+        """As Kubernetes mounts secrets: the files are links through a link that a rename
+        replaces."""
         mount = os.path.join(self.dir, "mount")
         for n in ("1", "2"):
             os.makedirs(f"{mount}/..{n}")
@@ -337,7 +340,8 @@ class Certificates(Tls):
         self.stop()
 
     def wait_for_quiet(self, seconds=6, patience=300):
-        """Until no thread of the server was given a processor for so long; right after a start some still are."""
+        """Waits until no thread of the server has run for so long; right after a start some still
+        do."""
         end, since, before = time.monotonic() + patience, time.monotonic(), self.switches()
         while time.monotonic() - since < seconds:
             self.assertLess(time.monotonic(), end, "a thread of the server wakes up again and again")
@@ -401,7 +405,7 @@ class Certificates(Tls):
         with self.shake(context) as s:
             return dict(pair[0] for pair in s.getpeercert()["subject"])["commonName"]
 
-    def test_bad_new_files_leave_the_old_certificate_in_use(self):
+    def test_bad_new_files_keep_the_old_certificate_in_use(self):
         self.serve()
         good, other = self.trust(), (os.path.join(self.dir, "o.crt"), os.path.join(self.dir, "o.key"))
         self.make(*other, "other")
@@ -427,7 +431,7 @@ class Certificates(Tls):
         self.assertNotIn("PRIVATE", self.logged())
         self.stop()
 
-    def test_its_end_is_in_the_figures_and_a_near_one_in_the_log(self):
+    def test_the_expiry_is_in_the_metrics_and_a_near_one_in_the_log(self):
         self.make(self.cert, self.key, "soon", days=5)
         self.serve()
         left = self.figure("certificate_expiry_timestamp_seconds") - time.time()
@@ -447,7 +451,7 @@ class Certificates(Tls):
             self.assertEqual(done.code, code, done)
             self.assertIn(words, done.err)
 
-    def test_a_restarted_coved_is_given_the_certificate_again(self):
+    def test_a_restarted_coved_gets_the_certificate_again(self):
         self.serve()
         before = processes(self.run_dir)["coved"]
         self.make(self.cert, self.key, "second")
@@ -456,14 +460,14 @@ class Certificates(Tls):
         self.assertEqual(self.subject(), "second")
         self.stop()
 
-    def test_a_key_that_only_root_may_read_serves_and_stays_secret(self):
+    def test_a_key_that_only_root_may_read_works_and_stays_secret(self):
         os.chmod(self.key, 0o600)
         self.serve()
         self.assertEqual(self.ask(self.talk())[0], 200)
         self.assertNotIn("may read", self.logged())
         self.stop()
 
-    def test_clients_must_show_a_certificate_where_one_is_asked_for(self):
+    def test_clients_must_send_a_certificate_where_one_is_required(self):
         ours, theirs = (os.path.join(self.dir, n) for n in ("ours", "theirs"))
         for name in (ours, theirs):
             self.make(name + ".crt", name + ".key", os.path.basename(name))
@@ -475,14 +479,14 @@ class Certificates(Tls):
             connection = self.talk(context)
             if name == ours:
                 self.assertEqual(self.ask(connection)[0], 200)
-                self.assertEqual(self.ask(connection, "/v1/sandboxes")[0], 401)  # it opens the door and is no key
+                self.assertEqual(self.ask(connection, "/v1/sandboxes")[0], 401)  # the certificate opens the connection and does not replace a key
             else:
                 self.assertRaises((OSError, http.client.HTTPException), self.ask, connection)
         self.stop()
 
 
 class Harm(Tls):
-    def test_garbage_and_broken_handshakes_end_without_a_trace(self):
+    def test_garbage_and_broken_handshakes_leave_no_resources(self):
         self.serve()
         with self.shake():
             pass
@@ -501,7 +505,7 @@ class Harm(Tls):
         self.assertEqual(self.figure("handshakes_failed_total"), 7)
         self.stop()
 
-    def test_records_of_one_byte_are_understood(self):
+    def test_records_of_one_byte_are_accepted(self):
         self.serve()
         hello, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self.trust().wrap_bio(hello, outgoing, server_hostname="localhost")
@@ -527,7 +531,7 @@ class Harm(Tls):
             self.assertIn(b"200 OK", step(lambda: tls.read(4096)))
         self.stop()
 
-    def test_a_handshake_that_stalls_is_given_up(self):
+    def test_a_stalled_handshake_is_closed(self):
         self.serve("--tls-handshake-timeout", "1s")
         began, silent, half = time.monotonic(), self.raw(), self.raw()
         half.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
@@ -538,7 +542,7 @@ class Harm(Tls):
         self.assertEqual(self.figure("handshakes_late_total"), 2)
         self.stop()
 
-    def test_a_flood_of_half_open_handshakes_keeps_nobody_out(self):
+    def test_a_flood_of_half_open_handshakes_blocks_no_client(self):
         self.serve("--http-max-connections", "64")
         flood = []
         for _ in range(HANDSHAKES_MAX * 2):
@@ -553,7 +557,7 @@ class Harm(Tls):
         self.assertEqual(self.ask(self.talk())[0], 200)
         self.stop()
 
-    def test_a_flood_from_one_address_gives_up_only_its_own_handshakes(self):
+    def test_a_flood_from_one_address_loses_only_its_own_handshakes(self):
         self.serve("--tls-handshake-timeout", "10m")
         slow = self.raw()
         slow.sendall(b"\x16")
@@ -565,12 +569,12 @@ class Harm(Tls):
         wait_for(lambda: self.figure("handshakes_late_total") > 0)
         slow.settimeout(0.5)
         with self.assertRaises(socket.timeout):
-            slow.recv(1)  # still waited for
+            slow.recv(1)  # still open
         for s in [slow, *flood]:
             s.close()
         self.stop()
 
-    def test_idle_connections_make_room_for_those_that_ask(self):
+    def test_idle_connections_are_closed_for_new_clients(self):
         self.serve("--http-max-connections", "8")
         idle = [self.shake() for _ in range(12)]
         self.assertEqual(self.ask(self.talk())[0], 200)

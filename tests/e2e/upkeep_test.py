@@ -1,4 +1,6 @@
-"""What keeps a server's memory in order: cove gc, backup and restore, against a real server that comes and goes."""
+"""Maintenance of a server's data: cove gc, backup and restore, against a real server that starts
+and stops.
+"""
 import json
 import os
 import shutil
@@ -42,19 +44,19 @@ class Upkeep(Case):
     def names(self):
         return {k["name"] for k in self.there("key", "ls", "--json").json["apiKeys"]}
 
-    def test_a_server_is_taken_back_to_its_backup(self):
+    def test_a_server_is_restored_from_its_backup(self):
         self.start()
         first, second = os.path.join(self.dir, "first.db"), os.path.join(self.dir, "second.db")
         sandbox = self.there("sandbox", "create", "-q").out.strip()
         self.there("key", "create", "-q", "before")
-        told = self.here("backup", "--state-dir", self.place, "--json", first).json  # by its socket, while it runs
+        told = self.here("backup", "--state-dir", self.place, "--json", first).json  # through its socket, while it runs
         self.assertEqual((told["from"], told["sizeBytes"]), ("server", os.path.getsize(first)))
         self.assertEqual(os.stat(first).st_mode & 0o777, 0o600)
-        self.there("backup", second)  # by its address, with a key
-        self.assertIn("conflict", self.there("backup", second, code=125).err)  # never over a file
+        self.there("backup", second)  # through its address, with a key
+        self.assertIn("conflict", self.there("backup", second, code=125).err)  # an existing file is never replaced
         self.there("key", "create", "-q", "after")
         self.assertIn("server_running", self.here("restore", "--state-dir", self.place, first, code=125).err)
-        self.assertEqual(self.there("exec", sandbox, "--", "echo", "on").out, "on\n")  # and it goes on
+        self.assertEqual(self.there("exec", sandbox, "--", "echo", "on").out, "on\n")  # the server continues
         self.stop()
 
         told = self.here("restore", "--state-dir", self.place, "--json", first).json
@@ -70,7 +72,7 @@ class Upkeep(Case):
         self.start()
         self.assertIn("after", self.names())
 
-    def test_a_database_is_copied_where_no_server_runs(self):
+    def test_a_database_is_copied_while_no_server_runs(self):
         copy = os.path.join(self.dir, "copy.db")
         self.assertIn("not_found", self.here("backup", "--state-dir", self.place, copy, code=125).err)
         self.assertFalse(os.path.exists(copy))
@@ -83,7 +85,7 @@ class Upkeep(Case):
         self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
         self.assertEqual(db.execute("SELECT count(*) FROM keys WHERE name = 'one'").fetchone(), (1,))
         db.close()
-        self.start()  # nothing that was left there stands in its way
+        self.start()  # leftover files there do not prevent the start
         self.assertIn("one", self.names())
         self.stop()
         shutil.rmtree(self.place)
@@ -114,8 +116,8 @@ class Upkeep(Case):
         self.start()
         self.assertIn("one", self.names())
 
-    def test_what_is_older_than_its_retention_goes_and_what_is_younger_stays(self):
-        """By the calendar: rows are dated back as if the server had been running all the time."""
+    def test_rows_past_their_retention_are_removed_and_younger_ones_stay(self):
+        """By the wall clock: rows are dated back as if the server had been running all the time."""
         day = 86400000
         self.start()
         ids = {}
@@ -140,13 +142,13 @@ class Upkeep(Case):
                     for sandbox, execution in ids.values()]
         removed = self.there("gc", "--json").json
         self.assertEqual((removed["executions"], removed["sandboxes"]), (3, 1))
-        self.assertIn(removed["usageRows"], (1, 2))  # for each hour in which it lived
+        self.assertIn(removed["usageRows"], (1, 2))  # one for each hour in which it lived
         self.assertEqual(kept(), [(True, True), (True, False), (True, False), (False, False)])
         output = os.path.join(self.place, "state", "output")
         self.assertEqual([any(n.startswith(execution) for n in os.listdir(output)) for _, execution in ids.values()], [True, False, False, False])
 
-    def test_RC06_a_calendar_that_leapt_while_the_server_was_away_is_told_and_gc_may_still_be_asked_for(self):
-        """The same to a server as one that believed the calendar long ago."""
+    def test_RC06_a_wall_clock_leap_during_downtime_is_reported_and_gc_still_works_on_request(self):
+        """To a server this is the same as a clock that was last trusted long ago."""
         self.start()
         sandbox = self.there("sandbox", "create", "-q").out.strip()
         self.there("sandbox", "rm", sandbox)
@@ -165,7 +167,7 @@ class Upkeep(Case):
             db.execute("UPDATE meta SET value = ? WHERE name = 'server.calendar'", (f"{before - years} 0",))
             db.execute("UPDATE sandboxes SET ended_ms = ended_ms - ?", (years,))
         db.close()
-        for _ in range(2):  # a restart makes it no truer
+        for _ in range(2):  # a restart does not make the clock trusted
             self.start()
             self.assertIn("the wall clock is 1000 days ahead", self.launched.logged())
             self.assertEqual(self.there("sandbox", "info", "--json", sandbox).json["state"], "ended")
@@ -174,7 +176,7 @@ class Upkeep(Case):
         self.start()
         self.assertEqual(self.there("gc", "--json").json["sandboxes"], 1)
 
-    def test_a_database_beyond_its_bytes_loses_the_oldest_rows(self):
+    def test_a_database_beyond_its_size_limit_loses_the_oldest_rows(self):
         self.start()
         sandbox = self.there("sandbox", "create", "-q").out.strip()
         made = [self.there("exec", "--json", sandbox, "--", "true").json["id"] for _ in range(14)]
@@ -189,7 +191,7 @@ class Upkeep(Case):
         self.assertEqual(sorted(left), sorted(made[dry:]))
         self.assertEqual(self.there("gc", "--json").json["executions"], 0)
 
-    def test_gc_says_what_it_removed(self):
+    def test_gc_prints_what_it_removed(self):
         self.start()
         sandbox = self.there("sandbox", "create", "-q").out.strip()
         execution = self.there("exec", "-b", sandbox, "--", "true").out.strip()
@@ -203,7 +205,7 @@ class Upkeep(Case):
         self.assertRegex(table, r"orphaned output files +1 +3")
         self.assertRegex(table, r"usage rows +0 +-")
         self.assertFalse(os.path.exists(stray))
-        self.assertEqual(self.there("logs", "-f", sandbox, execution).out, "")  # nothing young is touched
+        self.assertEqual(self.there("logs", "-f", sandbox, execution).out, "")  # nothing young is removed
         key = self.there("key", "create", "-q", "--scope", "sandboxes:read", "looker").out.strip()
         refused = run("gc", env=dict(self.env, COVE_API_KEY=key))
         self.assertEqual(refused.code, 125)

@@ -1,4 +1,5 @@
-/* A zygote whose members become the program that the environment names: an attacker that was never started by PID 1. */
+/* A zygote whose members become the program that the environment names: an attacker that PID 1
+ * did not start. */
 #include "core/base/mem.h"
 #include "host/zygote/interpreter.h"
 #include "host/zygote/serve.h"
@@ -15,7 +16,7 @@
 
 static const char attack[] = "COVE_ATTACK=";
 
-/* Cuts text into words at each `by`, in place. */
+/* Splits text into words at each `by`, in place. */
 static void cut(char *text, size_t len, char by, char **words)
 {
     size_t n = 0;
@@ -58,7 +59,7 @@ static NORETURN void become(void)
     _exit(why == ENOENT ? 127 : 126);
 }
 
-/* What a preload may do to its own process, and what must not come in with it. */
+/* State that a preload may leave in its own process, and that must not enter the sandbox. */
 static void make_a_mess(void)
 {
     sigset_t all;
@@ -80,7 +81,7 @@ int main(int argc, char **argv)
 
     make_a_mess();
     if (argc > 1 && argv[1][0])
-        setenv("COVE_MUTATE", argv[1], 1); /* means something in a build for it */
+        setenv("COVE_MUTATE", argv[1], 1); /* effective in a mutation build only */
     zygote_send_event(ZYGOTE_FD, ZYGOTE_READY, NULL);
     while (zygote_receive_order(ZYGOTE_FD, &task)) {
         int rc = join_fork(&task.join, &err);

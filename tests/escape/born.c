@@ -1,9 +1,11 @@
-/* A `cove run` whose program is born by a zygote: instead of being started by PID 1 it is a fork of a process that
- * lives outside, joins the sandbox, raises its own walls, is adopted, and becomes the program. Everything else is the
- * product: its command line, its jailer, its receipts. So the whole suite can be put to such a process, case by case.
+/* A `cove run` whose program is a fork of a zygote: PID 1 does not start it. It is forked from a
+ * process outside, joins the sandbox, raises its own walls, is adopted, and becomes the program.
+ * Everything else is the product: its command line, its jailer, its receipts. So the whole suite
+ * can attack from such a process, case by case.
  *
- * Linked in front of three functions of the product. Programs with a terminal or a standard input, and all but the
- * first of a kept sandbox, are started as ever: kernels have neither. */
+ * This file is linked in front of three functions of the product. Programs with a terminal or a
+ * standard input, and all programs of a kept sandbox after the first, are started as usual:
+ * language kernels have neither. */
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -30,7 +32,7 @@ static struct {
     struct sandbox_handle_ops theirs;
     void *arg;
     struct sandbox_handle **box;
-    bool made, zygote; /* the box is ready; the zygote is */
+    bool made, zygote; /* made: the sandbox is ready; zygote: the zygote is ready */
 } birth;
 
 int __wrap_jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err)
@@ -95,20 +97,21 @@ int __wrap_sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec,
     static const struct sandbox_handle_ops ours = { on_ready, on_failed, on_ended, on_made };
     struct sandbox_spec born = *spec;
 
-    if (birth.box) /* the doctor makes several, and has a look at none of this */
+    if (birth.box) /* the doctor makes several sandboxes and needs none of this */
         return __real_sandbox_handle_new(e, spec, ops, arg, ret, err);
     birth.theirs = *ops;
     birth.arg = arg;
     birth.box = ret;
     born.zygote = &zygote;
-    if (getenv("COVE_MUTATE_BORN")) /* the wall that only the zygote's members shall lack */
+    if (getenv("COVE_MUTATE_BORN")) /* the wall that only forks of the zygote shall lack */
         zygote.preload = getenv("COVE_MUTATE_BORN");
     if (engine_start_zygote(e, &born, on_zygote, NULL, err) < 0)
         return -1;
     return __real_sandbox_handle_new(e, &born, &ours, NULL, ret, err);
 }
 
-/* The program travels in the environment, and its words with a separator between them that none of them has. */
+/* The program travels in the environment, its words joined by a separator that none of them
+ * contains. */
 static char *in_one_word(const char *const *argv)
 {
     size_t len = sizeof("COVE_ATTACK=");

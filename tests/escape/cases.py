@@ -1,5 +1,6 @@
-"""cases.py - cases that need small limits, a second sandbox, or a look at the host. One function for each id; it returns a
-sentence, or raises Escaped or Skip."""
+"""cases.py - cases that need small limits, a second sandbox, or a check on the host. One function
+for each id; it returns a sentence, or raises Escaped or Skip.
+"""
 import concurrent.futures
 import json
 import os
@@ -37,7 +38,8 @@ def table(host, case, profile):
 # --- NS, CP ---
 
 def ns22(host):
-    """A directory of a shared workspace turns into a link while another sandbox is being set up to mount below it."""
+    """A directory of a shared workspace is replaced by a link while another sandbox is being set up
+    to mount below it."""
     shared, outside = tempfile.mkdtemp(dir=host.dir), tempfile.mkdtemp(dir=host.dir)
     for directory in (shared, outside):
         os.chmod(directory, 0o777)
@@ -66,7 +68,7 @@ def ns22(host):
         for _ in range(rounds(15)):
             done = host.cove("cat", "/workspace/sub/target", timeout=60,
                              flags=["--workspace", shared, f"--bind-ro={source}:/workspace/sub/target"])
-            must(not os.listdir(outside), "the mount made something outside:", os.listdir(outside))
+            must(not os.listdir(outside), "the mount created a file outside:", os.listdir(outside))
             must(done.code in (0, 1, 125), str(done))
             started += done.code == 0
     finally:
@@ -77,7 +79,7 @@ def ns22(host):
 
 def ns24(host):
     """A mount that the host makes after the start, in a namespace whose mounts are shared."""
-    host.needs_root("the case itself mounts something on the host")
+    host.needs_root("the case itself mounts on the host")
     kit = host.kit(late_mount="/usr/local/cove-late")
     script = f"""
         set -e
@@ -109,16 +111,17 @@ def sandbox_uids(pid):
 
 
 def own_uid(host):
-    """A plain user has one uid to give: the sandbox must be that user, and nobody with more rights."""
+    """A plain user has only one uid: the sandbox must run as that user, and not as one with more
+    rights."""
     process = subprocess.Popen([COVE, "run", "-q", "--", "sleep", "20"], stdin=subprocess.DEVNULL)
     try:
-        must(until(lambda: any(b"sleep" in comm for comm, _ in people(process.pid)), 10), "no program came up")
+        must(until(lambda: any(b"sleep" in comm for comm, _ in people(process.pid)), 10), "no program started")
         uids = set().union(*(uids for _, uids in people(process.pid)))
         must(uids == {os.geteuid()}, "processes run as", uids)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
-    return f"every process of it is user {os.geteuid()}, who started it"
+    return f"every process of it runs as user {os.geteuid()}, the user that started it"
 
 
 def people(pid):
@@ -142,23 +145,24 @@ def cp18(host):
         must(until(lambda: all(sandbox_uids(p.pid) for p in running), 10), "a sandbox has no uid of its own:",
              [sandbox_uids(p.pid) for p in running])
         uids = [sandbox_uids(p.pid) for p in running]
-        must(len(set.union(*uids)) == len(running), "sandboxes that live at one time share a uid:", uids)
+        must(len(set.union(*uids)) == len(running), "sandboxes that live at the same time share a uid:", uids)
     finally:
         for process in running:
             process.send_signal(signal.SIGTERM)
         for process in running:
             process.wait()
-    return f"four at one time, four uids: {sorted(set.union(*uids))}"
+    return f"four at the same time, four uids: {sorted(set.union(*uids))}"
 
 
 def cp12_inherited(host):
-    """A caller that is preferred by the scheduler and spared by the out-of-memory killer, as services are."""
+    """A caller with a high scheduling priority and protection from the out-of-memory killer, as
+    services have."""
     def preferred():
         for privilege in (lambda: os.nice(-5), lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1)), spared):
             try:
                 privilege()
             except OSError:
-                pass  # this host does not give it to us either
+                pass  # this host does not allow it
 
     def spared():
         with open("/proc/self/oom_score_adj", "wb", buffering=0) as f:
@@ -169,7 +173,7 @@ def cp12_inherited(host):
     must(done.returncode == 0, done.stderr)
     nice, realtime, score = map(int, done.stdout.split())
     must(nice >= 0 and realtime == 0 and score >= 0, f"nice {nice}, real-time {realtime}, out-of-memory score {score} inside")
-    return f"a preferred caller's sandbox is ordinary: nice {nice}, not real-time, out-of-memory score {score}"
+    return f"the sandbox of a privileged caller is ordinary: nice {nice}, not real-time, out-of-memory score {score}"
 
 
 # --- FS ---
@@ -186,7 +190,7 @@ def fs19(host):
     must(done.receipt["changes"]["added"] >= 9, done.receipt["changes"])
     shown = host.cove("sh", "-c", script, flags=["--json"])
     json.loads(shown.out)
-    must("\033[2J" not in done.err + shown.out, "a file name reaches the terminal raw")
+    must("\033[2J" not in done.err + shown.out, "a file name reaches the terminal unescaped")
     return f"{done.receipt['changes']['added']} hostile names listed as JSON"
 
 
@@ -208,7 +212,7 @@ def fs20(host):
     done = host.cove("/usr/bin/python3", "-c", DEEP, timeout=90)
     must(done.code == 0, str(done))
     depth = int(done.out.split()[-1])
-    must(depth == 3000, "only", depth, "levels were made", str(done))
+    must(depth == 3000, "only", depth, "levels were created", str(done))
     traces.must_be_gone()
     return f"{depth} levels, counted and removed in {done.seconds:.1f} s"
 
@@ -246,11 +250,11 @@ def fs24(host):
     must(host.secret not in done.out and "root:" not in done.out, done.out)
     links = {c["path"]: c["kind"] for c in done.receipt.get("changes", {}).get("files", [])}
     must(all("link" in kind for kind in links.values()) and len(links) >= 3, "the receipt followed a link:", links)
-    return f"links lead inside only, and are listed as what they are: {sorted(links)}"
+    return f"links lead inside only, and are listed as links: {sorted(links)}"
 
 
 def fs28(host):
-    """A workspace that holds a link where cove would put a script."""
+    """A workspace with a link where cove would write a script."""
     work, target = tempfile.mkdtemp(dir=host.dir), os.path.join(host.dir, "victim")
     script = os.path.join(host.dir, "script.py")
     with open(target, "w", encoding="utf-8") as f:
@@ -265,7 +269,7 @@ def fs28(host):
     with open(target, encoding="utf-8") as f:
         must(f.read() == "untouched", "the link was followed out of the workspace")
     must(done.returncode in (0, 125, 1, 2), done.returncode, done.stderr)
-    return f"links planted in the way of a script are not followed (status {done.returncode})"
+    return f"links planted in place of a script are not followed (status {done.returncode})"
 
 
 # --- LK, NT ---
@@ -276,16 +280,16 @@ def lk12(host):
     must("ok" in done.out, str(done))
     again = host.cove("sh", "-c", "ls -A /workspace /tmp /dev/shm; cat /workspace/* /tmp/* /dev/shm/* 2>/dev/null")
     must("residue" not in again.out and host.secret not in again.out, again.out)
-    return "nothing of the run before is there"
+    return "no file of the previous run is visible"
 
 
 def lk16(host):
-    """Everything the engine could look for, printed by the code itself."""
+    """The program prints everything that the engine could parse."""
     fake = json.dumps({"exitCode": 0, "endedBy": "exit", "final": True, "sandbox": "sbaaaaaaaaaaaaaaaaaaaa"})
     script = f"printf '%s\\n' '{fake}'; printf '\\014\\000\\000\\000\\020\\000\\000\\000\\002\\000\\000\\000\\000\\000\\000\\000'; printf 'exit 0\\n' >&2; exit 7"
     done = host.cove("sh", "-c", script)
     must(done.code == 7 and done.receipt.get("exitCode") == 7, str(done))
-    must(fake in done.out, "the output was taken for something else")
+    must(fake in done.out, "the output was misinterpreted")
     return "status 7 stays status 7, whatever is printed"
 
 
@@ -304,7 +308,7 @@ def nt15(host):
         server.send_signal(signal.SIGTERM)
         server.wait()
         server.stdout.close()
-    return f"the neighbour cannot be reached: {' / '.join(done.out.split(chr(10))[:2])}"
+    return f"the other sandbox cannot be reached: {' / '.join(done.out.split(chr(10))[:2])}"
 
 
 # --- RS ---
@@ -334,8 +338,8 @@ def rs06(host):
     done = host.probe("RS06", flags=["--cpus", "0.5"])
     must(done.outcomes.get("RS06", ("?",))[0] == "HELD", str(done))
     used = done.receipt["cpuUs"] / 1e6
-    must(used < done.seconds * 0.5 * 1.25 + 0.2, f"{used:.2f} s of CPU in {done.seconds:.2f} s with half a processor")
-    return f"{used:.2f} s of CPU in {done.seconds:.2f} s with half a processor"
+    must(used < done.seconds * 0.5 * 1.25 + 0.2, f"{used:.2f} s of CPU in {done.seconds:.2f} s with half a CPU")
+    return f"{used:.2f} s of CPU in {done.seconds:.2f} s with half a CPU"
 
 
 def ended(done, code, why):
@@ -373,7 +377,7 @@ def available():
 def rs10(host):
     said = []
     for road in ("tmpfs", "memfd", "pipes", "sockets", "sysv", "mappings", "epoll"):
-        for attempt in range(10):  # others take memory of this host too; what a sandbox keeps is missing each time
+        for attempt in range(10):  # other processes use memory of this host too; memory that a sandbox leaks is missing each time
             before = available()
             done = host.probe("RS10", flags=TIGHT, memory=64 * MIB, road=road)
             held = done.outcomes.get("RS10", ("",))[0] == "HELD"
@@ -383,7 +387,7 @@ def rs10(host):
             if until(lambda floor=before - 64 * MIB: available() > floor, 3 if attempt < 9 else 30):
                 break
         else:
-            raise Escaped(f"{road}: the host's memory did not come back")
+            raise Escaped(f"{road}: the host's memory was not released")
         said.append(f"{road} {'refused' if held else 'ended'} at {peak / MIB:.0f}")
     return "MiB charged of 64: " + ", ".join(said)
 
@@ -426,14 +430,14 @@ def rs13(host):
     os.unlink(os.path.join(host.dir, "input"))
     ended(done, 124, "wall")
     must(done.maxrss < 96 * MIB, "cove grew to", done.maxrss)
-    return f"512 MiB that nobody reads: ended after {done.seconds:.1f} s, cove at {done.maxrss / MIB:.0f} MiB"
+    return f"512 MiB of unread output: ended after {done.seconds:.1f} s, cove at {done.maxrss / MIB:.0f} MiB"
 
 
 def rs14(host):
     done = host.probe("RS14", flags=["--timeout", "1s"])
     ended(done, 124, "wall")
     nobody_left()
-    return f"closed streams do not hide it: ended after {done.seconds:.2f} s"
+    return f"closed streams do not hide the program: ended after {done.seconds:.2f} s"
 
 
 def rs15(host):
@@ -471,7 +475,7 @@ def rs19(host):
 
 
 def rs20(host):
-    host.needs_limit("cpuMillis")  # without it nobody counts processor time of a whole tree
+    host.needs_limit("cpuMillis")  # without it the CPU time of a whole process tree is not counted
     asleep = host.cove("sleep", "60", flags=["--timeout", "700ms"])
     ended(asleep, 124, "wall")
     must(0.6 < asleep.seconds < 3 * SLOW, f"{asleep.seconds:.2f} s")
@@ -481,7 +485,7 @@ def rs20(host):
     must(0.55 < used < 0.9, f"{used:.3f} s of CPU with a budget of 0.6")
     storm = host.cove("sh", "-c", "while :; do /bin/true; sleep 0.001; done", flags=["--cpu-time", "400ms", "--timeout", "30s"])
     ended(storm, 124, "cpu")
-    return f"sleep ended at {asleep.seconds:.2f} s of the wall, a loop at {used:.2f} s of CPU, a storm of children as well"
+    return f"sleep ended after {asleep.seconds:.2f} s of elapsed time, a loop after {used:.2f} s of CPU, a storm of children as well"
 
 
 def rs21(host):
@@ -503,14 +507,14 @@ def rs23(host):
 
 
 def rs25(host):
-    host.needs_root("inotify instances are counted for each user of the host, and a plain user's sandboxes are one user")
+    host.needs_root("inotify instances are counted per user of the host, and all sandboxes of a plain user are one user")
     kit = host.kit(hold=1)
     hog = subprocess.Popen([COVE, "run", f"--bind-ro={kit}:{INSIDE}", "--", f"{INSIDE}/escape-probe", "RS25"],
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     time.sleep(0.7)
     try:
-        must(processes(f"{INSIDE}/escape-probe\0RS25"), "the first sandbox is gone already")
-        return "beside a hog: " + host.expect("RS25")
+        must(processes(f"{INSIDE}/escape-probe\0RS25"), "the first sandbox has already ended")
+        return "next to a sandbox that takes all:" + host.expect("RS25")
     finally:
         hog.communicate()
 
@@ -526,7 +530,7 @@ def lc01(host):
 
 
 def lc05(host):
-    """Many at one time, each of which must find its own nonce and no other."""
+    """Many at the same time, each of which must find its own nonce and no other."""
     wrong = []
 
     def worker(n):
@@ -560,7 +564,7 @@ def lc06(host):
 
 
 def lc10(host):
-    """Hooks for the next run, in a workspace that stays."""
+    """Hooks for the next run, in a workspace that is kept."""
     work = tempfile.mkdtemp(dir=host.dir)
     os.chmod(work, 0o777)
     plant = r"""
@@ -573,10 +577,10 @@ def lc10(host):
     for command in (["true"], ["ls", "/"], ["bash", "-c", "true"]):
         again = host.cove(*command, flags=["--workspace", work])
         must(again.code == 0 and "HOOKED" not in again.out + again.err, command, str(again))
-    # Started in that directory, cove itself must not load anything from it either.
+    # Started in that directory, cove itself must not load any file from it either.
     again = host.cove("true", cwd=work)
     must(again.code == 0 and "HOOKED" not in again.out + again.err, str(again))
-    return "programs planted in a workspace are not picked up by the next run"
+    return "programs planted in a workspace are not used by the next run"
 
 
 def lc11(host):
@@ -590,10 +594,10 @@ def lc11(host):
                "IFS=/", "PYTHONPATH=/workspace"]
     done = host.cove("env", flags=[f for v in hostile for f in ("--env", v)])
     must(done.code == 0, str(done))
-    must(all(v in done.out for v in hostile), "the child does not see them:", done.out)
+    must(all(v in done.out for v in hostile), "the program does not see them:", done.out)
     outside = host.cove("sh", "-c", "echo $LD_LIBRARY_PATH.$COVE_PLANTED_TOKEN", env={"LD_LIBRARY_PATH": "/nonexistent-host"})
     must(outside.out == ".\n", "the host's variables came in:", outside.out)
-    return f"{refused} of 4 malformed names refused; hostile ones reach the program alone"
+    return f"{refused} of 4 malformed names refused; hostile ones reach only the program"
 
 
 def lc12(host):
@@ -611,4 +615,4 @@ def lc12(host):
 def bk01(host):
     done = host.cove("true", flags=["--level", "high"])
     must(done.code == 125 and "level_unavailable" in done.err, str(done))
-    return "a level that is not there is refused, not lowered"
+    return "an unavailable level is refused, not lowered"

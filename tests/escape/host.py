@@ -1,7 +1,8 @@
-"""host.py - the host's side of the escape suite: what is planted, how the probe is started, and what must not be left.
+"""host.py - the host's side of the escape suite: planted objects, the start of the probe, and the
+check for leftovers.
 
-Everything planted here is harmless and removed again: a file, a listener, an abstract socket, a shared memory segment, a
-message queue, a process, and a secret in the environment of cove itself.
+Every planted object is harmless and removed again: a file, a listener, an abstract socket, a shared
+memory segment, a message queue, a process, and a secret in the environment of cove itself.
 """
 import ctypes
 import glob
@@ -20,17 +21,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
 PROBE = os.path.abspath(os.environ.get("COVE_PROBE", os.path.join(ROOT, "build/tests/escape/escape-probe")))
-INSIDE = f"/mnt/probe-{secrets.token_hex(4)}"  # of this run: its processes are told from a neighbour's by it
+INSIDE = f"/mnt/probe-{secrets.token_hex(4)}"  # unique to this run: it distinguishes its processes from those of a parallel run
 PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")  # directory below each cgroup root that holds the sandboxes of this run
 MIB = 1 << 20
-SLOW = max(1, int(os.environ.get("COVE_SLOW_HOST", "1")))  # how many times longer things may take here
+SLOW = max(1, int(os.environ.get("COVE_SLOW_HOST", "1")))  # factor by which this host is slower
 
 # Limits small enough to be reached in a moment.
 SMALL = ["--memory", "96M", "--disk", "16M", "--tmp", "8M", "--pids", "64"]
 
 
 def rounds(n):
-    """How often something is repeated: less where each time takes long."""
+    """The number of repetitions: fewer on a slow host."""
     return max(2, n // SLOW)
 
 
@@ -134,10 +135,10 @@ class Host:
             step()
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    # --- what this host and this user can have ---
+    # --- abilities of this host and this user ---
 
     def needs_limit(self, *names):
-        """Skips a case that would prove a limit which cove itself does not call enforced here."""
+        """Skips a case that tests a limit which cove itself does not report as enforced here."""
         if self.limits is None:
             self.limits = self.cove("true").receipt.get("limits", {})
         for name in names:
@@ -153,7 +154,7 @@ class Host:
     # --- running ---
 
     def kit(self, **facts):
-        """A directory with the probe and what it needs to know, to be bound at INSIDE."""
+        """A directory with the probe and its data, to be bound at INSIDE."""
         directory = tempfile.mkdtemp(prefix="kit-", dir=self.dir)
         os.chmod(directory, 0o755)
         shutil.copy(PROBE, os.path.join(directory, "escape-probe"))
@@ -165,7 +166,8 @@ class Host:
         return directory
 
     def cove(self, *command, flags=(), stdin=None, timeout=120, env=None, cwd=None, pass_fds=()):
-        """Runs `cove run FLAGS -- COMMAND`. Its output goes to a file of the host, the worst kind of descriptor."""
+        """Runs `cove run FLAGS -- COMMAND`. Its output goes to a file of the host, the most
+        dangerous kind of descriptor."""
         receipt = os.path.join(self.dir, "receipt-" + secrets.token_hex(4))
         if SLOW > 1 and "--timeout" not in flags:
             flags = [*flags, "--timeout", f"{30 * SLOW}s"]
@@ -186,7 +188,8 @@ class Host:
         return Run(code, out.read().decode(errors="replace"), err.read().decode(errors="replace"), facts, seconds, maxrss)
 
     def probe(self, *cases, flags=(), kit=None, timeout=120, **facts):
-        """Runs cases of the probe in a sandbox, with a leaked directory and a working directory outside."""
+        """Runs cases of the probe in a sandbox, with a leaked directory and a working directory
+        outside."""
         kit = kit or self.kit(**facts)
         leaked = os.open(self.dir, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -196,7 +199,7 @@ class Host:
             os.close(leaked)
 
     def expect(self, case, **options):
-        """One case of the probe that must hold; its sentence."""
+        """One case of the probe that must hold; returns its sentence."""
         done = self.probe(case, **options)
         verdict, why = done.outcomes.get(case, ("BROKEN", str(done)))
         if verdict != "HELD":
@@ -205,7 +208,8 @@ class Host:
 
 
 def wait_for(process, timeout):
-    """(status as a shell sees it, greatest resident size in bytes); a process that does not end is killed."""
+    """(status as a shell sees it, greatest resident size in bytes); a process that does not end is
+    killed."""
     end = time.monotonic() + timeout
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -220,10 +224,10 @@ def wait_for(process, timeout):
         time.sleep(0.005)
 
 
-# --- what must not be left behind ---
+# --- leftovers ---
 
 def processes(word):
-    """Processes of the host whose command line holds the word."""
+    """Processes of the host whose command line contains the word."""
     found = []
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
@@ -238,7 +242,7 @@ def processes(word):
 
 
 def descendants(pid):
-    """{pid: start time} of everything below a process; the start time tells a reused number."""
+    """{pid: start time} of everything below a process; the start time detects a reused pid."""
     parents, starts = {}, {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -258,7 +262,7 @@ def descendants(pid):
 
 
 def alive(people):
-    """Those of {pid: start time} that still run; a zombie that nobody fetched runs no more."""
+    """Those of {pid: start time} that still run; a zombie that was not reaped does not count."""
     left = []
     for pid, start in people.items():
         try:
@@ -280,8 +284,9 @@ def comm(pid):
 
 
 def cgroups():
-    """Every cgroup below our parent that belongs to a sandbox, in all hierarchies. On a host where others use cove with the
-    same parent at the same time (say so with COVE_SHARED_HOST=1) those that hold a process may be theirs, and are left out."""
+    """Every cgroup below our parent that belongs to a sandbox, in all hierarchies. If other
+    runs use cove with the same parent at the same time (COVE_SHARED_HOST=1), cgroups that hold a
+    process may belong to them, and are omitted."""
     found = {d for above in ("", "*/", "*/*/") for d in glob.glob(f"/sys/fs/cgroup/{above}{PARENT}/*/")}
     return {d for d in found if not populated(d)} if os.environ.get("COVE_SHARED_HOST") else found
 
@@ -326,7 +331,7 @@ def until(condition, seconds):
 
 
 class Traces:
-    """What the host shows before something, to be compared with what it shows after."""
+    """The cgroups, mounts and files of the host before a case, compared with those after it."""
 
     def __init__(self):
         self.cgroups, self.mounts, self.state = cgroups(), mounts(), state_files()
@@ -337,7 +342,7 @@ class Traces:
 
     def must_be_gone(self, seconds=3):
         if os.environ.get("COVE_SHARED_HOST"):
-            seconds *= 5  # a neighbour's sandbox may be seen at a moment when it holds nobody
+            seconds *= 5  # a sandbox of a parallel run may be seen at a moment when it has no process
         if not until(lambda: not any(self.left().values()), seconds):
             left = {kind: sorted(items)[:4] for kind, items in self.left().items() if items}
             raise Escaped(f"left behind on the host: {left}")
@@ -349,7 +354,7 @@ def nobody_left(word=INSIDE, seconds=2):
 
 
 def ignore_limits():
-    """The suite itself needs room for descriptors."""
+    """Raises the descriptor limit, which the suite itself needs."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

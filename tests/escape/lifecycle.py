@@ -1,4 +1,4 @@
-"""lifecycle.py - what happens to a sandbox when its makers die or the kernel refuses them something."""
+"""lifecycle.py - sandboxes whose cove or jailer is killed, or whose set-up calls fail."""
 import concurrent.futures
 import os
 import random
@@ -14,7 +14,8 @@ ROUNDS = int(os.environ.get("COVE_KILL_ROUNDS", "200"))
 
 
 def kill_round(victim, nonce, delay):
-    """Starts a sandbox, kills one of its makers after a while, and says who is left two seconds later."""
+    """Starts a sandbox, kills cove or its jailer after a while, and returns the processes that are
+    left two seconds later."""
     process = subprocess.Popen([COVE, "run", "--timeout", "60s", "--", "sh", "-c", f"sleep 60.{nonce} & sleep 60.{nonce}"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(delay)
@@ -23,7 +24,7 @@ def kill_round(victim, nonce, delay):
     if victim == "jailer":
         jailers = [pid for pid in people if h.comm(pid) == "cove-jailer"]
         if not jailers:
-            # Killed before the jailer was born, which is a point of a run as well.
+            # Killed before the jailer was forked, which is a point of a run as well.
             process.kill()
             process.wait()
             return False
@@ -40,9 +41,9 @@ def kill_round(victim, nonce, delay):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise Escaped("cove did not notice that its jailer is gone") from None
+            raise Escaped("cove did not notice that its jailer had died") from None
         if process.returncode == 0:
-            raise Escaped("cove answered 0 after its jailer was killed")
+            raise Escaped("cove returned 0 after its jailer was killed")
     marker = f"60.{nonce}"
     if not until(lambda: not h.alive(people) and not h.processes(marker), 2 * h.SLOW):
         left = [(pid, h.comm(pid)) for pid in h.alive(people) + h.processes(marker)]
@@ -55,7 +56,7 @@ def kill_rounds(victim):
     nonce = f"{os.getpid()}{'1' if victim == 'cove' else '2'}"
     hit = 0
     for _ in range(ROUNDS):
-        # Most of the interesting points lie in the first milliseconds.
+        # Most of the interesting points are in the first milliseconds.
         hit += kill_round(victim, nonce, chance.choice((chance.uniform(0, 0.012 * h.SLOW), chance.uniform(0, 0.05 * h.SLOW))))
     return hit
 
@@ -74,7 +75,7 @@ def lc02(host):
             "no cgroup, mount or file after the next start")
 
 
-# System calls of the set-up, and how often each is tried to fail.
+# System calls of the set-up, and how many calls of each are made to fail.
 SETUP = {
     "clone3": 3, "clone": 3, "unshare": 3, "setns": 3, "mount": 12, "umount2": 4, "pivot_root": 2, "open_tree": 12, "move_mount": 12,
     "fsopen": 6, "fsconfig": 12, "fsmount": 6, "mount_setattr": 12, "mkdirat": 12, "mkdir": 12, "symlinkat": 6, "symlink": 6, "chdir": 3,
@@ -84,19 +85,19 @@ SETUP = {
     "ioctl": 4, "sendto": 4, "socket": 3, "bind": 2, "fchmodat": 2, "fchownat": 2, "epoll_create1": 2, "timerfd_create": 2,
     "signalfd4": 2, "memfd_create": 2, "pidfd_open": 2, "write": 10,
 }
-# The probe makes these itself and expects EPERM; a different error put in their way would look like a hole.
+# The probe makes these calls itself and expects EPERM; an injected error would look like a hole.
 PROBED = {"unshare", "mount", "fsopen", "setns", "setgroups", "clone3", "clone", "open_tree", "mount_setattr", "pivot_root",
           "socket", "ioctl", "mkdir", "keyctl", "seccomp", "move_mount", "umount2", "prlimit64", "setrlimit"}
-# What a process must find when it runs at all; each is a wall of its own.
+# Cases that must hold whenever a process runs at all; each tests another wall.
 WALLS = ["NS01", "NS04", "NS08", "NS10", "NS12", "NS17", "PR01", "PR04", "PR08", "PR11", "PR13", "SC01", "SC04", "CP01", "CP02",
          "CP03", "CP04", "CP05", "CP06", "CP07", "CP09", "FS01", "FS03", "FS04", "FS08", "FS14", "FS15", "LK01", "LK03", "LK10", "NT09",
          "NT12", "PR18", "CP14", "CP16"]
 
 
 def fault(host, kit, call, n, error):
-    """(did it happen, what the probe said, what cove said, status) of a run in which the n-th such call of every process
-    fails. The status is None when the run had to be ended: who aborts as PID 1 of its namespace does not die while it is
-    traced."""
+    """(whether the fault was injected, output of the probe, output of cove, status) of a run in
+    which the n-th such call of every process fails. The status is None when the run had to be
+    killed: a PID 1 of a namespace that aborts does not die while it is traced."""
     out, trace, err = (os.path.join(host.dir, f"lc03-{call}-{kind}") for kind in ("out", "trace", "err"))
     with open(out, "wb") as f, open(err, "wb") as e:
         tracer = subprocess.Popen(
@@ -112,7 +113,7 @@ def fault(host, kit, call, n, error):
         tracer.wait()
         status = None
         if not until(lambda: not h.alive(people), 12):
-            raise Escaped(f"{call} number {n} failed with {error}, and nobody noticed") from None
+            raise Escaped(f"{call} number {n} failed with {error}, and the failure was not noticed") from None
     with open(trace, encoding="utf-8", errors="replace") as f:
         happened = "(INJECTED)" in f.read(1 << 20)
     with open(out, encoding="utf-8", errors="replace") as f, open(err, encoding="utf-8", errors="replace") as e:
@@ -120,9 +121,11 @@ def fault(host, kit, call, n, error):
 
 
 def faults(host, kit, call, end):
-    """(how many refused the start, after how many every wall was up) of all faults of one system call"""
+    """(faults that refused the start, faults after which every wall was up) of all faults of one
+    system call"""
     refused = harmless = 0
-    # An emulated machine takes seconds for each: the first call of every kind has to do there.
+    # An emulated machine takes seconds for each fault: there only the first call of every kind is
+    # tried.
     most, errors = (1, ("EPERM",)) if h.SLOW > 1 else (max(SETUP.values()), ("ENOMEM", "EPERM"))
     for n, error in ((n, e) for n in range(1, min(SETUP[call], most) + 1) for e in (("EPERM",) if call in PROBED else errors)):
         happened, said, words, status = fault(host, kit, call, n, error)
@@ -137,19 +140,19 @@ def faults(host, kit, call, end):
             raise Escaped(f"{call} number {n} failed with {error}: nothing ran, but the status is 0")
         else:
             refused += 1
-            # Only who could not write has nothing to say.
+            # Only a process that could not write has an excuse for printing nothing.
             if status is not None and call != "write" and "code: " not in words:
-                raise Escaped(f"{call} number {n} failed with {error}, and cove did not say what failed: {words[-80:]!r}")
+                raise Escaped(f"{call} number {n} failed with {error}, and cove did not print what failed: {words[-80:]!r}")
         if time.monotonic() > end:
-            raise Escaped(f"only came as far as {call}")
+            raise Escaped(f"time ran out at {call}")
     return refused, harmless
 
 
 def lc03(host):
-    """Each system call of the set-up fails in turn: either nothing starts and the reason is said, or it starts with every
-    wall."""
+    """Each system call of the set-up fails in turn: either the start is refused with a reason, or
+    the sandbox starts with every wall."""
     if os.environ.get("COVE_INJECT_SECONDS") == "0":
-        raise Skip("left to the runs by root and in the virtual machine, which give it time")
+        raise Skip("runs as root and in the virtual machine only, where there is time for it")
     if not shutil.which("strace"):
         raise Skip("strace is not installed")
     kit = host.kit()

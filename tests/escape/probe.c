@@ -1,8 +1,9 @@
-/* escape-probe [CASE|FAMILY...] - runs cases of the attack catalogue and prints "ID VERDICT sentence" for each.
+/* escape-probe [CASE|FAMILY...] - runs cases of the attack catalogue and prints "ID VERDICT
+ * sentence" for each.
  *
- * Without arguments it runs every case that can run without special settings; RS cases and others that need a small
- * limit or a host that waits for them run only when named. A case that dies or hangs is BROKEN, which the driver counts
- * as a failure: silence proves nothing. */
+ * Without arguments it runs every case that needs no special settings; RS cases and others that
+ * need a small limit or a waiting host run only when named. A case that dies or hangs is BROKEN,
+ * which the driver counts as a failure: a missing answer proves nothing. */
 #include "probe.h"
 
 #include <dirent.h>
@@ -155,7 +156,7 @@ double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* Before the program opens anything of its own. */
+/* Records the initial state before the program opens descriptors of its own. */
 static void look_around(const char *argv0)
 {
     char program[512], path[600];
@@ -194,7 +195,7 @@ static void run_case(const struct probe_case *c, struct outcome *shared)
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
         if (shared->verdict == NO_VERDICT && WIFSIGNALED(status))
-            snprintf(shared->why, sizeof shared->why, "ended by signal %d before it could say", WTERMSIG(status));
+            snprintf(shared->why, sizeof shared->why, "ended by signal %d before it reported", WTERMSIG(status));
     }
     printf("%s %s %s\n", c->id, names[shared->verdict], shared->why);
     fflush(stdout);
@@ -213,7 +214,7 @@ static bool wanted(const char *id, const char *family, bool by_default, int argc
 int main(int argc, char **argv)
 {
     look_around(argv[0]);
-    signal(SIGUSR1, SIG_IGN); /* PR07 signals everybody with it */
+    signal(SIGUSR1, SIG_IGN); /* PR07 sends it to every process */
     struct outcome *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 1;

@@ -1,8 +1,9 @@
 /* probe.h - the frame of escape-probe, the program that attacks a sandbox from inside.
  *
- * One function per case of the catalogue, named by its id. It tries the thing for real and says what it saw. HELD means
- * that the wall answered as it should; an answer that only shows that something else was wrong (a bad argument, a
- * missing file where the call itself should have been refused) is not HELD. Each case runs in a process of its own. */
+ * One function per case of the catalogue, named by its id. It makes the real attempt and reports
+ * the result. HELD means that the wall answered as it should; an answer that only shows another
+ * error (a bad argument, a missing file where the call itself should have been refused) is not
+ * HELD. Each case runs in its own process. */
 #pragma once
 
 #include <errno.h>
@@ -38,12 +39,13 @@ struct probe_case {
 extern const struct probe_case ns_cases[], pr_cases[], sc_cases[], cp_cases[], fs_cases[], lk_cases[], nt_cases[],
     rs_cases[], table_cases[];
 
-/* The first verdict that is not HELD stays; a later HELD does not hide it. */
+/* The first verdict that is not HELD is kept; a later HELD does not hide it. */
 void held(struct outcome *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void escaped(struct outcome *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void skipped(struct outcome *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A call that must be refused with one of the errors listed. Any other answer, success included, is ESCAPED. */
+/* A call that must be refused with one of the listed errors. Any other answer, including
+ * success, is ESCAPED. */
 #define REFUSED(o, what, call, ...)                                                      \
     do {                                                                                 \
         errno = 0;                                                                       \
@@ -52,21 +54,22 @@ void skipped(struct outcome *o, const char *fmt, ...) __attribute__((format(prin
     } while (0)
 void judge_refused(struct outcome *o, const char *what, long rc, int err, const int *expected);
 
-/* Opening must fail, whatever the reason. */
+/* Opening must fail, for any reason. */
 void must_not_open(struct outcome *o, const char *path, int flags);
-/* Opening fails, or nothing can be read from it: how a masked file looks. */
+/* Opening fails, or the file is empty: the appearance of a masked file. */
 void must_be_empty(struct outcome *o, const char *path);
 
 /* Up to size - 1 bytes, terminated; -1 when it cannot be opened or read. */
 ssize_t slurp(const char *path, char *buf, size_t size);
 bool holds(const char *buf, ssize_t len, const char *word);
 
-/* What the driver planted on the host, by name, from the file `canary` beside the program; "" when it planted none. */
+/* The value that the driver planted on the host under this name, from the file `canary` next to
+ * the program; "" if there is none. */
 const char *canary(const char *name);
 long canary_number(const char *name, long otherwise);
 
-pid_t probe_pid(void);             /* of the process that runs the cases, one above a case's own */
+pid_t probe_pid(void);             /* the pid of the process that runs the cases, the parent of a case's own process */
 uint64_t inherited_fds(void);      /* bit n: descriptor n was open when the probe started, n from 3 to 63 */
-int inherited_beyond(void);        /* the first open one past 63, or 0 */
+int inherited_beyond(void);        /* the first open descriptor beyond 63, or 0 */
 const char *start_directory(void); /* getcwd at the start, or the error */
 double now_s(void);

@@ -70,7 +70,8 @@ static void cp06(struct outcome *o)
 static void cp07(struct outcome *o)
 {
     static const char *const maps[] = { "/proc/self/uid_map", "/proc/self/gid_map" };
-    /* A plain user's jailer is 0 of a namespace in which that is the user; who we are outside is judged from there. */
+    /* The jailer of a plain user is uid 0 in a namespace where that is the user; the outside uid
+     * is judged from there. */
     bool plain = canary_number("plain_user", 0) != 0;
 
     for (size_t i = 0; i < COUNT(maps); i++) {
@@ -132,17 +133,17 @@ static void cp10(struct outcome *o)
     }
     if (strcmp(status_field("NoNewPrivs"), "1") != 0)
         escaped(o, "%d set-id programs and no_new_privs is off", found);
-    held(o, "%d set-id programs, inert behind nosuid and no_new_privs", found);
+    held(o, "%d set-id programs, inert because of nosuid and no_new_privs", found);
 }
 
-/* Whatever the way, no file gets a set-id bit: in a directory that was lent to the sandbox it would be one of the
- * directory's owner, on a mount that is not nosuid. */
+/* No call may create a file with a set-id bit: in a directory that was lent to the sandbox, the
+ * file would belong to the directory's owner, on a mount without nosuid. */
 static void cp11_way(struct outcome *o, const char *way, long rc, const char *path)
 {
     struct stat st;
 
     if (stat(path, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
-        escaped(o, "%s made a file of mode %o", way, st.st_mode & 07777);
+        escaped(o, "%s created a file of mode %o", way, st.st_mode & 07777);
     if (rc >= 0 && rc < 1000)
         close((int)rc);
     unlink(path);
@@ -170,7 +171,7 @@ static void cp11(struct outcome *o)
     cp11_way(o, "mknodat", syscall(SYS_mknodat, AT_FDCWD, f, S_IFREG | 02755, 0), f);
     int fd = open(f, O_CREAT | O_RDWR, 0755);
     if (fd < 0)
-        escaped(o, "an ordinary file could not be made: %s", strerror(errno));
+        escaped(o, "an ordinary file could not be created: %s", strerror(errno));
     syscall(SYS_chmod, f, 04755);
     syscall(SYS_fchmod, fd, 04755);
     syscall(SYS_fchmodat, AT_FDCWD, f, 04755);
@@ -179,7 +180,7 @@ static void cp11(struct outcome *o)
     fd = open("/workspace", O_TMPFILE | O_RDWR, 04755);
     if (fd >= 0)
         escaped(o, "O_TMPFILE took a set-id mode");
-    held(o, "scratch is nosuid, and no call makes a set-id file");
+    held(o, "scratch is nosuid, and no call creates a set-id file");
 }
 
 static void cp12(struct outcome *o)

@@ -43,7 +43,7 @@ static void fs02(struct outcome *o)
     for (size_t i = 0; i < COUNT(files); i++) {
         must_not_open(o, files[i], O_WRONLY);
         if (access(files[i], W_OK) == 0)
-            escaped(o, "%s may be written", files[i]);
+            escaped(o, "%s is writable", files[i]);
     }
     must_not_open(o, "/etc/ld.so.preload", O_WRONLY | O_CREAT | O_EXCL);
 }
@@ -54,7 +54,7 @@ static void must_be_absent(struct outcome *o, const char *path)
 
     if (lstat(path, &st) == 0) {
         if (access(path, R_OK) == 0)
-            escaped(o, "%s is there and readable", path);
+            escaped(o, "%s exists and is readable", path);
         else
             escaped(o, "%s is there", path);
     } else {
@@ -190,7 +190,7 @@ static void fs07(struct outcome *o)
 static void fs08(struct outcome *o)
 {
     walk_dev(o, "/dev", false, 0);
-    held(o, "/dev holds the ordinary nodes alone");
+    held(o, "/dev holds the ordinary nodes only");
 }
 
 static void fs09(struct outcome *o)
@@ -230,7 +230,8 @@ static void fs12(struct outcome *o)
         must_be_bare(o, dirs[i]);
 }
 
-/* Calls `look` with mount point, mount options, optional fields, type and super options of every mount we see. */
+/* Calls `look` with mount point, mount options, optional fields, type and super options of every
+ * visible mount. */
 static int each_mount(struct outcome *o, void (*look)(struct outcome *, const char *, const char *, const char *,
                                                       const char *, const char *))
 {
@@ -293,7 +294,7 @@ static void writable_is_harmless(struct outcome *o, const char *where, const cha
         return;
     if (!has_option(options, "nosuid"))
         escaped(o, "%s is writable without nosuid", where);
-    /* Device nodes and terminals are what these are for. */
+    /* Device mounts and devpts are exempt: device nodes are their purpose. */
     bool device = strcmp(type, "devpts") == 0 || (stat(where, &st) == 0 && S_ISCHR(st.st_mode));
     if (!device && !has_option(options, "nodev"))
         escaped(o, "%s is writable without nodev", where);

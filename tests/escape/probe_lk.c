@@ -1,4 +1,4 @@
-/* LK: what leaks in from the host or from another sandbox. */
+/* LK: leaks from the host or from another sandbox. */
 #include "probe.h"
 
 #include <dirent.h>
@@ -76,7 +76,7 @@ static void lk04(struct outcome *o)
         if (holds(buf, n, secret))
             escaped(o, "%s holds the planted secret", files[i]);
     }
-    held(o, "the planted secret is nowhere");
+    held(o, "the planted secret is not visible");
 }
 
 static void lk05(struct outcome *o)
@@ -91,7 +91,7 @@ static void lk05(struct outcome *o)
         escaped(o, "descriptor %d is a file of the host%s", fd,
                 again >= 0 ? ", and can be opened again for writing" : "");
     }
-    held(o, "standard streams are pipes, sockets or a terminal of our own");
+    held(o, "standard streams are pipes, sockets or a private terminal");
 }
 
 static void lk06(struct outcome *o)
@@ -105,12 +105,13 @@ static void lk06(struct outcome *o)
     long id = canary_number("shm_id", -1);
     if (id < 0)
         return;
-    /* Numbers are small on a host that has just started, and an earlier case may have made a segment in here. */
+    /* Ids are small on a host that has just started, and an earlier case may have created a
+     * segment in here. */
     const char *secret = canary("secret");
     char *segment = shmat((int)id, NULL, SHM_RDONLY);
     int error = errno;
     if (segment != (void *)-1 && memcmp(segment, secret, strlen(secret)) != 0)
-        held(o, "the number that was planted is that of another segment here");
+        held(o, "the planted id belongs to another segment here");
     else
         judge_refused(o, "shmat(planted id)", (long)segment, error,
                       (const int[]){ EINVAL, EPERM, ENOSYS, EACCES, EIDRM, 0 });
@@ -130,10 +131,10 @@ static void lk07(struct outcome *o)
     snprintf(name, sizeof name, "%s", canary("mqueue"));
     if (*name && mq_open(name, O_RDONLY) != (mqd_t)-1)
         escaped(o, "the planted message queue was opened");
-    held(o, "/dev/shm is empty and the planted queue is not there");
+    held(o, "/dev/shm is empty and the planted queue is not visible");
 }
 
-/* A terminal made here, because one is needed to see whether the request itself is refused. */
+/* A terminal of the sandbox: it is needed to see whether the request itself is refused. */
 static int own_terminal(void)
 {
     int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -153,7 +154,7 @@ static void lk08(struct outcome *o)
     char byte = 'x', paste = 3;
 
     if (tty < 0)
-        escaped(o, "no terminal could be made: %s", strerror(errno));
+        escaped(o, "no terminal could be created: %s", strerror(errno));
     REFUSED(o, "TIOCSTI", ioctl(tty, TIOCSTI, &byte), EPERM, EACCES);
     REFUSED(o, "TIOCLINUX", ioctl(tty, TIOCLINUX, &paste), EPERM, EACCES);
     if (canary_number("with_tty", 0) == 0) {
@@ -188,8 +189,9 @@ static void lk10(struct outcome *o)
         if (sscanf(line, "%*d %*d %*s %1023s %1023s", root, where) != 2)
             continue;
         n++;
-        /* The place a bind came from is told by the kernel. What the caller bound by name, and a system directory on
-         * its own place, tell nothing new; anything else is a path of ours on the host. */
+        /* The kernel reports the source of a bind mount. A path that the caller bound by name,
+         * and a system directory mounted at its own path, reveal nothing new; any other is a
+         * private path of cove on the host. */
         if (strcmp(root, "/") == 0 || strcmp(root, where) == 0 || strncmp(where, "/mnt/", 5) == 0 ||
             strncmp(where, "/proc/", 6) == 0 || strncmp(where, "/dev/", 5) == 0)
             continue;
@@ -198,7 +200,7 @@ static void lk10(struct outcome *o)
     }
     if (f)
         fclose(f);
-    held(o, "%d mounts, none tells a path of the host's own", n);
+    held(o, "%d mounts, none reveals a private path of the host", n);
 }
 
 static void lk11(struct outcome *o)
@@ -236,7 +238,7 @@ static void lk15(struct outcome *o)
         c->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(c), &fd, sizeof fd);
         if (sendmsg(fd, &msg, MSG_DONTWAIT) >= 0)
-            escaped(o, "descriptor %d is a socket that takes descriptors", fd);
+            escaped(o, "descriptor %d is a socket that accepts descriptors", fd);
     }
     must_not_open(o, "/proc/1/fd", O_RDONLY | O_DIRECTORY);
 }

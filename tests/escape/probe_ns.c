@@ -1,4 +1,4 @@
-/* NS: new namespaces, mounts, and the ways by which a process gets into another root. */
+/* NS: new namespaces, mounts, and the ways by which a process could enter another root. */
 #include "probe.h"
 
 #include <sys/mount.h>
@@ -21,7 +21,7 @@ struct mount_attr_args {
     uint64_t attr_set, attr_clr, propagation, userns_fd;
 };
 
-/* A call that may return twice: the second process must not go on. */
+/* A call that may return twice: the second process must exit. */
 static long once(long pid)
 {
     if (pid == 0)
@@ -74,7 +74,7 @@ static void ns07(struct outcome *o)
         return;
     }
     bool mounted = mount("none", "/tmp", "tmpfs", 0, NULL) == 0;
-    escaped(o, "a nested user namespace was made%s", mounted ? " and a tmpfs mounted in it" : "");
+    escaped(o, "a nested user namespace was created%s", mounted ? " and a tmpfs mounted in it" : "");
 }
 
 static void ns08(struct outcome *o)
@@ -184,10 +184,10 @@ static void ns20(struct outcome *o)
     if (start_directory()[0] != '/')
         escaped(o, "the working directory at the start was %s", start_directory());
     if (fd < 0 || stat("/", &root) < 0 || fstat(fd, &here) < 0) {
-        escaped(o, "the working directory cannot be looked at: %s", strerror(errno));
+        escaped(o, "the working directory cannot be read: %s", strerror(errno));
         return;
     }
-    /* The directory above every other must be our own root. */
+    /* The topmost directory must be the root of the sandbox. */
     for (int i = 0; i < 100; i++) {
         int next = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (next < 0 || fstat(next, &up) < 0)
@@ -204,13 +204,13 @@ static void ns20(struct outcome *o)
     held(o, "starts in %s, below its own root", start_directory());
 }
 
-/* Needs a host that mounts something after the start, so it runs only when the driver asks for it. */
+/* Needs a host that mounts after the start, so it runs only when the driver requests it. */
 static void ns24(struct outcome *o)
 {
     const char *path = canary("late_mount");
 
     if (!*path) {
-        skipped(o, "no late mount was promised");
+        skipped(o, "the driver announced no late mount");
         return;
     }
     char late[512];
@@ -222,7 +222,7 @@ static void ns24(struct outcome *o)
         }
         usleep(100000);
     }
-    held(o, "a mount made on the host after the start did not show");
+    held(o, "a mount made on the host after the start is not visible");
 }
 
 const struct probe_case ns_cases[] = {

@@ -1,5 +1,5 @@
-/* NT: the network. A sandbox without network has loopback and nothing else; every attempt must be refused at once, and
- * a silence that only looks like a refusal does not count. */
+/* NT: the network. A sandbox without network has loopback and nothing else; every attempt must
+ * be refused immediately, and a timeout that only looks like a refusal does not count. */
 #include "probe.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ static socklen_t address(struct sockaddr_storage *ss, const char *ip, int port)
     return sizeof *v6;
 }
 
-/* 0 when somebody answered, ETIMEDOUT when nobody said anything for a second, else the refusal. */
+/* 0 after an answer, ETIMEDOUT after a second of silence, else the error of the refusal. */
 static int try_connect(const char *ip, int port)
 {
     struct sockaddr_storage ss;
@@ -48,7 +48,7 @@ static int try_connect(const char *ip, int port)
         else if (error == EINPROGRESS)
             error = ETIMEDOUT;
     }
-    /* Loopback may pick the very port we knock at as our own, and connect the socket to itself. */
+    /* Loopback may choose the tested port as the local port, and connect the socket to itself. */
     struct sockaddr_storage self;
     socklen_t self_len = sizeof self;
     if (error == 0 && getsockname(fd, (struct sockaddr *)&self, &self_len) == 0 && memcmp(&self, &ss, 4) == 0)
@@ -64,7 +64,7 @@ static void unreachable(struct outcome *o, const char *ip, int port)
     if (error == 0)
         escaped(o, "%s port %d answers", ip, port);
     else if (error == ETIMEDOUT || error == ECONNRESET)
-        escaped(o, "%s port %d: %s, so packets had a way to go", ip, port, strerror(error));
+        escaped(o, "%s port %d: %s, so packets had a route", ip, port, strerror(error));
     else
         held(o, "%s port %d: %s", ip, port, strerror(error));
 }
@@ -107,7 +107,7 @@ static void nt04(struct outcome *o)
     int planted = (int)canary_number("tcp_port", 0);
     if (planted && (try_connect("127.0.0.1", planted) == 0 || try_connect("::1", planted) == 0))
         escaped(o, "the host's listener on port %d answers", planted);
-    held(o, "nothing of the host answers on loopback");
+    held(o, "no listener of the host answers on loopback");
 }
 
 static void nt05(struct outcome *o)
@@ -148,7 +148,7 @@ static void ask_dns(struct outcome *o, const char *ip)
         if (poll(&p, 1, 300) > 0 && recv(fd, reply, sizeof reply, 0) > 0)
             escaped(o, "the resolver at %s answers", ip);
         else if (strncmp(ip, "127.", 4) != 0)
-            escaped(o, "a question left for %s", ip);
+            escaped(o, "a query was sent to %s", ip);
         else
             held(o, "DNS at %s: no answer", ip);
     }
@@ -186,7 +186,7 @@ static void nt09(struct outcome *o)
         for (char *line = strtok(buf, "\n"); line; line = strtok(NULL, "\n"))
             if (strchr(line, ':') && !strstr(line, "lo:"))
                 escaped(o, "/proc/net/dev shows %.20s", line);
-    held(o, "no interface but lo");
+    held(o, "no interface except lo");
 }
 
 static void nt10(struct outcome *o)
@@ -243,7 +243,7 @@ static void nt12(struct outcome *o)
             if (strncmp(line, "Iface", 5) != 0 && strncmp(line, "lo\t", 3) != 0 && line[0] != '*')
                 routes++;
     if (routes)
-        escaped(o, "%d routes lead somewhere", routes);
+        escaped(o, "%d routes lead outside", routes);
     held(o, "there is no gateway");
 }
 
@@ -254,7 +254,7 @@ static void nt13(struct outcome *o)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (bind(fd, (struct sockaddr *)&ss, len) == 0)
-        held(o, "a port below 1024 can be bound, in a network of its own");
+        held(o, "a port below 1024 can be bound, in the sandbox's own network");
     else
         held(o, "a port below 1024: %s", strerror(errno));
 }

@@ -1,4 +1,4 @@
-/* PR: other processes, above all PID 1, and what /proc tells and lets one write. */
+/* PR: other processes, above all PID 1, and the files of /proc that reveal or change state. */
 #include "probe.h"
 
 #include <dirent.h>
@@ -69,10 +69,10 @@ static void pr05(struct outcome *o)
         if (readlink("/proc/1/cwd", target, sizeof target - 1) > 0 && stat(target, &root) < 0)
             escaped(o, "/proc/1/cwd is %s, which is not inside", target);
     }
-    held(o, "no other root behind /proc/1");
+    held(o, "/proc/1 leads to no other root");
 }
 
-/* Calls `look` for every process in /proc that is neither PID 1 nor ours. */
+/* Calls `look` for every process in /proc that is neither PID 1 nor our own. */
 static int strangers(void (*look)(struct outcome *, int), struct outcome *o)
 {
     DIR *dir = opendir("/proc");
@@ -108,18 +108,18 @@ static void peek(struct outcome *o, int pid)
 static void pr06(struct outcome *o)
 {
     strangers(peek, o);
-    held(o, "no process but PID 1 and our own is visible");
+    held(o, "no process except PID 1 and our own is visible");
 }
 
 static void pr07(struct outcome *o)
 {
     for (int pid = 2; pid < 32768; pid++)
         if (pid != getpid() && pid != probe_pid() && kill(pid, 0) == 0)
-            escaped(o, "kill(%d, 0) reaches somebody", pid);
+            escaped(o, "kill(%d, 0) reaches a process", pid);
     long planted = canary_number("pid", 0);
     if (planted > 1 && kill((pid_t)planted, 0) == 0)
         escaped(o, "the planted host process can be signalled");
-    kill(-1, SIGUSR1); /* the probe ignores it; PID 1 must not care */
+    kill(-1, SIGUSR1); /* the probe ignores the signal; PID 1 must survive it */
     usleep(20000);
     if (kill(1, 0) < 0 && errno != EPERM)
         escaped(o, "PID 1 did not survive kill(-1): %s", strerror(errno));
@@ -135,7 +135,7 @@ static void pr08(struct outcome *o)
         escaped(o, "kernel threads are visible");
     self[n > 0 ? n : 0] = '\0';
     if (atoi(self) != getpid())
-        escaped(o, "/proc belongs to another pid namespace: it calls us %s", self);
+        escaped(o, "/proc belongs to another pid namespace: there our pid is %s", self);
     held(o, "own pid namespace with its own /proc");
 }
 

@@ -1,6 +1,6 @@
-/* RS: resources. Each case takes until it is refused and judges where that happened; those that are ended by a limit
- * say nothing, and the driver judges exit status and receipt. Everything is bounded, so that a missing limit shows as
- * ESCAPED and does not harm the host. */
+/* RS: resources. Each case allocates until it is refused and judges where that happened; a case
+ * that a limit ends reports nothing, and the driver judges exit status and receipt. Everything
+ * is bounded, so that a missing limit shows as ESCAPED and does not harm the host. */
 #include "probe.h"
 
 #include <dirent.h>
@@ -57,7 +57,7 @@ static void rs02(struct outcome *o)
     held(o, "%ld descriptors, then %s", n, strerror(why));
 }
 
-/* Bytes written to a file until refused, at most `max`. */
+/* Writes to a file until refused, at most `max` bytes; returns the number of bytes. */
 static long fill(const char *path, long max, int *why)
 {
     static char block[65536];
@@ -176,7 +176,7 @@ static void rs08(struct outcome *o)
     REFUSED(o, "mlockall", mlockall(MCL_CURRENT | MCL_FUTURE), ENOMEM, EPERM);
 }
 
-/* Never returns: the driver's clock ends it. */
+/* Never returns: the driver's timeout ends it. */
 static void rs09(struct outcome *o)
 {
     (void)o;
@@ -192,7 +192,7 @@ static void rs09(struct outcome *o)
     }
 }
 
-/* --- RS10: memory by other roads. One road for a run, named by the driver. --- */
+/* --- RS10: memory by other mechanisms. One mechanism per run, named by the driver. --- */
 
 static void road_tmpfs(long limit)
 {
@@ -206,7 +206,7 @@ static void road_tmpfs(long limit)
             if (write(fd, block, sizeof block) <= 0)
                 break;
     }
-    touch(limit); /* what is left must be less than the whole */
+    touch(limit); /* the rest must be less than the whole limit */
 }
 
 static void road_memfd(long limit)
@@ -258,7 +258,7 @@ static void road_sysv(long limit)
 
 static void road_mappings(long limit)
 {
-    /* A page table for every 2 MiB: 4 KiB of kernel memory for each page touched. */
+    /* A page table for every 2 MiB: 4 KiB of kernel memory for each touched page. */
     long n = limit * 2 / 8192;
     char *p = mmap(NULL, (size_t)n * 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
                    0);
@@ -323,7 +323,7 @@ static void rs15(struct outcome *o)
         if (pid == 0 && i % 2)
             raise(SIGSTOP);
         if (pid == 0 && i == 2) {
-            /* The parent of a vfork sleeps until its child is gone. */
+            /* The parent of a vfork sleeps until its child has ended. */
             if (vfork() == 0)
                 for (;;)
                     pause();
@@ -336,7 +336,7 @@ static void rs15(struct outcome *o)
         pause();
 }
 
-/* Leaves daemons behind and ends; the driver looks for them on the host. */
+/* Leaves daemons behind and ends; the driver searches for them on the host. */
 static void rs16(struct outcome *o)
 {
     for (int i = 0; i < 10; i++) {
@@ -354,7 +354,7 @@ static void rs16(struct outcome *o)
         }
         waitpid(pid, NULL, 0);
     }
-    held(o, "ten daemons were left behind");
+    held(o, "ten daemons were started and left");
 }
 
 static int count_zombies(void)
@@ -383,7 +383,7 @@ static void rs17(struct outcome *o)
     for (; born < 10000 / slow; born++) {
         pid_t pid = fork();
         if (pid == 0) {
-            /* The grandchild is nobody's but PID 1's. */
+            /* The grandchild becomes a child of PID 1. */
             pid_t grandchild = fork();
             _exit(grandchild < 0);
         }
@@ -421,7 +421,7 @@ static void rs19(struct outcome *o)
         watches++;
     }
     if (timers >= 200000 || descriptors >= 70000)
-        escaped(o, "%ld timers and %ld eventfds without end", timers, descriptors);
+        escaped(o, "%ld timers and %ld eventfds without a limit", timers, descriptors);
     held(o, "%ld timers, %ld eventfds, %ld watches, then refused", timers, descriptors, watches);
 }
 
@@ -442,7 +442,7 @@ static void rs21(struct outcome *o)
     held(o, "%ld rounds of fsync and rename in two seconds, all in memory that is charged", rounds);
 }
 
-/* Never returns: forks as fast as it can while the driver's clock kills. */
+/* Never returns: forks as fast as it can until the driver's timeout kills it. */
 static void rs22(struct outcome *o)
 {
     (void)o;
@@ -461,17 +461,18 @@ static void rs23(struct outcome *o)
     long n = 0;
 
     for (; n < 1 << 20; n++) {
-        /* Alternating rights keep neighbours from being merged. */
+        /* Alternating protections keep adjacent mappings from being merged. */
         void *p = mmap(NULL, 4096, n % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED)
             break;
     }
     if (n >= 1 << 20)
-        escaped(o, "2^20 mappings were made");
+        escaped(o, "2^20 mappings were created");
     held(o, "%ld mappings, then %s", n, strerror(errno));
 }
 
-/* Takes all inotify instances it can get and holds them; the driver asks for one in another sandbox meanwhile. */
+/* Takes all inotify instances that it can get and holds them; meanwhile the driver requests one
+ * in another sandbox. */
 static void rs25(struct outcome *o)
 {
     long n = 0, terminals = 0;
@@ -484,7 +485,7 @@ static void rs25(struct outcome *o)
     while (n < 5000 && inotify_init1(IN_CLOEXEC) >= 0)
         n++;
     if (n == 0)
-        escaped(o, "not one inotify instance: a neighbour has them all");
+        escaped(o, "not one inotify instance: another sandbox holds them all");
     held(o, "%ld terminals and %ld inotify instances, then %s", terminals, n, strerror(errno));
     if (canary_number("hold", 0))
         sleep(3);
@@ -501,11 +502,11 @@ static void rs26(struct outcome *o)
         if (mkdir(path, 0700) == 0)
             escaped(o, "%s was made", path);
     }
-    held(o, "no cgroup can be made inside");
+    held(o, "no cgroup can be created inside");
 }
 
-/* Ends, stops and signals everybody, PID 1 included, then says so with its own status; the driver checks that status.
- */
+/* Kills, stops and signals every process, including PID 1, then exits with its own status; the
+ * driver checks that status. */
 static void lc01(struct outcome *o)
 {
     kill(1, SIGKILL);

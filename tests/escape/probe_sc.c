@@ -1,5 +1,5 @@
-/* SC: the kernel's surface. Arguments are chosen so that the kernel itself would answer something else than the filter:
- * a call that gets EINVAL or EBADF was let through. */
+/* SC: the kernel's surface. Arguments are chosen so that the kernel itself would answer
+ * differently from the filter: a call that gets EINVAL or EBADF passed the filter. */
 #include "probe.h"
 
 #include <linux/filter.h>
@@ -103,7 +103,7 @@ static void sc16(struct outcome *o)
 #ifdef SYS_iopl
     REFUSED(o, "iopl", syscall(SYS_iopl, 3), POLICY);
 #else
-    held(o, "this processor has no iopl");
+    held(o, "this CPU has no iopl");
 #endif
 }
 
@@ -112,7 +112,7 @@ static void sc17(struct outcome *o)
 #ifdef SYS_ioperm
     REFUSED(o, "ioperm", syscall(SYS_ioperm, 0x80, 1, 1), POLICY);
 #else
-    held(o, "this processor has no ioperm");
+    held(o, "this CPU has no ioperm");
 #endif
 }
 
@@ -160,7 +160,8 @@ static void sc24(struct outcome *o)
     REFUSED(o, "setdomainname", syscall(SYS_setdomainname, "probe", 5), EPERM);
 }
 
-/* The 32-bit entry has other numbers; a filter that forgets it lets mount through as something harmless. */
+/* The 32-bit entry has other numbers; a filter that ignores it allows mount as a harmless
+ * number. */
 static void sc25(struct outcome *o)
 {
 #ifdef __x86_64__
@@ -259,7 +260,7 @@ static void sc33(struct outcome *o)
 #ifdef SYS_modify_ldt
     REFUSED(o, "modify_ldt", syscall(SYS_modify_ldt, 0, NULL, 0), POLICY);
 #else
-    held(o, "this processor has no local descriptor table");
+    held(o, "this CPU has no local descriptor table");
 #endif
 }
 
@@ -273,7 +274,8 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Calls that would only stop the fuzzing: they wait, end the process or destroy its own stack or mappings. */
+/* Calls that would only stop the fuzzing: they wait, end the process or destroy its own stack or
+ * mappings. */
 static bool pointless(long nr)
 {
     static const long list[] = { SYS_exit,
@@ -343,7 +345,8 @@ static uint64_t random_argument(uint64_t *state, char *page)
     }
 }
 
-/* One process, a burst of calls; it may die of them, its successor goes on with another seed. */
+/* One process, a burst of calls; the process may die, and the next one continues with another
+ * seed. */
 static void fuzz_burst(uint64_t seed, unsigned *calls)
 {
     static char page[4096];
@@ -371,13 +374,13 @@ static void sc34(struct outcome *o)
     int ends[2];
 
     if (pipe(ends) < 0 || !calls) {
-        escaped(o, "no pipe to count with");
+        escaped(o, "no pipe for the counter");
         return;
     }
     for (uint64_t round = 1; now_s() < end; round++) {
         pid_t pid = fork();
         if (pid == 0) {
-            /* Descriptors 0 to 2 are the way out; what is written there must not spoil the report. */
+            /* The report goes through descriptors 0 to 2; random writes there must not spoil it. */
             for (int fd = 0; fd < 3; fd++)
                 close(fd);
             fuzz_burst(round ^ (uint64_t)getppid() << 32, calls);
@@ -395,7 +398,7 @@ static void sc34(struct outcome *o)
             total += *calls;
         *calls = 0;
     }
-    held(o, "%u random calls in bursts that ended, %u bursts died of themselves", total, deaths);
+    held(o, "%u random calls in finished bursts, %u bursts died", total, deaths);
 }
 
 static void sc35(struct outcome *o)
@@ -413,10 +416,10 @@ static void sc36(struct outcome *o)
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     REFUSED(o, "a filter with a listener", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 8 /* NEW_LISTENER */, &prog),
             POLICY);
-    /* A filter that allows everything must not widen the one that is there. */
+    /* A filter that allows everything must not widen the existing one. */
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0)
         REFUSED(o, "chroot after an allowing filter", chroot("/tmp"), EPERM);
-    held(o, "an own filter narrows only");
+    held(o, "a filter of the program can only narrow");
 }
 
 static volatile bool flipping = true;
@@ -447,10 +450,11 @@ static void sc37(struct outcome *o)
         }
     flipping = false;
     pthread_join(thread, NULL);
-    held(o, "a refusal does not depend on what pointers point at");
+    held(o, "a refusal does not depend on the memory that pointers point to");
 }
 
-/* The shape of CVE-2022-0847: a pipe buffer that still says "may be merged" receives a page of a read-only file. */
+/* The pattern of CVE-2022-0847: a pipe buffer with the flag "may be merged" receives a page of a
+ * read-only file. */
 static void sc38(struct outcome *o)
 {
     char path[600], before[64] = "", after[64] = "", fill[4096];
@@ -479,7 +483,7 @@ static void sc38(struct outcome *o)
     int again = open(path, O_RDONLY | O_CLOEXEC);
     if (again < 0 || pread(again, after, sizeof after - 1, 0) < 0 || strcmp(before, after) != 0)
         escaped(o, "a read-only file changed: %.20s", after);
-    held(o, "the read-only file is as it was (splice %ld, write %d)", spliced, wrote);
+    held(o, "the read-only file is unchanged (splice %ld, write %d)", spliced, wrote);
 }
 
 const struct probe_case sc_cases[] = {

@@ -1,9 +1,10 @@
-/* TABLE: the filter that is live here against the table it was made from.
+/* TABLE: the live filter against the table from which it was made.
  *
- * For every number from 0 to 600 the call is made, each in a process of its own. What the table refuses must answer
- * exactly as the table says. What it allows must not look refused: with arguments that no call accepts, the kernel
- * finds something else to complain about, and the few numbers for which its complaint is EPERM or ENOSYS are listed
- * with the reason. Calls with rules about their arguments are tried with many values, and each answer is compared. */
+ * Every call number from 0 to 600 is tried, each in its own process. A call that the table
+ * refuses must answer exactly as the table says. A call that the table allows must not look
+ * refused: with arguments that no call accepts, the kernel returns another error, and the few
+ * numbers for which that error is EPERM or ENOSYS are listed with the reason. Calls with rules
+ * about their arguments are tried with many values, and each answer is compared. */
 #include "probe.h"
 
 #include "policy/syscalls.h"
@@ -24,7 +25,7 @@ struct answer {
 
 static struct answer *shared;
 
-/* These return nothing to look at, or return twice; all of them are in use by every program that runs here. */
+/* These calls return no result to check, or return twice; every program here uses all of them. */
 static bool not_callable(unsigned nr)
 {
     static const long list[] = { SYS_exit,  SYS_exit_group, SYS_rt_sigreturn,   SYS_pause,
@@ -36,7 +37,7 @@ static bool not_callable(unsigned nr)
     return false;
 }
 
-/* The table knows calls that this kernel may be too old for. */
+/* The table contains calls that this kernel may be too old for. */
 static bool too_new(unsigned nr)
 {
     static const struct {
@@ -55,14 +56,14 @@ static bool too_new(unsigned nr)
     return false;
 }
 
-/* Allowed calls that the kernel itself answers with EPERM or ENOSYS when given nonsense here. */
+/* Allowed calls that the kernel itself answers with EPERM or ENOSYS for invalid arguments here. */
 static bool kernel_refuses(unsigned nr, int err)
 {
     static const long eperm[] = { SYS_setpgid,    SYS_setsid,   SYS_setpriority, SYS_tkill,
                                   SYS_ioprio_set, SYS_fchownat, SYS_setrlimit };
     static const long enosys[] = { SYS_futex /* an unknown operation */,
-                                   453 /* map_shadow_stack, on a processor without them */,
-                                   437 /* openat2: the table is for PID 1 as well, which keeps it to itself */ };
+                                   453 /* map_shadow_stack, on a CPU without it */,
+                                   437 /* openat2: the table is for PID 1 as well, which keeps the call for itself */ };
 
     for (size_t i = 0; err == EPERM && i < COUNT(eperm); i++)
         if (eperm[i] == (long)nr)
@@ -110,10 +111,10 @@ static void compare(struct outcome *o, enum profile p, unsigned nr, const uint64
     struct answer a = ask(nr, args);
     if (verdict < 0) {
         if (a.came || a.signal != SIGSYS)
-            escaped(o, "%u (%s): the table kills, but the call came back with %ld", nr, name, a.rc);
+            escaped(o, "%u (%s): the table kills, but the call returned %ld", nr, name, a.rc);
     } else if (verdict > 0) {
         if (!a.came || a.rc >= 0 || a.err != verdict)
-            escaped(o, "%u (%s)(0x%llx, 0x%llx, 0x%llx): the table says %s, the kernel said %s", nr, name,
+            escaped(o, "%u (%s)(0x%llx, 0x%llx, 0x%llx): the table says %s, the kernel returned %s", nr, name,
                     (unsigned long long)args[0], (unsigned long long)args[1], (unsigned long long)args[2],
                     strerror(verdict), a.came ? (a.rc >= 0 ? "yes" : strerror(a.err)) : "nothing");
     } else if (a.signal == SIGSYS || (a.came && (a.err == EPERM || a.err == ENOSYS) && !kernel_refuses(nr, a.err))) {

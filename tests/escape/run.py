@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""run.py [--shard I/N] [CASE|FAMILY...] - attacks a real sandbox with every case of the catalogue, and prints TAP.
+"""run.py [--shard I/N] [CASE|FAMILY...] - attacks a real sandbox with every case of the catalogue,
+and prints TAP.
 
     tests/escape/run.py                    all
     tests/escape/run.py RS LC02            a part
     tests/escape/run.py --shard 2/3        every third case, beginning with the second
-    tests/escape/run.py --as-user          as a plain user: root lays down everything first; others are one already
-    tests/escape/run.py --born             by processes that a zygote has born and that joined their sandbox
-    tests/escape/run.py --runner bwrap     the same probe in a sandbox with few walls, to show that it can tell
+    tests/escape/run.py --as-user          as a plain user; root prepares everything first
+    tests/escape/run.py --born             from forks of a zygote that joined their sandbox
+    tests/escape/run.py --runner bwrap     the same probe in a sandbox with few walls, as a control
 
-Cases that code inside can judge are functions of escape-probe and run together in one sandbox; those that need small
-limits, a second sandbox or a look at the host are in cases.py and lifecycle.py. Every id of the catalogue is run or listed
-in omitted.txt.
+Cases that code inside can judge are functions of escape-probe and run together in one sandbox;
+those that need small limits, a second sandbox or a check on the host are in cases.py and
+lifecycle.py. Every id of the catalogue is run or listed in omitted.txt.
 """
 import importlib.util
 import os
@@ -32,7 +33,7 @@ from choice import Choice  # noqa: E402
 FAMILIES = {"NS": 24, "PR": 20, "SC": 38, "CP": 18, "FS": 28, "LK": 16, "NT": 17, "EG": 15, "RS": 26, "LC": 12, "BK": 9}
 CATALOGUE = [f"{family}{n:02}" for family, count in FAMILIES.items() for n in range(1, count + 1)]
 TABLE = ["TABLE-sweep", "TABLE-arguments"]
-# Found by the probe itself, in one sandbox with default limits.
+# Judged by the probe itself, in one sandbox with default limits.
 PROBED = ([f"NS{n:02}" for n in range(1, 21)] + [f"PR{n:02}" for n in range(1, 21)] + [f"SC{n:02}" for n in range(1, 39)] +
           [f"CP{n:02}" for n in range(1, 18)] + [f"FS{n:02}" for n in range(1, 19)] + ["FS22", "FS27"] +
           [f"LK{n:02}" for n in range(1, 12)] + ["LK15"] + [f"NT{n:02}" for n in range(1, 15)])
@@ -73,7 +74,7 @@ def omitted():
 
 
 def host_cases():
-    """{id: function} of what is judged from outside"""
+    """{id: function} of the cases that are judged from outside"""
     found = {}
     for module in (cases, lifecycle):
         for name in dir(module):
@@ -111,7 +112,7 @@ def papers():
 
 
 def check_papers(tap, outside, left_out):
-    """What SECURITY.md calls a proof must be one."""
+    """Every proof that SECURITY.md names must be run."""
     spec = importlib.util.spec_from_file_location("mutation", os.path.join(HERE, "../mutation/run.py"))
     mutation = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(mutation)
@@ -119,7 +120,7 @@ def check_papers(tap, outside, left_out):
     run = set(PROBED) - set(left_out) | set(outside)
     walls = set(mutation.WALLS) | set(mutation.BEHIND) | set(mutation.BORN)
     wrong = sorted(ids - run) + sorted(names ^ walls)
-    tap.line("what SECURITY.md names as proof is run, and it names every wall that can be left out",
+    tap.line("every proof that SECURITY.md names is run, and it names every wall that can be left out",
              "BROKEN" if wrong or not ids else "HELD", f"{wrong}" if wrong else f"{len(ids)} cases, {len(names)} walls")
 
 
@@ -132,17 +133,17 @@ def run_probed(tap, here, choice, left_out):
     for case in wanted:
         verdict, why = done.outcomes.get(case, ("BROKEN", f"no verdict; {done}"))
         tap.line(case, verdict, why)
-    tap.line("the probe came to its end", "HELD" if done.ended and done.code == 0 else "BROKEN", str(done)[:160]
+    tap.line("the probe ran to its end", "HELD" if done.ended and done.code == 0 else "BROKEN", str(done)[:160]
              if not done.ended else "and left with status 0")
     with open(os.path.join(kit, "readonly"), encoding="utf-8") as f:
         same = f.read() == "this text must never change\n" * 200
     with open(here.host_file, encoding="utf-8") as f:
         same = same and f.read() == here.secret
-    tap.line("the files planted on the host are as they were", "HELD" if same else "ESCAPED", "")
+    tap.line("the files planted on the host are unchanged", "HELD" if same else "ESCAPED", "")
 
 
 def others(outside, weak):
-    """[(name, function)] of the cases that each have a sandbox of their own"""
+    """[(name, function)] of the cases that each have their own sandbox"""
     found = [(f"{case} {profile}", lambda tap, here, c=case, p=profile: run_host_case(tap, f"{c} {p}", lambda h: cases.table(h, c, p), here))
              for profile in ("base", "python", "node", "shell") for case in TABLE]
     found += [(case, lambda tap, here, c=case: run_host_case(tap, c, outside[c], here)) for case in CATALOGUE if case in outside]
@@ -161,24 +162,25 @@ def run_host_case(tap, name, function, here):
 
 
 def run_weak(tap, here):
-    """The probe must be able to say ESCAPED: a plain bubblewrap leaves many cases open."""
-    never = {"SC34", "NS24"}  # random calls belong behind all walls or nowhere
+    """Shows that the probe can report ESCAPED: a plain bubblewrap leaves many cases open."""
+    never = {"SC34", "NS24"}  # random calls are only for a sandbox with all walls
     wanted = [c for c in PROBED if c not in never and c != "PR19"]
     done = subprocess.run(
         ["bwrap", "--unshare-all", "--uid", "65534", "--gid", "65534", "--new-session", "--die-with-parent", "--clearenv",
          "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink",
-         "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", here.kit(slow=1), host.INSIDE,  # a case that hangs in there is not waited for long
+         "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", here.kit(slow=1), host.INSIDE,  # a case that hangs there has a short timeout
          f"{host.INSIDE}/escape-probe", *wanted],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200 * host.SLOW, text=True, errors="replace", check=False)
     outcomes = host.Run(done.returncode, done.stdout, "", {}, 0, 0).outcomes
     open_cases = [c for c, (verdict, _) in outcomes.items() if verdict == "ESCAPED"]
     held = len(open_cases) >= WEAK_MINIMUM and len(outcomes) > 100
-    tap.line(f"the probe tells: at least {WEAK_MINIMUM} cases are open in a plain bubblewrap", "HELD" if held else "BROKEN",
+    tap.line(f"control: at least {WEAK_MINIMUM} cases are open in a plain bubblewrap", "HELD" if held else "BROKEN",
              f"{len(open_cases)} of {len(outcomes)}: {' '.join(open_cases)}" if outcomes else done.stdout[-300:])
 
 
 def as_user(words):
-    """Runs this suite again as nobody in particular, from copies: the tree may lie where a stranger cannot look."""
+    """Runs this suite again as an unprivileged user, from copies: the tree may be in a directory
+    that other users cannot enter."""
     with tempfile.TemporaryDirectory(prefix="cove-user-", dir="/var/tmp") as here:
         os.chmod(here, 0o755)
         shutil.copytree(HERE, here + "/escape", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.h"))
@@ -199,7 +201,8 @@ def as_user(words):
 
 
 def born(words):
-    """Runs this suite again with a `cove run` whose programs a zygote has born. Needs root, as zygotes do."""
+    """Runs this suite again with a `cove run` whose programs are forks of a zygote. Needs root, as
+    zygotes do."""
     env = {**os.environ, "COVE": BORN, "COVE_LIBEXEC": os.path.dirname(host.COVE), "COVE_BORN": "1"}
     return subprocess.call([sys.executable, os.path.join(HERE, "run.py"), *words], env=env)
 
@@ -215,7 +218,7 @@ def main():
         if os.geteuid() == 0:
             return as_user(words)
     host.ignore_limits()
-    tap, here = Tap(", born by a zygote" if second else ""), host.Host()
+    tap, here = Tap(", forked from a zygote" if second else ""), host.Host()
     try:
         if words[:2] == ["--runner", "bwrap"]:
             run_weak(tap, here)
@@ -223,7 +226,7 @@ def main():
             choice, left_out, outside = Choice(words), omitted(), host_cases()
             if choice.first and not second:
                 check_complete(tap, outside, left_out)
-            if os.path.exists(PAPERS) and choice.first and not second:  # a plain user and a virtual machine have copies of the suite alone
+            if os.path.exists(PAPERS) and choice.first and not second:  # a plain user and a virtual machine have copies of the suite only
                 check_papers(tap, outside, left_out)
             run_probed(tap, here, choice, left_out)
             for _, run in choice.of(others(outside, weak=choice.whole and not second), lambda one: one[0]):

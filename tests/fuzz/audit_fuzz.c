@@ -1,8 +1,9 @@
-/* Files that are given to `cove audit verify`: whoever could change a log wrote them.
+/* Files for `cove audit verify`, written by an attacker that can change the audit trail.
  *
- * Held besides memory: a line that is read has a number, a time and two hashes that stand in it; changing any byte of a
- * line that holds its hash makes it no longer hold; the verifier ends with a report, and calls a log fine only when
- * every line of it was read and holds. */
+ * Checked in addition to memory errors: a parsed line has a number, a time and two hashes that
+ * are in the text; changing any byte of a line with a valid hash makes the hash invalid; the
+ * verifier ends with a report, and calls a file intact only when every line was parsed and is
+ * valid. */
 #include "server/audit/verify.h"
 
 #include "core/base/fd.h"

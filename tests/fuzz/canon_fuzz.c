@@ -1,5 +1,6 @@
-/* The canonical form of a policy: cove-policy to cove, through a pipe. The same person runs both, but what arrives
- * decides walls, so nothing may be read from it that was not said. */
+/* The canonical form of a policy: cove-policy sends it to cove through a pipe. The same user
+ * runs both programs, but the text decides about walls, so nothing may be read that was not
+ * written. */
 #include "policy/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -16,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     canon_write(&p, &f, &again);
     if (again.len != size || memcmp(again.data, data, size) != 0)
-        abort(); /* there is one form for each policy */
+        abort(); /* each policy has exactly one form */
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (p.limits.v[i] < limit_info((enum limit)i)->min || p.limits.v[i] > limit_info((enum limit)i)->max)
             abort();

@@ -1,4 +1,5 @@
-/* Files of cgroupfs. A value that is reported must stand in the text as digits; anything else is unknown. */
+/* Files of cgroupfs. A reported value must stand in the text as digits; anything else is
+ * unknown. */
 #include "core/base/mem.h"
 #include "host/isolate/cgtext.h"
 

@@ -1,6 +1,6 @@
-/* A channel and its peer living through any order of events: each byte of the input is one step of either side. The
- * bytes on the socket are the business of the wire target; here it is the order of sending, failing, pausing, closing
- * and finishing that is hostile. */
+/* A channel and its peer with any order of events: each byte of the input is one step of either
+ * side. The wire target covers the bytes on the socket; here the order of sending, failing,
+ * pausing, closing and finishing is hostile. */
 #include "core/base/fd.h"
 #include "core/wire/chan.h"
 
@@ -9,8 +9,8 @@
 static struct ev *loop;
 static struct chan chan;
 static int peer;
-static uint32_t sent, peer_got; /* what the channel sends is numbered: the peer must see it in order, without a gap */
-static uint32_t peer_sent, got; /* and the other way round */
+static uint32_t sent, peer_got; /* frames of the channel are numbered: the peer must see them in order, without a gap */
+static uint32_t peer_sent, got; /* the same in the other direction */
 static unsigned ends;
 static bool done, done_at_next_frame;
 static bool polite; /* the peer has sent nothing that ends the channel */
@@ -119,7 +119,7 @@ static void step(uint8_t op)
         peer_says(FRAME_HEADER, 2);
         break;
     case 8:
-        peer_says(op >> 5 == 7 ? 0 : FRAME_HEADER + (op >> 5), op >> 4 & 1); /* mostly no frame */
+        peer_says(op >> 5 == 7 ? 0 : FRAME_HEADER + (op >> 5), op >> 4 & 1); /* usually not a valid frame */
         break;
     case 9:
         peer_hears();
@@ -164,17 +164,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 1; i < size && i < 256; i++)
         step(data[i]);
 
-    /* Whatever happened: once the peer is gone and reading goes on, the end is heard, after all that was said. */
+    /* In every case: after the peer has closed and reading continues, the end is reported, after
+     * all frames. */
     fd_close(&peer);
     chan_pause(&chan, false);
     for (int i = 0; i < 64; i++)
         ev_turn(loop, 0);
     must(done || ends == 1);
     must(done || !polite || got == peer_sent);
-    ev_run(loop); /* and nothing is left in the loop to wait for */
+    ev_run(loop); /* the loop has nothing left to wait for */
     chan_done(&chan);
     ev_free(loop);
-    after = dup(STDERR_FILENO); /* the lowest free number is the one of before: no descriptor was left behind */
+    after = dup(STDERR_FILENO); /* the lowest free descriptor is the same as before: none was leaked */
     close(after);
     must(after == before);
     return 0;

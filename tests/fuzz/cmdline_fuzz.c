@@ -1,7 +1,9 @@
-/* The command line of every verb, from words to a request and its plan. One word a line; the first names the verb.
+/* The command line of every verb, from words to a request and its plan. One word per line; the
+ * first names the verb.
  *
- * Held besides memory: an error has a code and a message; what is accepted keeps its promises (every variable has a
- * name and a value, every bind an absolute target, the limits pass their own check). */
+ * Checked in addition to memory errors: an error has a code and a message; an accepted request
+ * is consistent (every variable has a name and a value, every bind an absolute target, the
+ * limits pass their own check). */
 #include "client/cli/args.h"
 #include "client/cli/plan.h"
 #include "client/cli/program.h"
@@ -53,7 +55,7 @@ static void check_request(const struct run_options *r)
     plan_json(r, &p, &plan);
 }
 
-/* Words of the line in their order, and none that was not there. */
+/* The remaining words are those of the line, in order. */
 static void check_rest(const struct args *a, int argc, char **argv)
 {
     int at = 1;

@@ -1,4 +1,4 @@
-/* The server's configuration: whatever the bytes are, there is a configuration or a reason, and what is accepted is
+/* The server's configuration: any bytes give a configuration or a reason, and an accepted one is
  * printed as a file that is accepted again. */
 #include "main/conf/conf.h"
 

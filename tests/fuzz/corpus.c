@@ -1,7 +1,8 @@
 /* corpus.c - writes the first inputs of the wire and jail targets: `fuzz-corpus tests/fuzz/corpus`.
  *
- * Each message under each frame type that carries it, whole, and once cut and once with a few bits turned; then the
- * largest messages. The same table gives the same files, so a change of the wire shows up as a change of the corpus. */
+ * Each message under each frame type that carries it: complete, cut, and with a few flipped bits;
+ * then the largest messages. The same table gives the same files, so a change of the wire format is
+ * visible as a change of the corpus. */
 #include "tests/support/messages.h"
 
 #include "wire/jail.h"

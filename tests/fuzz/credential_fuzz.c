@@ -1,7 +1,8 @@
-/* The headers in which a request shows its key: Authorization in the first line, X-API-Key in the second.
+/* The headers with the key of a request: Authorization in the first line, X-API-Key in the
+ * second.
  *
- * Held besides memory: what is accepted is a whole key, gives the same hash in both places and in both of its forms,
- * and one letter more is no key any longer. */
+ * Checked in addition to memory errors: an accepted credential is a complete key, has the same
+ * hash in both headers and in both of its forms, and is not a key with one letter more. */
 #include "server/auth/apikey.h"
 
 #include "core/base/str.h"

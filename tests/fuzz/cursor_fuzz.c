@@ -1,7 +1,7 @@
 /* The `cursor` that a client sends with a list.
  *
- * Held besides memory: an error has a message; what is accepted reads the same once more when it is written again, and
- * holds nothing but the letters of an id or a name. */
+ * Checked in addition to memory errors: an error has a message; an accepted cursor reads the
+ * same after it is written again, and holds only characters of an id or a name. */
 #include "store/cursor.h"
 
 #include "core/base/str.h"

@@ -1,7 +1,9 @@
-/* The text of a sandbox token, or the signature of a file's URL: as a stranger writes it, and with a payload that the
- * seal holds for, to reach the reader behind it. The first line is what it is bound to, the rest is the text.
+/* The text of a sandbox token, or the signature of a file's URL: as an attacker writes it, and
+ * with a payload that has a valid seal, to reach the parser after the check. The first line is
+ * the binding, the rest is the text.
  *
- * Held besides memory: nothing is accepted that was not sealed, and what is read back writes down as the same again. */
+ * Checked in addition to memory errors: only sealed text is accepted, and a parsed token is
+ * written as the same text again. */
 #include "server/auth/delegated_token.h"
 
 #include "core/base/str.h"

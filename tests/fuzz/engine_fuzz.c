@@ -1,7 +1,8 @@
-/* A sandbox that says anything at any time to an engine with a program and a file job under way. The first bytes of the
- * input choose when the runtime stops being honest; the rest are frames it says, mixed with acts of the host and news
- * from the jailer. Whatever comes, each report is made at most once, everything that was begun is reported when the
- * sandbox is dead, and no descriptor stays open. */
+/* A sandbox that sends anything at any time to an engine with a running program and file job.
+ * The first bytes of the input choose when the runtime stops being honest; the rest are its
+ * frames, mixed with actions of the client and events of the jailer. In every case each
+ * completion is reported at most once, everything that was started is reported when the sandbox
+ * is dead, and no descriptor is leaked. */
 #include "core/base/buf.h"
 #include "core/base/fd.h"
 #include "core/base/mem.h"
@@ -215,7 +216,7 @@ static void turn(void)
     }
 }
 
-/* --- an honest beginning --- */
+/* --- an honest start --- */
 
 static void runtime_hello(void)
 {
@@ -257,7 +258,7 @@ static void open_world(uint8_t honest)
     turn();
 }
 
-/* --- what the input says --- */
+/* --- actions that the input chooses --- */
 
 static void say(const uint8_t **p, const uint8_t *end, uint8_t type)
 {
@@ -364,7 +365,7 @@ static void close_world(void)
 {
     bool running = w.exec && !w.exited, listing = w.job && !w.job_done;
 
-    fd_close(&w.runtime); /* the sandbox is dead: whatever was begun must be reported now */
+    fd_close(&w.runtime); /* the sandbox is dead: everything that was started must be reported now */
     for (int i = 0; i < 4; i++)
         turn();
     CHECK(!running || w.exited == 1);

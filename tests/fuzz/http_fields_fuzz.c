@@ -1,8 +1,9 @@
-/* Values of Host, Origin, Range and If-None-Match: from any client to the server. The first byte chooses the field.
+/* Values of Host, Origin, Range and If-None-Match: from any client to the server. The first byte
+ * chooses the field.
  *
- * Held besides memory: a host that is let pass is a literal address, localhost or the listed name; an origin that is
- * let pass is the listed one or ends in the host; a part lies within the size; a tag that is found stands in the text.
- */
+ * Checked in addition to memory errors: an accepted host is a literal address, localhost or the
+ * listed name; an accepted origin is the listed one or ends in the host; a range lies within the
+ * size; a tag that is found stands in the text. */
 #include "core/base/str.h"
 #include "server/http/origin.h"
 #include "server/http/range.h"

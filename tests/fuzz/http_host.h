@@ -1,4 +1,4 @@
-/* http_host.h - a server of src/server/http on a socket of its own, for targets that are its clients. */
+/* http_host.h - a server of src/server/http on its own socket, for targets that are its clients. */
 #pragma once
 
 #include "core/base/fd.h"
@@ -34,7 +34,7 @@ static void host_start(const struct http_settings *set)
     atexit(host_stop);
 }
 
-/* A client, which waits for nothing. */
+/* A client with a non-blocking socket. */
 static int host_connect(void)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -44,7 +44,7 @@ static int host_connect(void)
     return fd;
 }
 
-/* One turn of the server; what it says is read and thrown away. */
+/* One iteration of the server's loop; its answers are read and discarded. */
 static void host_turn(int fd, struct http_stats *ret)
 {
     char answer[4096];

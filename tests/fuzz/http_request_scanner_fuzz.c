@@ -1,7 +1,9 @@
-/* What any client sends, as the first reader sees it. The first byte says into which pieces it is cut.
+/* Bytes of any client, as the first parser sees them. The first byte chooses the pieces into
+ * which they are cut.
  *
- * Held besides memory: the pieces make no difference to what is found, to what is refused and with which words; no more
- * is let through than came; and all that is let through of whole requests has no line that ends in a bare LF. */
+ * Checked in addition to memory errors: the pieces make no difference to what is found and to
+ * what is refused with which message; no more bytes are passed on than arrived; and complete
+ * requests that are passed on have no line that ends in a bare LF. */
 #include "tests/support/http_limits.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"

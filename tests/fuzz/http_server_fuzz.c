@@ -1,7 +1,8 @@
-/* Whatever a client sends: from any client to the server, through a real socket and libmicrohttpd.
+/* Bytes of any client to the server, through a real socket and libmicrohttpd.
  *
- * Held besides memory: a handler runs only for a head that stands in the input, line for line, as the standard writes
- * it; the connection ends after the client's end; and no request is left over. */
+ * Checked in addition to memory errors: a handler runs only for a head that stands in the input,
+ * line for line, in the form of the standard; the connection ends after the client's end; and no
+ * request is left. */
 #include "tests/support/http_limits.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -15,7 +16,7 @@ static bool line_ends(const char *p, const char *end)
     return end - p >= 2 && p[0] == '\r' && p[1] == '\n';
 }
 
-/* From here on only whole lines, none of them folded, up to the empty one. */
+/* From here on only complete lines, none of them folded, up to the empty one. */
 static bool is_head(const char *p, const char *end)
 {
     for (; p < end; p++) {
@@ -32,7 +33,7 @@ static bool is_head(const char *p, const char *end)
     return false;
 }
 
-/* The request line must stand in the input, with such a head after it. */
+/* The request line must stand in the input, followed by such a head. */
 static void check_head(const struct http_req *req)
 {
     const char *p = (const char *)input, *end = p + input_len;

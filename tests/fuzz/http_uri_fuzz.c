@@ -1,7 +1,8 @@
 /* The target of a request: from any client to the server.
  *
- * Held besides memory: a refusal has a message; no decoded segment climbs, is empty or holds a NUL; a match belongs to
- * the path; the rest of a path is its segments; and a path that is written again, encoded, means the same. */
+ * Checked in addition to memory errors: a refusal has a message; no decoded segment climbs, is
+ * empty or holds a NUL; a match belongs to the path; the rest of a path is its segments; and a
+ * path that is encoded again has the same meaning. */
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "server/http/route.h"

@@ -1,4 +1,5 @@
-/* Packets as jailer and host read from each other: the frame, then every decoder of jail.h that its type selects. */
+/* Packets between the jailer and its client: the frame, then every decoder of jail.h that its
+ * type selects. */
 #include "tests/support/messages.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,8 @@
-/* The body of a request that asks for a sandbox.
+/* The body of a request that creates a sandbox.
  *
- * Held besides memory: an error has a message without control characters; what is accepted stays within every range of
- * the table of limits, and is read the same from what is written down of it. */
+ * Checked in addition to memory errors: an error has a message without control characters; an
+ * accepted body stays within every range of the table of limits, and reads the same from its
+ * stored form. */
 #include "core/base/buf.h"
 #include "service/spec.h"
 

@@ -1,7 +1,8 @@
-/* JSON that somebody hands to `cove explain`.
+/* JSON input of `cove explain`.
  *
- * Held besides memory: an error has a message; what is accepted is no deeper than the bound, has UTF-8 in every string,
- * and reads the same once more when it is written again. */
+ * Checked in addition to memory errors: an error has a message; an accepted document is not
+ * deeper than the bound, has UTF-8 in every string, and reads the same after it is written
+ * again. */
 #include "core/base/jsonr.h"
 #include "core/base/jsonw.h"
 #include "core/base/str.h"

@@ -1,4 +1,5 @@
-/* The key set of an issuer, as its server sends it. Held besides memory: no key of it takes a signature of zeros. */
+/* The key set of an identity provider, as its server sends it. Checked in addition to memory
+ * errors: none of its keys accepts a signature of zeros. */
 #include "server/auth/jwks.h"
 
 static void must(bool ok)

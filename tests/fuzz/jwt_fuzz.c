@@ -1,7 +1,7 @@
-/* A bearer token of an issuer, as a stranger sends it.
+/* A bearer token of an identity provider, as an attacker sends it.
  *
- * Held besides memory: nothing that is not signed by the key of this file is ever verified, and what passes the rules
- * has the issuer, the audience and an end. */
+ * Checked in addition to memory errors: only tokens signed by the key of this file are verified,
+ * and an accepted token has the issuer, the audience and an expiry. */
 #include "server/auth/jwt.h"
 
 #include "core/base/str.h"

@@ -1,7 +1,8 @@
-/* Any bytes on a kernel's channel, the first of which says into which pieces the rest is cut.
+/* Any bytes on the channel of a language kernel; the first byte chooses the pieces into which
+ * the rest is cut.
  *
- * Held besides memory: however they are cut, the same events are found; and what is told of an event is JSON without a
- * line end. */
+ * Checked in addition to memory errors: the same events are found for every way of cutting, and
+ * the output for an event is JSON without a newline. */
 #include "service/kernel_event.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

@@ -1,7 +1,9 @@
-/* Times in a query, and the Last-Event-ID of one who comes back: from any client to the server.
+/* Times in a query, and the Last-Event-ID of a client that reconnects: from any client to the
+ * server.
  *
- * Held besides memory: a time that is read can be written and means the same when it is read again, the year 9999
- * included; offsets that are read are those of the text; and what is refused changes nothing. */
+ * Checked in addition to memory errors: a parsed time can be written and has the same value when
+ * it is parsed again, including the year 9999; parsed offsets are those of the text; and a
+ * refused text changes nothing. */
 #include "server/api/api_internal.h"
 
 #include "core/base/clock.h"
@@ -25,7 +27,7 @@ static void check_time(const char *text)
     clock_rfc3339_ms(ms, again);
     must(clock_from_rfc3339(again, &twice));
     must(twice == ms ||
-         (twice < ms && str_starts(again, "9999-12-31T23:59:59"))); /* an offset can lead past the last */
+         (twice < ms && str_starts(again, "9999-12-31T23:59:59"))); /* an offset can lead beyond the last second */
 }
 
 static void check_offsets(const char *text)

@@ -1,5 +1,5 @@
-/* The kernel writes mountinfo, but anybody who may mount chooses the names in it. Every field that comes out must be a
- * non-empty string within its bounds, and the reader must come to an end. */
+/* The kernel writes mountinfo, but every process that may mount chooses names in it. Every field
+ * that is returned must be a non-empty string within its bounds, and the reader must end. */
 #include "core/base/mem.h"
 #include "host/isolate/mountinfo.h"
 

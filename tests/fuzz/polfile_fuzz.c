@@ -1,5 +1,5 @@
-/* Policy files, floors and settings to import: a file from a repository that somebody cloned, read with the rights of
- * whoever runs cove. The same bytes go through all three readers. */
+/* Policy files, floors and settings to import: a file from a cloned repository, read with the
+ * rights of the user of cove. The same bytes go through all three readers. */
 #include "policy/policy.h"
 #include "policy/file/policy_file.h"
 #include "policy/file/srt_import.h"
@@ -32,7 +32,7 @@ static void try_policy(const char *data, size_t size)
     }
     canon_write(&p, &none, &out);
     if (canon_parse(out.data, out.len, &q, &f, &err) < 0)
-        abort(); /* what is accepted here is accepted there */
+        abort(); /* a policy that is accepted here is accepted there */
     buf_done(&out);
     policy_done(&p);
     policy_done(&q);
@@ -61,7 +61,7 @@ static void try_import(const char *data, size_t size)
     } else if (policy_file_read(out.data, out.len, "p", "/d", &p, &pr) == 0) {
         policy_done(&p);
     } else {
-        for (size_t i = 0; i < pr.n; i++) /* a value may be too much for a policy, but never its form */
+        for (size_t i = 0; i < pr.n; i++) /* a value may be out of range for a policy, but its form is always valid */
             if (pr.list[i].id == ERR_POLICY_KEY || (pr.list[i].id == ERR_POLICY_SYNTAX && out.len < 200000))
                 abort();
     }

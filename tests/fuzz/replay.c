@@ -1,5 +1,6 @@
-/* replay.c - main() of a fuzz target where there is no fuzzer: runs the files and directories it is given through the
- * target, one TAP line for each file. So every input that ever broke something is tried again by any compiler. */
+/* replay.c - main() of a fuzz target without a fuzzer: runs the given files and directories
+ * through the target, one TAP line for each file. So every input that ever broke a target is
+ * tried again with any compiler. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -32,7 +33,7 @@ static int run_file(const char *path)
     LLVMFuzzerTestOneInput(data, (size_t)st.st_size);
     free(data);
     printf("ok %d - %s\n", ++count, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
-    fflush(stdout); /* a crash must not swallow the names of those before it */
+    fflush(stdout); /* so that a crash does not lose the lines before it */
     return 0;
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""run.py [SECONDS] [TARGET...] - fuzzes each target for SECONDS (60) with libFuzzer under ASan and UBSan.
+"""run.py [SECONDS] [TARGET...] - fuzzes each target for SECONDS (60) with libFuzzer under ASan and
+UBSan.
 
-New inputs that reach new code are kept in build-fuzz/corpus/TARGET; a crash is kept beside them and fails the run. Move
-a crashing input to tests/fuzz/corpus/TARGET together with the fix.
+Inputs that reach new code are kept in build-fuzz/corpus/TARGET; a crash is kept there too and fails
+the run. Move a crashing input to tests/fuzz/corpus/TARGET together with the fix.
 """
 import glob
 import os

@@ -1,6 +1,6 @@
-/* Paths and patterns of a run's files, as a client writes them: the first line is the path, the second a name that a
- * directory has. What is accepted stays below /workspace or /tmp, and what a pattern is taken apart into is the pattern
- * again. */
+/* Paths and patterns of a run's files, as a client writes them: the first line is the path, the
+ * second a name in a directory. An accepted path stays below /workspace or /tmp, and the parts
+ * of a split pattern are the pattern again. */
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "service/execute/executor.h"

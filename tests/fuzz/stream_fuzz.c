@@ -1,7 +1,8 @@
-/* What a client of a WebSocket sends: one message, read by everything that reads parts of one.
+/* A message of a WebSocket client, parsed by every reader of a part of it.
  *
- * Held besides memory: what is taken to be executed is exactly one thing, a terminal has a size, a signal is one, and
- * base64 that is taken is the base64 of what was read. */
+ * Checked in addition to memory errors: an accepted request to execute names exactly one
+ * program, a terminal has a size, a signal is valid, and accepted base64 is the base64 of the
+ * decoded bytes. */
 #include "server/api/api_internal.h"
 
 #include "core/base/str.h"
@@ -46,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint16_t rows = 1, cols = 1;
     int signo = 0;
 
-    jsonw_init(&w, &out, 0); /* and the way back: any bytes are a piece of output */
+    jsonw_init(&w, &out, 0); /* the other direction: any bytes are a piece of output */
     jsonw_object(&w);
     must(size == 0 || output_chunk_write_json(&w, "content", (const char *)data, size, true) > 0);
     jsonw_end_object(&w);

@@ -1,5 +1,5 @@
-/* Archives as a host sends them to be unpacked, cut into pieces by the input's first byte. What the parser hands out
- * must be as clean as its header promises, however the input was made. */
+/* Archives to unpack, cut into pieces by the input's first byte. The entries that the parser
+ * returns must keep the promises of its header for any input. */
 #include "core/base/base.h"
 #include "inside/runtime/tar.h"
 

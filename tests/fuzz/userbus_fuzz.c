@@ -1,5 +1,5 @@
-/* What the user's systemd answers. A message is taken as far as its own length says, whatever else is there, and an
- * error's name ends within its buffer. */
+/* Answers of the user's systemd. A message is read up to its own length, whatever follows, and
+ * an error's name ends within its buffer. */
 #include "core/base/mem.h"
 #include "host/systemd/userbus.h"
 
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t len = userbus_message_length(data);
     if (len > USERBUS_ANSWER_MAX || (len && len < 16))
         abort();
-    /* In a buffer of its own size, so that a read past its end is seen. */
+    /* In a buffer of exactly its size, so that a read past its end is detected. */
     auto_free uint8_t *msg = mem_alloc(size);
     memcpy(msg, data, size);
     memset(why, 'x', sizeof(why));

@@ -1,5 +1,5 @@
-/* Packets as the host reads from a runtime and the runtime from a host: the frame, then every decoder of rt.h that its
- * type selects. */
+/* Packets between a runtime and its client: the frame, then every decoder of rt.h that its type
+ * selects. */
 #include "tests/support/messages.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,8 +1,9 @@
-/* Frames of a client that has made its handshake: through a real socket, libmicrohttpd's upgrade and wslay, into an
- * owner that sends everything back.
+/* Frames of a client after its handshake: through a real socket, libmicrohttpd's upgrade and
+ * wslay, to an owner that echoes everything.
  *
- * Held besides memory: text is UTF-8 and no message is longer than allowed; the owner is told of the end exactly once;
- * and when the client has gone, no socket and no counted byte is left over. */
+ * Checked in addition to memory errors: text is UTF-8 and no message is longer than allowed; the
+ * owner is notified of the end exactly once; and after the client has disconnected, no socket
+ * and no counted byte is left. */
 #include "tests/support/http_limits.h"
 #include "core/base/text.h"
 #include "server/http/ws.h"
@@ -67,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     opened = closed = 0;
     auto_fd int fd = host_connect();
     must(send(fd, hello, strlen(hello), MSG_NOSIGNAL) == (ssize_t)strlen(hello));
-    if (size && data[0] & 1) /* some of it behind the handshake at once, the rest when the socket is open */
+    if (size && data[0] & 1) /* a part together with the handshake, the rest when the socket is open */
         must(send(fd, data, size / 2, MSG_NOSIGNAL) >= 0);
     while (!opened && turns++ < 100)
         ev_turn(loop, 0);

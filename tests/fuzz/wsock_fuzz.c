@@ -1,7 +1,9 @@
-/* What any server sends after the handshake: to the WebSocket client of cove, through libcurl and a real socket.
+/* Bytes of any server after the handshake: to the WebSocket client of cove, through libcurl and
+ * a real socket.
  *
- * Held besides memory: a message ends in a NUL; nothing is told after the end; the end is told once, at the latest when
- * the server closes; and its code is one that may be told. */
+ * Checked in addition to memory errors: a message ends in a NUL; nothing is reported after the
+ * end; the end is reported once, at the latest when the server closes; and its close code is
+ * valid. */
 #include "remote/fetch/wsock.h"
 
 #include "core/base/fd.h"
@@ -46,7 +48,7 @@ static void shake_hands(int fd, const char *asked)
     (void)fd_write_all(fd, head, strlen(head));
 }
 
-/* Says what it has to say, ends its side, and hears the other to its end. */
+/* Sends its bytes, ends its side, and reads the other side to its end. */
 static void *serve(void *arg UNUSED)
 {
     auto_fd int fd = accept(listener, NULL, NULL);

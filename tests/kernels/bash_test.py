@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""bash_test.py - the bash kernel, over a socket and pipes; prints TAP.
+"""bash_test.py - the bash language kernel, over a socket and pipes; prints TAP.
 
-    tests/kernels/bash_test.py [WORD...]     those whose title holds a word
+    tests/kernels/bash_test.py [WORD...]     those whose title contains a word
     COVE_BASH_KERNEL=PROGRAM                 another build of it
 """
 import os
@@ -36,7 +36,7 @@ def test_ready_names_the_language_and_the_protocol():
         holds(k.ready["version"][0].isdigit(), k.ready)
 
 
-def test_variables_functions_aliases_options_and_directory_stay():
+def test_variables_functions_aliases_options_and_directory_persist():
     with Kernel("bash") as k, tempfile.TemporaryDirectory() as folder:
         equal(k.run(f"x='a  b'; arr=(1 '2 3'); declare -A map=([k]=v); f() {{ echo \"f:$1\"; }}; alias hi='echo hello'; shopt -s nullglob; cd {folder}; export E=1").status, "ok")
         done = k.run('echo "$x|${arr[1]}|${map[k]}"; f 2; hi; echo *.none; pwd; sh -c "echo $E"')
@@ -49,7 +49,7 @@ def test_declarations_are_global():
     equal(out("echo $d$t$r"), "123\n")
 
 
-def test_the_status_of_a_cell_is_its_error():
+def test_a_nonzero_status_of_a_cell_is_its_error():
     equal(status(bash().run("(exit 3)")), ("ExitStatus", "3"))
     equal(bash().run("false; true").status, "ok")
     equal(out("(exit 3) || echo caught"), "caught\n")
@@ -60,7 +60,7 @@ def test_the_status_of_a_cell_is_its_error():
     equal(bash().run("# nothing").status, "ok")
 
 
-def test_output_and_errors_arrive_apart_and_in_time():
+def test_stdout_and_stderr_arrive_separately_and_in_time():
     done = bash().run("echo out; echo err >&2; printf 'no newline'")
     equal((done.stdout, done.stderr), ("out\nno newline", "err\n"))
     equal(bash().run("echo a\necho b; { echo c; } &\nwait").stdout, "a\nb\nc\n")
@@ -68,7 +68,7 @@ def test_output_and_errors_arrive_apart_and_in_time():
     equal(out("echo '!!' \"!x\""), "!! !x\n", "no history")
 
 
-def test_syntax_errors_are_told_and_cost_only_their_cell():
+def test_syntax_errors_are_reported_and_cost_only_their_cell():
     for code in ("if then", "echo 'unclosed", "for", "echo $(", "((", "}", "case x in"):
         done = bash().run(code)
         equal(done.status, "error", code)
@@ -98,7 +98,7 @@ def test_exit_ends_the_cell_and_keeps_the_state():
         equal(k.run("(exit 4); echo $?").stdout, "4\n", "a subshell is not the cell")
 
 
-def test_a_shell_that_is_replaced_or_killed_is_told_and_begun_anew():
+def test_a_replaced_or_killed_shell_is_reported_and_restarted():
     with Kernel("bash") as k:
         k.run("x=1")
         for code in ("exec true", "kill -9 $$", "kill -9 $$; sleep 5"):
@@ -109,7 +109,8 @@ def test_a_shell_that_is_replaced_or_killed_is_told_and_begun_anew():
 
 def test_interrupt_ends_loops_commands_and_reads():
     out("kept=1")
-    # What is being started when the signal comes may take it for itself; so the program itself says that it runs.
+    # A program that is being started when the signal arrives may receive it; so the program itself
+    # prints that it runs.
     waits = "sh -c 'echo go; exec sleep 1000'"
     for code in ("echo go; while :; do :; done", waits, f"for i in 1 2 3; do {waits}; done", f"({waits})", f"wait_for() {{ {waits}; }}; wait_for"):
         done = bash().interrupted(f"{code}; echo never")
@@ -123,13 +124,13 @@ def test_interrupt_ends_loops_commands_and_reads():
     equal(out("echo $kept"), "1\n")
 
 
-def test_interrupt_that_is_trapped_is_the_cells():
+def test_a_trapped_interrupt_belongs_to_the_cell():
     done = bash().interrupted("trap 'echo trapped' INT; sh -c 'echo go; exec sleep 1000'; echo after; trap - INT")
     equal(done.status, "ok")
     holds("trapped" in done.stdout and "after" in done.stdout, done.stdout)
 
 
-def test_interrupt_of_nothing_is_ignored():
+def test_an_interrupt_while_idle_is_ignored():
     k = bash()
     for _ in range(20):
         k.interrupt()
@@ -147,7 +148,7 @@ def test_many_interrupts_lose_no_cell():
         holds(done.status in ("ok", "interrupted"), (done.events, done.stderr))
 
 
-def test_read_asks_by_an_event_and_other_input_is_empty():
+def test_read_requests_input_by_an_event_and_other_input_is_empty():
     k = bash()
     for code, reply, stdout, prompt, secret in (
             ("read -r -p 'name? ' n; echo \"[$n]\"", {"text": "zoë \\x"}, "[zoë \\x]\n", "name? ", False), ("read -s p; echo \"[$p]\"", {"text": "pw"}, "[pw]\n", "", True),
@@ -174,7 +175,7 @@ def test_a_background_child_does_not_hold_the_cell():
     equal(out("kill $child && echo gone"), "gone\n")
 
 
-def test_bad_lines_are_refused_and_the_kernel_goes_on():
+def test_malformed_lines_are_refused_and_the_kernel_continues():
     k = bash()
     for line in (b"x\n", b"\n\n5\n", b"[]\n", b"{}\n", b'{"op":"execute"}\n', b'{"op":"execute","id":""}\n', b'{"op":"execute","id":5,"code":""}\n', b'{"op":"execute","id":"a","code":"a\\u0000b"}\n',
                  b'{"op":"execute","id":"a"}\n', b'{"op":"execute","id":"a","code":5}\n', b'{"op":"fly","id":"a"}\n', b'{"id":"a"}\n', b"\xff\xfe\n", b"a\0b\n",
@@ -188,7 +189,7 @@ def test_bad_lines_are_refused_and_the_kernel_goes_on():
     equal(out("echo alive"), "alive\n")
 
 
-def test_requests_that_come_while_a_cell_runs_wait_in_order():
+def test_requests_during_a_cell_are_queued_in_order():
     k = bash()
     id = k.begin("read x; echo $x")
     k.until(lambda e: e["event"] == "input")
@@ -200,11 +201,11 @@ def test_requests_that_come_while_a_cell_runs_wait_in_order():
     equal(k.text["stdout"], b"first\nq0\nq1\nq2\n")
 
 
-def test_a_cell_of_almost_a_line_runs():
+def test_a_cell_of_almost_the_maximum_line_length_runs():
     equal(out("x='" + "y" * (LINE_MAX - 200) + "'; echo ${#x}"), f"{LINE_MAX - 200}\n")
 
 
-def test_completions_come_from_what_lives():
+def test_completions_come_from_live_names():
     k = bash()
     with tempfile.TemporaryDirectory() as folder:
         open(os.path.join(folder, "data.csv"), "w", encoding="utf-8").close()
@@ -219,7 +220,7 @@ def test_completions_come_from_what_lives():
     holds("echo" in k.complete("ech")["matches"], "builtins")
 
 
-def test_inspection_tells_what_a_word_is():
+def test_inspection_describes_a_word():
     k = bash()
     out("area() { echo $(( $1 * $2 )); }; my_variable='v w'")
     holds("area is a function" in k.inspect("area 1 2", 2)["data"]["text/plain"], "a function")
@@ -235,7 +236,7 @@ def test_reset_forgets_all():
         equal((done.stdout, done.count), (f"[]\n{os.getcwd()}\n", 1))
 
 
-def test_hostile_words_of_the_shell_cost_the_cell_only():
+def test_hostile_shell_code_costs_its_cell_only():
     with Kernel("bash") as k:
         for code in ("printf 'D999 0\\0' >&250", "printf 'garbage' >&250; printf '\\0\\0\\0D\\0I\\0Dx y\\0' >&250", "head -c 3000000 /dev/zero | tr '\\0' x >&250", "unset -f read exit; true", "PS1='loud> '; PROMPT_COMMAND='echo pc >&2'; true"):
             holds(k.run(code).status in ("ok", "error"), code)
@@ -243,12 +244,12 @@ def test_hostile_words_of_the_shell_cost_the_cell_only():
         equal(k.run("echo alive").stdout, "alive\n")
 
 
-def test_the_socket_closed_ends_kernel_and_shell():
+def test_closing_the_socket_ends_kernel_and_shell():
     k = Kernel("bash")
     pid = int(k.run("echo $$").stdout)
     k.sock.close()
     equal(k.process.wait(60), 0)
-    holds(not os.path.exists(f"/proc/{pid}"), "the shell is gone")
+    holds(not os.path.exists(f"/proc/{pid}"), "the shell is still alive")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""kernel.py - drives one kernel as the runtime of a sandbox does: a socket on its fd 3, pipes on its fd 1 and 2.
+"""kernel.py - drives one language kernel as the runtime of a sandbox does: a socket on its fd 3,
+pipes on its fd 1 and 2.
 
-Every line that a kernel says is held against the protocol: ASCII JSON of at most 1 MiB, nested at most 32 deep, with
-no number or text that a strict reader refuses. Waits are for conditions, with a bound that only a hang reaches.
+Every line of a language kernel is checked against the protocol: ASCII JSON of at most 1 MiB, nested
+at most 32 deep, without a number or text that a strict reader refuses. Waits are for conditions,
+with a bound that only a hang reaches.
 """
 import ctypes
 import json
@@ -22,7 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PATIENCE = int(os.environ.get("KERNEL_PATIENCE", "120"))  # seconds; a loaded machine may need many
 LINE_MAX = 1 << 20
 PYTHON = "/usr/bin/python3"
-# As a zygote does it: the session is made and rehearsed before the fork.
+# As a zygote does it: the session is created and rehearsed before the fork.
 MEMBER = f"""
 import os, sys
 sys.path.insert(0, {os.path.join(ROOT, 'runtimes/python')!r})
@@ -46,7 +48,7 @@ COMMANDS = {
 
 
 class Broken(Exception):
-    """The kernel broke the protocol, ended, or hung."""
+    """The language kernel broke the protocol, ended, or hung."""
 
 
 def refuse_constant(name):
@@ -70,12 +72,13 @@ def strict(line):
         if not -(1 << 63) <= int(number) < 1 << 63:
             raise Broken(f"an integer of {len(number)} digits")
     event = json.loads(text, parse_constant=refuse_constant)
-    json.dumps(event, ensure_ascii=False).encode("utf-8")  # half a surrogate pair would not encode
+    json.dumps(event, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair would not encode
     return event
 
 
 class Orphan:
-    """A kernel's fork, which is a child of ours because we take in orphans, as PID 1 does."""
+    """A fork of a language kernel, which is a child of this process because this process reaps
+    orphans, as PID 1 does."""
 
     def __init__(self, pid):
         self.pid, self.returncode = pid, None
@@ -101,7 +104,7 @@ class Orphan:
 
 class Kernel:
     def __init__(self, language, env=None, cwd=None, place=NODE, command=None, early=b""):
-        """`early` is written before anybody is there who could read it."""
+        """`early` is written before the kernel can read it."""
         self.sock, theirs = socket.socketpair()
         self.sock.sendall(early)
         out, self.child_out = os.pipe()
@@ -115,7 +118,7 @@ class Kernel:
         def connect():
             os.dup2(theirs.fileno(), 3)
             os.set_inheritable(3, True)
-        # close_fds would close what connect() made
+        # close_fds would close the descriptors that connect() made
         for fd in (self.sock.fileno(), out, err):
             os.set_inheritable(fd, False)
         while theirs.fileno() == 3:
@@ -145,10 +148,10 @@ class Kernel:
             os.close(fd)
         self.fds = {}
 
-    # --- what it says ---
+    # --- its output ---
 
     def pump(self, timeout):
-        """Reads what is there; False when nothing came within the time."""
+        """Reads the available data; False when nothing arrived in time."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
         for fd in self.fds.values():
@@ -169,11 +172,11 @@ class Kernel:
             *lines, self.buffer = (self.buffer + data).split(b"\n")
             self.events += [strict(line) for line in lines]
             if len(self.buffer) > LINE_MAX:
-                raise Broken("a line without end")
+                raise Broken("a line without a newline")
         return bool(ready)
 
     def until(self, wanted, patience=PATIENCE):
-        """The first event that is wanted; those before it stay in self.events."""
+        """The first wanted event; those before it stay in self.events."""
         deadline = time.monotonic() + patience
         seen = 0
         while True:
@@ -225,7 +228,7 @@ class Kernel:
         self.process.send_signal(signal.SIGINT)
 
     def fork(self):
-        """A kernel that is a fork of this one; or, in its place, the bytes that say why there is none."""
+        """A language kernel that is a fork of this one; or the bytes that say why there is none."""
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
         twin = Kernel.__new__(Kernel)
         twin.sock, theirs = socket.socketpair()
@@ -259,7 +262,7 @@ class Kernel:
             self.pump(1)
 
     def interrupted(self, code, mark="go"):
-        """Interrupts a cell that has written `mark`, and returns what came of it."""
+        """Interrupts a cell that has written `mark`, and returns the finished execution."""
         id = self.begin(code)
         self.wait_output(mark)
         self.interrupt()
@@ -267,7 +270,7 @@ class Kernel:
 
 
 class Execution:
-    """What one cell brought about; its events are held against the order that the protocol promises."""
+    """The events of one cell; their order is checked against the protocol."""
 
     def __init__(self, id, events, text):
         self.events = [e for e in events if e.get("id") == id]
@@ -303,7 +306,8 @@ def holds(condition, what):
 
 
 def main(cases):
-    """Runs (title, function) pairs and prints TAP; words of the command line choose among them, --only TITLE exactly one."""
+    """Runs (title, function) pairs and prints TAP; words of the command line choose among them,
+    --only TITLE exactly one."""
     words = sys.argv[1:]
     if words[:1] == ["--only"]:
         chosen = [c for c in cases if c[0] in words[1:]]
@@ -328,5 +332,5 @@ def main(cases):
 
 
 def collect(namespace):
-    """The test_ functions of a module in the order of the file, named by their words."""
+    """The test_ functions of a module in the order of the file, with their titles."""
     return [(name[5:].replace("_", " "), function) for name, function in namespace.items() if name.startswith("test_")]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""node_test.py - the Node kernel, over a socket and pipes; prints TAP.
+"""node_test.py - the Node language kernel, over a socket and pipes; prints TAP.
 
-    tests/kernels/node_test.py [WORD...]     those whose title holds a word
+    tests/kernels/node_test.py [WORD...]     those whose title contains a word
 """
 import base64
 import os
@@ -49,7 +49,7 @@ def test_last_expression_is_the_result():
         equal(k.run("// nothing").status, "ok")
 
 
-def test_declarations_stay_and_may_be_made_again():
+def test_declarations_persist_and_may_be_repeated():
     for code in ("const c = 1; let l = 2; var v = 3; class K { n() { return 4 } }; function f() { return 5 }",
                  "const c = 1; let l = 2; var v = 3; class K { n() { return 4 } }; function f() { return 5 }"):
         ok(code)
@@ -85,10 +85,10 @@ def test_require_and_imports_of_every_form():
                 done = k.run(code)
                 equal((done.status, done.value), ("ok", text), f"{code!r} {done.error}")
             equal(k.run("import x from './not-there.mjs'").error["name"], "Error")
-            equal(k.run("import {a} from './own.mjs'\n\nnull.x").error["traceback"][0], f"cell-{k.run('0').count - 1}.js:3", "lines stay where they were")
+            equal(k.run("import {a} from './own.mjs'\n\nnull.x").error["traceback"][0], f"cell-{k.run('0').count - 1}.js:3", "line numbers must not change")
 
 
-def test_output_arrives_before_what_is_said_after_it():
+def test_output_arrives_before_later_events():
     with Kernel("node") as k:
         id = k.begin("console.log('first'); process.stdout.write('no newline'); display(1); console.error('err'); await input('?')")
         k.until(lambda e: e["event"] == "display")
@@ -140,13 +140,13 @@ def test_hostile_errors_cost_only_their_cell():
     equal(ok("1").value, "1")
 
 
-def test_exit_is_an_error_and_not_the_end():
+def test_exit_is_an_error_and_does_not_end_the_kernel():
     done = node().run("process.exit(3)")
     equal((done.status, done.error["name"], done.error["value"]), ("error", "Exit", "3"))
     equal(ok("1").value, "1")
 
 
-def test_what_goes_wrong_between_cells_is_told_on_stderr():
+def test_errors_between_cells_are_written_to_stderr():
     k = node()
     id = k.begin("Promise.reject(new Error('nobody waits')); setTimeout(() => { throw new Error('in a timer') }, 1); await input('?')")
     for words in ("nobody waits", "in a timer"):
@@ -168,12 +168,12 @@ def test_interrupt_ends_loops_and_awaits():
     equal(ok("'goes on'").value, "'goes on'")
 
 
-def test_interrupt_ends_an_inspection_of_a_value():
+def test_interrupt_ends_the_inspection_of_a_value():
     done = node().interrupted("({[require('util').inspect.custom]() { console.log('go'); while (true) {} }})")
     equal(done.status, "interrupted")
 
 
-def test_interrupt_of_nothing_is_ignored():
+def test_an_interrupt_while_idle_is_ignored():
     k = node()
     for _ in range(10):
         k.interrupt()
@@ -182,7 +182,7 @@ def test_interrupt_of_nothing_is_ignored():
     equal(ok("2 + 2").value, "4")
 
 
-def test_a_cell_that_took_the_signal_gives_it_back():
+def test_the_signal_handler_is_restored_after_a_cell():
     ok("process.on('SIGINT', () => {}); 0")
     equal(node().interrupted("console.log('go'); while (true) {}").status, "interrupted")
 
@@ -203,7 +203,7 @@ def test_input_is_answered_by_events():
 
 # --- bounds ---
 
-def test_what_is_larger_than_a_line_is_cut_and_named():
+def test_a_value_larger_than_a_line_is_omitted_and_named():
     done = ok("display({'image/png': Buffer.alloc(2e6), 'text/plain': 'small'}, {raw: true})")
     equal(sorted(done.displays[0]["data"]), ["text/plain"])
     holds("1 MiB" in done.displays[0]["omitted"]["image/png"], done.displays[0]["omitted"])
@@ -212,7 +212,7 @@ def test_what_is_larger_than_a_line_is_cut_and_named():
         holds(done.value and len(done.value) < LINE_MAX, code)
 
 
-def test_json_is_strict_whatever_is_shown():
+def test_json_is_strict_for_every_displayed_value():
     done = ok("let deep = []; for (let i = 0; i < 100; i++) deep = [deep]; display.json(deep); display.json({s: '\\ud800\\0', f() {}, u: undefined, d: new Date(0)}); const me = {}; me.me = me; display.json(me)")
     holds("nested" in done.displays[0]["omitted"]["application/json"] and "nested" in done.displays[2]["omitted"]["application/json"], done.displays)
     equal(done.displays[1]["data"]["application/json"], {"s": "\ufffd\ufffd", "d": "1970-01-01T00:00:00.000Z"})
@@ -232,7 +232,7 @@ def test_children_do_not_inherit_the_socket():
     equal(ok("require('child_process').spawnSync('sh', ['-c', 'test -S /proc/self/fd/3 && echo there || echo not there'], {stdio: ['ignore', 'pipe', 'inherit']}).stdout.toString()").value, "'not there\\n'")
 
 
-def test_bad_lines_are_refused_and_the_kernel_goes_on():
+def test_malformed_lines_are_refused_and_the_kernel_continues():
     k = node()
     for line in (b"x\n", b"\n\n5\n", b"[]\n", b"{}\n", b'{"op":"execute"}\n', b'{"op":"execute","id":""}\n', b'{"op":"execute","id":5,"code":""}\n',
                  b'{"op":"execute","id":"a"}\n', b'{"op":"execute","id":"a","code":5}\n', b'{"op":"fly","id":"a"}\n', b'{"op":"constructor","id":"a"}\n', b'{"id":"a"}\n', b"\xff\xfe\n",
@@ -246,7 +246,7 @@ def test_bad_lines_are_refused_and_the_kernel_goes_on():
     equal(ok("'alive'").value, "'alive'")
 
 
-def test_completions_come_from_what_lives():
+def test_completions_come_from_live_names():
     k = node()
     ok("let value_one = 1; const value_two = {key_a: 1, get key_b() { console.log('ran'); return {inner: 1} }}")
     for code, start, wanted in (("value_", 0, ["value_one", "value_two"]), ("x = value_two.key_", 14, ["key_a", "key_b"]), ("value_two.key_b.inn", 16, []), ("whil", 0, ["while"]), ("'a'.toUpperC", None, None),
@@ -254,12 +254,12 @@ def test_completions_come_from_what_lives():
         found = k.complete(code)
         if wanted is not None:
             equal((found["matches"], found["start"], found["end"]), (wanted, start, len(code)), code)
-    equal(ok("0").stdout, "", "no getter ran")
+    equal(ok("0").stdout, "", "a getter ran")
     found = k.complete("'\U0001f600' + value_on")
     equal((found["matches"], found["start"], found["end"]), (["value_one"], 6, 14), "the cursor counts characters")
 
 
-def test_inspection_tells_a_signature():
+def test_inspection_shows_a_signature():
     ok("function area(width, height = 2) { return width * height }")
     for code, cursor in (("area", 4), ("area(3, ", 8)):
         holds("area(width, height = 2)" in node().inspect(code, cursor)["data"]["text/plain"], code)
@@ -275,7 +275,7 @@ def test_reset_forgets_all():
         equal(k.run("const y = 5; y").value, "5")
 
 
-# --- how it starts ---
+# --- start ---
 
 def test_it_starts_from_its_snapshot():
     with Kernel("node") as k:
@@ -283,7 +283,7 @@ def test_it_starts_from_its_snapshot():
         equal(k.run("[process.argv.length, process.argv[1].endsWith('kernel.mjs'), process.execArgv.includes('--snapshot-blob')]").value, "[ 2, true, true ]")
 
 
-def test_kernels_of_one_snapshot_share_no_random_number_and_no_surroundings():
+def test_kernels_of_one_snapshot_share_no_random_number_and_no_environment():
     code = "[Math.random(), require('crypto').randomUUID(), require('crypto').randomBytes(8).toString('hex'), process.pid].join()"
     with tempfile.TemporaryDirectory() as folder, Kernel("node") as a, Kernel("node", cwd=folder, env={"PATH": "/usr/bin:/bin", "OWN": "1"}) as b:
         one, other = (k.run(code).value.strip("'").split(",") for k in (a, b))
@@ -301,7 +301,7 @@ def test_modules_are_found_by_node_path_and_time_by_tz():
             equal(k.run("new Date(0).getHours()").value, "9")
 
 
-def test_a_snapshot_that_does_not_fit_is_left_alone_and_told():
+def test_an_unusable_snapshot_is_ignored_and_reported():
     with tempfile.TemporaryDirectory() as folder:
         place = shutil.copytree(NODE, folder + "/node")
         for change, why in ((lambda text: text.replace(" ", " 1", 2), "differs"), (lambda _: "none because of a test\n", "because of a test"),
@@ -317,12 +317,12 @@ def test_a_snapshot_that_does_not_fit_is_left_alone_and_told():
                 f.write(text)
 
 
-def test_options_of_node_are_taken_from_source_and_need_no_note():
+def test_options_of_node_disable_the_snapshot_without_a_message():
     with Kernel("node", env={"PATH": "/usr/bin:/bin", "NODE_OPTIONS": "--stack-trace-limit=3"}) as k:
         equal((k.ready.get("note"), k.run("Error.stackTraceLimit").value), (None, "3"))
 
 
-def test_the_socket_closed_ends_the_kernel():
+def test_closing_the_socket_ends_the_kernel():
     k = Kernel("node")
     k.run("setInterval(() => {}, 1000); 0")
     k.sock.close()

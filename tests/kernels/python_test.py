@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""python_test.py - the Python kernel, over a socket and pipes; prints TAP.
+"""python_test.py - the Python language kernel, over a socket and pipes; prints TAP.
 
-    tests/kernels/python_test.py [WORD...]     those whose title holds a word
+    tests/kernels/python_test.py [WORD...]     those whose title contains a word
 """
 import base64
 import os
@@ -15,7 +15,7 @@ kernels = {}
 
 
 def python():
-    """One kernel for the cases that leave it as it was."""
+    """One kernel that is shared by the cases that leave it unchanged."""
     if "shared" not in kernels or kernels["shared"].process.poll() is not None:
         kernels["shared"] = Kernel("python")
     return kernels["shared"]
@@ -35,7 +35,7 @@ def test_ready_names_the_language_and_the_protocol():
         holds(k.ready["version"].startswith("3."), k.ready)
 
 
-def test_requests_that_came_early_are_answered_in_order_behind_ready():
+def test_early_requests_are_answered_in_order_after_ready():
     lines = [b'{"op":"execute","id":"a","code":"x = 1"}', b'{"op":"later?","id":"b"}', b'{"op":"execute","id":"c","code":"x + 1"}']
     for language in ("python", "python-member"):
         with Kernel(language, early=b"\n".join(lines) + b"\n") as k:
@@ -44,13 +44,13 @@ def test_requests_that_came_early_are_answered_in_order_behind_ready():
                   [("ready", None), ("started", "a"), ("finished", "a"), ("refused", "b"), ("started", "c"), ("result", "c"), ("finished", "c")])
 
 
-def test_a_host_that_only_listens_hears_ready():
+def test_ready_is_sent_without_a_request():
     with Kernel("python", early=b"\n") as k:
         k.sock.shutdown(1)
         equal((k.ready["event"], k.process.wait(120)), ("ready", 0))
 
 
-def test_what_begins_as_a_call_is_what_python_takes_it_for():
+def test_code_that_looks_like_a_single_call_is_parsed_as_python_parses_it():
     with Kernel("python") as k:
         k.run("def f(*a): return a\nd = {(1,): 0}")
         equal(k.run("f(1)").value, "(1,)")
@@ -66,14 +66,14 @@ def test_what_begins_as_a_call_is_what_python_takes_it_for():
         holds("covekernel" not in "".join(done.error["traceback"]), done.error)
 
 
-def test_last_expression_is_the_result_and_variables_stay():
+def test_last_expression_is_the_result_and_variables_persist():
     with Kernel("python") as k:
         equal(k.run("x = 20").result, None)
         done = k.run("x += 1\nx * 2")
         equal((done.value, done.result["count"], done.count), ("42", 2, 2))
         equal(k.run("_ + 1").value, "43")
         equal(k.run("None").result, None)
-        equal(k.run("x;").result, None, "a semicolon asks for no result")
+        equal(k.run("x;").result, None, "a semicolon suppresses the result")
         equal(k.run("x; # said nothing").result, None)
         equal(k.run("for i in range(3): i").result, None)
         equal(k.run("").status, "ok")
@@ -86,7 +86,7 @@ def test_a_cell_sees_itself_as_main():
     holds("def shown():" in ok("import inspect\ndef shown():\n    return 1\ninspect.getsource(shown)").value, "source of a function of a cell")
 
 
-def test_output_arrives_before_what_is_said_after_it():
+def test_output_arrives_before_later_events():
     with Kernel("python") as k:
         id = k.begin("import time, sys\nprint('first')\nsys.stdout.write('no newline')\ndisplay(1)\nsys.stderr.write('err')\ninput('?')")
         k.until(lambda e: e["event"] == "display")
@@ -102,7 +102,7 @@ def test_children_write_to_the_same_pipes():
     equal((done.stdout, done.stderr), ("a\nb\nd", "c\n"))
 
 
-def test_display_shows_many_and_raw():
+def test_display_shows_several_values_and_raw_data():
     done = ok("class H:\n    def _repr_html_(self): return '<b>'\ndisplay(1, H())\ndisplay({'text/plain': 'p', 'text/latex': '$x$'}, raw=True)\n5")
     equal([sorted(d["data"]) for d in done.displays], [["text/plain"], ["text/html", "text/plain"], ["text/latex", "text/plain"]])
     equal(done.value, "5")
@@ -142,7 +142,7 @@ def test_syntax_errors_point_at_the_place():
     equal(python().run("\ud800").status, "error")
 
 
-def test_exit_is_an_error_and_not_the_end():
+def test_exit_is_an_error_and_does_not_end_the_kernel():
     for code, value in (("import sys; sys.exit(3)", "3"), ("exit()", "None"), ("raise SystemExit", ""), ("quit(0)", "0")):
         done = python().run(code)
         equal((done.status, done.error["name"]), ("error", "SystemExit"), code)
@@ -172,8 +172,9 @@ def test_interrupt_ends_loops_sleeps_and_awaits():
     equal(ok("'goes on'").value, "'goes on'")
 
 
-def test_interrupt_inside_a_loop_of_c_works_or_leaves_the_kernel_to_be_killed():
-    """Whether a loop looks for signals is its own affair. One that does not tells nothing until its host kills it."""
+def test_interrupt_inside_a_loop_of_c_works_or_the_kernel_must_be_killed():
+    """A loop in C may or may not check for signals. A loop without the check answers nothing until
+    it is killed."""
     for code in ("import re; re.match(r'(a+)+$', 'a' * 64 + 'b')", "sum(range(10**12))", "n = 10**9; 7 ** n"):
         with Kernel("python") as k:
             k.run("x = 1")
@@ -193,7 +194,7 @@ def test_interrupt_inside_a_loop_of_c_works_or_leaves_the_kernel_to_be_killed():
             equal(k.run("x").value, "1")
 
 
-def test_interrupt_runs_finally_of_what_awaits():
+def test_interrupt_runs_finally_of_an_awaiting_cell():
     done = python().interrupted("import asyncio\ntry:\n    asyncio.get_running_loop().call_soon(print, 'go')  # once the cell awaits\n    await asyncio.sleep(1000)\nfinally:\n    print('left')")
     equal((done.status, done.stdout), ("interrupted", "go\nleft\n"))
     holds("await asyncio.sleep(1000)" in "\n".join(done.error["traceback"]), done.error)
@@ -215,7 +216,7 @@ def test_interrupt_ends_a_repr():
     equal(done.status, "interrupted")
 
 
-def test_interrupt_that_is_caught_can_be_repeated():
+def test_a_caught_interrupt_can_be_repeated():
     k = python()
     id = k.begin("import time\ntry:\n    print('go')\n    time.sleep(1000)\nexcept KeyboardInterrupt:\n    print('again')\n    time.sleep(1000)")
     for mark in ("go", "again"):
@@ -226,7 +227,7 @@ def test_interrupt_that_is_caught_can_be_repeated():
     equal((done.status, done.value), ("ok", "'caught'"))
 
 
-def test_interrupt_of_nothing_is_ignored():
+def test_an_interrupt_while_idle_is_ignored():
     k = python()
     for _ in range(20):
         k.interrupt()
@@ -243,7 +244,7 @@ def test_a_storm_of_interrupts_breaks_no_line():
         equal(k.end(id).status, "interrupted")
 
 
-def test_a_cell_that_took_the_signal_gives_it_back():
+def test_the_signal_handler_is_restored_after_a_cell():
     ok("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)")
     equal(python().interrupted("print('go')\nwhile True: pass").status, "interrupted")
 
@@ -275,7 +276,7 @@ def test_end_of_input_is_an_eoferror():
     equal(done.error["name"], "EOFError")
 
 
-def test_requests_that_come_while_input_is_awaited_wait():
+def test_requests_during_an_input_request_are_queued():
     k = python()
     id = k.begin("input()")
     k.until(lambda e: e["event"] == "input")
@@ -284,12 +285,12 @@ def test_requests_that_come_while_input_is_awaited_wait():
     k.until(lambda e: e["event"] == "refused" and e["id"] == "other")
     k.send({"op": "input", "id": id, "text": "mine"})
     equal(k.end(id).value, "'mine'")
-    holds("print" in k.until(lambda e: e["event"] == "completions")["matches"], "the completion came after the cell")
+    holds("print" in k.until(lambda e: e["event"] == "completions")["matches"], "the completion must arrive after the cell")
 
 
 # --- rich results ---
 
-def test_every_mime_type_that_an_object_offers():
+def test_every_mime_type_of_an_object_is_sent():
     done = ok("""
 class Rich:
     def _repr_html_(self): return '<b>h</b>'
@@ -310,7 +311,7 @@ Rich()""")
     equal(done.result["meta"], {"image/jpeg": {"width": 3}})
 
 
-def test_a_mimebundle_comes_before_the_methods():
+def test_a_mimebundle_takes_precedence_over_the_methods():
     done = ok("class B:\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'text/html': 'bundle', 'application/x-own': 'o'}, {'text/html': {'i': True}}\n"
               "    def _repr_html_(self): return 'method'\nB()")
     equal((done.data["text/html"], done.data["application/x-own"], done.result["meta"]), ("bundle", "o", {"text/html": {"i": True}}))
@@ -331,7 +332,7 @@ def test_a_repr_that_fails_costs_its_entry_only():
     equal(ok("1").value, "1")
 
 
-def test_what_is_larger_than_a_line_is_cut_and_named():
+def test_a_value_larger_than_a_line_is_omitted_and_named():
     done = ok("class B:\n    def _repr_png_(self): return b'x' * 2_000_000\n    def _repr_html_(self): return 'small'\nB()")
     equal(sorted(done.data), ["text/html", "text/plain"])
     holds("1 MiB" in done.result["omitted"]["image/png"], done.result["omitted"])
@@ -339,10 +340,10 @@ def test_what_is_larger_than_a_line_is_cut_and_named():
                  "['z' * 100_000] * 900"):
         done = ok(code)
         holds(done.value and len(done.value) < LINE_MAX, code)
-    holds("cut" in ok("class B:\n    def __repr__(self): return 'y' * 3_000_000\nB()").value, "a cut has its mark")
+    holds("cut" in ok("class B:\n    def __repr__(self): return 'y' * 3_000_000\nB()").value, "a cut text must have its mark")
 
 
-def test_json_is_strict_whatever_is_shown():
+def test_json_is_strict_for_every_displayed_value():
     done = ok("display({'application/json': {'n': float('nan'), 'i': 2**80, 's': '\\ud800\\0', 1: (1, 2)}}, raw=True)")
     equal(done.displays[0]["data"]["application/json"], {"n": None, "i": str(2**80), "s": "?\ufffd", "1": [1, 2]})
     done = ok("d = []\nfor i in range(100): d = [d]\ndisplay({'application/json': d, 'text/plain': 't'}, raw=True)\ndisplay({'application/json': {'o': object()}}, raw=True)")
@@ -350,7 +351,7 @@ def test_json_is_strict_whatever_is_shown():
     holds("nested" in done.displays[0]["omitted"]["application/json"] and "object" in done.displays[1]["omitted"]["application/json"], done.displays)
 
 
-def test_text_of_values_is_pretty():
+def test_values_are_pretty_printed():
     for code, text in (("'it\\'s'", '"it\'s"'), ("print", "<function print(*args, sep=' ', end='\\n', file=None, flush=False)>"), ("int", "int"), ("{3, 1, 2}", "{1, 2, 3}"),
                        ("{'b': 1, 'a': (1,)}", "{'b': 1, 'a': (1,)}"), ("set()", "set()"), ("ValueError('x')", "ValueError('x')")):
         equal(ok(code).value, text)
@@ -359,7 +360,7 @@ def test_text_of_values_is_pretty():
 
 # --- processes and descriptors ---
 
-def test_forks_of_user_code_do_not_speak_for_the_kernel():
+def test_forks_of_user_code_cannot_send_events_of_the_kernel():
     done = ok("""
 import os
 if os.fork() == 0:
@@ -394,12 +395,12 @@ def test_a_closed_stdout_is_opened_again():
         equal(k.run("sys.stdout.getvalue()").value, "'kept\\n'")
 
 
-def test_threads_may_show_but_not_ask():
+def test_threads_may_display_but_not_request_input():
     done = ok("import threading\nr = []\ndef f():\n    display('t')\n    try: input()\n    except RuntimeError as e: r.append(type(e).__name__)\nt = threading.Thread(target=f); t.start(); t.join()\nr")
     equal((done.value, len(done.displays)), ("['RuntimeError']", 1))
 
 
-def test_the_socket_closed_ends_the_kernel():
+def test_closing_the_socket_ends_the_kernel():
     k = Kernel("python")
     k.run("import threading, time\nthreading.Thread(target=lambda: time.sleep(1000)).start()")
     k.sock.close()
@@ -408,7 +409,7 @@ def test_the_socket_closed_ends_the_kernel():
 
 # --- requests ---
 
-def test_bad_lines_are_refused_and_the_kernel_goes_on():
+def test_malformed_lines_are_refused_and_the_kernel_continues():
     k = python()
     for line in (b"x\n", b"\n\n5\n", b"[]\n", b"{}\n", b'{"op":"execute"}\n', b'{"op":"execute","id":""}\n', b'{"op":"execute","id":5,"code":""}\n',
                  b'{"op":"execute","id":"a"}\n', b'{"op":"execute","id":"a","code":5}\n', b'{"op":"fly","id":"a"}\n', b'{"id":"a"}\n', b"\xff\xfe\n",
@@ -422,12 +423,12 @@ def test_bad_lines_are_refused_and_the_kernel_goes_on():
     equal(ok("'alive'").value, "'alive'")
 
 
-def test_a_cell_of_almost_a_line_runs():
+def test_a_cell_of_almost_the_maximum_line_length_runs():
     code = "len('" + "x" * (LINE_MAX - 200) + "')"
     equal(ok(code).value, str(LINE_MAX - 200))
 
 
-def test_completions_come_from_what_lives():
+def test_completions_come_from_live_names():
     k = python()
     ok("value_one = 1\nvalue_two = {'key_a': 1, 'key_b': 2}\nclass C:\n    attr_x = 1\n    @property\n    def attr_p(self): print('ran'); return 1\nc = C()\ndef fun(alpha, beta=1): pass")
     for code, start, wanted in (("value_", 0, ["value_one", "value_two"]), ("x = c.attr_", 6, ["attr_p", "attr_x"]), ("c.attr_p.rea", 9, []), ("value_two['key_", 11, ["key_a", "key_b"]),
@@ -435,7 +436,7 @@ def test_completions_come_from_what_lives():
         found = k.complete(code)
         equal((found["start"], found["end"]), (start, len(code)), code)
         holds(found["matches"] == wanted if len(wanted) != 1 else wanted[0] in found["matches"], (code, found["matches"][:20]))
-    equal(ok("1").stdout, "", "no property ran")
+    equal(ok("1").stdout, "", "a property ran")
     found = k.complete("é = value_on", 12)
     equal((found["matches"], found["start"]), (["value_one"], 4), "the cursor counts characters")
     with tempfile.TemporaryDirectory() as folder:
@@ -457,7 +458,7 @@ def test_completion_survives_a_hostile_dir():
     equal(k.until(lambda e: e["event"] == "completions" and e["id"] == "loop")["matches"], [])
 
 
-def test_inspection_tells_signature_and_doc():
+def test_inspection_shows_signature_and_docstring():
     k = python()
     ok("def area(width, height=2):\n    '''The area of it.'''\n    return width * height")
     for code, cursor in (("area", 4), ("area(3, ", 8), ("x = area(1)", 6)):
@@ -486,7 +487,7 @@ def test_environment_and_cwd_are_those_of_the_process():
             equal(k.run("import beside, os\nbeside.n, os.environ['MINE']").value, "(7, '1')")
 
 
-def test_a_fork_of_the_package_is_a_kernel_of_its_own():
+def test_a_fork_of_the_package_is_an_independent_kernel():
     """As a zygote does it: import once, fork, main(fd) in the child."""
     done = ok("""
 import sys, os, socket, json, importlib.util, threading
@@ -524,9 +525,9 @@ subprocess.run([sys.executable, '-I', '-c', script], capture_output=True, text=T
     holds("stdout='2\\n'" in done.value, done.value)
 
 
-# --- as a member of a zygote ---
+# --- as a fork of a zygote ---
 
-def test_a_member_that_was_rehearsed_starts_as_a_kernel_that_was_not():
+def test_a_rehearsed_fork_starts_like_a_fresh_kernel():
     looks = ("sorted(globals())", "import sys; sys.argv, sys.path, sys.stdin.isatty(), sys.stdout.line_buffering, '__main__' in sys.modules",
              "import signal, os; signal.getsignal(signal.SIGPIPE), signal.getsignal(signal.SIGINT) is not None, os.getcwd()",
              "import linecache; sorted(n for n in linecache.cache if n.startswith('<'))", "'_' in dir(__builtins__)", "1 / 0", "input('name? ') if False else 6 * 7")
@@ -537,7 +538,7 @@ def test_a_member_that_was_rehearsed_starts_as_a_kernel_that_was_not():
             equal((b.status, b.count, b.value, b.stdout, b.stderr, b.error and b.error["traceback"]), (a.status, a.count, a.value, a.stdout, a.stderr, a.error and a.error["traceback"]), code)
 
 
-def test_a_member_is_interrupted_and_its_forks_do_not_speak_for_it():
+def test_a_fork_is_interrupted_and_its_children_cannot_send_its_events():
     with Kernel("python-member") as k:
         done = k.run("import os, time\nif os.fork() == 0: raise SystemExit(3)\nos.waitstatus_to_exitcode(os.wait()[1])")
         equal((done.status, done.value), ("ok", "3"))
@@ -548,11 +549,11 @@ def test_a_member_is_interrupted_and_its_forks_do_not_speak_for_it():
 # --- forks of a context ---
 
 def forkable():
-    """The kernel of the build, which has the part of a fork that is not Python."""
+    """The kernel of the build, which has the native part of a fork."""
     return Kernel("python", command=[PYTHON, "-I", os.path.join(ROOT, "build/runtimes/python/kernel.py")])
 
 
-def test_a_fork_goes_on_with_the_state_and_apart_from_then_on():
+def test_a_fork_continues_with_the_state_and_is_independent():
     with forkable() as k:
         k.run("import os, json\nx = [1]\ndef double(n): return 2 * n\nos.environ['HERE'] = 'yes'\nos.chdir('/tmp')\nf = open('/proc/self/status')")
         with k.fork() as twin:
@@ -563,11 +564,11 @@ def test_a_fork_goes_on_with_the_state_and_apart_from_then_on():
             k.run("x.append('mine')")
             equal(twin.run("x").value, "[1, 2]")
             holds(twin.process.pid != k.process.pid, "two processes")
-            equal(twin.run("os.getppid()").value, str(os.getpid()), "a child of who reaps")
+            equal(twin.run("os.getppid()").value, str(os.getpid()), "the parent must be the process that reaps")
             equal(k.run("try:\n    os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError:\n    print('none')").stdout, "none\n")
 
 
-def test_a_fork_writes_to_its_own_pipes_and_heeds_its_own_interrupt():
+def test_a_fork_writes_to_its_own_pipes_and_handles_its_own_interrupt():
     with forkable() as k:
         with k.fork() as twin:
             done = twin.run("import subprocess\nprint('mine')\nsubprocess.run(['sh', '-c', 'echo child; echo bad >&2'])\n1 / 0")
@@ -581,7 +582,7 @@ def test_a_fork_writes_to_its_own_pipes_and_heeds_its_own_interrupt():
             equal(twin.end(id).value, "'to the fork'")
 
 
-def test_a_fork_has_random_numbers_of_its_own():
+def test_a_fork_has_its_own_random_numbers():
     code = "import random, ssl, tempfile\n(random.random(), ssl.RAND_bytes(8).hex(), next(tempfile._get_candidate_names()))"
     with forkable() as k:
         k.run(code)
@@ -591,7 +592,7 @@ def test_a_fork_has_random_numbers_of_its_own():
                 equal(len(set(column)), 3, column)
 
 
-def test_a_fork_of_a_fork_and_each_may_die_alone():
+def test_a_fork_of_a_fork_works_and_each_may_die_alone():
     with forkable() as k:
         k.run("x = 1")
         one = k.fork()
@@ -606,7 +607,7 @@ def test_a_fork_of_a_fork_and_each_may_die_alone():
             equal(two.run("x + 1").value, "3")
 
 
-def test_a_default_timeout_of_sockets_is_for_those_of_user_code():
+def test_a_default_timeout_of_sockets_affects_user_code_only():
     with forkable() as k:
         k.run("import socket; socket.setdefaulttimeout(0.01)")
         with k.fork() as twin:
@@ -615,7 +616,7 @@ def test_a_default_timeout_of_sockets_is_for_those_of_user_code():
             equal((twin.run("socket.getdefaulttimeout()").value, k.run("1 + 1").value), ("0.01", "2"))
 
 
-def test_threads_are_named_where_a_fork_is_refused():
+def test_a_refused_fork_names_the_threads():
     with forkable() as k:
         k.run("import threading\nleave = threading.Event()\nt = threading.Thread(target=leave.wait, name='poller')\nt.start()")
         why = k.fork()
@@ -626,17 +627,17 @@ def test_threads_are_named_where_a_fork_is_refused():
         holds(all(e["event"] != "refused" for e in k.events), k.events)
 
 
-def test_threads_of_a_library_are_refused_with_what_avoids_them():
+def test_a_fork_refused_for_threads_of_a_library_says_how_to_avoid_them():
     with forkable() as k:
         k.run("import _thread, sys\nlock = _thread.allocate_lock()\nlock.acquire()\n_thread.start_new_thread(lock.acquire, ())")
         why = k.fork()
         holds(isinstance(why, bytes) and why.startswith(b"n1 thread beside the main one: ") and b"NumPy" not in why, why)
-        k.run("sys.modules['numpy'] = sys")  # it was imported, as far as anybody can tell
+        k.run("sys.modules['numpy'] = sys")  # it looks as if it had been imported
         why = k.fork()
         holds(isinstance(why, bytes) and why.endswith(b"(NumPy has none with OPENBLAS_NUM_THREADS=1 in env)"), why)
 
 
-def test_tasks_of_asyncio_go_on_in_both():
+def test_tasks_of_asyncio_continue_in_both():
     with forkable() as k:
         k.run("import asyncio\nn = 0\nasync def tick():\n    global n\n    while True:\n        n += 1\n        await asyncio.sleep(0)\n"
               "async def begin():\n    global task\n    task = asyncio.create_task(tick())\nawait begin()")
@@ -644,16 +645,16 @@ def test_tasks_of_asyncio_go_on_in_both():
             for x in (twin, k):
                 before = int(x.run("n").value)
                 x.run("await asyncio.sleep(0.01)")
-                holds(int(x.run("n").value) > before, "the task runs")
+                holds(int(x.run("n").value) > before, "the task does not run")
 
 
-def test_an_order_to_fork_without_descriptors_is_refused():
+def test_a_fork_request_without_descriptors_is_refused():
     with Kernel("python") as k:
         equal(k.ask("fork", "never")["event"], "refused")
         equal(k.run("1 + 1").value, "2")
 
 
-def test_hooks_of_user_code_speak_in_the_name_of_the_fork():
+def test_output_of_user_hooks_in_a_fork_belongs_to_the_fork():
     with forkable() as k:
         k.run("import os\nos.register_at_fork(after_in_child=lambda: print('hook', flush=True))")
         with k.fork() as twin:

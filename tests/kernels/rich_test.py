@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""rich_test.py - a table of objects is shown as IPython shows them, and figures carry the numbers behind them; prints TAP.
+"""rich_test.py - checks that a table of objects is displayed as IPython displays them, and that
+figures carry their data; prints TAP.
 
-    tests/kernels/rich_test.py              against what was recorded, and against IPython where it is installed
-    tests/kernels/rich_test.py --record     writes rich_expected.json anew, with Debian's python3-ipython
+    tests/kernels/rich_test.py              against the recording, and IPython where it is installed
+    tests/kernels/rich_test.py --record     writes rich_expected.json with Debian's python3-ipython
 
-What IPython shows is recorded because installing it for every check is slow; the recording is of Debian 12's versions. More than IPython
-shows is allowed where it is named below: JSON of tables and the data of charts.
+The output of IPython is recorded because installing it for every check is slow; the recording is of
+Debian 12's versions. Additional representations are allowed where they are named below: JSON of
+tables and the data of charts.
 """
 import base64
 import json
@@ -96,7 +98,7 @@ def size_of_png(text):
 
 
 def comparable(forms):
-    """Pictures are compared by their size: how a pixel is drawn is matplotlib's affair."""
+    """Images are compared by their size: their pixels depend on matplotlib."""
     data = dict(forms["data"])
     if len(data.get("image/png", "")) > 1000:
         data["image/png"] = list(size_of_png(data["image/png"]))
@@ -128,7 +130,7 @@ def compare(expected, k):
     for name, code in TABLE:
         got, want = shown(k, code), expected[name]
         extra = set(got["data"]) - set(want["data"])
-        holds(extra <= OURS, f"{name}: {extra} is more than IPython shows")
+        holds(extra <= OURS, f"{name}: {extra} is not in IPython's output")
         for mime in want["data"]:
             got_value = got["data"].get(mime)
             want_value = want["data"][mime].replace("\0", "\ufffd") if isinstance(want["data"][mime], str) else want["data"][mime]
@@ -147,16 +149,16 @@ def kernel():
     return kernels["one"]
 
 
-def test_the_table_has_forty_objects_and_more():
+def test_the_table_has_at_least_forty_objects():
     holds(len(TABLE) >= 40 and len({name for name, _ in TABLE}) == len(TABLE), len(TABLE))
 
 
-def test_objects_are_shown_as_ipython_showed_them():
+def test_objects_are_displayed_as_ipython_displayed_them():
     with open(EXPECTED, encoding="utf-8") as f:
         compare(json.load(f), kernel())
 
 
-def test_the_recording_is_what_ipython_shows():
+def test_the_recording_matches_the_installed_ipython():
     with open(EXPECTED, encoding="utf-8") as f:
         recorded = json.load(f)
     equal(sorted(recorded), sorted(name for name, _ in TABLE))
@@ -164,7 +166,7 @@ def test_the_recording_is_what_ipython_shows():
         equal(json.loads(json.dumps(recorded_by_ipython())), recorded)
 
 
-def test_a_table_comes_as_json_too():
+def test_a_table_is_sent_as_json_too():
     done = kernel().run("frame")
     equal(done.data["application/json"], {"a": [1, 2, 3], "b": ["x", "y", "x"], "c": [0.5, None, 1.5]})
     equal(done.result["meta"]["application/json"], {"kind": "dataframe", "rows": 3, "columns": 3, "shown": 3})
@@ -172,7 +174,7 @@ def test_a_table_comes_as_json_too():
     equal((done.result["meta"]["application/json"]["rows"], len(done.data.get("application/json", {"n": []})["n"]) <= 50000), (200000, True))
     done = kernel().run("pd.DataFrame([[1, 2]], columns=['d', 'd'])")
     equal(done.data["application/json"], {"d": [1], "d_": [2]})
-    holds("2024-01-02T" in kernel().run("pd.DataFrame({'t': [pd.Timestamp('2024-01-02')]})").data["application/json"]["t"][0], "times are ISO 8601")
+    holds("2024-01-02T" in kernel().run("pd.DataFrame({'t': [pd.Timestamp('2024-01-02')]})").data["application/json"]["t"][0], "times must be ISO 8601")
 
 
 # --- charts ---
@@ -194,7 +196,7 @@ def test_lines_have_points_labels_units_scales_and_ticks():
     equal(len(found["x_ticks"]), len(found["x_tick_labels"]))
 
 
-def test_dates_and_words_on_an_axis_are_what_was_written():
+def test_dates_and_words_on_an_axis_are_kept():
     found = chart("import datetime as dt\nplt.plot([dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)], [1, 2]);")
     equal((found["x_scale"], found["elements"][0]["points"][0]), ("datetime", ["2024-01-01T00:00:00", 1]))
     found = chart("plt.plot(['a', 'b'], [1, 2]);")
@@ -206,7 +208,7 @@ def test_scatter():
     equal((found["type"], found["elements"]), ("scatter", [{"label": "s", "points": [[1, 3], [2, 4]]}, {"label": "Series 2", "points": [[5.5, 6]]}]))
 
 
-def test_bars_standing_lying_grouped_and_histograms():
+def test_bars_vertical_horizontal_grouped_and_histograms():
     found = chart("plt.bar(['a', 'b'], [3, 4], label='g'); plt.ylabel('n');")
     equal((found["type"], found["elements"]), ("bar", [{"label": "a", "group": "g", "value": 3}, {"label": "b", "group": "g", "value": 4}]))
     found = chart("plt.barh(['a', 'b'], [3, 4]);")
@@ -222,7 +224,7 @@ def test_pie():
     equal((found["type"], [(e["label"], round(e["angle"]), e["radius"]) for e in found["elements"]]), ("pie", [("x", 90, 1), ("y", 270, 1)]))
 
 
-def test_boxes():
+def test_box_plots():
     found = chart("plt.boxplot([[1, 2, 3, 4, 5, 100], [2, 2, 2]], labels=['one', 'two']);")
     first = found["elements"][0]
     equal((found["type"], first["label"], first["min"], first["first_quartile"], first["median"], first["third_quartile"], first["max"], first["outliers"]),
@@ -233,10 +235,10 @@ def test_several_axes_are_a_superchart():
     found = chart("f, (a, b) = plt.subplots(1, 2)\na.plot([1, 2]); b.bar(['x'], [1]); f.suptitle('both')\nNone")
     equal((found["type"], found["title"], [c["type"] for c in found["elements"]]), ("superchart", "both", ["line", "bar"]))
     found = chart("plt.scatter([1, 2], [1, 2], c=[1, 2]); plt.colorbar();")
-    equal(found["type"], "scatter", "a colour bar is no chart")
+    equal(found["type"], "scatter", "a colour bar is not a chart")
 
 
-def test_drawings_of_no_kind_are_unknown():
+def test_other_drawings_have_the_type_unknown():
     found = chart("plt.imshow([[1, 2], [3, 4]]); plt.title('im');")
     equal((found["type"], found["title"], found["elements"]), ("unknown", "im", []))
 
@@ -246,12 +248,12 @@ def test_a_chart_with_gaps_and_many_points_is_bounded():
     equal(found["elements"][0]["points"][1], [2, None])
     done = kernel().run("plt.plot(np.random.rand(500_000));")
     data = done.displays[0]
-    holds("image/png" in data["data"], "the picture is there")
+    holds("image/png" in data["data"], "the image is missing")
     points = data["data"].get("application/vnd.cove.chart+json", {"elements": [{"points": []}]})["elements"][0]["points"]
     holds(len(points) <= 20000, len(points))
 
 
-def test_figures_are_shown_once_by_show_result_or_the_end():
+def test_figures_are_displayed_once_by_show_result_or_the_end():
     k = kernel()
     done = k.run("plt.plot([1]); plt.show(); print('after'); plt.plot([2]);")
     equal(len(done.displays), 2)
@@ -259,7 +261,7 @@ def test_figures_are_shown_once_by_show_result_or_the_end():
     equal((len(done.displays), "image/png" in done.data), (0, True))
     done = k.run("f = plt.figure(); f.gca().plot([1]); display(f)")
     equal(len(done.displays), 1)
-    equal(len(k.run("1").displays), 0, "closed after it was shown")
+    equal(len(k.run("1").displays), 0, "a figure must be closed after it was displayed")
     done = k.run("plt.plot([1, 2]); 1/0")
     equal((len(done.displays), done.error["name"]), (1, "ZeroDivisionError"))
 
@@ -269,7 +271,7 @@ def test_the_choice_of_a_backend_is_kept():
         done = k.run("import matplotlib; matplotlib.use('Agg')\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nmatplotlib.get_backend()")
         equal((done.value.lower(), len(done.displays)), ("'agg'", 1))
         done = k.run("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import matplotlib.pyplot as p; p.plot([1]); print(p.get_backend())'], capture_output=True, text=True).stdout.strip().lower()")
-        equal(done.value, "'agg'", "children know nothing of our backend")
+        equal(done.value, "'agg'", "child processes must not inherit our backend")
 
 
 if __name__ == "__main__":

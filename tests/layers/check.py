@@ -2,13 +2,14 @@
 """check.py - checks the tree of src/ against arrows.txt: which component may use which.
 
     tests/layers/check.py [--build DIR]  checks the tree of this file; DIR (build) holds its objects
-    tests/layers/check.py --self-test    plants one violation of each rule and checks that it is found
+    tests/layers/check.py --self-test    plants one violation of each rule, which must be found
 
-Prints TAP. The rules: every source belongs to a component; an arrow never points at a lower layer; an #include and a
-call follow an arrow; privileged and static components use libc and the kernel's headers only; every other library has
-one component that includes it; privileged code stays within its budget of lines; no file is longer than 800 lines; no
-struct tag and no external function exists twice; ARCHITECTURE.md shows the same arrows; every fuzz target is built and
-described. A call is found by symbol in the objects, so that an #include of an #include cannot hide it.
+Prints TAP. The rules: every source belongs to a component; an arrow never points at a lower layer;
+an #include and a call follow an arrow; privileged and static components use libc and the kernel's
+headers only; every other library has one component that includes it; privileged code stays within
+its budget of lines; no file is longer than 800 lines; no struct tag and no external function exists
+twice; ARCHITECTURE.md shows the same arrows; every fuzz target is built and described. A call is
+found by symbol in the objects, so that an #include of an #include cannot hide it.
 """
 import glob
 import os
@@ -28,7 +29,8 @@ FILE_LINES_WARN, FILE_LINES_MAX = 600, 800
 # Components of a privileged or a static program: libc and kernel headers only.
 PLAIN = ("core/base", "core/ev", "core/wire", "policy", "inside/runtime", "inside/doctor", "host/systemd", "host/isolate",
          "host/rootless", "host/jailer", "sandbox", "client/cli")
-# Every library is known to one component, so that replacing it changes one. jansson is allowed wherever PLAIN is not.
+# Every library is used by one component, so that replacing it changes one. jansson is allowed
+# wherever PLAIN is not.
 OWNERS = {
     "microhttpd": "server/http", "wslay": "server/http", "curl": "remote/fetch", "sqlite3": "store", "libpq-fe": "store",
     "hiredis": "store", "archive": "host/layer", "yaml": "core/doc", "tree_sitter": "server/api",
@@ -41,7 +43,8 @@ FUNCTION = re.compile(r"^(?!typedef\b)((?:[A-Za-z_]\w*[ \t*]+)+)(\w+)\([^;{}]*\)
 
 
 class Picture:
-    """The layers, first to last, and {component: components it may use, or None for all of them}."""
+    """The layers, first to last, and {component: components it may use, or None for all of
+    them}."""
 
     def __init__(self, path):
         self.layers, self.arrows = [], {}
@@ -75,7 +78,8 @@ class Picture:
         return found
 
     def component_of(self, path):
-        """The component of a path below src/: the longest directory that has arrows. None without one."""
+        """The component of a path below src/: the longest directory that has arrows. None without
+        one."""
         directory = os.path.dirname(path)
         while directory and directory not in self.arrows:
             directory = os.path.dirname(directory)
@@ -207,7 +211,8 @@ def check(root, arrows_path, build=None, exceptions=frozenset()):
 
 
 def names_defined(text):
-    """(tags of structs, unions and enums, external functions, static functions) that a source defines"""
+    """(tags of structs, unions and enums, external functions, static functions) that a source
+    defines"""
     text = COMMENT.sub("", text)
     tags = {match.group(2) for match in TAG.finditer(text)}
     functions = [(match.group(1), match.group(2)) for match in FUNCTION.finditer(text)]
@@ -216,7 +221,8 @@ def names_defined(text):
 
 
 def check_names(root):
-    """Every tag and every external function has one definition; a static function's name has at least two words."""
+    """Every tag and every external function has one definition; a static function's name has at
+    least two words."""
     tags, externals, bare = {}, {}, []
     for path in sources(root):
         with open(os.path.join(root, path), encoding="utf-8") as f:
@@ -238,7 +244,7 @@ def check_picture(root, arrows_path):
         with open(os.path.join(root, "ARCHITECTURE.md"), encoding="utf-8") as f:
             shown = {" ".join(line.split()) for line in f}
     except FileNotFoundError:
-        return (rule, None, "ARCHITECTURE.md is not there")
+        return (rule, None, "ARCHITECTURE.md does not exist")
     with open(arrows_path, encoding="utf-8") as f:
         missing = [line.strip() for line in f if line.strip() and " ".join(line.split()) not in shown]
     return (rule, [f"ARCHITECTURE.md does not show: {line}" for line in missing], "")
@@ -262,7 +268,7 @@ def check_fuzz(root):
 
 
 PLANTS = [
-    # what is planted, where, and a word of the complaint it must cause
+    # the planted violation, its file, and a part of the complaint that it must cause
     ("a file in an unknown component", "src/attic/a.c", "int a;\n", "is not a component"),
     ("a file outside every component", "src/a.c", "int a;\n", "is not a component"),
     ("an include against the arrows", "src/core/base/a.c", '#include "sandbox/engine.h"\n', "no arrow core/base ──> sandbox"),
@@ -302,7 +308,8 @@ def write(root, path, text):
 
 
 def compile_into(root, build, library, path, text):
-    """Compiles text as the source `path` of a static library, with the object's name that Meson would give it."""
+    """Compiles text as the source `path` of a static library, with the object's name that Meson
+    would give it."""
     source = write(root, path, text)
     folder = os.path.join(build, f"libcove-{library}.a.p")
     os.makedirs(folder, exist_ok=True)

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""run.py [--shard I/N] [WALL...] - leaves out one wall after another and demands that something notices. Prints TAP.
+"""run.py [--shard I/N] [WALL...] - omits one wall after another and demands that a check notices.
+Prints TAP.
 
     tests/mutation/run.py                  all walls; builds first
     tests/mutation/run.py --build          builds and does nothing else
-    tests/mutation/run.py --shard 2/3      every third wall, beginning with the second, with the build that --build made
+    tests/mutation/run.py --shard 2/3      every third wall from the second on, after --build
     tests/mutation/run.py pids landlock    a part
 
-A wall is noticed when a case of tests/escape fails without it, when cove itself refuses to start, or when a look at the
-wall from inside, which must succeed with all walls up, fails. `cove doctor` has to notice too. Each look is made
-with all walls up first: a check that fails anyway proves nothing. Walls that stand behind another one and cannot be seen
-from inside are listed with the reason.
+A missing wall is noticed when a case of tests/escape fails without it, when cove itself refuses to
+start, or when a check of the wall from inside, which must succeed with all walls up, fails. `cove
+doctor` has to notice too. Each check is first made with all walls up: a check that always fails
+proves nothing. Walls that are covered by another wall and cannot be seen from inside are listed
+with the reason.
 
 Needs a build with -Dmutate=true, which it makes in build-mutate.
 """
@@ -48,7 +50,8 @@ def shell(text):
 
 
 def throttled(wall):
-    """A twentieth of a processor for a second and a half. A case with half a processor is noticed only on a quiet host."""
+    """A twentieth of a CPU for a second and a half. A case with half a CPU would notice only on a
+    quiet host."""
     done = run([COVE, "run", "--json", "--cpus", "0.05", "--timeout", "1500ms", "--", "sh", "-c", "while :; do :; done"], wall,
                timeout=60)
     used = json.loads(done.stdout)["receipt"]["cpuUs"]
@@ -56,17 +59,19 @@ def throttled(wall):
 
 
 def slowed(wall):
-    """Half a second's worth of a disk, past the cache. None where this host cannot slow disks."""
+    """Half a second of disk I/O, bypassing the cache. None where this host cannot throttle
+    disks."""
     with tempfile.TemporaryDirectory(prefix="cove-mutate-", dir="/var/tmp") as work:
         script = "dd if=/dev/zero of=data bs=64k count=8 oflag=direct 2>/dev/null && dd if=data of=/dev/null bs=64k iflag=direct 2>/dev/null"
         done = run([COVE, "run", "--json", "--io-read", "1M", "--io-write", "1M", "--workspace", work, "--", "sh", "-c", script], wall, timeout=60)
         found = json.loads(done.stdout)["receipt"]
     if done.returncode or found["limits"]["ioReadBytesPerSecond"]["state"] != "enforced":
-        return None, found["limits"]["ioReadBytesPerSecond"].get("why", "this directory is on no disk that can be asked directly")
+        return None, found["limits"]["ioReadBytesPerSecond"].get("why", "this directory is not on a disk that supports direct I/O")
     return found["wallUs"] > 600000, f"{found['wallUs']} microseconds for 512 KiB in and out at 1 MiB a second"
 
 
-# wall: cases of tests/escape that must fail without it, or a command that succeeds inside only while it stands
+# wall: cases of tests/escape that must fail without it, or a command that succeeds inside only
+# while the wall is up
 WALLS = {
     "cgroup": ["RS01"],
     "memory": ["RS07"],
@@ -97,8 +102,9 @@ WALLS = {
     "landlock": shell("! cat /.cove/runtime >/dev/null 2>&1"),
     "dumpable": shell("kill -0 1; test ! -r /proc/1/environ && test ! -e /proc/1/fd"),
 }
-# What a member of a zygote raises for itself: left out in it alone, and looked for by a program that it became. The zygote
-# has made a mess of its own signals and mask before. Supplementary groups and no_new_privs are lost by the zygote already.
+# Walls that a fork of a zygote raises for itself: omitted in the fork only, and checked by the
+# program that it becomes. Before that, the zygote has changed its own signals and mask.
+# Supplementary groups and no_new_privs are set by the zygote already.
 SECUREBITS = "import ctypes, sys; sys.exit(ctypes.CDLL(None).prctl(27, 0, 0, 0, 0) != 0xef)"
 BORN = {
     **{wall: WALLS[wall] for wall in ("cgroup", "rlimits", "bounding", "openat2", "landlock")},
@@ -107,7 +113,7 @@ BORN = {
     "inherited-signals": ("grep", "-Eq", "^SigBlk:.0+$", "/proc/self/status"),
     "inherited-umask": shell("test $(umask) = 0022"),
 }
-# `cove doctor` has to see it as well; only what stands behind another wall escapes it.
+# `cove doctor` has to notice as well, except for walls that are covered by another wall.
 BLIND = ("keyring", "openat2")
 BEHIND = {
     "keyring": "keyctl, add_key and request_key are refused by the filter and /proc/keys is masked",
@@ -118,13 +124,14 @@ def run(command, wall, born=False, **options):
     env = {**os.environ, "COVE": COVE, "COVE_MUTATE": wall, "COVE_PROBE": os.path.join(BUILD, "tests/escape/escape-probe")}
     if born:
         env.update(COVE=COVE_BORN, COVE_LIBEXEC=os.path.dirname(COVE), COVE_MUTATE="none", COVE_MUTATE_BORN=wall, COVE_BORN="1")
-    # Some groups to lose: a caller without any would not miss the wall.
+    # The caller has some groups: without any, the missing wall would not show.
     return subprocess.run(["setpriv", "--groups", "4,5", *command], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **options)
 
 
 def holds(wall, what, born=False):
-    """(all is well, what was seen); born: in a program that a zygote has born, and only it lacks the wall"""
+    """(whether the check succeeds, its evidence); born: in a program that is a fork of a zygote,
+    where only the fork lacks the wall"""
     if callable(what):
         return what(wall)
     if isinstance(what, list) and what[0] != "sh":
@@ -136,7 +143,8 @@ def holds(wall, what, born=False):
 
 
 def doctor(wall):
-    """What cove doctor makes of it: complete, or the verdict that says what is missing. None when it could not tell."""
+    """The result of cove doctor: complete, or the verdict with the missing walls. None when it
+    could not decide."""
     done = run([COVE, "doctor"], wall, timeout=60)
     if wall == "io" and "not tested" in done.stdout:
         return None, next(line for line in done.stdout.splitlines() if "not tested" in line)
@@ -145,7 +153,8 @@ def doctor(wall):
 
 
 def patiently(look, wall, *args):
-    """A disk that happens to be busy looks like one that is held back; it is not busy for ever."""
+    """Repeats a check that fails only because the disk is busy: a busy disk looks like a throttled
+    one."""
     for _ in range(3 if wall == "io" else 1):
         found = look(wall, *args)
         if found[0] is False:
@@ -170,7 +179,7 @@ def main():
     elif not os.path.exists(COVE_BORN):
         raise SystemExit("build-mutate is not built; run tests/mutation/run.py --build first")
     walls = list(WALLS) + list(BEHIND) + [wall for wall in BORN if wall not in WALLS]
-    exact = [wall for wall in walls if wall in choice.patterns]  # "cgroup" is the wall of that name, not every one that holds the word
+    exact = [wall for wall in walls if wall in choice.patterns]  # "cgroup" is the wall of that name, not every name that contains the word
     wanted = exact[choice.index - 1::choice.count] if exact else choice.of(walls)
     number = failed = 0
     lines = []
@@ -184,8 +193,8 @@ def main():
         if wall in BORN:
             good, seen = holds("none", BORN[wall], True)
             bad, without = holds(wall, BORN[wall], True)
-            lines.append((good, f"with all walls up, the look at {wall} of a member", seen))
-            lines.append((not bad, f"without {wall} in a member of a zygote, something notices", without))
+            lines.append((good, f"with all walls up, the check of {wall} in a fork of a zygote", seen))
+            lines.append((not bad, f"without {wall} in a fork of a zygote, a check notices", without))
         if wall in BEHIND:
             lines.append((None, f"without {wall}", f"not visible from inside: {BEHIND[wall]}"))
         elif wall in WALLS:
@@ -193,10 +202,10 @@ def main():
             if good is None:
                 lines.append((None, f"without {wall}", seen))
             elif not good:
-                lines.append((False, f"with all walls up, the look at {wall}", seen))
+                lines.append((False, f"with all walls up, the check of {wall}", seen))
             else:
                 bad, seen = patiently(holds, wall, WALLS[wall])
-                lines.append((not bad, f"without {wall}, something notices", seen))
+                lines.append((not bad, f"without {wall}, a check notices", seen))
         if wall not in BLIND and (wall in BEHIND or wall in WALLS) and (wall in BEHIND or good is not None):
             complete, seen = patiently(doctor, wall)
             lines.append((None if complete is None else not complete, f"without {wall}, the doctor notices", seen))

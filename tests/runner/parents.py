@@ -1,7 +1,8 @@
 """parents.py - names of cgroup parents (COVE_CGROUP_PARENT) that no other run on this machine uses.
 
-A name is locked as long as the run lasts, and the kernel unlocks it when the run dies. So two clones may be checked at the same
-time, and the number of parents on a machine stays as small as the number of suites that run at one time.
+A name is locked as long as the run lasts, and the kernel unlocks it when the run dies. So two
+clones may be checked at the same time, and the number of parents on a machine stays as small as the
+number of suites that run at the same time.
 """
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""process.py - runs one command in a session of its own, with a deadline, and measures its CPU time."""
+"""process.py - runs one command in its own session, with a deadline, and measures its CPU time."""
 import contextlib
 import os
 import select
@@ -9,7 +9,8 @@ import time
 
 
 class Done:
-    """How a command ended: exit status (124: deadline, 127: not started), output, seconds of wall and CPU time."""
+    """How a command ended: exit status (124: deadline, 127: not started), output, seconds of
+    elapsed and CPU time."""
 
     def __init__(self, code, output, wall, cpu):
         self.code, self.output, self.wall, self.cpu = code, output, wall, cpu
@@ -51,7 +52,8 @@ class Processes:
         return Done(code, output.decode(errors="replace"), time.monotonic() - began, usage.ru_utime + usage.ru_stime)
 
     def stop(self):
-        """Ends everything that runs: first as Ctrl-C would, so that scripts remove their servers, at last by SIGKILL."""
+        """Ends all running commands: first as Ctrl-C would, so that scripts remove their servers,
+        at last by SIGKILL."""
         with self.lock:
             self.closed = True
         for sig, seconds in ((signal.SIGINT, 10), (signal.SIGTERM, 3), (signal.SIGKILL, 2)):
@@ -68,7 +70,8 @@ class Processes:
 
 
 def read_until(pipe, deadline):
-    """(bytes, whether the deadline passed before the end of the pipe). A leftover process that holds the pipe open counts."""
+    """(bytes, whether the deadline passed before the end of the pipe). A leftover process that
+    holds the pipe open counts."""
     output = bytearray()
     while True:
         left = deadline - time.monotonic()
@@ -87,7 +90,8 @@ def signal_group(pid, sig):
 
 
 def renice(pid, nice):
-    """A session is a scheduling group of its own where the kernel groups by session, and has its own nice value then."""
+    """Sets the nice value of a session, which is its own scheduling group where the kernel groups
+    by session."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, nice)
     with contextlib.suppress(OSError), open(f"/proc/{pid}/autogroup", "w", encoding="ascii") as f:

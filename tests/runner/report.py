@@ -1,4 +1,4 @@
-"""report.py - what tests/check prints and writes about a run."""
+"""report.py - the output and the files of a run of tests/check."""
 import json
 import os
 import time
@@ -7,7 +7,7 @@ STATUSES = ("passed", "failed", "skipped")
 
 
 def processor_times():
-    """(seconds busy, seconds in all) of all cores, in ticks."""
+    """(busy time, total time) of all cores, in ticks."""
     with open("/proc/stat", encoding="ascii") as f:
         fields = [int(n) for n in f.readline().split()[1:9]]
     return sum(fields) - fields[3] - fields[4], sum(fields)
@@ -66,7 +66,7 @@ class Report:
         print("longest: " + ", ".join(f"{t.name} {t.wall:.0f} s" for t in longest))
         if schedule.flaky:
             print(f"{len(schedule.flaky)} flaky, see build/logs/flaky.json")
-        print(f"in {time.monotonic() - self.began:.0f} s with {jobs} jobs, processors {100 * busy / max(whole, 1):.0f} % busy, logs in build/logs")
+        print(f"in {time.monotonic() - self.began:.0f} s with {jobs} jobs, CPUs {100 * busy / max(whole, 1):.0f} % busy, logs in build/logs")
         summary = ", ".join(f"{total[s]} {s}" for s in STATUSES)
         with open(os.path.join(self.logs, "summary"), "w", encoding="utf-8") as f:
             f.write(summary + "\n")

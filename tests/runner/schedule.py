@@ -1,13 +1,14 @@
 """schedule.py - runs tasks as a graph on all cores.
 
-There are two lanes. CPU has as many slots as the machine has cores. SANDBOX has twice as many places for suites that
-mostly wait, as long as the CPU time that they are known to need fits the cores as well; both lanes together keep the
-cores busy, and compilers and checkers run at a lower priority, so that a sandbox that has to answer in time is not
-delayed by them. In each lane the task with the longest way to the end starts first: its own time and that of the longest
-chain of tasks that need it.
+There are two lanes. CPU has as many slots as the machine has cores. SANDBOX has twice as many slots
+for suites that mostly wait, as long as their known CPU time fits the cores as well; both lanes
+together keep the cores busy, and compilers and checkers run at a lower priority, so that a sandbox
+with a deadline is not delayed by them. In each lane the task with the longest path to the end
+starts first: its own time and that of the longest chain of tasks that need it.
 
-A failed task is run once more when nothing else runs, so that load cannot be the reason; a test that passes then is
-reported as flaky. When it fails again, the tasks that need it fail without being run.
+A failed task is run once more when nothing else runs, so that load cannot be the reason; a test
+that passes then is reported as flaky. When it fails again, the tasks that need it fail without
+being run.
 """
 import os
 import queue
@@ -50,7 +51,8 @@ class Schedule:
         self.priorities = self._priorities()
 
     def _priorities(self):
-        """id -> seconds from its start to the end of the longest chain; a task that adds tasks comes before all others."""
+        """id -> seconds from its start to the end of the longest chain; a task that adds tasks
+        comes before all others."""
         dependants = {}
         for task in self.tasks:
             for need in task.needs:
@@ -96,7 +98,8 @@ class Schedule:
         return not mates or sum(map(self.weight, mates)) + self.weight(task) <= self.jobs + 1e-9
 
     def _start(self):
-        # At a moment without sandboxes, exclusive tasks come first: the next such moment may be the end.
+        # Without a running sandbox task, exclusive tasks come first: the next such moment may be
+        # the end.
         alone = not any(t.lane == SANDBOX for t in self.running)
         ready = [t for t in self.waiting if t.needs <= self.passed]
         ready.sort(key=lambda t: (not (t.exclusive and alone), -self.priorities[t.id]))
@@ -105,7 +108,8 @@ class Schedule:
             if task.lane == CPU and blocked:
                 continue
             if not self._fits(task):
-                # A CPU task of several cores waits for them, and smaller ones do not overtake it for ever.
+                # A CPU task of several cores waits for them, and smaller ones do not overtake it
+                # for ever.
                 blocked = blocked or (task.lane == CPU and self.weight(task) > 1)
                 continue
             self.waiting.remove(task)
@@ -114,7 +118,8 @@ class Schedule:
             threading.Thread(target=self._work, args=(task, parent), daemon=True).start()
 
     def _take_parent(self, task):
-        """A cgroup parent for its sandboxes, so that suites that run at the same time do not count those of each other."""
+        """A cgroup parent for its sandboxes, so that concurrent suites do not count each
+        other's."""
         return self.parents.take() if task.lane == SANDBOX and not task.exclusive else None
 
     def _work(self, task, parent):
@@ -152,7 +157,7 @@ class Schedule:
         self._conclude(task)
 
     def _conclude(self, task):
-        """The results are final."""
+        """Makes the results final."""
         if task.failures():
             self.broken[task.id] = task.id
         else:
@@ -166,7 +171,7 @@ class Schedule:
         self._close(task.suite)
 
     def _lose(self, suite, why):
-        """A suite whose tasks are not even known fails visibly."""
+        """A suite whose tasks are unknown fails visibly."""
         unknown = Task(suite, f"tasks after {why}", work=lambda run: [])
         unknown.results = [Result(unknown.name, "failed", f"not run: {why} failed")]
         self.tasks.append(unknown)

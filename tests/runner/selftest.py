@@ -1,4 +1,4 @@
-"""selftest.py - tests of the runner: how it counts, repeats, skips and orders."""
+"""selftest.py - tests of the runner: counting, repeating, skipping and ordering."""
 import contextlib
 import os
 import sys
@@ -24,8 +24,9 @@ COUNTS = [
     ("bail out", "1..2\nok 1 - a\nBail out! no memory\n", 0, (1, 1, 0)),
     ("not ok is not skipped away", "1..1\nnot ok 1 - a # SKIP\n", 1, (0, 1, 0)),
 ]
-# Prints TAP for the tests a, b and c, and notes in a file each test that it runs. BAD=a:1,b:9 makes the first run of a
-# and the first nine runs of b fail; CRASH=1 ends the first run by SIGKILL after a. Arguments choose tests.
+# Prints TAP for the tests a, b and c, and notes in a file each test that it runs. BAD=a:1,b:9 makes
+# the first run of a and the first nine runs of b fail; CRASH=1 ends the first run by SIGKILL after
+# a. Arguments choose tests.
 PROGRAM = """
 import os, signal, sys
 notes = os.environ["NOTES"]
@@ -47,7 +48,7 @@ sys.exit(code)
 
 
 class Scene:
-    """A schedule in a directory of its own."""
+    """A schedule in its own directory."""
 
     def __init__(self, directory):
         self.dir, self.said = directory, []
@@ -94,7 +95,7 @@ def test_test_that_fails_twice_fails(scene):
     equal((counted(schedule), schedule.flaky), ((2, 1, 0), []))
 
 
-def test_one_flaky_and_one_broken_test_are_told_apart(scene):
+def test_one_flaky_and_one_broken_test_are_distinguished(scene):
     schedule = scene.run(scene.task("p", True, env={"BAD": "a:1,c:9"}))
     equal((counted(schedule), [f.name for f in schedule.flaky]), ((2, 1, 0), ["p: a"]))
 
@@ -173,7 +174,7 @@ def test_task_that_never_becomes_ready_is_an_error(scene):
         scene.run(scene.task("p", needs=["x: nothing of this name"]))
     except RuntimeError:
         return
-    raise AssertionError("the schedule ended as if all were well")
+    raise AssertionError("the schedule ended without an error")
 
 
 # --- running at the same time ---
@@ -241,7 +242,7 @@ def test_command_past_its_deadline_fails_with_its_group(scene):
     with open(pid, encoding="ascii") as f:
         state = f"/proc/{f.read().strip()}/stat"
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it was reaped
-        deadline = time.monotonic() + 20  # a killed process stays runnable until it gets a processor
+        deadline = time.monotonic() + 20  # a killed process stays runnable until it gets a CPU
         while True:
             with open(state, encoding="ascii") as f:
                 found = f.read().split()[2]

@@ -1,4 +1,4 @@
-"""suites.py - the suites of tests/check as tasks. A suite is a function whose docstring describes it."""
+"""suites.py - the suites of tests/check as tasks. A suite's docstring is its description."""
 import glob
 import json
 import os
@@ -14,25 +14,26 @@ BUILD, ASAN = os.path.join(ROOT, "build"), os.path.join(ROOT, "build-asan")
 COVE = os.path.join(BUILD, "src/main/cove")
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:strict_string_checks=1",
               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
-NICE = 10  # of compilers and checkers: a test that waits for an answer goes first
+NICE = 10  # of compilers and checkers: a test that waits for an answer has priority
 GCC, CLANG, MUTATE = "build: build with gcc", "build: build with clang, sanitized", "mutation: build"
 SETUP_GCC, SETUP_CLANG = "build: set up gcc", "build: set up clang, sanitized"
 NO_ROOT = "needs root, as the native driver does"
-# Parts that a long script is split into; each is a task. A script without the option --shard stays whole.
+# Parts that a long script is split into; each is a task. A script without the option --shard stays
+# whole.
 SHARDS = {"e2e": 4, "docs": 2, "escape": 2, "escape/born": 2, "rootless": 2, "mutation": 2,
           "api/api": 3, "api/contexts": 2, "api/execute": 2, "api/pools": 2, "api/stream": 2, "api/tenants": 2, "api/tokens": 2,
           "api/transfers": 2, "http/http": 3, "http/ws": 2}
-WITHOUT_WORDS = ("api/schema", "catalogue", "policy/programs", "policy/syscalls_doc", "tools/deps")  # Python programs that run as a whole only
+WITHOUT_WORDS = ("api/schema", "catalogue", "policy/programs", "policy/syscalls_doc", "tools/deps")  # Python programs that can only be run as a whole
 
 
 def skipped(suite, reason, name=None):
     return [Task(suite, name or suite, work=lambda run: [Result(name or suite, "skipped", reason)])]
 
 
-# --- what a failed test is run again with: title -> (arguments, environment), None for the whole program ---
+# --- repeating a failed test: title -> (arguments, environment), None for the whole program ---
 
 def first_word(title):
-    """cmocka puts a message behind the name of a test whose teardown failed."""
+    """The name of a test; cmocka appends a message when its teardown failed."""
     return title.partition(" ")[0]
 
 
@@ -55,7 +56,7 @@ def by_case(title):
 
 
 def by_wall(title):
-    found = re.search(r"(?:without|the look at) ([a-z0-9-]+)", title)
+    found = re.search(r"(?:without|the check of) ([a-z0-9-]+)", title)
     return ([found.group(1)], {}) if found else None
 
 
@@ -66,7 +67,8 @@ def before_colon(title):
 # --- builds ---
 
 def set_up(name, where, cc, options, expands, then):
-    """Configures a build directory, or again when a meson.build has changed; the tests that it lists are known then."""
+    """Configures a build directory, or again when a meson.build has changed; afterwards its tests
+    are known."""
     there = os.path.exists(os.path.join(where, "build.ninja"))
     command = ["ninja", "-C", where, "build.ninja"] if there else ["meson", "setup", where, ROOT, *options]
     return Task("build", f"set up {name}", command, env={"CC": cc}, quiet=True, nice=NICE, expands=expands, then=then)
@@ -104,14 +106,15 @@ def build_gcc(run, jobs):
 
 
 def suite_build(wanted):
-    """both compilers: gcc as it is shipped, clang with ASan and UBSan"""
-    return []  # by builds(), since other suites need them too
+    """both compilers: gcc as shipped, clang with ASan and UBSan"""
+    return []  # added by builds(), since other suites need them too
 
 
 # --- tests that Meson lists ---
 
 def meson_tests(suite, label, build, needs):
-    """The tests that Meson knows under this suite, run by us so that each of their cases is counted."""
+    """The tests of this suite that Meson lists, run by this runner so that each of their cases is
+    counted."""
     known = json.loads(subprocess.check_output(["meson", "introspect", build, "--tests"], text=True))
     if suite == "contract" and os.geteuid() != 0:
         return skipped(suite, NO_ROOT)
@@ -141,7 +144,8 @@ def shards(suite, name, command, count, common):
 
 
 def shardable(path):
-    """Whether a script takes --shard: by itself, or by the module beside it that runs its cases."""
+    """Whether a script takes --shard: by itself, or by the module in its directory that runs its
+    cases."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
         text = f.read()
     if "--shard" in text or re.search(r"^(import|from) choice\b", text, re.M):
@@ -156,7 +160,7 @@ def suite_unit(wanted):
 
 
 def suite_contract(wanted):
-    """every driver against the same promises, sanitized"""
+    """every driver and store against the same contract, sanitized"""
     return []
 
 
@@ -171,7 +175,7 @@ def script(suite, name, path, words=(), env=None, needs=(GCC,), timeout=900, sel
     if root and os.geteuid() != 0:
         return skipped(suite, NO_ROOT, name)
     if not os.path.exists(os.path.join(ROOT, path)):
-        return skipped(suite, f"{path} is not there", name)
+        return skipped(suite, f"{path} does not exist", name)
     search = os.path.dirname(COVE) + os.pathsep + os.environ["PATH"]
     common = {"parse": parse_tap, "label": name, "env": {"COVE": COVE, "PATH": search, **(env or {})}, "timeout": timeout, "needs": needs,
               "lane": SANDBOX, "select": select, "key": key, "exclusive": exclusive}
@@ -179,7 +183,7 @@ def script(suite, name, path, words=(), env=None, needs=(GCC,), timeout=900, sel
 
 
 def suite_self(wanted):
-    """this runner itself: what a program does not report counts against it, and what fails twice fails"""
+    """this runner itself: unreported tests count as failures, and a test that fails twice fails"""
     return [Task("self", "self", work=selftest.results)]
 
 
@@ -190,13 +194,13 @@ def suite_layers(wanted):
 
 
 def suite_kernels(wanted):
-    """the kernels of contexts, each over its socket and pipes, and their rich results"""
+    """the language kernels of contexts, each over its socket and pipes, and their rich results"""
     return [Task("kernels", f"kernels/{os.path.basename(path)[:-len('_test.py')]}", [sys.executable, path], parse=parse_tap, timeout=1800,
                  needs=[GCC], select=by_only) for path in sorted(glob.glob(os.path.join(ROOT, "tests/kernels/*_test.py")))]
 
 
 def suite_e2e(wanted):
-    """the command line as a person meets it"""
+    """the command line as a user sees it"""
     return script("e2e", "e2e", "tests/e2e/run.py", timeout=3600, select=by_only)
 
 
@@ -206,7 +210,7 @@ def suite_sdk(wanted):
 
 
 def suite_docs(wanted):
-    """every example of README.md and docs/, every link in them, every source file and function that they name"""
+    """examples, links, and names of source files and functions in README.md and docs/"""
     return script("docs", "docs", "tests/docs/run.py", select=by_only) + [
         Task("docs", "docs/links", ["tests/docs/links.py"], parse=parse_tap),
         Task("docs", "docs/source_names", ["tests/docs/source_names.py"], parse=parse_tap),
@@ -223,14 +227,14 @@ def suite_escape(wanted):
 
 
 def suite_rootless(wanted):
-    """the attack catalogue as a plain user; what only a delegated cgroup can hold is left to make check-vm"""
+    """the attack catalogue as a plain user; make check-vm tests delegated cgroups"""
     return (script("rootless", "rootless", "tests/escape/run.py", ["--as-user"], {"COVE_KILL_ROUNDS": "10", "COVE_INJECT_SECONDS": "0"},
                    select=by_case, key=before_colon) +
             script("rootless", "rootless/storm", "tests/storm/run.py", ["--as-user", "--seed", "1", "--rounds", "3"], exclusive=True))
 
 
 def suite_mutation(wanted):
-    """each wall left out in turn: something must notice"""
+    """each wall omitted in turn: a check must notice"""
     path = "tests/mutation/run.py"
     made = [Task("mutation", "build", [path, "--build"], needs=[GCC], quiet=True, nice=NICE)] if os.geteuid() == 0 else []
     return made + script("mutation", "mutation", path, needs=[MUTATE, GCC], timeout=1200, select=by_wall,
@@ -254,7 +258,7 @@ def suite_soak(wanted):
 # --- static ---
 
 def tracked(*patterns):
-    """Files of the tree, those not yet added included."""
+    """Files of the tree, including those not yet added."""
     out = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", *patterns], cwd=ROOT, text=True)
     return [p for p in sorted(set(out.splitlines())) if os.path.exists(os.path.join(ROOT, p))]
 
@@ -283,7 +287,8 @@ def formatted(output, code, name):
 
 
 def cppcheck(where):
-    """One component: analyses of files do not depend on each other, and what has not changed is not repeated."""
+    """One component: files are analysed independently, and unchanged files are not analysed
+    again."""
     kept = os.path.join(BUILD, "logs/cppcheck", where.replace("/", "-"))
     command = ["cppcheck", "-q", "--std=c11", "--enable=warning,portability", "--inline-suppr", "--error-exitcode=1",
                "--suppress=missingIncludeSystem", "--suppress=normalCheckLevelMaxBranches", "--suppress=unknownMacro",
@@ -311,7 +316,7 @@ def suite_static(wanted):
         Task("static", "clang-format", ["clang-format", "--dry-run", *c_files, *tracked("*.h")], parse=formatted, nice=NICE),
         Task("static", "shellcheck", ["shellcheck", *filter(is_shell, everything)], nice=NICE),
         Task("static", "python compiles", [sys.executable, "-c", syntax, *filter(is_python, everything)], nice=NICE),
-        Task("static", "tables of docs/ are those of the source", ["tools/doctables", "--check"], nice=NICE),
+        Task("static", "tables of docs/ match the source", ["tools/doctables", "--check"], nice=NICE),
         Task("static", "prose", ["tests/prose/check.py"], parse=parse_tap, nice=NICE),
         Task("static", "prose/self", ["tests/prose/check.py", "--self-test"], parse=parse_tap, nice=NICE),
     ] + [cppcheck(component) for component in components]  # clang-tidy is added when its build is set up

@@ -6,14 +6,16 @@ PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*skip\S*\s*(.*))?$", re.I)
 
 
 class Result:
-    """One test. `title` is its name as the program prints it; None for a result that the runner added."""
+    """One test. `title` is its name as the program prints it; None for a result that the runner
+    added."""
 
     def __init__(self, name, status, detail="", title=None):
         self.name, self.status, self.detail, self.title = name, status, detail, title
 
 
 def parse_tap(output, code, name):
-    """Results of one program. Missing tests, a failing exit status without a failed test and no test at all are failures."""
+    """Results of one program. Missing tests, a failing exit status without a failed test and no
+    test at all are failures."""
     results, planned, notes = [], None, []
     for line in output.splitlines():
         plan, match = PLAN.match(line), LINE.match(line)

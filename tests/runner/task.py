@@ -1,4 +1,6 @@
-"""task.py - one program run of a suite: a test program, a shard of a script, a build step, clang-tidy of a file."""
+"""task.py - one program run of a suite: a test program, a shard of a script, a build step,
+clang-tidy of a file.
+"""
 import os
 import re
 import time
@@ -10,21 +12,25 @@ CPU, SANDBOX = "cpu", "sandbox"  # lanes, see schedule.py
 
 
 class Task:
-    """What to run and under which conditions.
+    """The command of a task and its conditions.
 
-    command     argument list; or work, a function that gets `run` (as Processes.run) and returns results
+    command     argument list; or work, a function that gets `run` (as Processes.run) and returns
+                results
     parse       (output, exit status, label) -> results
     label       prefix of the results' names; the shards of a script share one
     needs       ids of tasks that have to pass first
-    lane        CPU: compilers, checkers, unit tests; SANDBOX: suites that make sandboxes and mostly wait
-    weight      cores that it keeps busy; None: taken from recorded times
-    exclusive   counts leftovers on the whole host: no other task of the lane SANDBOX runs at the same time
+    lane        CPU: compilers, checkers, unit tests; SANDBOX: suites that make sandboxes and mostly
+                wait
+    weight      cores that the task keeps busy; None: taken from recorded times
+    exclusive   counts leftovers on the whole host: no other task of the lane SANDBOX runs at the
+                same time
     quiet       a passing result is not counted: the task is a condition of others, not a test
-    select      title of a failed test -> (arguments, environment) that run this test alone, or None; a task without it
-                is repeated as a whole
+    select      title of a failed test -> (arguments, environment) that run only this test, or None;
+                a task without it is repeated as a whole
     whole       the command without its shard, to which `select` adds arguments
     key         title -> the part of it that stays the same from one run to the next
-    then        () -> further tasks, called when this one has passed: tests that are known only after a set-up
+    then        () -> further tasks, called when this one has passed: tests that are known only
+                after a set-up
     """
 
     def __init__(self, suite, name, command=None, *, work=None, parse=parse_status, label=None, env=None, timeout=900, cwd=ROOT,
@@ -55,7 +61,8 @@ class Task:
         self.wall = time.monotonic() - began
 
     def repeat(self, processes, env=None):
-        """Runs what failed once more. Returns [(first failure, passed now)]; the results become those of both runs."""
+        """Runs the failed tests once more. Returns [(first failure, passed now)]; the results
+        become those of both runs."""
         first, known = self.failures(), {self.key(r.title): r for r in self.results if r.title is not None}
         chosen = [self.select(r.title) if self.select and r.title else None for r in first]
         if self.work or None in chosen:
@@ -102,7 +109,8 @@ class Task:
 
 
 def renumbered(title, now, before):
-    """The result of the test whose title holds a measured number, so that only the rest of it is the same in both runs."""
+    """The result of a test whose title contains a measured number, so that only the rest of it is
+    the same in both runs."""
     shape = re.sub(r"\d+", "0", title)
     found = [r for key, r in now.items() if key not in before and re.sub(r"\d+", "0", r.title) == shape]
     return found[0] if len(found) == 1 else None

@@ -1,8 +1,9 @@
 """tidy.py - clang-tidy of one file, not repeated for a file whose preprocessed text passed before.
 
-The key of the cache is the version of clang-tidy, its settings, the flags of the compiler and the output of the preprocessor with
-comments (NOLINT counts) and macro definitions. So an edit of a header invalidates the files that include it and no other.
-COVE_CHECK_CACHE names another directory for the cache than build/logs, which several clones can share.
+The key of the cache is the version of clang-tidy, its settings, the flags of the compiler and the
+output of the preprocessor with comments (NOLINT counts) and macro definitions. So an edit of a
+header invalidates the files that include it and no other. COVE_CHECK_CACHE names another directory
+for the cache than build/logs, which several clones can share.
 """
 import hashlib
 import json
@@ -19,8 +20,9 @@ DATABASE = os.path.join(LOGS, "tidy-db")
 
 
 def one_command_each(build):
-    """{file: command}, after writing the same for clang-tidy: a file that goes into two programs has two commands, and the
-    analyzer, when it reads one file twice, takes every va_list of the second time for uninitialized."""
+    """{file: command}, after writing the same for clang-tidy: a file that goes into two programs
+    has two commands, and when the analyzer reads one file twice, it takes every va_list of the
+    second time for uninitialized."""
     first = {}
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
         for command in json.load(f):
@@ -32,7 +34,8 @@ def one_command_each(build):
 
 
 def flags(command):
-    """The compiler and its flags, without those that name outputs, in the words of a tree that may lie anywhere."""
+    """The compiler and its flags, without those that name outputs, with paths that do not depend on
+    the place of the tree."""
     words, kept = iter(shlex.split(command["command"])), []
     for word in words:
         if word in ("-o", "-MQ", "-MF", "-MT"):
@@ -43,7 +46,7 @@ def flags(command):
 
 
 def settings():
-    """What all files have in common: the program and its settings."""
+    """The common part of all keys: the program and its settings."""
     found = hashlib.sha256(subprocess.run(["clang-tidy", "--version"], stdout=subprocess.PIPE, check=False).stdout)
     with open(os.path.join(ROOT, ".clang-tidy"), "rb") as f:
         found.update(f.read())
@@ -51,7 +54,8 @@ def settings():
 
 
 def key(run, path, command, common):
-    """The name of the file's stamp, or None where the preprocessor fails: clang-tidy will report it then."""
+    """The name of the file's stamp; None where the preprocessor fails, which clang-tidy will
+    report."""
     words = flags(command)
     done = run([*words, "-w", "-E", "-CC", "-dD", command["file"]], cwd=command["directory"], log=False)
     if done.code != 0:
@@ -76,7 +80,7 @@ def check(run, path, command, common):
 
 
 def tasks(build, files):
-    """One for each of the files that is compiled."""
+    """One task for each of the files that is compiled."""
     known, common = one_command_each(build), settings()
     return [Task("static", f"clang-tidy {path}", nice=10,
                  work=lambda run, path=path: check(run, path, known[path], common)) for path in files if path in known]

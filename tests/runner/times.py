@@ -1,14 +1,15 @@
-"""times.py - seconds that each task took: they decide the order of tasks and how many run at the same time.
+"""times.py - seconds of each task: they decide the order of tasks and how many run at the same
+time.
 
-build/logs/times.json has those of this machine; the table beside this file, measured on two cores, is used before.
-`tests/check --record` writes the table from build/logs/times.json.
+build/logs/times.json has those of this machine; the table in this directory, measured on two cores,
+is used before. `tests/check --record` writes the table from build/logs/times.json.
 """
 import contextlib
 import json
 import os
 
 DEFAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "times.json")
-UNKNOWN = (5.0, 2.5)  # seconds of wall and CPU time that a task without a record is taken for
+UNKNOWN = (5.0, 2.5)  # seconds of elapsed and CPU time that are assumed for a task without a record
 
 
 def load(path):
@@ -25,7 +26,7 @@ class Times:
         return self.known.get(task.id, UNKNOWN)[0]
 
     def weight(self, task):
-        """Cores that it keeps busy, from 0.2 to 1."""
+        """Cores that the task keeps busy, from 0.2 to 1."""
         wall, cpu = self.known.get(task.id, UNKNOWN)
         return min(1.0, max(0.2, cpu / wall if wall > 0 else 1.0))
 
@@ -33,7 +34,7 @@ class Times:
         self.known[task.id] = (round(task.wall, 1), round(task.cpu, 1))
 
     def save(self, path=None, only=None):
-        """Only: ids to keep; a file without old names stays short."""
+        """Saves the times; only: ids to keep, so that the file has no old names."""
         rows = sorted((k, v) for k, v in self.known.items() if only is None or k in only)
         with open(path or self.path, "w", encoding="utf-8") as f:
             f.write("{\n" + ",\n".join(f"  {json.dumps(name)}: [{wall}, {cpu}]" for name, (wall, cpu) in rows) + "\n}\n")

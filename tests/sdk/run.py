@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""run.py [OPTION...] [WORD...] - the Python package as its users get it: checked, built, installed by pip, and run against a real server.
+"""run.py [OPTION...] [WORD...] - the Python package as its users get it: checked, built, installed
+by pip, and run against a real server.
 
-Prints TAP. Words choose tests of sdk/python/tests by their names. Needs PyPI the first time, or says that it is skipped.
+Prints TAP. Words choose tests of sdk/python/tests by their names. Needs PyPI the first time,
+otherwise it is skipped.
 
-    tests/sdk/run.py --python          prints the path of a Python that has the package; status 77 and the reason if there is none
+    tests/sdk/run.py --python          prints the path of a Python with the package; status 77 and
+                                       the reason if there is none
     tests/sdk/run.py --only TITLE      exactly the test with this title in TAP
     tests/sdk/run.py --jobs N          the tests of sdk/python/tests in N processes at a time
-    tests/sdk/run.py --shard I/N       one of N parts; the checks of the package itself belong to the first
+    tests/sdk/run.py --shard I/N       one of N parts; the first also checks the package itself
 
-Whether the package reaches every operation of the contract is known when all tests have run in one call: with parts, the last one
-reports that it was not checked.
+Whether the package calls every operation of the contract is known when all tests have run in one
+call: with parts, the last one reports that it was not checked.
 """
 import argparse
 import concurrent.futures
@@ -61,7 +64,7 @@ def version_is_ours():
 
 
 def digest():
-    """Of what a wheel is made of."""
+    """A hash of the files from which a wheel is made."""
     found = hashlib.sha256(sys.version.encode() + sys.executable.encode())
     for top, names, files in os.walk(SDK):
         names[:] = sorted(n for n in names if n != "__pycache__")
@@ -73,7 +76,8 @@ def digest():
 
 
 def installed(python):
-    """The interpreter of an environment that holds nothing but the wheel and what pip says it needs."""
+    """The interpreter of an environment that holds only the wheel and the packages that pip
+    installs for it."""
     where = os.path.join(pypi.PLACE, "sdk-installed")
     stamp, wanted = os.path.join(where, "stamp"), digest()
     with pypi.locked("sdk-installed"):
@@ -93,7 +97,8 @@ def installed(python):
 
 
 def package():
-    """The interpreter with the package installed; for the docs and e2e suites too. Raises pypi.Unavailable."""
+    """The interpreter with the package installed; for the docs and e2e suites too. Raises
+    pypi.Unavailable."""
     return installed(pypi.ready("sdk", "sdk/python/requirements-test.txt"))
 
 
@@ -107,14 +112,14 @@ assert all(hasattr(cove, name) for name in cove.__all__)
 
 
 def relay(python, words):
-    """Its TAP with our numbers."""
+    """Runs the tests and prints their TAP with our numbers."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COVE_URL", "COVE_API_KEY")}
     run = subprocess.Popen([python, os.path.join(SDK, "tests/run.py"), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, env=dict(env, COVE=COVE, COVE_OPENAPI=OPENAPI), text=True)
     planned, held = False, []
 
     def flush():
-        """A result with its lines of detail; other parts print at the same time."""
+        """Prints a result with its lines of detail; other parts print at the same time."""
         with OUTPUT:
             for text in held:
                 if match := re.match(r"(ok|not ok) \d+ - (.*)", text):
@@ -140,7 +145,8 @@ def relay(python, words):
 
 
 def relay_parts(python, jobs):
-    """All tests in `jobs` processes at a time, and what they have to reach together."""
+    """Runs all tests in `jobs` processes at a time, and checks the operations that they call
+    together."""
     with tempfile.TemporaryDirectory(prefix="cove-sdk-called-") as scratch:
         parts = [(f"{i}/{jobs}", os.path.join(scratch, str(i))) for i in range(1, jobs + 1)]
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -166,7 +172,8 @@ WHEEL = "the wheel builds and installs into a fresh environment"
 
 
 def checks(wanted):
-    """The checks of the package itself with these titles. Returns the interpreter that has it, or None."""
+    """Runs the checks of the package itself with these titles. Returns the interpreter that has it,
+    or None."""
     if VERSION in wanted:
         version_is_ours()
     if HALVES in wanted:

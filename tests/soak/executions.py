@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""executions.py - many executions through one server, each in a fresh sandbox of a pool, and a count of everything that could be left of them. Prints
-TAP with a table.
+"""executions.py - many executions through one server, each in a fresh sandbox of a pool, and a
+count of everything that they could leave. Prints TAP with a table.
 
     tests/soak/executions.py                        100,000 of them
-    SOAK_EXECUTIONS=300 tests/soak/executions.py    a short one
+    SOAK_EXECUTIONS=300 tests/soak/executions.py    a short run
 
-Most print a number. The others end in the ways in which something is easily forgotten: raised, timed out, killed for memory, with children left
-behind, with files in and out, abandoned by a client that goes away. Between the warm-up and the end nothing may have become more: processes, descriptors and memory
-of each daemon, cgroups, mounts, namespaces, files of the state directory. A pool is as full at the end as it was at the beginning, so its members
-cancel out.
+Most print a number. The others end in ways that easily leak resources: an exception, a timeout,
+killed for memory, with children left behind, with files in and out, abandoned by a client that
+disconnects. Between the warm-up and the end nothing may have grown: processes, descriptors and
+memory of each daemon, cgroups, mounts, namespaces, files of the state directory. A pool is as full
+at the end as at the beginning, so its members cancel out.
 """
 import collections
 import glob
@@ -36,7 +37,7 @@ WARM_UP = max(60, min(2000, RUNS // 5))
 WORKERS = 4
 POOL = 4
 PATIENCE = 300
-GROWTH_KIB = {"coved": 4096, "zygote": 4096}  # what caches and allocators may still take; others 512
+GROWTH_KIB = {"coved": 4096, "zygote": 4096}  # KiB that caches and allocators may still take; 512 for other processes
 GROWTH_OTHERS_KIB = 512
 
 
@@ -44,7 +45,7 @@ def of_every(n, **fields):
     return n, {"language": "python", "template": "python", **fields}
 
 
-# What is asked, every n-th time; the first whose turn it is.
+# The kinds of requests, every n-th time; the first kind that matches is used.
 KINDS = (
     ("out of time", of_every(53, code="import time; time.sleep(60)", timeoutMs=150)),
     ("killed for memory", of_every(97, code="x = bytearray(1 << 30)", resources={"memoryBytes": 64 << 20})),
@@ -73,7 +74,7 @@ class Server:
         self.process = subprocess.Popen([COVE, "serve", "--state-dir", self.dir + "/state", "--listen", "127.0.0.1:0", *limits],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.port = self.key = None
-        self.others = set(leaves())  # of cgroups: what was there before it
+        self.others = set(leaves())  # cgroups that existed before
         while self.key is None:
             line = self.process.stdout.readline()
             if not line:
@@ -106,7 +107,7 @@ class Server:
         return answer
 
     def abandon(self, body):
-        """Sends the question and goes away without waiting for the answer."""
+        """Sends a request and disconnects without waiting for the answer."""
         text = json.dumps(body).encode()
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as s:
             s.sendall(f"POST /v1/execute HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.key}\r\nContent-Type: application/json\r\n"
@@ -123,7 +124,7 @@ class Server:
             shutil.rmtree(self.dir, ignore_errors=True)
 
 
-# --- what is asked ---
+# --- requests ---
 
 
 def right(name, status, answer):
@@ -169,7 +170,7 @@ def many(server, first, count, failures, seen):
         thread.join()
 
 
-# --- what is counted ---
+# --- counts ---
 
 
 def family(root):
@@ -195,7 +196,8 @@ def family(root):
 def weight(pid):
     with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as f:
         sizes = {line.split(":")[0]: int(line.split()[1]) for line in f if line.endswith("kB\n")}
-    # Its share of a program's text depends on how many others run that program, so it is not counted.
+    # The share of the program text depends on how many others run the program, so it is not
+    # counted.
     own = sizes["Pss_Anon"] + sizes["Pss_Shmem"] if "Pss_Anon" in sizes else sizes["Pss"]
     return own, len(os.listdir(f"/proc/{pid}/fd"))
 
@@ -223,7 +225,7 @@ def mounts(pids):
 
 
 def leaves():
-    """{sandbox: its directories in all hierarchies}, whoever made it"""
+    """{sandbox: its directories in all hierarchies}, of all servers"""
     found = collections.defaultdict(list)
     for depth in ("", "*/", "*/*/", "*/*/*/"):
         for place in glob.glob(f"/sys/fs/cgroup/{depth}{PARENT}/*/"):
@@ -232,8 +234,9 @@ def leaves():
 
 
 def cgroups(server, pids):
-    """Of this server's sandboxes, also of those that nobody heard of. The tree is shared: one in which others' processes
-    live is theirs, and one without any that came after the server is taken for its own."""
+    """Cgroups of this server's sandboxes, including unreported ones. The tree is
+    shared: a cgroup with processes of others is theirs, and an empty one that is newer than the
+    server counts as its own."""
     own = 0
     for name, places in leaves().items():
         inside = set()
@@ -270,7 +273,8 @@ def counted(server):
 
 
 def at_rest(server, goal=None):
-    """Counted when the pool is full and nothing ends any more; with a goal, as soon as it is reached."""
+    """Counts when the pool is full and no sandbox is in teardown; with a goal, as soon as it is
+    reached."""
     last, end = None, time.monotonic() + PATIENCE
     while time.monotonic() < end:
         status = server.call("GET", "/v1/pools/soak/status")
@@ -286,7 +290,8 @@ def at_rest(server, goal=None):
 
 
 def worse(before, after):
-    """[(what, why)] of what grew. One more sandbox may wait: of the shape that was last asked for twice without a pool."""
+    """[(what, why)] of all counts that grew. One more sandbox may be ready: for the spec that was
+    last requested twice without a pool."""
     spare = max(0, min(1, after[0].get("processes called runtime", 0) - before[0].get("processes called runtime", 0)))
     room = {"processes called runtime": spare, "processes called zygote": spare, "namespaces": 5 * spare, "cgroups of sandboxes": spare}
     found = [(name, f"{before[0].get(name, 0)} before, {after[0][name]} after") for name in after[0]
@@ -307,7 +312,7 @@ def main():
     apart.everything()
     server, failures, seen = Server(), [], collections.Counter()
     try:
-        for pool in server.call("GET", "/v1/pools")["pools"]:  # of the server itself: it would grow and shrink
+        for pool in server.call("GET", "/v1/pools")["pools"]:  # the server's own pools would grow and shrink
             server.call("PUT", "/v1/pools/" + pool["name"], {"template": pool["template"], "min": 0, "max": 0})
         server.call("PUT", "/v1/pools/soak", {"template": "python", "min": POOL, "max": POOL, "autoscale": {"enabled": False}})
         many(server, 0, WARM_UP, failures, collections.Counter())
@@ -325,8 +330,8 @@ def main():
     for name in sorted(after[1]):
         for what, i in (("KiB", 0), ("descriptors", 1)):
             print(f"# {name + ', ' + what:<40} {before[1].get(name, (0, 0))[i]:>10} {after[1][name][i]:>10}")
-    results = [(f"{RUNS} executions were answered as they should, {RUNS / seconds:.0f} a second", not failures and sum(seen.values()) == RUNS, "; ".join(failures[:3])),
-               ("of every kind some", all(seen[name] for name, _ in KINDS), str(dict(seen))),
+    results = [(f"{RUNS} executions were answered correctly, {RUNS / seconds:.0f} a second", not failures and sum(seen.values()) == RUNS, "; ".join(failures[:3])),
+               ("every kind occurred", all(seen[name] for name, _ in KINDS), str(dict(seen))),
                ("nothing is left of them", not grown, "; ".join(f"{what}: {why}" for what, why in grown))]
     print(f"1..{len(results)}")
     for number, (name, good, why) in enumerate(results, 1):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""run.py - many short sandboxes, and a count of everything that could be left of them. Prints TAP with a table.
+"""run.py - many short sandboxes, and a count of everything that they could leave. Prints TAP with a
+table.
 
     tests/soak/run.py                  10,000 runs of `cove run`, and as many through one jailer
-    SOAK_RUNS=300 tests/soak/run.py    a short one
+    SOAK_RUNS=300 tests/soak/run.py    a short run
 
-What is counted before and after: processes, cgroups, mounts, network namespaces, files of the state directory, and the
-kernel's own objects behind them where it shows them. What one jailer does with many sandboxes is driven by engine-bench,
-which reports the jailer's memory.
+Counted before and after: processes, cgroups, mounts, network namespaces, files of the state
+directory, and the kernel objects of these where it shows them. engine-bench drives one jailer with
+many sandboxes and reports the jailer's memory.
 """
 import glob
 import os
@@ -28,8 +29,8 @@ BENCH = os.path.join(ROOT, "build/tests/tools/engine-bench")
 RUNS = int(os.environ.get("SOAK_RUNS", "10000"))
 WORKERS = os.cpu_count() or 2
 SHARED = bool(os.environ.get("COVE_SHARED_HOST"))  # others use cove here at the same time: counts of the host are not ours
-# Kernel objects that a forgotten sandbox would hold. The kernel frees them late and in batches, so some slack is right: half
-# of what a leak of one object a run would show.
+# Kernel objects that a leaked sandbox would hold. The kernel frees them late and in batches, so
+# some slack is allowed: half of what a leak of one object per run would show.
 SLABS = ("net_namespace", "mnt_cache", "pid_namespace", "user_namespace", "uts_namespace")
 SLAB_SLACK = max(64, RUNS // 2)
 
@@ -100,7 +101,7 @@ def many_runs(failures):
 
 
 def at_rest():
-    """What is there before the runs: the first count that stays the same for a second."""
+    """Counts before the runs: the first count that stays the same for a second."""
     last, same = count(), 0
     for _ in range(100):
         time.sleep(0.1)
@@ -112,8 +113,8 @@ def at_rest():
 
 
 def settled(before, kernel_before):
-    """What is there after the runs, once the kernel had a moment to put things away. Its own objects are those of all
-    suites on this host: what others hold comes and goes, what leaked stays."""
+    """Counts after the runs, when the kernel had a moment to release objects. Its counters cover
+    all suites on this host: objects of others come and go, leaked ones stay."""
     for _ in range(300):
         after, kernel = count()
         if all(after[k] <= before[k] for k in before) and all(kernel[k] - n < SLAB_SLACK for k, n in kernel_before.items()):
@@ -126,7 +127,8 @@ def weight(pid):
     """(private and shared memory in KiB as the kernel divides it, open descriptors) of a process"""
     with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as f:
         sizes = {line.split(":")[0]: int(line.split()[1]) for line in f if line.endswith("kB\n")}
-    # Its share of a program's text depends on how many others run that program, so it is not counted.
+    # The share of the program text depends on how many others run the program, so it is not
+    # counted.
     own = sizes["Pss_Anon"] + sizes["Pss_Shmem"] if "Pss_Anon" in sizes else sizes["Pss"]
     return own, len(os.listdir(f"/proc/{pid}/fd"))
 
@@ -147,7 +149,8 @@ def helpers(parent):
 
 
 def one_jailer():
-    """[(name, good, why)]: RUNS sandboxes through one jailer, whose memory and descriptors must not grow with them."""
+    """[(name, good, why)]: RUNS sandboxes through one jailer, whose memory and descriptors must not
+    grow with them."""
     bench = subprocess.Popen([BENCH, "--state-dir", os.environ["COVE_STATE_DIR"], "--step", "--", "true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def live(times):

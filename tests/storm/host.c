@@ -1,10 +1,10 @@
-/* host.c - one jailer, one monitor and two kinds of sandbox for tests/storm/run.py: `storm-host PROGRAM SEED ROUNDS
- * MS`.
+/* host.c - one jailer, one monitor and two kinds of sandbox for tests/storm/run.py: `storm-host
+ * PROGRAM SEED ROUNDS MS`.
  *
- * In one sandbox a neighbour works all the time. Beside it, round after round, a fresh sandbox gets the storm of the
- * next seed; afterwards it must still start a program, and then go without a trace. The jailer and the monitor are the
- * same for all of it, and must be there at the end. Says one line for each round, and exits with 0 when all of this
- * held. */
+ * In one sandbox a neighbour program works all the time. Next to it, round after round, a fresh
+ * sandbox gets the storm of the next seed; afterwards it must still start a program, and then be
+ * removed without leftovers. The jailer and the monitor are the same for all rounds, and must
+ * run at the end. Prints one line for each round, and exits with 0 when all of this held. */
 #include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
@@ -32,7 +32,7 @@ struct box_state {
 
 static struct ev *ev;
 static bool lost;
-static unsigned slow = 1; /* how many times longer things may take on this host */
+static unsigned slow = 1; /* factor by which this host is slower */
 
 static void on_lost(void *arg UNUSED, const struct err *why)
 {
@@ -102,7 +102,7 @@ static const struct exec_handle_ops exec_ops = {
     .on_started = on_started, .on_output = on_output, .on_exit = on_exit_, .on_failed = on_exec_failed
 };
 
-/* Turns the loop until one of the two is set. */
+/* Runs the loop until one of the two is set. */
 static bool until(const bool *a, const bool *b, unsigned seconds)
 {
     uint64_t end = clock_mono_ns() + slow * seconds * NS_PER_S;
@@ -127,7 +127,7 @@ static int open_box(struct engine *e, int program_dir, struct box_state *s)
     limits_default(&spec.limits);
     spec.limits.v[LIMIT_MEMORY] = 256 * MIB;
     spec.limits.v[LIMIT_LIFETIME] = 86400000;
-    if (geteuid() != 0) /* it may hold for each process alone, and all of them together must not hurt the host */
+    if (geteuid() != 0) /* the limit may hold for each process alone; all of them together must not harm the host */
         spec.limits.v[LIMIT_PIDS] = 64;
     limits_fit(&spec.limits, LIMIT_BIT(MEMORY) | LIMIT_BIT(LIFETIME));
     if (sandbox_handle_new(e, &spec, &box_ops, s, &s->box, &err) < 0) {
@@ -141,7 +141,7 @@ static int open_box(struct engine *e, int program_dir, struct box_state *s)
 
 static int start(struct box_state *s, const char *const *argv, bool input, unsigned wall_ms)
 {
-    /* Not in /workspace, which is the storm's own to lock. */
+    /* Not in /workspace, which the storm may lock. */
     struct exec_spec spec = { .argv = argv, .cwd = "/", .stdin_open = input, .wall_ms = wall_ms };
 
     exec_handle_free(s->exec);
@@ -167,13 +167,13 @@ static int close_box(struct box_state *s)
     return rc;
 }
 
-/* Memory may end the sandbox, PID 1 included: that is a limit at work. Nothing else may. */
+/* Memory may end the sandbox, including PID 1: that is a limit that works. Nothing else may. */
 static bool ended_by_memory(const struct box_state *s)
 {
     return s->exec && s->exited && exec_handle_receipt(s->exec)->ended_by == ENDED_MEMORY;
 }
 
-/* What earlier bursts left may hold all processes that there may be, or all memory. */
+/* Processes of earlier bursts may hold all processes of the limit, or all memory. */
 static int still_alive(struct box_state *s)
 {
     const char *const argv[] = { "/bin/true", NULL };

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""run.py [--seconds N] [--seed S] [--rounds R] - random system calls from inside sandboxes, with a canary on the host. TAP.
+"""run.py [--seconds N] [--seed S] [--rounds R] - random system calls from inside sandboxes, while
+the state of the host is compared. Prints TAP.
 
     tests/storm/run.py                       ten seconds from a new seed, which is printed
     tests/storm/run.py --seconds 600         a long one (make soak)
     tests/storm/run.py --seed 7 --rounds 1   the round of seed 7 again
-    tests/storm/run.py --as-user             as a plain user: root lays down everything first; others are one already
+    tests/storm/run.py --as-user             as a plain user; root prepares everything first
 
-Inside, storm.c fires calls of all numbers with arguments that are random or made to fit. Outside, host.c drives it: one
-jailer and one monitor for all rounds, a neighbour that must not notice, a fresh sandbox for each seed that must still
-start a program afterwards and then go. Here is the canary: what a host has that no sandbox may change is read before and
-after, and has to be the same.
+Inside, storm.c makes calls of all numbers with arguments that are random or plausible. Outside,
+host.c drives it: one jailer and one monitor for all rounds, a neighbour that must not notice, and
+for each seed a fresh sandbox that must still start a program afterwards and then be removed. This
+file has the canary: state of the host that no sandbox may change is read before and after, and has
+to be the same.
 """
 import argparse
 import ctypes
@@ -37,9 +39,9 @@ COVE = escape.COVE
 RUNTIME = os.path.join(os.path.dirname(COVE), "cove-runtime")
 PLAIN_USER = 65534
 MS = 1500 * escape.SLOW  # of storm in each round
-BLOWS = 200  # calls, at least, in a round that says what it did; a busy host lets far fewer through than the usual 50,000
+BLOWS = 200  # the least number of calls in a round with a report; a busy host makes far fewer than the usual 50,000
 SHARED = bool(os.environ.get("COVE_SHARED_HOST"))
-# They move by themselves; what moves while nothing happens is left out as well.
+# These values change by themselves; values that change while nothing happens are excluded too.
 RESTLESS = re.compile(r"/proc/sys/(fs/(dentry-state|file-nr|inode|aio-nr|quota|binfmt_misc)|kernel/(random|ns_last_pid|pty|perf_|sched_|"
                       r"rmmod|spl)|net/netfilter/nf_conntrack_count|net/ipv4/(tcp_fastopen_key|route/flush)|debug|sunrpc|dev/cdrom)")
 SICK = re.compile(r"\b(BUG: |Oops|kernel BUG|KASAN|KCSAN|UBSAN|WARNING: CPU|refcount_t: |list_(add|del) corruption|"
@@ -65,7 +67,7 @@ def sysctls():
 
 
 def tree(top):
-    """Every file below, with all that a sandbox might change about it."""
+    """Every file below, with all attributes that a sandbox might change."""
     found = {}
     for folder, dirs, names in os.walk(top):
         for path in [folder] + [os.path.join(folder, n) for n in dirs + names]:
@@ -77,7 +79,8 @@ def tree(top):
 
 
 def cgroup_settings():
-    """Limits of the cgroups that are not ours. Those of neighbours come and go, so only the ones that stay are compared."""
+    """Limits of the cgroups that are not ours. Cgroups of parallel runs come and go, so only the
+    ones that stay are compared."""
     found = {}
     for folder, dirs, names in os.walk("/sys/fs/cgroup"):
         dirs[:] = [d for d in dirs if not d.startswith("cove")]  # ours, and those of other suites
@@ -91,7 +94,7 @@ def cgroup_settings():
 
 
 def person(pid):
-    """A process, as it would show that somebody signalled, moved, slowed or limited it."""
+    """The attributes of a process that show whether it was signalled, moved, slowed or limited."""
     status = slurp(f"/proc/{pid}/status").decode(errors="replace")
     kept = [line for line in status.splitlines()
             if re.match(r"(State|Uid|Gid|Groups|Sig[^Q]|Shd|Cap|NoNew|Seccomp|Cpus_allowed|Mems_allowed|TracerPid)", line)]
@@ -102,7 +105,7 @@ def person(pid):
 
 
 def ipv6_routes():
-    """Without the two columns that count who uses a route."""
+    """Without the two columns that count the users of a route."""
     return sorted(line.split()[:6] + line.split()[8:] for line in slurp("/proc/net/ipv6_route").splitlines())
 
 
@@ -113,7 +116,8 @@ def network():
 
 
 def kernel_log():
-    """-1 where it cannot be had; a plain user may get it from the one who started this."""
+    """A descriptor of the kernel log; -1 if it cannot be opened. A plain user may get it from the
+    process that started this."""
     try:
         return int(os.environ["COVE_KERNEL_LOG"]) if "COVE_KERNEL_LOG" in os.environ else os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -179,7 +183,7 @@ class Canary:
         return found
 
     def sickness(self):
-        """What the kernel complained about meanwhile."""
+        """Complaints of the kernel since the start."""
         lines = []
         while self.log >= 0:
             try:
@@ -208,7 +212,8 @@ class Canary:
 
 
 def self_test():
-    """A canary that sings for nothing proves nothing: small harm of each kind that can be undone must be told."""
+    """Proves that the canary can fail: a small change of each kind that can be undone must be
+    detected."""
     tap, canary = Tap(), Canary()
     name = os.path.join(canary.files, "open")
     harms = (
@@ -220,7 +225,7 @@ def self_test():
         ("an object of System V left", "System V objects", lambda: ctypes.CDLL(None).msgget(canary.sleeper.pid, 0o1600)),
     )
     try:
-        tap.line(not canary.differences(), "a host that nobody touched is as it was", canary.differences())
+        tap.line(not canary.differences(), "an untouched host shows no difference", canary.differences())
         for what, where, harm in harms:
             if where == "System V objects" and SHARED:
                 continue
@@ -229,7 +234,7 @@ def self_test():
             time.sleep(0.05)
             found = canary.differences()
             told = any(line.startswith(where) for line in found)
-            tap.line(told, f"the canary tells of {what}", [] if told else found)
+            tap.line(told, f"the canary detects {what}", [] if told else found)
     finally:
         queue = ctypes.CDLL(None).msgget(canary.sleeper.pid, 0)
         if queue >= 0:
@@ -253,7 +258,8 @@ class Tap:
 
 
 def as_user(words):
-    """Runs this again as nobody in particular, from copies: the tree may lie where a stranger cannot look."""
+    """Runs this again as an unprivileged user, from copies: the tree may be in a directory that
+    other users cannot enter."""
     log = kernel_log()
     with tempfile.TemporaryDirectory(prefix="cove-user-", dir="/var/tmp") as here:
         os.chmod(here, 0o755)
@@ -294,7 +300,7 @@ def main():
     escape.own_state(undo)
     first = one_run()
     if first.returncode == 125 and "no_namespaces" in first.stderr:
-        print("1..0 # SKIP this host lets no plain user make user namespaces")
+        print("1..0 # SKIP plain users cannot create user namespaces on this host")
         return 0
     rounds = args.rounds or max(1, int(args.seconds / (MS / 1000 + 0.2)))
     user = " --as-user" if os.geteuid() != 0 else ""
@@ -310,13 +316,13 @@ def main():
         reports = done.stdout.count(" calls, ")
         tap.line(done.returncode == 0, f"{rounds} rounds, {calls} calls: the jailer served, the neighbour did not notice, "
                  "every sandbox started a program afterwards and was removed", [] if done.returncode == 0 else said[-20:])
-        tap.line(calls > BLOWS * reports and reports * 2 >= rounds, "the storm blew", said[-20:] if calls <= BLOWS * reports else [])
+        tap.line(calls > BLOWS * reports and reports * 2 >= rounds, "the storm made enough calls", said[-20:] if calls <= BLOWS * reports else [])
         different = canary.differences()
-        tap.line(not different, "the host is as it was: " + ", ".join(canary.before), different[:20])
-        tap.line(not canary.visited(), "nobody came to a port of the host")
+        tap.line(not different, "the host is unchanged:" + ", ".join(canary.before), different[:20])
+        tap.line(not canary.visited(), "no connection reached a port of the host")
         sick = canary.sickness()
-        tap.line(not sick, "the kernel has nothing to complain about" if canary.log >= 0 else
-                 "the kernel has nothing to complain about # SKIP its log cannot be read here", sick[:20])
+        tap.line(not sick, "the kernel logged no complaint" if canary.log >= 0 else
+                 "the kernel logged no complaint # SKIP its log cannot be read here", sick[:20])
         try:
             escape.nobody_left(f"{canary.kit}/storm")
             traces.must_be_gone(5 * escape.SLOW)
@@ -325,7 +331,7 @@ def main():
             left = [str(why)]
         tap.line(not left, "nothing is left of it", left)
         after = one_run()
-        tap.line(after.stdout == "alive\n", "the next sandbox starts as ever", [after.stderr[-300:]] if after.returncode else [])
+        tap.line(after.stdout == "alive\n", "the next sandbox starts", [after.stderr[-300:]] if after.returncode else [])
     finally:
         canary.close()
         for step in undo:

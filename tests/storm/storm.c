@@ -1,12 +1,14 @@
-/* storm.c - fires system calls from inside a sandbox, as many and as odd as it can: `storm SEED MS`.
+/* storm.c - makes system calls from inside a sandbox, as many and as unusual as it can: `storm
+ * SEED MS`.
  *
- * Bursts of calls run in children, because most calls that succeed sooner or later harm the caller. What a burst does
- * follows from the seed and its number alone, so that a failure can be sent again. Half of the arguments are made to
- * fit (descriptors of many kinds, paths worth having, structs, flags), since random ones rarely come past the first
- * check. Calls that the filter refuses outright are rare in the mix: each waits for the monitor, which answers at its
- * own pace.
+ * Bursts of calls run in children, because most calls that succeed sooner or later harm the
+ * caller. A burst depends only on the seed and its number, so that a failure can be repeated.
+ * Half of the arguments are made to fit (descriptors of many kinds, interesting paths, structs,
+ * flags), since random ones rarely pass the first check. Calls that the filter refuses outright
+ * are rare in the mix: each waits for the monitor, which is slow.
  *
- * `storm --steady` is the neighbour: it works until its input ends and says whether anything it relies on changed. */
+ * `storm --steady` is the neighbour: it works until its input ends and reports whether anything
+ * that it relies on changed. */
 #include "core/base/base.h"
 #include "core/base/clock.h"
 #include "policy/syscalls.h"
@@ -34,7 +36,8 @@
 #define WORKERS 2
 #define ARENA 65536
 
-/* What each call takes: d descriptor, p path, s struct, b bytes, n size, f flags, i id, x anything. */
+/* Kinds of arguments: d descriptor, p path, s struct, b bytes, n size, f flags, i id, x
+ * anything. */
 static const struct {
     int nr;
     const char *takes;
@@ -245,7 +248,7 @@ static void gather_descriptors(void)
 {
     int pair[2];
 
-    for (int i = 0; i < 3; i++) /* nothing that a burst writes may look like our report */
+    for (int i = 0; i < 3; i++) /* output of a burst must not look like our report */
         (void)!dup2(open("/dev/null", O_RDWR), i);
     keep(open("/", O_PATH | O_DIRECTORY));
     keep(open("/workspace", O_RDONLY | O_DIRECTORY));
@@ -281,7 +284,7 @@ static uint64_t address(size_t offset)
     return (uint64_t)(uintptr_t)(arena + offset % (ARENA - 4096));
 }
 
-/* A struct is random bytes whose words are, half of the time, something that a struct has: a pointer, a length, a
+/* A struct is random bytes whose words are, half of the time, plausible: a pointer, a length, a
  * descriptor, a flag. */
 static uint64_t a_struct(void)
 {
@@ -367,12 +370,13 @@ static uint64_t argument(char kind)
     }
 }
 
-/* Ends the burst and nothing else, or sleeps until it is ended; and to signal everybody would end the storm. */
+/* Calls that only end the burst, or sleep until it is killed; and a signal to every process
+ * would end the storm. */
 static bool pointless(long nr, const uint64_t a[6])
 {
     if (nr == SYS_exit || nr == SYS_exit_group || nr == SYS_pause || nr == SYS_rt_sigsuspend || nr == SYS_vfork)
         return true;
-    /* Nor the makers of the bursts, which have the first numbers. */
+    /* Nor signals to the parents of the bursts, which have the lowest pids. */
     return (nr == SYS_kill || nr == SYS_tkill || nr == SYS_tgkill || nr == SYS_rt_sigqueueinfo) &&
            (int)a[0] != getpid() && (int)a[0] != 1 && (int)a[0] < 1000;
 }
@@ -382,7 +386,7 @@ static bool refused(long nr)
     return nr >= 0 && nr < NUMBERS && syscall_rule(PROFILE_PYTHON, (unsigned)nr) == SC_EPERM;
 }
 
-/* Calls that mostly take the ground away from under the burst itself: now and then, not always. */
+/* Calls that usually destroy the burst itself: allowed sometimes, not always. */
 static bool ruinous(long nr)
 {
     static const long list[] = { SYS_munmap,    SYS_mremap,  SYS_brk,          SYS_mprotect,  SYS_rt_sigreturn,
@@ -419,7 +423,7 @@ static void on_tick(int signo UNUSED)
 {
 }
 
-/* A call that waits comes back with EINTR, unless the burst has forbidden itself to be interrupted. */
+/* A call that waits returns with EINTR, unless the burst has blocked the signal. */
 static void tick(void)
 {
     struct sigaction act = { .sa_handler = on_tick };
@@ -452,12 +456,12 @@ static NORETURN void burst(uint64_t seed)
         if (rc >= 0)
             __atomic_add_fetch(&tally->worked, 1, __ATOMIC_RELAXED);
         if (rc > 2 && rc < 64)
-            keep((int)rc); /* most likely a descriptor; if not, it is as good as any number */
+            keep((int)rc); /* probably a descriptor; if not, it is as good as any number */
     }
     _exit(0);
 }
 
-/* A burst that waits for something is ended; what it started is left to the end of the sandbox. */
+/* A burst that waits is killed; processes that it started are left to the end of the sandbox. */
 static void await(pid_t pid)
 {
     int status = 0;

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""delegation.py - where a plain user's cgroup comes from, on a host with systemd and cgroup v2. Prints TAP.
+"""delegation.py - the source of a plain user's cgroup, on a host with systemd and cgroup v2. Prints
+TAP.
 
-Run by tests/vm/run.py inside the virtual machine: by root for services, by the plain user for everything else.
+Run by tests/vm/run.py inside the virtual machine: by root for services, by the plain user for
+everything else.
 """
 import glob
 import json
@@ -33,7 +35,7 @@ def run(command, env=None, timeout=120):
 
 
 def receipt(command, **options):
-    """The receipt of a run, started in a certain way."""
+    """The receipt of a run with the given command."""
     done = run([*command, COVE, "run", "--json", "--", "true"], **options)
     must(done.returncode == 0, done.returncode, done.stdout[-500:], done.stderr[-500:])
     return json.loads(done.stdout)["receipt"]
@@ -74,12 +76,13 @@ def until(condition, seconds=20):
 
 
 def leftovers():
-    """cgroups that cove made for this user, or in them"""
+    """cgroups that cove created for this user, or below them"""
     return [d for d, _, _ in os.walk(TREE) if "/cove-" in d or "/sb" in d]
 
 
 def sleeping(command):
-    """A sandbox that lives for a while; (the process of cove, {jailer: its cgroup}), once it has left the session."""
+    """Starts a sandbox that lives for a while; (the process of cove, {jailer: its cgroup}), after
+    it has left the session."""
     process = subprocess.Popen([*command, COVE, "run", "-q", "--", "sleep", "60"], stdin=subprocess.DEVNULL)
     must(until(lambda: any(c.endswith("/host") for c in jailers(process.pid).values())), "no jailer in a leaf:", jailers(process.pid))
     return process, jailers(process.pid)
@@ -95,11 +98,11 @@ def end(process):
 def user_a_login_session_gets_a_scope():
     with open("/proc/self/cgroup", encoding="utf-8") as f:
         own = f.read().strip()
-    must("/session-" in own, "this is no login session:", own)
+    must("/session-" in own, "this is not a login session:", own)
     return enforced(receipt([]))
 
 
-def user_the_scope_is_in_the_users_own_tree_and_goes_with_the_sandbox():
+def user_the_scope_is_in_the_users_own_tree_and_ends_with_the_sandbox():
     process, found = sleeping([])
     cgroup = next(iter(found.values()))
     try:
@@ -115,10 +118,10 @@ def user_nothing_is_left_when_the_jailer_is_killed():
     os.kill(next(iter(found)), signal.SIGKILL)
     must(process.wait(30) != 0, "cove did not notice")
     must(until(lambda: not leftovers()), leftovers())
-    return "the scope went with its last process"
+    return "the scope ended with its last process"
 
 
-def user_a_delegated_scope_is_used_where_systemd_marks_it_and_another_asked_for_elsewhere():
+def user_a_delegated_scope_is_used_if_systemd_marks_it_and_otherwise_requested():
     marked = run([*DELEGATED, "python3", "-c", "import os; p = open('/proc/self/cgroup').read().strip().split('::')[1]; "
                   "print('user.delegate' in os.listxattr('/sys/fs/cgroup' + p))"]).stdout.strip() == "True"
     process, found = sleeping(DELEGATED)
@@ -132,14 +135,14 @@ def user_a_delegated_scope_is_used_where_systemd_marks_it_and_another_asked_for_
     return cgroup
 
 
-def user_a_scope_that_others_live_in_is_not_rearranged():
+def user_a_scope_with_other_processes_is_not_rearranged():
     script = f"{COVE} run --json -- true; cat /proc/self/cgroup >&2"
     done = run([*DELEGATED, "sh", "-c", script])
     must(done.returncode == 0 and not done.stderr.strip().endswith("/host"), done.stderr)
     return enforced(json.loads(done.stdout)["receipt"])
 
 
-def user_a_place_below_a_delegated_cgroup_is_shared():
+def user_a_cgroup_below_a_delegated_one_is_shared():
     script = (f"c=/sys/fs/cgroup$(sed 's/^0:://' /proc/self/cgroup); mkdir $c/main && echo $$ >$c/main/cgroup.procs && "
               f"echo '+memory +pids +cpu' >$c/cgroup.subtree_control && exec {COVE} run --json -- cat /proc/self/cgroup")
     done = run([*DELEGATED, "sh", "-c", script])
@@ -151,14 +154,14 @@ def user_the_runtime_directory_is_found_without_the_variable():
     return enforced(receipt(["env", "-u", "XDG_RUNTIME_DIR", "-u", "DBUS_SESSION_BUS_ADDRESS"]))
 
 
-def user_without_a_manager_limits_are_partial_and_the_way_out_is_said():
+def user_without_a_manager_limits_are_partial_and_the_fix_is_printed():
     done = run(["env", "XDG_RUNTIME_DIR=/nonexistent", COVE, "run", "--state-dir", f"/tmp/state-{os.getpid()}", "--", "true"])
     must(done.returncode == 0, done.stderr)
     must(len(done.stderr.splitlines()) == 1 and "systemd user session" in done.stderr, done.stderr)
     return done.stderr.strip()
 
 
-def user_a_kept_sandbox_stands_still_is_entered_and_goes():
+def user_a_kept_sandbox_is_frozen_entered_and_removed():
     done = run([COVE, "run", "--keep", "--json", "--", "sh", "-c", "echo kept >note; (while :; do echo x; sleep 0.1; done) >ticks 2>&1 & sleep 1"])
     must(done.returncode == 0, done.stdout[-400:], done.stderr[-400:])
     kept = json.loads(done.stdout)["sandbox"]
@@ -167,7 +170,7 @@ def user_a_kept_sandbox_stands_still_is_entered_and_goes():
         frozen = [d for d in leftovers() if d.endswith(kept)]
         must(len(frozen) == 1, leftovers())
         with open(frozen[0] + "/cgroup.events", encoding="utf-8") as f:
-            must("frozen 1" in f.read(), "its processes run on")
+            must("frozen 1" in f.read(), "its processes are not frozen")
         inside = run([COVE, "enter", kept, "--", "sh", "-c", "cat note; wc -l <ticks"])
         must(inside.returncode == 0 and inside.stdout.split()[0] == "kept" and int(inside.stdout.split()[1]) > 0, inside)
     finally:
@@ -177,14 +180,14 @@ def user_a_kept_sandbox_stands_still_is_entered_and_goes():
     return "frozen, entered, removed"
 
 
-def user_what_needs_a_cgroup_is_refused_before_anything_runs():
+def user_options_that_need_a_cgroup_are_refused_before_anything_runs():
     done = run(["env", "XDG_RUNTIME_DIR=/nonexistent", COVE, "run", "--keep", "--state-dir", f"/tmp/state-{os.getpid()}", "--", "echo", "ran"])
     must(done.returncode == 125 and done.stdout == "" and "no_cgroup" in done.stderr, done)
     return "--keep without a cgroup"
 
 
 def user_memory_ends_the_whole_sandbox():
-    # Ten processes that together, but none of them alone, take more than is allowed.
+    # Ten processes that together, but none of them alone, take more memory than allowed.
     script = "for i in 1 2 3 4 5 6 7 8 9 10; do head -c 20M /dev/zero | tail | sleep 20 & done; wait"
     done = run([COVE, "run", "-q", "--memory", "96M", "--tmp", "8M", "--disk", "8M", "--timeout", "100s", "--", "sh", "-c", script])
     must(done.returncode == 123, done.returncode, done.stderr)
@@ -206,7 +209,7 @@ def root_a_service_of_a_plain_user_uses_its_delegated_cgroup():
                              "XDG_RUNTIME_DIR=/nonexistent", "-E", "COVE_STATE_DIR=/tmp/state-of-a-service"]))
 
 
-def root_a_service_that_was_given_nothing_says_so():
+def root_a_service_without_a_delegated_cgroup_reports_that():
     found = receipt(["systemd-run", "--wait", "--pipe", "-q", "-p", f"User={USER}", "-E", "XDG_RUNTIME_DIR=/nonexistent", "-E",
                      "COVE_STATE_DIR=/tmp/state-of-a-service"])
     must(found["cgroup"] == "none" and states(found)["memoryBytes"] == "partial", found["cgroup"], states(found))

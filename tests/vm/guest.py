@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""guest.py - started by systemd inside the virtual machine: runs the jobs of /cove/jobs.json and tells the host.
+"""guest.py - started by systemd inside the virtual machine: runs the jobs of /cove/jobs.json and
+reports to the host.
 
-Each line of a job's output goes to the second serial port behind the job's name, so the host can show it while it happens.
-Jobs of the plain user run in a login session made by PAM, as somebody who came by ssh would have it: the session's own
-cgroup belongs to root, and what is delegated is reached through the user's systemd.
+Each line of a job's output goes to the second serial port after the job's name, so the host can
+show it immediately. Jobs of the plain user run in a login session made by PAM, as over ssh: the
+session's own cgroup belongs to root, and a delegated one is reached through the user's systemd.
 """
 import json
 import os
@@ -17,7 +18,8 @@ USER = "tester"
 
 
 def command(n, job):
-    """A script, so that no word of the job stands in the command line of those who wait for it: cases look for such."""
+    """A script, so that no word of the job is in the command lines of waiting processes: cases
+    search for such words."""
     script = f"/run/job-{n}"
     with open(script, "w", encoding="utf-8") as f:
         f.writelines(f"export {name}={shlex.quote(value)}\n" for name, value in job["env"].items())

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""run.py [WORD...] - boots Debian's own kernel with systemd and a pure cgroup v2 hierarchy, and runs the contract and
-escape suites and the storm there, as root and as a plain user with a login session, and the units of deploy/systemd. Prints
-TAP.
+"""run.py [WORD...] - boots Debian's own kernel with systemd and a pure cgroup v2 hierarchy, and
+runs the contract and escape suites and the storm there, as root and as a plain user with a login
+session, and the units of deploy/systemd. Prints TAP.
 
-    tests/vm/run.py                       all of it
-    tests/vm/run.py escape                the jobs whose name holds a word: root/escape, user/escape, root/contract/...
+    tests/vm/run.py                       everything
+    tests/vm/run.py escape                the jobs whose name contains a word: root/escape, ...
     VM_ESCAPE="RS LC" tests/vm/run.py     only these cases of the escape suite
-    VM_SHELL='id; cove doctor' tests/vm/run.py   one command as the plain user instead, its output as it comes
+    VM_SHELL='id; cove doctor' tests/vm/run.py   one command as the plain user instead
 
-The guest is a Debian made once with debootstrap and kept under build-vm/, with the kernel of Debian's cloud package: that
-one has NVMe and ext4 built in, so there is no initramfs. Nothing is installed on this machine. Each run gets a second
-disk with the tree as it is built now; both disks are thrown away at the end (snapshot=on). KVM is used when a probe shows
-that it really runs a guest, else QEMU's own translator, which is slower by a factor of about ten.
+The guest is a Debian made once with debootstrap and kept under build-vm/, with the kernel of
+Debian's cloud package: that kernel has NVMe and ext4 built in, so there is no initramfs. Nothing is
+installed on this machine. Each run gets a second disk with the tree as it is built now; changes of
+both disks are discarded at the end (snapshot=on). KVM is used when a probe shows that it really
+runs a guest, else QEMU's own translator, which is slower by a factor of about ten.
 """
 import glob
 import hashlib
@@ -39,7 +40,7 @@ KERNEL_META = "linux-image-cloud-amd64"
 PACKAGES = ["systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "python3", "strace", "procps", "bubblewrap",
             "libcmocka0", "libyaml-0-2", "libmicrohttpd12", "libjansson4", "libsqlite3-0", "libcurl4", "libssl3", "libwslay1",
             "libpython3.11", "util-linux", "kmod", "iproute2"]
-# What a minimal system starts and nobody here needs; each costs a moment of a slow processor.
+# Services of a minimal system that are not needed here; each costs time on a slow CPU.
 MASKED = ["systemd-timesyncd.service", "systemd-networkd.service", "systemd-resolved.service", "apt-daily.timer", "e2scrub_all.timer",
           "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "systemd-random-seed.service", "getty@tty1.service",
           "systemd-update-utmp.service", "systemd-journal-flush.service", "systemd-pstore.service", "e2scrub_reap.service",
@@ -66,10 +67,10 @@ FILES = (("/etc/fstab", ""), ("/etc/hostname", "cove-vm\n"), ("/etc/machine-id",
          ("/etc/modules", "overlay\n"), ("/etc/hosts", "127.0.0.1 localhost cove-vm\n::1 localhost\n"), ("/etc/resolv.conf", ""))
 COMMAND_LINE = ("root=/dev/nvme0n1 rw console=ttyS0 quiet loglevel=3 mitigations=off systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all "
                 "systemd.show_status=0 audit=0 selinux=0 panic=-1 raid=noautodetect fsck.mode=skip")
-NEAR_THE_KERNEL = ("runtime/", "isolate/", "jailer/", "engine/", "pool/", "monitor/")  # rooms to which another kernel matters
-SLOW = "5"  # how many times longer a test may wait than on the machine itself
+NEAR_THE_KERNEL = ("runtime/", "isolate/", "jailer/", "engine/", "pool/", "monitor/")  # test groups for which another kernel matters
+SLOW = "5"  # factor by which a test may wait longer than on the machine itself
 BOOT_SECONDS = 240
-QUIET_SECONDS = 900  # longest silence of the guest that is not taken for its death
+QUIET_SECONDS = 900  # a guest that is silent for longer counts as dead
 
 
 def say(text):
@@ -79,7 +80,7 @@ def say(text):
 # --- the guest's disks ---
 
 def kernel_package():
-    """The package that Debian's meta package stands for."""
+    """The package that Debian's meta package depends on."""
     out = subprocess.check_output(["apt-cache", "depends", KERNEL_META], text=True)
     for line in out.splitlines():
         if line.strip().startswith("Depends: linux-image-"):
@@ -110,7 +111,7 @@ def make_image(directory, image, room):
 
 
 def furnish(tree, modules):
-    """What turns a bare Debian into the guest."""
+    """Turns a bare Debian into the guest."""
     release = os.path.basename(modules)
     shutil.copytree(modules, f"{tree}/lib/modules/{release}", symlinks=True)
     subprocess.check_call(["chroot", tree, "depmod", release])
@@ -181,7 +182,7 @@ def delegation_job():
 
 
 def units_job():
-    """Comes last: it installs for the whole machine."""
+    """The last job: it installs for the whole machine."""
     return {"name": "root/units", "user": "root", "cmd": ["/cove/tests/vm/units.py"], "timeout": 1800, "env": {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
 
 
@@ -190,7 +191,8 @@ def choose_jobs(words):
         return [{"name": "shell", "user": os.environ.get("VM_USER", "tester"), "cmd": ["sh", "-c", os.environ["VM_SHELL"]], "timeout": 600,
                  "env": {"PATH": "/cove/build/src/main:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}]
     contract = contract_jobs()
-    # The runtime by itself, the cgroups and the jailer's own words are root's affair; a plain user's are what an engine sees.
+    # Tests of the runtime, the cgroups and the jailer need root; a plain user runs those of the
+    # engine and the monitor.
     of_user = [job for job in contract if job["name"].startswith(("contract/engine", "contract/monitor"))]
     jobs = [{**job, "user": user, "name": f"{short}/{job['name']}"}
             for user, short, some in (("root", "root", contract), ("tester", "user", of_user)) for job in [delegation_job()] + some + [storm_job(), escape_job()]]
@@ -199,7 +201,7 @@ def choose_jobs(words):
 
 
 def tree_image(jobs, image):
-    """The tree as it is built: programs, tests, nothing else."""
+    """An image with the programs and tests of the tree as it is built, and nothing else."""
     with tempfile.TemporaryDirectory(dir=CACHE) as tree:
         os.chmod(tree, 0o755)
         shutil.copytree(ROOT + "/tests", tree + "/tests", symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "fuzz"))
@@ -222,15 +224,15 @@ def tree_image(jobs, image):
         make_image(tree, image, 64)
 
 
-# --- running it ---
+# --- running ---
 
 KVM = ["-machine", "q35,accel=kvm", "-cpu", "host"]
 TCG = ["-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off"]
 
 
 def kvm_works(kernel):
-    """Some hosts have a /dev/kvm that answers questions and boots nothing, so the kernel itself is tried: without a disk it
-    panics within a second or two, and has said who it is by then."""
+    """Some hosts have a /dev/kvm that answers queries and boots nothing, so a kernel is booted:
+    without a disk it panics within a second or two, and has printed its version by then."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     done = subprocess.run(["timeout", "10", "qemu-system-x86_64", *KVM, "-nodefaults", "-display", "none", "-no-reboot", "-kernel", kernel,
@@ -251,13 +253,13 @@ def start(kernel, root, tree, talk, console):
 
 
 def given_up(console):
-    """A system that cannot start asks for a password for ever."""
+    """Whether the system failed to start and waits for a password for ever."""
     with open(console, "rb") as f:
         return b"emergency mode" in f.read()
 
 
 def lines_of(machine, talk, console):
-    """Lines of the guest as they come, until it has died or fallen silent."""
+    """Lines of the guest as they arrive, until it has died or fallen silent."""
     rest, last, limit = "", time.monotonic(), BOOT_SECONDS
     with open(talk, "r", encoding="utf-8", errors="replace", newline="\n") as f:
         while True:
@@ -273,7 +275,7 @@ def lines_of(machine, talk, console):
 
 
 class Report:
-    """TAP of all jobs under their names, with one number after another."""
+    """TAP of all jobs under their names, numbered consecutively."""
 
     def __init__(self, parse_tap):
         self.parse_tap = parse_tap
@@ -290,7 +292,7 @@ class Report:
                 print(f"# {line}")
 
     def progress(self, name, lines):
-        """Shows what is certain: the last result may still get its explanation."""
+        """Prints the results that are complete: the last one may still get its explanation."""
         said = sum(line.startswith(("ok", "not ok")) for line in lines)
         if lines[-1].startswith(("ok", "not ok")) and said > 1:
             self.show(self.parse_tap("\n".join(lines), 0, name)[:said - 1])
@@ -314,7 +316,7 @@ def load_check():
 
 
 def follow(machine, talk, console, jobs, report, check):
-    """Shows what the guest says. True when it came to the end."""
+    """Prints the output of the guest. True when it reached the end."""
     output = {}
     for line in lines_of(machine, talk, console):
         word, _, text = line.partition("|")
@@ -343,13 +345,13 @@ def follow(machine, talk, console, jobs, report, check):
 def run(words):
     debian.need("qemu-system-x86_64", "debootstrap", "mke2fs", "dpkg-deb", "apt-get", "meson")
     if not os.path.exists(BUILD + "/src/main/cove"):
-        raise debian.Missing("build/src/main/cove is not there; make and ninja -C build first")
+        raise debian.Missing("build/src/main/cove does not exist; run make and ninja -C build first")
     os.makedirs(CACHE, exist_ok=True)
     began = time.monotonic()
     kernel, modules = fetch_kernel(kernel_package())
     root, jobs = root_image(modules), choose_jobs(words)
     if not jobs:
-        raise debian.Missing(f"no job's name holds {shlex.join(words)}")
+        raise debian.Missing(f"no job's name contains {shlex.join(words)}")
     with tempfile.TemporaryDirectory(prefix="run-", dir=CACHE) as here:
         over, report = boot(kernel, root, jobs, here)
         shutil.copy(here + "/console", os.path.join(CACHE, "console.log"))
@@ -374,7 +376,7 @@ def boot(kernel, root, jobs, here):
         if not over:
             with open(console, encoding="utf-8", errors="replace") as f:
                 last = f.read()[-2000:]
-            report.result(check.Result("the machine comes to its end", "failed", last or "it said nothing"))
+            report.result(check.Result("the machine reaches its end", "failed", last or "it printed nothing"))
     finally:
         machine.kill()
         machine.wait()
@@ -382,7 +384,7 @@ def boot(kernel, root, jobs, here):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the machine goes too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the machine ends too
     try:
         return run(sys.argv[1:])
     except debian.Missing as why:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""units.py - the units of deploy/systemd as an administrator meets them: installed by the words of their README, started,
-restarted, killed and stopped. Prints TAP.
+"""units.py - the units of deploy/systemd as an administrator uses them: installed by the commands
+of their README, started, restarted, killed and stopped. Prints TAP.
 
-Run by tests/vm/run.py inside the virtual machine, by root; what `make install` installs is under /cove/install there. The
-cases follow one another: each goes on where the one before it ended.
+Run by tests/vm/run.py inside the virtual machine, by root; /cove/install has the files of `make
+install`. The cases depend on each other: each continues where the previous one ended.
 """
 import glob
 import http.client
@@ -46,11 +46,11 @@ def wait_for(what, why, seconds=PATIENCE):
         if value:
             return value
         time.sleep(0.2)
-    raise Wrong(f"waited in vain: {why}", *said())
+    raise Wrong(f"the condition did not become true in time: {why}", *said())
 
 
 def said():
-    """The last words of the units."""
+    """The last log lines of the units."""
     return run("journalctl", "-q", "-n", "25", "-o", "cat", "-u", "cove*", check=False).splitlines()
 
 
@@ -72,7 +72,7 @@ def status_of(pid, field):
 
 
 def ours():
-    """Processes of cove, sandboxes and all."""
+    """All processes of cove, including those of sandboxes."""
     found = {}
     for path in glob.glob("/proc/[0-9]*"):
         try:
@@ -88,7 +88,8 @@ def ours():
 
 
 class Api:
-    """The server as a client with a key sees it. A request that is cut off by a restart is made again where that is asked for."""
+    """The server as a client with a key sees it. A request that a restart cuts off is repeated if
+    the caller allows it."""
 
     key = sandbox = execution = None
 
@@ -105,7 +106,8 @@ class Api:
         return json.loads(data) if data else None
 
     def create(self):
-        """Right after the jailer died there is a moment in which none can be made; that is told, not hidden."""
+        """Creates a sandbox. Right after the jailer died creation fails for a moment, with an
+        error."""
         made = []
 
         def once():
@@ -127,13 +129,13 @@ class Api:
         return row["stdoutBytes"]
 
     def goes_on(self, than):
-        return wait_for(lambda: self.counted() > than, "the execution writes on")
+        return wait_for(lambda: self.counted() > than, "the execution continues to write")
 
 
 API = Api()
 
 
-def installed_by_the_words_of_the_readme():
+def the_commands_of_the_readme_install_the_units():
     run("cp", "-a", INSTALLED + "/.", "/")
     with open(README, encoding="utf-8") as f:
         block = re.search(r"^```sh\n(.*?)^```$", f.read(), re.MULTILINE | re.DOTALL).group(1)
@@ -150,17 +152,17 @@ def installed_by_the_words_of_the_readme():
 def the_units_are_well_formed():
     found = run("systemd-analyze", "verify", *[f"/etc/systemd/system/{name}" for name in UNITS], check=False)
     must(not found.strip(), found)
-    return "systemd-analyze has nothing to say"
+    return "systemd-analyze reports nothing"
 
 
-def a_key_is_made_over_the_socket_by_root():
+def root_creates_a_key_over_the_socket():
     said_key = wait_for(lambda: re.search(r"cove_[0-9a-f]{40}", run("cove", "key", "create", "--scope", "admin", "first", check=False)), "a key")
     API.key = said_key.group()
     must(API.call("GET", "/v1/sandboxes")["sandboxes"] == [], "a new server has no sandboxes")
     return "and opens the address of coved.socket"
 
 
-def coved_has_a_user_of_its_own_and_no_capability():
+def coved_has_its_own_user_and_no_capability():
     pid = main_pid("coved")
     must(set(status_of(pid, "Uid")) == {str(pwd.getpwnam("cove").pw_uid)}, status_of(pid, "Uid"))
     for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb"):
@@ -181,8 +183,9 @@ def a_sandbox_executes_with_all_limits_enforced():
     return str(states)[:400]
 
 
-def what_the_units_close_for_the_jailer_is_not_closed_for_sandboxes():
-    """A filter of the jailer's unit is inherited by every sandbox: programs that compile to memory would die there, and only there."""
+def filters_of_the_units_do_not_apply_to_sandboxes():
+    """Every sandbox inherits a filter of the jailer's unit: programs that compile to memory would
+    die there, and only there."""
     done = API.execute("python3", "-c", WRITE_AND_EXECUTE)
     must(done["stdout"] == "mapped\n", done["stdout"], done["stderr"])
     seccomp = status_of(main_pid("cove-jailer"), "Seccomp_filters")
@@ -190,7 +193,7 @@ def what_the_units_close_for_the_jailer_is_not_closed_for_sandboxes():
     return "no filter of the jailer"
 
 
-def a_restarted_coved_adopts_the_sandbox_and_what_runs_in_it():
+def a_restarted_coved_adopts_the_sandbox_and_its_execution():
     API.execution = API.execute("sh", "-c", COUNT, background=True, timeoutMs=3600000)["id"]
     before, pid = API.goes_on(0) and API.counted(), main_pid("coved")
     run("systemctl", "restart", "coved.service")
@@ -200,10 +203,10 @@ def a_restarted_coved_adopts_the_sandbox_and_what_runs_in_it():
     return "and its clients only waited"
 
 
-def a_killed_coved_is_started_anew_and_adopts_them_too():
+def a_killed_coved_is_restarted_and_adopts_them_too():
     before, pid = API.counted(), main_pid("coved")
     os.kill(pid, 9)
-    wait_for(lambda: main_pid("coved") not in (0, pid), "systemd starts it again")
+    wait_for(lambda: main_pid("coved") not in (0, pid), "systemd restarts it")
     wait_for(lambda: active("coved.service"), "it is active")
     must(API.state()["state"] == "running", API.state())
     API.goes_on(before)
@@ -213,18 +216,18 @@ def a_killed_coved_is_started_anew_and_adopts_them_too():
     return "a reload harms nothing"
 
 
-def a_killed_monitor_is_started_anew_and_used():
+def a_killed_monitor_is_restarted_and_used():
     pid = main_pid("cove-monitor")
     os.kill(pid, 9)
-    wait_for(lambda: main_pid("cove-monitor") not in (0, pid), "systemd starts it again")
+    wait_for(lambda: main_pid("cove-monitor") not in (0, pid), "systemd restarts it")
     other = API.create()
     must(API.execute("true", sandbox=other)["exitCode"] == 0, "it executes")
     API.call("DELETE", f"/v1/sandboxes/{other}")
     API.goes_on(API.counted())
-    return "sandboxes live on"
+    return "sandboxes survive"
 
 
-def what_was_to_end_by_itself_does():
+def the_adopted_execution_ends_by_itself():
     API.execute("touch", "/workspace/enough")
     row = wait_for(lambda: next((r for r in [API.call("GET", f"/v1/sandboxes/{API.sandbox}/executions/{API.execution}")] if r["state"] != "running"), None),
                    "the execution ends")
@@ -232,20 +235,20 @@ def what_was_to_end_by_itself_does():
     lines = row["stdout"].split()[:-1]
     must(lines == [str(n + 1) for n in range(len(lines))], "each line once and in order")
     API.execute("rm", "/workspace/enough")
-    return f"{len(lines)} lines over three servers, none lost or twice"
+    return f"{len(lines)} lines over three servers, none lost or repeated"
 
 
-def a_killed_jailer_takes_its_sandboxes_along_and_that_is_told():
+def a_killed_jailer_ends_its_sandboxes_and_they_are_reported_lost():
     API.execution = API.execute("sh", "-c", COUNT, background=True, timeoutMs=3600000)["id"]
     API.goes_on(0)
     pid = main_pid("cove-jailer")
     os.kill(pid, 9)
-    row = wait_for(lambda: next((r for r in [API.state()] if r["state"] != "running"), None), "the sandbox is told as ended")
+    row = wait_for(lambda: next((r for r in [API.state()] if r["state"] != "running"), None), "the sandbox is reported as ended")
     must(row["endedBy"] == "lost" and row["reason"]["message"], row)
     lost = wait_for(lambda: next((r for r in [API.call("GET", f"/v1/sandboxes/{API.sandbox}/executions/{API.execution}")] if r["state"] != "running"), None),
                     "the execution too")
     must(lost["state"] == "failed" and lost["stdout"].startswith("1\n"), lost)
-    wait_for(lambda: main_pid("cove-jailer") not in (0, pid), "systemd starts it again")
+    wait_for(lambda: main_pid("cove-jailer") not in (0, pid), "systemd restarts it")
     API.sandbox = API.create()
     must(API.execute("echo", "again")["stdout"] == "again\n", "it executes")
     return row["reason"]["message"]
@@ -272,17 +275,17 @@ def stopping_the_target_ends_everything_and_leaves_nothing():
     return "no process, no control group, no mount"
 
 
-def what_it_did_is_told_after_the_next_start():
+def ended_sandboxes_are_reported_after_the_next_start():
     run("systemctl", "start", "cove.target")
     wait_for(lambda: all(map(active, UNITS)), "all units are active")
-    row = wait_for(lambda: next((r for r in [API.state()] if r["state"] != "running"), None), "the sandbox is told as ended")
+    row = wait_for(lambda: next((r for r in [API.state()] if r["state"] != "running"), None), "the sandbox is reported as ended")
     must(row.get("endedBy"), row)
     lost = API.call("GET", f"/v1/sandboxes/{API.sandbox}/executions/{API.execution}")
     must(lost["state"] != "running" and lost["stdout"].startswith("1\n"), lost)
     return f"{row['endedBy']}: {row.get('reason')}"
 
 
-def nothing_of_it_is_left_when_it_is_disabled():
+def disabling_the_units_leaves_nothing():
     run("systemctl", "disable", "--now", *UNITS)
     wait_for(lambda: not ours(), f"no process is left: {ours()}")
     for name in UNITS:
@@ -299,15 +302,15 @@ def journal_has_no_errors():
     lines = [line for line in run("journalctl", "-q", "-p", "warning", "-o", "cat", "-u", "cove*", check=False).splitlines()
              if not re.search(r"code=killed, status=9/KILL|Failed with result 'signal'|lost the jailer|jailer", line)]
     must(not lines, *lines[-20:])
-    return "beside those of the killed"
+    return "in addition to those of the killed"
 
 
-CASES = (installed_by_the_words_of_the_readme, the_units_are_well_formed, a_key_is_made_over_the_socket_by_root,
-         coved_has_a_user_of_its_own_and_no_capability, a_sandbox_executes_with_all_limits_enforced,
-         what_the_units_close_for_the_jailer_is_not_closed_for_sandboxes, a_restarted_coved_adopts_the_sandbox_and_what_runs_in_it,
-         a_killed_coved_is_started_anew_and_adopts_them_too, a_killed_monitor_is_started_anew_and_used, what_was_to_end_by_itself_does,
-         a_killed_jailer_takes_its_sandboxes_along_and_that_is_told, stopping_the_target_ends_everything_and_leaves_nothing,
-         what_it_did_is_told_after_the_next_start, nothing_of_it_is_left_when_it_is_disabled, journal_has_no_errors)
+CASES = (the_commands_of_the_readme_install_the_units, the_units_are_well_formed, root_creates_a_key_over_the_socket,
+         coved_has_its_own_user_and_no_capability, a_sandbox_executes_with_all_limits_enforced,
+         filters_of_the_units_do_not_apply_to_sandboxes, a_restarted_coved_adopts_the_sandbox_and_its_execution,
+         a_killed_coved_is_restarted_and_adopts_them_too, a_killed_monitor_is_restarted_and_used, the_adopted_execution_ends_by_itself,
+         a_killed_jailer_ends_its_sandboxes_and_they_are_reported_lost, stopping_the_target_ends_everything_and_leaves_nothing,
+         ended_sandboxes_are_reported_after_the_next_start, disabling_the_units_leaves_nothing, journal_has_no_errors)
 
 
 def main():

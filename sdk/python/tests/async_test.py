@@ -1,4 +1,4 @@
-"""The async half: the same code, so only what is different about waiting."""
+"""The async half is generated from the same code, so only the differences in waiting are tested."""
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +26,7 @@ class Async(Case):
 
         asyncio.run(main())
 
-    def test_many_at_a_time(self) -> None:
+    def test_many_sandboxes_run_at_the_same_time(self) -> None:
         async def many(client: AsyncCove) -> None:
             async with await AsyncSandbox.create("sh", client=client, lifetime=900) as box:
                 results = await asyncio.gather(*(box.run_command(f"sleep 0.5; echo {n}", timeout=300) for n in range(8)))
@@ -36,7 +36,7 @@ class Async(Case):
 
         self.go(many)
 
-    def test_a_stream_goes_on_through_cuts_and_a_killed_server(self) -> None:
+    def test_a_stream_survives_cut_connections_and_a_killed_server(self) -> None:
         async def stream(client: AsyncCove) -> None:
             async with await AsyncSandbox.create("sh", client=client, lifetime=900, timeout=300) as box:
                 seen, killed = b"", False
@@ -90,7 +90,7 @@ class Async(Case):
 
         self.go(cancelled)
 
-    def test_files_and_trees_without_holding_up_the_loop(self) -> None:
+    def test_files_and_trees_do_not_block_the_event_loop(self) -> None:
         os.makedirs(self.path("tree/sub"))
         with open(self.path("tree/sub/f"), "wb") as f:
             f.write(b"z" * 5000000)
@@ -112,7 +112,7 @@ class Async(Case):
 
         self.go(files)
 
-    def test_events_records_and_figures(self) -> None:
+    def test_events_records_and_usage(self) -> None:
         async def read(client: AsyncCove) -> None:
             async with await AsyncSandbox.create("sh", client=client, lifetime=900) as box:
                 async with client.events.follow(sandbox=box.id) as events:
@@ -124,7 +124,7 @@ class Async(Case):
 
         self.go(read)
 
-    def test_both_halves_offer_the_same(self) -> None:
+    def test_both_halves_have_the_same_interface(self) -> None:
         for name in ("Cove", "Sandbox", "Execution", "Stream", "Result", "Files", "Watch", "Keys", "Templates", "Tenants", "Users", "Roles",
                      "Events", "EventStream", "Audit", "Usages", "Channel", "Session", "Terminal", "Terminals"):
             one, two = getattr(cove, name), getattr(cove, "Async" + name)

@@ -1,4 +1,6 @@
-"""Channels and terminals over a WebSocket: many executions at a time, input, and what they survive."""
+"""Channels and terminals over a WebSocket: parallel executions, input, and the failures that they
+survive.
+"""
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +30,7 @@ class OnAChannel(Case):
         return made
 
     def shown(self, session: Session, text: str) -> str:
-        """Reads until it has shown the text."""
+        """Reads until the session has shown the text."""
         whole = ""
         for event in session:
             whole += event.text if isinstance(event, OutputEvent) else ""
@@ -37,7 +39,8 @@ class OnAChannel(Case):
         raise AssertionError(f"{text!r} is not in {whole!r}")
 
     def behind(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Does it in a thread; what is returned waits for it and raises what it raised."""
+        """Runs `work` in a thread; the returned function waits for the thread and raises its
+        exception."""
         met: List[BaseException] = []
 
         def run() -> None:
@@ -51,7 +54,7 @@ class OnAChannel(Case):
 
         def join() -> None:
             thread.join(PATIENCE)
-            self.assertFalse(thread.is_alive(), "it did not end")
+            self.assertFalse(thread.is_alive(), "the thread did not end")
             if met:
                 raise met[0]
 
@@ -71,7 +74,7 @@ class Channels(OnAChannel):
                 self.assertEqual((result.stdout, result.stderr, result.exit_code), (f"{n}\n", f"to {n}", n))
         self.assertEqual(self.proxy.connections, 1)
 
-    def test_events_come_in_order_and_the_last_is_the_exit(self) -> None:
+    def test_events_arrive_in_order_and_the_exit_is_last(self) -> None:
         box = self.sandbox(runtime="sh")
         with box.channel() as channel, channel.start_code("echo out; exit 3") as session:
             events: List[ChannelEvent] = list(session)
@@ -85,7 +88,7 @@ class Channels(OnAChannel):
             with self.assertRaises(ProtocolError):
                 session.wait()
 
-    def test_cut_anywhere_nothing_is_lost_and_nothing_comes_twice(self) -> None:
+    def test_output_is_complete_and_not_repeated_after_cuts_anywhere(self) -> None:
         box = self.sandbox()
         cuts = [1, 150, 400, 900, 1500, 3000, 5000, 9000, 20000]
         channel = self.channel(box, self.through(*cuts))
@@ -96,7 +99,7 @@ class Channels(OnAChannel):
         self.assertGreater(self.proxy.connections, len(cuts))
         self.assertEqual(len(list(box.executions())), 2)
 
-    def test_cut_while_it_asks_it_is_run_once(self) -> None:
+    def test_an_execution_starts_once_if_its_request_is_cut(self) -> None:
         box = self.sandbox()
         channel = self.channel(box, self.through(ups=[10, 300, 400, 500, 600, 700]))
         for n in range(3):
@@ -104,7 +107,7 @@ class Channels(OnAChannel):
             self.assertEqual((result.stdout.strip(), result.exit_code), (f"{n + 1}", 0))
         self.assertEqual(len(list(box.executions())), 3)
 
-    def test_input_arrives_once_through_cuts_both_ways(self) -> None:
+    def test_input_arrives_once_with_cuts_in_both_directions(self) -> None:
         box = self.sandbox()
         data = os.urandom(1500000)
         channel = self.channel(box, self.through(2000, 1 << 20, 4000, ups=[5000, 100000, 70000, 200000, 1000, 600000]))
@@ -115,7 +118,7 @@ class Channels(OnAChannel):
         self.assertEqual(hashlib.sha256(result.stdout_bytes).hexdigest(), hashlib.sha256(data).hexdigest())
         self.assertGreater(self.proxy.connections, 6)
 
-    def test_a_writer_waits_for_a_program_that_does_not_read_and_others_go_on(self) -> None:
+    def test_a_writer_waits_for_a_program_that_does_not_read_without_blocking_others(self) -> None:
         box = self.sandbox()
         with box.channel() as channel:
             slow = channel.start_command("while [ ! -e go ]; do sleep 0.05; done; wc -c", stdin_open=True)
@@ -128,7 +131,7 @@ class Channels(OnAChannel):
             join()
             self.assertEqual(slow.wait().stdout.strip(), "1000000")
 
-    def test_a_server_that_is_killed_is_met_again_where_it_was(self) -> None:
+    def test_a_channel_resumes_after_the_server_was_killed(self) -> None:
         box = self.sandbox()
         with box.channel() as channel:
             session = channel.start_command("echo one; cat", stdin_open=True)
@@ -138,13 +141,13 @@ class Channels(OnAChannel):
             self.assertEqual(session.wait().stdout, "two\n")
         self.assertEqual(len(list(box.executions())), 1)
 
-    def test_what_nobody_reads_waits_at_the_server(self) -> None:
+    def test_unread_output_waits_at_the_server(self) -> None:
         box = self.sandbox()
         with box.channel() as channel:
             flood = channel.start_command("head -c 7000000 /dev/zero | tr '\\0' x; cat", stdin_open=True)
             calm = channel.start_command("while [ ! -e go ]; do sleep 0.05; done; echo calm")
             wait_for(lambda: flood.execution.info().stdout_bytes == 7000000)
-            for _ in range(3):  # its reader lets in what comes for all
+            for _ in range(3):  # its reader receives messages for all sessions
                 with self.assertRaises(WaitTimeoutError):
                     while calm.read(timeout=1):
                         pass
@@ -154,7 +157,7 @@ class Channels(OnAChannel):
             box.files.write("/workspace/go", "")
             self.assertEqual(calm.wait().stdout, "calm\n")
 
-    def test_an_execution_is_followed_from_any_byte(self) -> None:
+    def test_an_execution_is_followed_from_any_offset(self) -> None:
         box = self.sandbox()
         started = box.start_command("printf 0123456789; printf abc >&2; cat", stdin_open=True)
         wait_for(lambda: started.info().stdout_bytes == 10 and started.info().stderr_bytes == 3)
@@ -169,7 +172,7 @@ class Channels(OnAChannel):
             again = two.follow(started.id, stdout_offset=11)  # it has ended
             self.assertEqual(again.wait().exit_code, 0)
 
-    def test_leaving_a_session_ends_nothing(self) -> None:
+    def test_closing_a_session_does_not_end_the_execution(self) -> None:
         box = self.sandbox()
         with box.channel() as channel:
             session = channel.start_command("echo here; while [ ! -e go ]; do sleep 0.05; done; echo there")
@@ -178,7 +181,7 @@ class Channels(OnAChannel):
             box.files.write("/workspace/go", "")
             self.assertEqual(channel.follow(session.id).wait().stdout, "here\nthere\n")
 
-    def test_signals_and_cancelling(self) -> None:
+    def test_signals_and_cancel(self) -> None:
         box = self.sandbox()
         with box.channel() as channel:
             session = channel.start_command("trap 'echo caught; exit 5' TERM; echo up; while :; do sleep 0.05; done")
@@ -188,9 +191,9 @@ class Channels(OnAChannel):
             session = channel.start_command("sleep 600")
             session.cancel()
             self.assertEqual(session.wait().ended_by, "killed")
-            session.cancel()  # there is nothing left to do it to
+            session.cancel()  # the execution has ended already
 
-    def test_what_is_wrong_is_raised_where_it_was_asked_and_the_channel_stays(self) -> None:
+    def test_an_error_is_raised_by_its_own_call_and_the_channel_stays_open(self) -> None:
         box = self.sandbox()
         with box.channel() as channel:
             session = channel.start_command("cat", stdin_open=True)
@@ -207,7 +210,7 @@ class Channels(OnAChannel):
             with self.assertRaises(ConflictError):
                 session.write("too late")
 
-    def test_a_key_of_the_callers_names_the_execution(self) -> None:
+    def test_an_idempotency_key_determines_the_execution_id(self) -> None:
         box = self.sandbox()
         with box.channel() as one, box.channel() as two:
             first = one.start_command("echo once >> log; cat log", idempotency_key="build 17")
@@ -215,7 +218,7 @@ class Channels(OnAChannel):
             self.assertEqual((first.id, first.wait().stdout), (second.id, second.wait().stdout))
         self.assertEqual(len(list(box.executions())), 1)
 
-    def test_the_status_is_told(self) -> None:
+    def test_the_status_is_sent(self) -> None:
         box = self.sandbox()
         with box.channel(status_interval=0.5) as channel:
             session = channel.start_command("sleep 600")
@@ -230,7 +233,7 @@ class Channels(OnAChannel):
             assert channel.status is not None
             self.assertEqual(channel.status.state, "running")
 
-    def test_a_channel_over_tls_trusts_the_authority_that_was_named(self) -> None:
+    def test_a_channel_over_tls_trusts_the_given_authority(self) -> None:
         cert, key = self.path("cert.pem"), self.path("key.pem")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", cert, "-days",
                         "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
@@ -250,7 +253,7 @@ class Channels(OnAChannel):
 
 
 class Ends(OnAChannel):
-    def test_a_key_that_is_revoked_ends_the_channel(self) -> None:
+    def test_a_revoked_key_closes_the_channel(self) -> None:
         box = self.sandbox()
         key = self.client.keys.create("short", ["executions", "sandboxes:read"])
         client = Cove(self.server.url, key.key)
@@ -263,7 +266,7 @@ class Ends(OnAChannel):
         with self.assertRaises(UnauthorizedError):
             channel.start_command("true")
 
-    def test_what_was_written_is_told_when_the_sandbox_ends(self) -> None:
+    def test_output_is_delivered_when_the_sandbox_ends(self) -> None:
         box = self.sandbox()
         with box.channel() as channel:
             session = channel.start_command("echo last words; sleep 600")
@@ -276,7 +279,7 @@ class Ends(OnAChannel):
         with self.assertRaises(SandboxEndedError), box.channel():
             pass
 
-    def test_a_sandbox_that_ended_unseen_still_tells_what_was_written(self) -> None:
+    def test_output_is_delivered_after_the_sandbox_ended_unnoticed(self) -> None:
         box = self.sandbox()
         client = self.through(3000)
         channel = self.channel(box, client)
@@ -284,16 +287,16 @@ class Ends(OnAChannel):
         self.shown(session, "seen\n")
         box.files.write("/workspace/go", "")
         wait_for(lambda: session.execution.info().stdout_bytes == 20005)
-        box.delete()  # and nobody has read meanwhile
+        box.delete()  # nothing was read meanwhile
         result = session.wait()
         self.assertEqual((result.stdout, result.ended_by), ("y" * 20000, "killed"))
 
-    def test_close_codes_are_errors_of_their_kind(self) -> None:
+    def test_each_close_code_raises_its_error_class(self) -> None:
         for code, kind in ((1000, ConnectionLostError), (1001, ConnectionLostError), (1006, ConnectionLostError), (1011, ConnectionLostError),
                            (1013, ConnectionLostError), (4401, UnauthorizedError), (4410, SandboxEndedError), (1002, ProtocolError), (1009, ProtocolError)):
             self.assertIs(type(closed_error(code, "", "here")), kind, code)
 
-    def test_a_server_that_is_not_there_is_told_soon(self) -> None:
+    def test_an_unreachable_server_is_reported_soon(self) -> None:
         box = self.sandbox()
         with Cove("http://127.0.0.1:9", retry=Retry(window=0.2)) as client, self.assertRaises(CoveError):
             self.channel(box, client).__enter__()
@@ -305,7 +308,7 @@ class Terminals(OnAChannel):
         self.addCleanup(made.close)
         return made
 
-    def test_a_shell_is_typed_to_resized_left_and_found_again(self) -> None:
+    def test_a_shell_takes_input_is_resized_left_and_attached_again(self) -> None:
         box = self.sandbox()
         with box.terminals.create(["sh", "-i"], rows=30, cols=100, env={"PS1": "% "}) as terminal:
             terminal.write("stty size; echo $TERM\n")
@@ -320,7 +323,7 @@ class Terminals(OnAChannel):
             self.assertEqual(again.wait().exit_code, 5)
         self.assertEqual(list(box.terminals.list()), [])
 
-    def test_several_viewers_see_the_same_and_all_may_type(self) -> None:
+    def test_several_viewers_see_the_same_output_and_all_may_type(self) -> None:
         box = self.sandbox()
         with box.terminals.create("stty -echo; echo up; cat") as one:
             self.shown(one, "up")
@@ -338,7 +341,7 @@ class Terminals(OnAChannel):
                 one.write("\x04")
                 self.assertEqual((one.wait().exit_code, two.wait().exit_code), (0, 0))
 
-    def test_keystrokes_arrive_once_through_cuts(self) -> None:
+    def test_keystrokes_arrive_once_despite_cuts(self) -> None:
         box = self.sandbox()
         typed = "".join(f"{n:03d} " for n in range(120))
         client = self.through(700, 1500, 4000, 2500, ups=[400, 600, 900, 1500, 1100, 2000, 3500])
@@ -351,7 +354,7 @@ class Terminals(OnAChannel):
         self.assertEqual(box.files.read_text("/workspace/typed"), typed)
         self.assertGreater(self.proxy.connections, 6)
 
-    def test_a_break_while_typing_alone_is_mended(self) -> None:
+    def test_a_sole_writer_resumes_after_a_cut(self) -> None:
         box = self.sandbox()
         mine = self.terminal(box, self.through(), "stty raw -echo; printf up; head -c 2 > typed; echo done")
         self.shown(mine, "up")
@@ -365,10 +368,10 @@ class Terminals(OnAChannel):
         self.assertEqual(box.files.read_text("/workspace/typed"), "ab")
 
     def typed_by_now(self, box: Sandbox, terminal: Terminal) -> int:
-        """Bytes of input that the terminal has had, from whomever."""
+        """Bytes of input that the terminal has received, from all clients."""
         return int(self.client._http.json(box.execution(terminal.id)._stdin_call(b"", None, False))["stdinBytes"])
 
-    def test_a_break_while_others_type_is_told_to_whoever_typed(self) -> None:
+    def test_a_cut_while_others_type_is_reported_to_the_writer(self) -> None:
         box = self.sandbox()
         mine = self.terminal(box, self.through(), "stty raw -echo; printf up; cat")
         self.shown(mine, "up")
@@ -380,13 +383,13 @@ class Terminals(OnAChannel):
             self.proxy.cut()
             with self.assertRaises(ConnectionLostError) as met:
                 join()
-            self.assertIn("type again", met.exception.fix)
+            self.assertIn("type the missing part again", met.exception.fix)
             mine.write("c")
             for seat in (mine, yours):
                 self.shown(seat, "c")
         mine.cancel()
 
-    def test_a_terminal_that_has_lost_its_beginning_is_shown_from_what_there_is(self) -> None:
+    def test_a_terminal_that_dropped_its_beginning_shows_the_rest(self) -> None:
         box = self.sandbox()
         with box.terminals.create("head -c 300000 /dev/zero | tr '\\0' z; echo end; cat", output_bytes=65536) as terminal:
             self.shown(terminal, "end")
@@ -399,7 +402,7 @@ class Terminals(OnAChannel):
 
 
 class Awaited(Case):
-    def test_many_tasks_on_one_channel_through_cuts(self) -> None:
+    def test_many_tasks_on_one_channel_survive_cuts(self) -> None:
         async def one(session: AsyncSession, n: int) -> None:
             await session.write(f"to {n}\n" * 2000, close=True)
             result = await session.wait()
@@ -419,7 +422,7 @@ class Awaited(Case):
 
         asyncio.run(main())
 
-    def test_a_cancelled_task_takes_nothing_from_the_others(self) -> None:
+    def test_a_cancelled_task_takes_no_messages_from_the_others(self) -> None:
         async def main() -> None:
             async with AsyncCove(self.server.url, self.server.key) as client:
                 async with await AsyncSandbox.create("sh", client=client, lifetime=900, timeout=300) as box, box.channel() as channel:

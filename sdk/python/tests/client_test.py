@@ -1,4 +1,4 @@
-"""How a client finds its server, what it repeats, and what it makes of refusals."""
+"""How a client finds its server, which requests it repeats, and which errors it raises."""
 from __future__ import annotations
 
 import asyncio
@@ -33,7 +33,8 @@ def error(code: str, **more: Any) -> Dict[str, Any]:
 
 
 class Script(http.server.BaseHTTPRequestHandler):
-    """Answers what it was told, one after the other; the last again and again. A status of 0 hangs up."""
+    """Sends the given answers one after the other, then the last one again and again. A status of 0
+    closes the connection."""
 
     answers: List[Answer] = []
     asked: List[Tuple[str, str]] = []
@@ -77,7 +78,7 @@ class Scripted(unittest.TestCase):
     SANDBOX = {"id": "sb1", "state": "running", "runtime": "sh", "level": "standard", "resources": {}, "timeoutMs": 1, "lifetimeMs": 1,
                "idleTimeoutMs": 0, "idleAction": "end", "metadata": {}, "createdAt": "2026-11-16T02:10:00.000Z"}
 
-    def test_not_now_is_asked_again_when_the_server_said(self) -> None:
+    def test_a_refusal_with_retry_after_is_repeated_at_that_time(self) -> None:
         began = time.monotonic()
         client = self.talk((429, {"Retry-After": "1"}, error("rate_limited")), (503, {"Retry-After": "0"}, error("service_unavailable")),
                            (201, {}, self.SANDBOX))
@@ -87,7 +88,7 @@ class Scripted(unittest.TestCase):
         self.assertEqual(len({key for _, key in self.asked}), 1)
         self.assertTrue(self.asked[0][1])
 
-    def test_waiting_is_bounded(self) -> None:
+    def test_the_time_of_retries_is_bounded(self) -> None:
         client = self.talk((429, {"Retry-After": "3600"}, error("rate_limited")))
         with self.assertRaises(RateLimitedError) as met:
             client.version()
@@ -97,13 +98,13 @@ class Scripted(unittest.TestCase):
             client.version()
         self.assertGreaterEqual(len(self.asked), 2)
 
-    def test_a_limit_that_waiting_does_not_lift_is_told_at_once(self) -> None:
+    def test_a_limit_that_waiting_does_not_lift_is_raised_at_once(self) -> None:
         client = self.talk((429, {}, error("process_limit_reached")))
         with self.assertRaises(LimitReachedError):
             client.version()
         self.assertEqual(len(self.asked), 1)
 
-    def test_what_may_have_happened_is_repeated_only_if_twice_is_once(self) -> None:
+    def test_a_lost_request_is_repeated_only_if_it_is_idempotent(self) -> None:
         client = self.talk((0, {}, b""), (0, {}, b""), (201, {}, self.SANDBOX))
         self.assertEqual(Sandbox.create("sh", client=client).id, "sb1")
         self.assertEqual((len(self.asked), len({key for _, key in self.asked})), (3, 1))
@@ -112,19 +113,19 @@ class Scripted(unittest.TestCase):
             client.keys.create("k", ["files"])
         self.assertEqual(len(self.asked), 1)
 
-    def test_a_first_request_that_is_still_under_way_is_waited_for(self) -> None:
+    def test_a_repeated_request_waits_for_the_first_that_still_runs(self) -> None:
         client = self.talk((0, {}, b""), (409, {"Retry-After": "0"}, error("idempotency_conflict")), (201, {}, self.SANDBOX))
         self.assertEqual(Sandbox.create("sh", client=client).id, "sb1")
         self.assertEqual(len(self.asked), 3)
 
-    def test_gone_after_a_lost_answer_is_done(self) -> None:
+    def test_not_found_after_a_lost_delete_is_success(self) -> None:
         client = self.talk((0, {}, b""), (404, {}, error("not_found")))
         client.templates.delete("t")
         self.assertEqual(len(self.asked), 2)
 
-    def test_a_proxy_s_page_and_a_code_of_tomorrow_are_errors_with_a_kind(self) -> None:
+    def test_a_proxy_error_page_and_an_unknown_code_raise_errors_with_a_kind(self) -> None:
         client = self.talk((502, {}, b"<html>bad gateway</html>"), (200, {}, {"status": "ok", "version": "9"}))
-        self.assertEqual(client.version(), "9")  # repeated, for it may be
+        self.assertEqual(client.version(), "9")  # repeated, because it is idempotent
         client = self.talk((403, {}, error("not_on_sundays")))
         with self.assertRaises(ForbiddenError) as met:
             client.version()
@@ -134,27 +135,27 @@ class Scripted(unittest.TestCase):
                 with self.assertRaises(CoveError):
                     self.talk((status, {}, odd)).version()
 
-    def test_fields_of_tomorrow_are_kept(self) -> None:
+    def test_unknown_fields_are_kept(self) -> None:
         client = self.talk((201, {}, {**self.SANDBOX, "colour": "red"}))
         self.assertEqual(Sandbox.create("sh", client=client).info.raw["colour"], "red")
 
 
 class Contact(Case):
-    def test_a_server_that_is_not_there_is_told_soon(self) -> None:
+    def test_an_unreachable_server_is_reported_soon(self) -> None:
         began = time.monotonic()
         with Cove("http://127.0.0.1:9") as client, self.assertRaises(ServerUnreachableError) as met:
             client.version()
         self.assertLess(time.monotonic() - began, 60)
         self.assertIn("cove serve", met.exception.fix)
 
-    def test_a_key_is_needed_over_tcp_and_none_by_the_socket(self) -> None:
+    def test_tcp_needs_a_key_and_the_socket_does_not(self) -> None:
         with Cove(self.server.url, "") as nobody, self.assertRaises(UnauthorizedError):
             list(Sandbox.list(client=nobody))
         with Cove(self.server.url, self.server.key) as owner:
             list(Sandbox.list(client=owner))
         list(Sandbox.list(client=self.client))
 
-    def test_a_sandbox_without_a_client_has_one_of_its_own(self) -> None:
+    def test_a_sandbox_without_a_client_creates_its_own(self) -> None:
         os.environ.update(COVE_URL=self.server.url, COVE_API_KEY=self.server.key)
         self.addCleanup(lambda: (os.environ.pop("COVE_URL"), os.environ.pop("COVE_API_KEY")))
         with Sandbox.create("sh") as box:
@@ -163,7 +164,7 @@ class Contact(Case):
         self.assertIn(box.id, [info.id for info in Sandbox.list()])
 
 
-    def test_a_login_of_the_command_line_is_enough(self) -> None:
+    def test_the_login_of_the_command_line_is_used(self) -> None:
         env = {**{k: v for k, v in os.environ.items() if not k.startswith("COVE_")}, "XDG_CONFIG_HOME": self.dir}
         subprocess.run([COVE, "login", "-q", self.server.url], input=self.server.key, text=True, check=True, env=env)
         told = resolve(None, None, None, 60.0, None, False, env)
@@ -178,7 +179,7 @@ class Where(unittest.TestCase):
         environ = said.pop("environ", {})
         return resolve(said.get("url"), said.get("api_key"), said.get("socket"), 60.0, None, said.get("insecure", False), environ)
 
-    def test_what_is_said_then_the_environment(self) -> None:
+    def test_arguments_take_precedence_over_the_environment(self) -> None:
         environ = {"COVE_URL": "https://one/", "COVE_API_KEY": "cove_1"}
         told = self.settings(environ=environ)
         self.assertEqual((told.url, told.api_key, told.socket), ("https://one", "cove_1", None))
@@ -186,7 +187,7 @@ class Where(unittest.TestCase):
         self.assertEqual((told.url, told.api_key), ("https://two:1", "cove_2"))
         self.assertEqual(self.settings(environ=environ, socket="/s").socket, "/s")
 
-    def test_an_authority_to_trust_is_read_or_refused(self) -> None:
+    def test_the_certificate_of_an_authority_is_read_or_refused(self) -> None:
         environ = {"COVE_URL": "https://one", "COVE_CACERT": "/nowhere/ca.pem"}
         with self.assertRaisesRegex(ValueError, "/nowhere/ca.pem"):
             self.settings(environ=environ)
@@ -194,7 +195,7 @@ class Where(unittest.TestCase):
         self.assertEqual(told.cacert, __file__)
         self.assertIsNone(self.settings(environ={"COVE_URL": "https://one", "COVE_CACERT": ""}).cacert)
 
-    def test_a_key_does_not_cross_the_network_in_the_clear(self) -> None:
+    def test_a_key_is_not_sent_unencrypted_over_the_network(self) -> None:
         with self.assertRaisesRegex(ValueError, "https://"):
             self.settings(url="http://example.org", api_key="cove_1")
         self.settings(url="http://example.org", api_key="cove_1", insecure=True)
@@ -202,7 +203,7 @@ class Where(unittest.TestCase):
             self.settings(url=url, api_key="cove_1")
 
     def kept(self, mode: int = 0o600, **told: Any) -> Dict[str, str]:
-        """An environment in which somebody is logged in."""
+        """An environment with a login in its configuration directory."""
         scratch = tempfile.TemporaryDirectory(prefix="cove-sdk-")
         self.addCleanup(scratch.cleanup)
         os.mkdir(os.path.join(scratch.name, "cove"))
@@ -212,7 +213,7 @@ class Where(unittest.TestCase):
         os.chmod(path, mode)
         return {"XDG_CONFIG_HOME": scratch.name}
 
-    def test_what_cove_login_kept_fills_in_what_nobody_said(self) -> None:
+    def test_the_kept_login_supplies_missing_arguments(self) -> None:
         environ = self.kept(url="https://one/", key="cove_1", cacert=__file__, expiresMs=0)
         told = self.settings(environ=environ)
         self.assertEqual((told.url, told.api_key, told.cacert, told.socket), ("https://one", "cove_1", __file__, None))
@@ -225,37 +226,38 @@ class Where(unittest.TestCase):
         told = self.settings(environ=environ, socket="/s")
         self.assertEqual((told.socket, told.api_key, told.cacert), ("/s", None, None))
 
-    def test_a_kept_key_goes_to_no_other_server(self) -> None:
+    def test_a_kept_key_is_sent_to_its_own_server_only(self) -> None:
         environ = self.kept(url="https://one", key="cove_1", cacert=__file__)
         for told in (self.settings(environ=environ, url="https://two"), self.settings(environ={**environ, "COVE_URL": "https://one:444"})):
             self.assertEqual((told.api_key, told.cacert), (None, None))
         self.assertIsNone(self.settings(environ=environ, api_key="").api_key)
 
-    def test_a_login_that_others_can_read_that_has_ended_or_is_none_is_told(self) -> None:
-        with self.assertRaisesRegex(ValueError, "not yours alone"):
+    def test_a_readable_expired_or_malformed_login_is_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "other users can read it"):
             self.settings(environ=self.kept(0o640, url="https://one", key="cove_1"))
-        with self.assertRaisesRegex(ValueError, "has ended"):
+        with self.assertRaisesRegex(ValueError, "has expired"):
             self.settings(environ=self.kept(url="https://one", key="cove_1", expiresMs=1000, refresh="r"))
         with self.assertRaisesRegex(ValueError, "log in again"):
             self.settings(environ=self.kept(url="https://one"))
-        self.settings(environ=self.kept(0o640, url="https://one", key="cove_1"), url="https://two", api_key="cove_2")  # not looked at
+        self.settings(environ=self.kept(0o640, url="https://one", key="cove_1"), url="https://two", api_key="cove_2")  # the login is not read
 
-    def test_a_login_that_has_ended_and_can_be_renewed_is_taken(self) -> None:
+    def test_an_expired_login_that_can_be_renewed_is_used(self) -> None:
         told = self.settings(environ=self.kept(url="https://one", key="old", expiresMs=1000, refresh="r", issuer="i", clientId="c", tokenUrl="https://id/t"))
         self.assertEqual((told.api_key, told.bearer, told.login is not None and told.login.is_due()), ("old", "old", True))
 
-    def test_mistakes_are_told(self) -> None:
+    def test_invalid_settings_are_refused(self) -> None:
         for said in ({"url": "example.org"}, {"url": "ftp://x"}, {"url": "http://x", "socket": "/s"}, {"url": "https://x", "api_key": "a\nb"}):
             with self.assertRaises(ValueError, msg=said):
                 self.settings(**said)
 
-    def test_a_key_is_not_shown(self) -> None:
+    def test_repr_does_not_show_the_key(self) -> None:
         with Cove("https://example.org", "cove_secret") as client:
             self.assertNotIn("secret", repr(client) + str(vars(client)))
 
 
 class Provider(http.server.BaseHTTPRequestHandler):
-    """An issuer and a server in one: gives tokens for refresh tokens, and says who it is with one that it gave."""
+    """An identity provider and a server in one: it issues tokens for refresh tokens, and its whoami
+    answers requests with such a token."""
 
     forms: List[Dict[str, str]] = []
     bearers: List[str] = []
@@ -284,7 +286,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
 
 
 class Renewal(unittest.TestCase):
-    """Tokens of an issuer, as `cove login --device` keeps them."""
+    """Tokens of an identity provider, as `cove login --device` keeps them."""
 
     def setUp(self) -> None:
         Provider.forms, Provider.bearers, Provider.status = [], [], 200
@@ -316,7 +318,7 @@ class Renewal(unittest.TestCase):
         self.addCleanup(made.close)
         return made
 
-    def test_a_token_that_is_about_to_end_is_renewed_before_the_request_and_in_the_file(self) -> None:
+    def test_a_token_that_is_about_to_expire_is_renewed_before_the_request_and_in_the_file(self) -> None:
         self.keep(ends_in=20, cacert=__file__)
         client = self.client()
         for _ in range(3):
@@ -329,26 +331,26 @@ class Renewal(unittest.TestCase):
         self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
         self.assertEqual(os.listdir(os.path.dirname(self.path)), ["login.json"])
 
-    def test_a_token_that_is_good_is_left_alone(self) -> None:
+    def test_a_valid_token_is_not_renewed(self) -> None:
         self.keep(ends_in=600)
         self.client().json(Call("GET", "/ready"))
         self.assertEqual((Provider.forms, Provider.bearers), ([], ["Bearer old"]))
 
-    def test_what_another_program_has_renewed_is_used(self) -> None:
+    def test_a_token_renewed_by_another_program_is_used(self) -> None:
         self.keep(ends_in=20)
         client = self.client()
         self.keep(ends_in=600, key="theirs", refresh="r7")
         client.json(Call("GET", "/ready"))
         self.assertEqual((Provider.forms, Provider.bearers), ([], ["Bearer theirs"]))
 
-    def test_a_provider_that_refuses_ends_the_login(self) -> None:
+    def test_a_refusing_provider_ends_the_login(self) -> None:
         self.keep(ends_in=20)
         Provider.status, Provider.answer = 400, {"error": "invalid_grant"}
         with self.assertRaisesRegex(UnauthorizedError, "log in again"):
             self.client().json(Call("GET", "/ready"))
         self.assertEqual((Provider.bearers, self.kept()["key"]), ([], "old"))
 
-    def test_a_provider_that_is_broken_does_not_stop_a_token_that_is_still_good(self) -> None:
+    def test_a_broken_provider_does_not_stop_a_valid_token(self) -> None:
         self.keep(ends_in=20)
         Provider.answer = {"hello": "world"}
         self.client().json(Call("GET", "/ready"))
@@ -357,12 +359,12 @@ class Renewal(unittest.TestCase):
         with self.assertRaisesRegex(ProtocolError, "without a bearer token"):
             self.client().json(Call("GET", "/ready"))
 
-    def test_a_refresh_token_is_not_sent_in_the_clear(self) -> None:
+    def test_a_refresh_token_is_not_sent_unencrypted(self) -> None:
         self.keep(ends_in=-1, tokenUrl="http://id.example.org/token")
         with self.assertRaisesRegex(ProtocolError, "https://"):
             self.client().json(Call("GET", "/ready"))
 
-    def test_a_login_that_was_removed_is_not_written_again(self) -> None:
+    def test_a_removed_login_is_not_written_again(self) -> None:
         self.keep(ends_in=20)
         client = self.client()
         os.unlink(self.path)
@@ -409,7 +411,7 @@ class Endless(http.server.BaseHTTPRequestHandler):
 
 
 class Bounds(unittest.TestCase):
-    def test_an_answer_without_an_end_is_given_up(self) -> None:
+    def test_an_endless_answer_is_aborted(self) -> None:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
@@ -439,7 +441,7 @@ class Pauses(unittest.TestCase):
         attempts.record_success()
         self.assertLessEqual(attempts.pause(lost, now), 1)
 
-    def test_every_code_has_its_class(self) -> None:
+    def test_every_error_code_has_its_class(self) -> None:
         self.assertGreater(len(BY_CODE), 50)
         for code, cls in BY_CODE.items():
             made = cls("m")

@@ -1,4 +1,4 @@
-"""Contexts: interpreters that keep their state."""
+"""Contexts: language kernels that keep their state."""
 from __future__ import annotations
 
 from typing import List
@@ -16,7 +16,7 @@ class Contexts(Case):
         super().setUp()
         self.box = self.sandbox(runtime="python")
 
-    def test_state_is_kept_and_values_are_told(self) -> None:
+    def test_state_is_kept_and_values_are_returned(self) -> None:
         with self.box.contexts.create(cwd="/tmp", env={"COLOUR": "red"}) as context:
             self.assertEqual((context.info.language, context.info.state, context.info.cwd), ("python", "idle", "/tmp"))
             self.assertTrue(context.run("import os\nx = 6").success)
@@ -41,13 +41,13 @@ class Contexts(Case):
             with self.assertRaises(NotFoundError):
                 channel.start_in_context("cx" + "a" * 20, "1")
 
-    def test_pictures_and_pages_come_by_type(self) -> None:
+    def test_displayed_values_arrive_by_mime_type(self) -> None:
         with self.box.contexts.create() as context:
             code = "class P:\n    def _repr_png_(self): return b'picture'\n    def _repr_html_(self): return '<b>'\nP()"
             shown = context.run(code).results[0]
             self.assertEqual((shown.png, shown.html, shown.chart, shown.bytes_of("text/html")), (b"picture", "<b>", None, b"<b>"))
 
-    def test_what_was_raised_is_told(self) -> None:
+    def test_an_exception_is_returned(self) -> None:
         with self.box.contexts.create() as context:
             result = context.run("1 / 0")
             assert result.exception is not None
@@ -56,7 +56,7 @@ class Contexts(Case):
             with self.assertRaisesRegex(ExecutionFailedError, "ZeroDivisionError: division by zero"):
                 result.check()
 
-    def test_a_stream_brings_everything_in_order(self) -> None:
+    def test_a_stream_delivers_all_events_in_order(self) -> None:
         with self.box.contexts.create() as context:
             with context.stream("print('a', flush=True)\ndisplay(1)\nprint('b', flush=True)\nraise KeyError('k')") as stream:
                 told = [event for event in stream]
@@ -66,17 +66,17 @@ class Contexts(Case):
                 text += event.text
             elif isinstance(event, (DisplayEvent, ExceptionEvent)):
                 kinds.append(event.type)
-                self.assertTrue(text.startswith("a\n" if event.type == "display" else "a\nb\n"), "output comes before what was said after it")
+                self.assertTrue(text.startswith("a\n" if event.type == "display" else "a\nb\n"), "an event arrived before the output that preceded it")
         self.assertEqual((text, kinds), ("a\nb\n", ["display", "exception"]))
 
-    def test_a_broken_stream_goes_on_and_tells_nothing_twice(self) -> None:
+    def test_a_broken_stream_resumes_without_repeated_events(self) -> None:
         with self.box.contexts.create() as context:
             there = Sandbox.connect(self.box.id, client=self.through(4000, 3500, 4500)).contexts.connect(context.id)
             result = there.run("for i in range(20):\n    print('line', i, flush=True)\n    display(i)")
             self.assertEqual([shown.text for shown in result.results], [str(i) for i in range(20)])
             self.assertEqual(result.stdout, "".join(f"line {i}\n" for i in range(20)))
 
-    def test_questions_are_answered(self) -> None:
+    def test_input_requests_are_answered(self) -> None:
         asked: List[InputRequestEvent] = []
 
         def answer(question: InputRequestEvent) -> str:
@@ -91,7 +91,7 @@ class Contexts(Case):
             assert unanswered is not None
             self.assertEqual(unanswered.name, "EOFError")
 
-    def test_code_is_interrupted_and_the_state_is_kept(self) -> None:
+    def test_an_interrupt_keeps_the_state(self) -> None:
         with self.box.contexts.create() as context:
             context.run("x = 1")
             started = context.start("print('on', flush=True)\nwhile True: pass")
@@ -104,7 +104,7 @@ class Contexts(Case):
             late = context.run("while True: pass", timeout=1)
             self.assertEqual((late.status, late.ended_by), ("interrupted", "wall"))
 
-    def test_a_fork_goes_its_own_way(self) -> None:
+    def test_a_fork_is_independent_of_its_parent(self) -> None:
         with self.box.contexts.create() as context:
             context.run("x = [1]")
             with context.fork() as fork:
@@ -119,7 +119,7 @@ class Contexts(Case):
             with self.assertRaisesRegex(ForkUnsupportedError, "poller"):
                 context.fork()
 
-    def test_a_dead_one_says_why_and_begins_anew(self) -> None:
+    def test_a_dead_context_says_why_and_can_be_restarted(self) -> None:
         with self.box.contexts.create() as context:
             died = context.run("import os; os._exit(3)")
             self.assertEqual(died.status, "died")
@@ -131,7 +131,7 @@ class Contexts(Case):
             self.assertEqual(context.restart().state, "idle")
             self.assertEqual(context.run("1").text, "1")
 
-    def test_it_completes_and_inspects(self) -> None:
+    def test_complete_and_inspect(self) -> None:
         with self.box.contexts.create() as context:
             context.run("wonderful = 3")
             found = context.complete("x = wonder")
@@ -139,13 +139,13 @@ class Contexts(Case):
             self.assertTrue(context.inspect("len", 2).found)
             self.assertFalse(context.inspect("no_such_name").found)
 
-    def test_it_is_made_once_for_one_key(self) -> None:
+    def test_an_idempotency_key_creates_one_context(self) -> None:
         one, two = (self.box.contexts.create("bash", idempotency_key="mine") for _ in range(2))
         self.assertEqual(one.id, two.id)
         self.assertEqual(one.run("echo hi").stdout, "hi\n")
         one.delete()
 
-    def test_the_half_that_awaits(self) -> None:
+    def test_the_async_half(self) -> None:
         async def main() -> ContextInfo:
             async with AsyncCove(self.server.url, self.server.key) as client:
                 sandbox = await AsyncSandbox.connect(self.box.id, client=client)

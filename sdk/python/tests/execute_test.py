@@ -1,4 +1,4 @@
-"""The stateless executor."""
+"""One-shot execution with `Cove.execute`."""
 from __future__ import annotations
 
 from typing import List
@@ -10,19 +10,19 @@ from support import Case
 
 
 class Execute(Case):
-    def test_code_and_its_value_come_in_one_answer(self) -> None:
+    def test_output_and_value_of_code_are_in_one_answer(self) -> None:
         done = self.client.execute("print('out'); display(1); 6 * 7", timeout=60)
         self.assertEqual((done.stdout, done.text, done.status, done.success), ("out\n", "42", "ok", True))
         self.assertEqual([shown.type for shown in done.results], ["display", "result"])
         self.assertEqual(done.check().exit_code, 0)
 
-    def test_files_go_in_and_come_out(self) -> None:
+    def test_files_are_written_before_and_returned_after(self) -> None:
         done = self.client.execute(command="wc -w < words.txt > count; cat raw > copy", files={"words.txt": "one two three", "raw": b"\xff\x00"},
                                    outputs=["count", "copy", "none"])
         self.assertEqual((done.files["count"].strip(), done.files["copy"]), (b"3", b"\xff\x00"))
         self.assertEqual([gone.path for gone in done.omitted], ["none"])
 
-    def test_what_went_wrong_is_told(self) -> None:
+    def test_a_failure_is_reported_with_its_reason(self) -> None:
         done = self.client.execute("1 / 0")
         assert done.exception is not None
         self.assertEqual((done.status, done.exception.name), ("error", "ZeroDivisionError"))
@@ -32,30 +32,30 @@ class Execute(Case):
         with self.assertRaises(InvalidRequestError):
             self.client.execute()
 
-    def test_it_is_given_input_and_variables(self) -> None:
+    def test_stdin_and_env_reach_the_program(self) -> None:
         done = self.client.execute("import os\ninput() + os.environ['WHO']", stdin="hello \n", env={"WHO": "Ada"})
         self.assertEqual(done.text, "'hello Ada'")
 
-    def test_what_it_does_is_heard_while_it_runs(self) -> None:
+    def test_events_arrive_while_the_program_runs(self) -> None:
         heard: List[object] = []
         done = self.client.execute("print('out'); display(1); open('o', 'w').write('x'); 1 / 0", outputs=["o"], on_event=heard.append)
         self.assertEqual([type(event) for event in heard], [OutputEvent, DisplayEvent, ExceptionEvent])
         self.assertEqual((done.stdout, done.status, done.exit_code, done.files), ("out\n", "error", 1, {"o": b"x"}))
         self.assertEqual((str(done.exception), done.results[0].text), ("ZeroDivisionError: division by zero", "1"))
 
-    def test_what_the_listener_raises_ends_the_program(self) -> None:
+    def test_an_exception_in_on_event_ends_the_program(self) -> None:
         def enough(event: object) -> None:
             raise KeyError("enough")
         with self.assertRaisesRegex(KeyError, "enough"):
             self.client.execute("import time\nprint('on', flush=True)\ntime.sleep(600)", on_event=enough, timeout=600)
         self.assertEqual(self.client.execute("1").text, "1")
 
-    def test_code_that_exits_is_a_program_with_a_status(self) -> None:
+    def test_code_that_exits_has_an_exit_status(self) -> None:
         done = self.client.execute("import sys\nprint('a')\nsys.exit(0)").check()
         self.assertEqual((done.stdout, done.exit_code, done.exception), ("a\n", 0, None))
         with self.assertRaisesRegex(ExecutionFailedError, "status 3"):
             self.client.execute("exit 3", language="bash").check()
 
-    def test_a_clock_that_ended_it_is_named_as_the_reason(self) -> None:
+    def test_a_timeout_is_named_as_the_reason(self) -> None:
         with self.assertRaisesRegex(ExecutionFailedError, "longer than its timeout"):
             self.client.execute("while True: pass", timeout=0.3).check()

@@ -1,4 +1,4 @@
-"""Files in and out, single and whole trees, whole or not at all."""
+"""Transfer of single files and of trees; a file appears complete or not at all."""
 from __future__ import annotations
 
 import hashlib
@@ -21,7 +21,7 @@ class Files(Case):
         self.box = self.sandbox()
         self.files = self.box.files
 
-    def test_written_and_read(self) -> None:
+    def test_write_and_read(self) -> None:
         def pieces() -> Iterator[bytes]:
             yield b"one "
             yield b"two"
@@ -44,7 +44,7 @@ class Files(Case):
         with self.assertRaises(ConflictError):
             self.files.write("/workspace/a/b/c", "", exclusive=True)
 
-    def test_names(self) -> None:
+    def test_list_stat_move_and_remove(self) -> None:
         self.files.mkdir("/workspace/d/e", parents=True)
         self.files.mkdir("/workspace/d")
         with self.assertRaises(ConflictError):
@@ -63,12 +63,12 @@ class Files(Case):
         with self.assertRaises(NotFoundError):
             self.files.remove("/workspace/d")
 
-    def test_exists_does_not_hide_that_the_sandbox_is_gone(self) -> None:
+    def test_exists_raises_if_the_sandbox_is_gone(self) -> None:
         self.box.delete()
         with self.assertRaises(SandboxEndedError):
             self.files.exists("/workspace")
 
-    def test_a_large_file_goes_in_and_out_through_cuts(self) -> None:
+    def test_a_large_file_is_transferred_despite_cuts(self) -> None:
         data = os.urandom(1 << 16) * 100
         with open(self.path("big"), "wb") as f:
             f.write(data)
@@ -81,7 +81,7 @@ class Files(Case):
         with open(self.path("back"), "rb") as f:
             self.assertEqual(f.read(), data)
 
-    def test_a_file_that_changed_between_two_pieces_is_told(self) -> None:
+    def test_a_change_between_two_pieces_is_reported(self) -> None:
         self.files.write("/workspace/f", b"a" * 3000000)
         pieces = Sandbox(self.through(1000000), self.box.info).files.stream("/workspace/f")
         next(pieces)
@@ -89,7 +89,7 @@ class Files(Case):
         with self.assertRaises(PreconditionFailedError):
             list(pieces)
 
-    def test_a_download_that_fails_leaves_the_old_file(self) -> None:
+    def test_a_failed_download_keeps_the_old_file(self) -> None:
         with open(self.path("old"), "w", encoding="utf-8") as f:
             f.write("old")
         with self.assertRaises(NotFoundError):
@@ -111,7 +111,7 @@ class Files(Case):
         os.mkfifo(os.path.join(top, "pipe"))
         return top
 
-    def test_a_tree_goes_in_and_comes_back_the_same_through_cuts(self) -> None:
+    def test_a_tree_makes_a_round_trip_despite_cuts(self) -> None:
         top = self.tree()
         files = Sandbox(self.through(0, 0, 700), self.box.info).files
         self.assertEqual(files.upload_directory(top, "/workspace/deep/tree").path, "/workspace/deep/tree")
@@ -129,7 +129,7 @@ class Files(Case):
         self.assertEqual(os.readlink(self.path("back/sub/link")), "../a.txt")
         self.assertTrue(os.path.isdir(self.path("back/sub/empty")))
 
-    def test_links_that_point_out_are_told_and_left_out(self) -> None:
+    def test_links_that_point_out_are_omitted_and_reported(self) -> None:
         self.box.run_command("mkdir t; cd t; echo x > f; ln -s /etc/passwd a; ln -s ../../x b; ln -s f good").check()
         told = self.files.download_directory("/workspace/t", self.path("t"))
         self.assertEqual({os.path.basename(name) for name, _ in told.skipped}, {"a", "b"})
@@ -141,7 +141,7 @@ class Watching(Case):
         super().setUp()
         self.box = self.sandbox()
 
-    def test_what_happens_is_told(self) -> None:
+    def test_changes_are_reported(self) -> None:
         self.box.files.mkdir("/workspace/d")
         with self.box.files.watch("/workspace", recursive=True) as events:
             self.box.run_command("echo > d/f; mv d/f d/g; rm d/g; mkdir e").check()
@@ -155,7 +155,7 @@ class Watching(Case):
         with self.assertRaises(StopIteration):
             next(events)
 
-    def test_what_was_missed_while_cut_off_is_told_as_such(self) -> None:
+    def test_changes_missed_during_a_cut_are_reported_as_overflow(self) -> None:
         client = self.through(10000)
         with Sandbox(client, self.box.info).files.watch() as events:
             self.box.run_command("for i in $(seq 300); do echo > f$i; done").check()
@@ -165,7 +165,7 @@ class Watching(Case):
             while next(events).path != "/workspace/last":
                 pass
 
-    def test_it_ends_with_the_path_and_with_the_sandbox(self) -> None:
+    def test_a_watch_ends_with_its_path_and_with_the_sandbox(self) -> None:
         self.box.files.mkdir("/workspace/gone")
         with self.box.files.watch("/workspace/gone") as events:
             self.box.files.remove("/workspace/gone")
@@ -179,7 +179,7 @@ class Watching(Case):
 
 
 class Hostile(Case):
-    """Archives that no cove made."""
+    """Archives not made by cove."""
 
     def setUp(self) -> None:
         scratch = tempfile.TemporaryDirectory(prefix="cove-sdk-")
@@ -199,12 +199,12 @@ class Hostile(Case):
         item.type, item.linkname, item.mode, item.size = kind, link, mode, 1 if kind == tarfile.REGTYPE else 0
         return item
 
-    def test_no_name_leads_out(self) -> None:
+    def test_no_name_leads_out_of_the_directory(self) -> None:
         bad = ["../out", "/out", "a/../../out", "a/..", ".."]
         self.assertEqual(self.unpack(*(self.item(n) for n in bad), self.item("./good/./x")), bad)
         self.assertEqual((os.listdir(self.dir), os.listdir(self.path("in/good"))), (["in"], ["x"]))
 
-    def test_no_link_is_walked_through(self) -> None:
+    def test_no_link_is_followed(self) -> None:
         os.mkdir(self.path("outside"))
         os.mkdir(self.path("in"))
         os.symlink(self.path("outside"), self.path("in/mine"))
@@ -212,7 +212,7 @@ class Hostile(Case):
         self.assertEqual(skipped, ["d/x", "mine/x", "mine/sub"])
         self.assertEqual(os.listdir(self.path("outside")), [])
 
-    def test_no_link_points_out_by_any_way(self) -> None:
+    def test_no_link_may_point_out_of_the_directory(self) -> None:
         bad = [("a", "/etc"), ("b", ".."), ("s/c", "../.."), ("d", "s/up/../.."), ("e", "")]
         skipped = self.unpack(self.item("s", tarfile.DIRTYPE), self.item("s/up", tarfile.SYMTYPE, ".."),
                               *(self.item(n, tarfile.SYMTYPE, t) for n, t in bad))
@@ -235,7 +235,7 @@ class Hostile(Case):
         self.assertEqual(skipped, ["dev", "fifo", "hard", "f"])
         self.assertEqual(os.stat(self.path("in/f")).st_mode & 0o7777, 0o755)
 
-    def test_what_we_pack_is_read_by_others(self) -> None:
+    def test_packed_archives_are_readable_by_tar(self) -> None:
         with open(self.path("f"), "wb") as f:
             f.write(b"y" * 1000)
         with tarfile.open(fileobj=io.BytesIO(b"".join(pack(self.dir)))) as archive:

@@ -1,4 +1,4 @@
-"""The life of a sandbox, and what a server tells about itself."""
+"""The lifecycle of a sandbox, and the information about a server."""
 from __future__ import annotations
 
 import datetime
@@ -13,7 +13,7 @@ from support import Case, wait_for
 
 
 class Life(Case):
-    def test_a_block_ends_what_it_made_also_when_it_fails(self) -> None:
+    def test_a_block_ends_its_sandbox_also_after_an_exception(self) -> None:
         with Sandbox.create("sh", client=self.client) as box:
             self.assertEqual(box.info.state, "running")
         self.assertEqual((box.info.state, box.info.ended_by), ("ended", "killed"))
@@ -26,7 +26,7 @@ class Life(Case):
         self.assertEqual((met.exception.status, met.exception.code), (410, "sandbox_ended"))
         self.assertTrue(met.exception.fix and met.exception.cause and met.exception.request_id)
 
-    def test_what_is_asked_for_is_what_is_made(self) -> None:
+    def test_a_sandbox_has_the_requested_settings(self) -> None:
         with Sandbox.create("sh", client=self.client, resources=Resources(cpu_millis=500, memory_bytes=128 << 20, pids=64), env={"A": "b"},
                             metadata={"task": "42"}, timeout=2.5, lifetime=datetime.timedelta(minutes=10), idle_timeout=60, idle_action="pause") as box:
             info = box.info
@@ -37,7 +37,7 @@ class Life(Case):
             self.assertAlmostEqual((info.expires_at - info.created_at).total_seconds(), 600, delta=2)
             self.assertEqual(box.run_command("echo $A").stdout, "b\n")
 
-    def test_a_policy_of_ones_own_holds_and_a_wrong_one_is_refused(self) -> None:
+    def test_an_own_policy_is_enforced_and_an_invalid_one_refused(self) -> None:
         with Sandbox.create("sh", client=self.client, policy={"version": 1, "extends": "standard", "limits": {"pids": 23}}) as box:
             self.assertEqual((box.info.level, box.info.resources.pids), ("custom", 23))
         with self.assertRaises(CoveError) as met:
@@ -51,7 +51,7 @@ class Life(Case):
         with self.assertRaises(NotFoundError):
             self.client.policy("none")
 
-    def test_a_server_is_backed_up_and_forgets_what_is_old(self) -> None:
+    def test_backup_and_garbage_collection(self) -> None:
         with tempfile.TemporaryDirectory() as place:
             name = os.path.join(place, "copy.db")
             self.client.backup(name)
@@ -59,7 +59,7 @@ class Life(Case):
                 self.assertEqual(f.read(15), b"SQLite format 3")
         self.assertTrue(self.client.gc(dry_run=True).dry_run)
 
-    def test_connecting_and_reading_move_no_clock(self) -> None:
+    def test_connecting_and_reading_do_not_reset_timeouts(self) -> None:
         box = self.sandbox()
         before = box.info.expires_at
         assert before is not None
@@ -70,7 +70,7 @@ class Life(Case):
         assert after is not None
         self.assertGreater(after, before)
 
-    def test_paused_and_resumed(self) -> None:
+    def test_pause_and_resume(self) -> None:
         box = self.sandbox()
         box.files.write("/workspace/kept", "x")
         self.assertEqual(box.pause().state, "paused")
@@ -87,7 +87,7 @@ class Life(Case):
         self.assertEqual(kinds[0], "sandbox_created")
         self.assertIn("execution_ended", kinds)
 
-    def test_lists_go_over_pages(self) -> None:
+    def test_lists_continue_over_pages(self) -> None:
         box = self.sandbox(metadata={"page": "yes"})
         for _ in range(3):
             box.run_command("true")
@@ -97,7 +97,7 @@ class Life(Case):
         with self.assertRaises(ValueError):
             list(Sandbox.list(metadata={"a": "b", "c": "d"}, client=self.client))
 
-    def test_the_same_key_makes_one_sandbox(self) -> None:
+    def test_the_same_idempotency_key_creates_one_sandbox(self) -> None:
         key = f"job-{self.id()[-40:]}"
         one = Sandbox.create("sh", client=self.client, idempotency_key=key)
         two = Sandbox.create("sh", client=self.client, idempotency_key=key)
@@ -106,7 +106,7 @@ class Life(Case):
         with self.assertRaises(IdempotencyConflictError):
             Sandbox.create("python", client=self.client, idempotency_key=key)
 
-    def test_nonsense_is_refused_with_its_reason(self) -> None:
+    def test_invalid_requests_are_refused_with_a_reason(self) -> None:
         with self.assertRaises(NotFoundError) as gone:
             Sandbox.connect("sbaaaaaaaaaaaaaaaaaaaa", client=self.client)
         self.assertEqual(gone.exception.status, 404)
@@ -118,7 +118,7 @@ class Life(Case):
 
 
 class Catalogue(Case):
-    def test_what_the_server_can_do(self) -> None:
+    def test_capabilities_of_the_server(self) -> None:
         told = self.client.capabilities()
         self.assertEqual(told.version, self.client.version())
         self.assertIn("standard", [level.name for level in told.levels])

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""run.py [OPTION...] [WORD...] - runs the tests of the package in this tree and prints TAP; words choose tests by their names.
+"""run.py [OPTION...] [WORD...] - runs the tests of the package in this tree and prints TAP; words
+choose tests by their names.
 
     COVE=/usr/local/bin/cove python tests/run.py stream
-    COVE=/usr/local/bin/cove python tests/run.py --only 'run_test: input is given'    exactly the test with this title
-    COVE=/usr/local/bin/cove python tests/run.py --shard 1/3                          the first of three parts
+    COVE=/usr/local/bin/cove python tests/run.py --only 'run_test: options are honoured'
+    COVE=/usr/local/bin/cove python tests/run.py --shard 1/3     the first of three parts
 
+    --only TITLE     runs exactly the test with this title
     --times FILE     writes the seconds of every test to FILE, as JSON
     --called FILE    writes the operations that were called to FILE, as JSON
 
-All parts together run every test exactly once and may run at the same time: each has a server of its own.
-They need a `cove` that can serve, which means root, and the package installed (or PYTHONPATH=src).
+All parts together run every test exactly once and may run at the same time: each has its own
+server. They need a `cove` that can serve, which means root, and the package installed (or
+PYTHONPATH=src).
 """
 from __future__ import annotations
 
@@ -26,18 +29,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 
-# Seconds of the tests that take long; each other one counts USUAL. Parts are balanced by these.
+# Seconds of the slow tests; every other test counts as USUAL. Parts are balanced by these.
 SLOW = {
-    "channel_test: input arrives once through cuts both ways": 1.1,
-    "channel_test: keystrokes arrive once through cuts": 1.9,
-    "channel_test: what nobody reads waits at the server": 3.3,
-    "client_test: a server that is not there is told soon": 1.4,
-    "client_test: not now is asked again when the server said": 1.1,
-    "contexts_test: code is interrupted and the state is kept": 1.1,
-    "run_test: a timeout kills and is told": 2.0,
-    "stream_test: a server that hangs is noticed and asked again": 2.2,
-    "stream_test: the server killed in the middle it goes on": 1.3,
-    "team_test: events go on through cuts and a killed server": 1.4,
+    "channel_test: input arrives once with cuts in both directions": 1.1,
+    "channel_test: keystrokes arrive once despite cuts": 1.9,
+    "channel_test: unread output waits at the server": 3.3,
+    "client_test: an unreachable server is reported soon": 1.4,
+    "client_test: a refusal with retry after is repeated at that time": 1.1,
+    "contexts_test: an interrupt keeps the state": 1.1,
+    "run_test: a timeout kills the program and is reported": 2.0,
+    "stream_test: a hanging server is noticed and the request repeated": 2.2,
+    "stream_test: a stream resumes after the server was killed": 1.3,
+    "tenants_test: events continue through cuts and a killed server": 1.4,
 }
 USUAL = 0.2
 
@@ -95,7 +98,7 @@ def cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def operations(contract: str) -> Iterator[Tuple[str, str]]:
-    """(method, path) of every operation of an OpenAPI file that is written as cove's is."""
+    """(method, path) of every operation of an OpenAPI file in the layout of cove's."""
     path = ""
     with open(contract, encoding="utf-8") as f:
         for line in f:
@@ -109,11 +112,11 @@ def operations(contract: str) -> Iterator[Tuple[str, str]]:
                 return
 
 
-NOT_FOR_PROGRAMS = {"/", "/v1/openapi.yaml", "/v1/profiles", "/v1/profiles/{template}", "/v1/warmpools", "/v1/warmpools/{pool}", "/v1/warmpools/{pool}/status"}  # for people and tools; other names of templates and pools
+NOT_FOR_PROGRAMS = {"/", "/v1/openapi.yaml", "/v1/profiles", "/v1/profiles/{template}", "/v1/warmpools", "/v1/warmpools/{pool}", "/v1/warmpools/{pool}/status"}  # for people and tools; aliases of templates and pools
 
 
 def untouched(contract: str, called: Set[Tuple[str, str]]) -> List[str]:
-    """The operations that no test has reached through the package."""
+    """The operations that no test has called through the package."""
     def reached(method: str, path: str) -> bool:
         shape = re.sub(r"\{\w+\}", "[^/]+", path)
         return any(m == method and re.fullmatch(shape, p) for m, p in called)
@@ -122,7 +125,8 @@ def untouched(contract: str, called: Set[Tuple[str, str]]) -> List[str]:
 
 
 def contract(operations_called: Set[Tuple[str, str]]) -> List[str]:
-    """Titles of the check that the package reaches every operation of the contract; none where there is no contract."""
+    """Titles of the check that the package calls every operation of the contract; none if there is
+    no contract."""
     if not os.environ.get("COVE_OPENAPI"):
         return []
     missing = untouched(os.environ["COVE_OPENAPI"], operations_called)
@@ -130,7 +134,8 @@ def contract(operations_called: Set[Tuple[str, str]]) -> List[str]:
 
 
 def part(found: List[unittest.TestCase], index: int, count: int) -> List[unittest.TestCase]:
-    """The tests of part `index` of `count`: the longest test goes to the part with the least to do."""
+    """The tests of part `index` of `count`: the longest test goes to the part with the least
+    work."""
     load, chosen = [0.0] * count, set()
     for test in sorted(found, key=lambda t: (-SLOW.get(title(t), USUAL), t.id())):
         least = load.index(min(load))

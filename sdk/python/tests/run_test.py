@@ -1,4 +1,4 @@
-"""Running code and commands, and what comes out."""
+"""Running code and commands, and their results."""
 from __future__ import annotations
 
 from typing import Any, cast
@@ -16,7 +16,7 @@ class Run(Case):
         super().setUp()
         self.box = self.sandbox()
 
-    def test_a_result_tells_everything(self) -> None:
+    def test_a_result_has_all_fields(self) -> None:
         result = self.box.run_command("echo out; echo err >&2; exit 3")
         self.assertEqual((result.stdout, result.stderr, result.exit_code), ("out\n", "err\n", 3))
         self.assertEqual((result.ended_by, result.success, result.signal, result.error), ("exit", False, None, None))
@@ -27,11 +27,11 @@ class Run(Case):
         self.assertGreater(receipt.wall_us or 0, 0)
         self.assertTrue(receipt.request_id)
 
-    def test_code_is_in_the_sandbox_s_language(self) -> None:
+    def test_code_runs_in_the_sandbox_s_language(self) -> None:
         self.assertEqual(self.sandbox(runtime="python").run_code("print(6 * 7)").stdout, "42\n")
         self.assertEqual(self.box.run_code("echo $((6 * 7))").stdout, "42\n")
 
-    def test_words_reach_the_program_as_they_are(self) -> None:
+    def test_arguments_reach_the_program_unchanged(self) -> None:
         self.assertEqual(self.box.run_command(["echo", "$HOME", "a  b"]).stdout, "$HOME a  b\n")
 
     def test_options_are_honoured(self) -> None:
@@ -43,29 +43,29 @@ class Run(Case):
         changed = self.box.run_command("echo > new", changes=True).receipt()
         self.assertIn("new", str(changed.changes))
 
-    def test_a_timeout_kills_and_is_told(self) -> None:
+    def test_a_timeout_kills_the_program_and_is_reported(self) -> None:
         result = self.box.run_command("echo before; sleep 600", timeout=2)
         self.assertEqual((result.stdout, result.exit_code, result.ended_by, result.success), ("before\n", None, "wall", False))
 
-    def test_a_signal_is_told(self) -> None:
+    def test_a_signal_is_reported(self) -> None:
         result = self.box.run_command("kill -9 $$")
         self.assertEqual((result.ended_by, result.signal, result.success), ("signal", 9, False))
 
-    def test_output_is_whole_and_exact(self) -> None:
+    def test_output_is_complete_and_exact(self) -> None:
         result = self.box.run_command("head -c 3000000 /dev/zero | tr '\\0' x; printf '\\377\\376' >&2")
         self.assertEqual(result.stdout_bytes, b"x" * 3000000)
         self.assertEqual((result.stderr_bytes, result.stderr), (b"\xff\xfe", "\ufffd\ufffd"))
-        # U+2028 and its like are no ends of lines to us, though they are to Python
+        # U+2028 and similar characters do not end a line here, although they do in Python.
         self.assertEqual(self.box.run_command(["printf", "%s", "a\u2028b\u0085c\x0bd"]).stdout, "a\u2028b\u0085c\x0bd")
 
-    def test_check_raises_what_went_wrong(self) -> None:
+    def test_check_raises_the_failure(self) -> None:
         self.assertEqual(self.box.run_command("echo fine").check().stdout, "fine\n")
         with self.assertRaises(ExecutionFailedError) as met:
             self.box.run_command("echo no room >&2; exit 5").check()
         self.assertIn("no room", met.exception.message)
         self.assertEqual(met.exception.result.exit_code, 5)
 
-    def test_a_program_that_is_not_there_is_no_success(self) -> None:
+    def test_a_missing_program_is_not_a_success(self) -> None:
         result = self.box.run_command(["no-such-program"])
         self.assertFalse(result.success)
         assert result.error is not None
@@ -77,7 +77,7 @@ class Run(Case):
         with self.assertRaisesRegex(TypeError, "timeoutt"):
             cast(Any, self.box.run_command)("true", timeoutt=3)
 
-    def test_the_same_key_finds_the_same_execution(self) -> None:
+    def test_the_same_idempotency_key_finds_the_same_execution(self) -> None:
         first = self.box.run_command("echo x >> log; wc -l < log", idempotency_key="step-1")
         again = self.box.run_command("echo x >> log; wc -l < log", idempotency_key="step-1")
         self.assertEqual((first.stdout.strip(), again.stdout.strip(), again.execution.id), ("1", "1", first.execution.id))
@@ -90,7 +90,7 @@ class Background(Case):
         super().setUp()
         self.box = self.sandbox()
 
-    def test_it_is_waited_for_and_read_by_offset(self) -> None:
+    def test_an_execution_is_waited_for_and_its_output_read_by_offset(self) -> None:
         execution = self.box.start_command("printf 0123456789; read line; echo", stdin="x\n")
         result = execution.wait()
         self.assertEqual((result.stdout, result.exit_code), ("0123456789\n", 0))
@@ -99,7 +99,7 @@ class Background(Case):
         self.assertEqual(execution.output("stderr"), b"")
         self.assertTrue(execution.info().ended)
 
-    def test_waiting_gives_up_and_the_execution_goes_on(self) -> None:
+    def test_a_wait_times_out_and_the_execution_continues(self) -> None:
         execution = self.box.start_command("while [ ! -e go ]; do sleep 0.05; done; echo went")
         with self.assertRaises(WaitTimeoutError):
             execution.wait(timeout=0.3)
@@ -107,12 +107,12 @@ class Background(Case):
         self.box.files.write("/workspace/go", "")
         self.assertEqual(execution.wait(timeout=120).stdout, "went\n")
 
-    def test_it_is_cancelled_with_all_that_it_started(self) -> None:
+    def test_cancel_kills_every_process_of_the_execution(self) -> None:
         execution = self.box.start_command("sleep 600 & sleep 600")
         self.assertEqual(execution.cancel().ended_by, "killed")
         self.assertEqual(execution.wait().ended_by, "killed")
 
-    def test_a_handle_is_made_anew_from_the_ids(self) -> None:
+    def test_a_handle_is_made_again_from_the_ids(self) -> None:
         execution = self.box.start_code("echo hello")
         other = Sandbox.connect(self.box.id, client=self.client).execution(execution.id)
         self.assertEqual(other.wait().stdout, "hello\n")
@@ -126,7 +126,7 @@ class Input(Case):
         super().setUp()
         self.box = self.sandbox()
 
-    def test_a_conversation(self) -> None:
+    def test_a_dialog_with_the_program(self) -> None:
         with self.box.stream_command("while read line; do echo you said $line; done; echo bye", stdin_open=True) as stream:
             next(stream)
             for word in ("one", "two"):
@@ -137,7 +137,7 @@ class Input(Case):
             stream.execution.close_stdin()
             self.assertEqual(stream.result().stdout, "bye\n")
 
-    def test_cut_off_no_byte_arrives_twice(self) -> None:
+    def test_no_byte_arrives_twice_after_a_cut(self) -> None:
         box = Sandbox(self.through(), self.box.info)
         execution = box.start_command("cat", stdin_open=True)
         for n in range(3):
@@ -148,12 +148,12 @@ class Input(Case):
         execution.close_stdin()
         self.assertEqual(execution.wait().stdout, "0" * 100000 + "1" * 100000 + "2" * 100000)
 
-    def test_the_lost_answer_to_the_last_piece_is_no_error(self) -> None:
+    def test_a_lost_answer_to_the_last_piece_is_not_an_error(self) -> None:
         execution = self.box.start_command("cat", stdin_open=True)
         Sandbox(self.through(100000, 0), self.box.info).execution(execution.id).write_stdin("all of it", close=True)
         self.assertEqual(execution.wait().stdout, "all of it")
 
-    def test_nobody_writes_to_what_is_closed_or_waited_for(self) -> None:
+    def test_writing_to_a_closed_or_waited_for_input_is_refused(self) -> None:
         with self.assertRaises(ConflictError):
             self.box.start_command("sleep 600").write_stdin("x")
         with self.assertRaisesRegex(TypeError, "stdin_open"):

@@ -1,4 +1,4 @@
-"""A real server in a directory of its own, and a proxy that cuts connections."""
+"""A real server in its own directory, and a proxy that cuts connections."""
 from __future__ import annotations
 
 import contextlib
@@ -31,7 +31,7 @@ def wait_for(what: Callable[[], Optional[T]], seconds: float = PATIENCE) -> T:
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError("waited in vain")
+    raise AssertionError("the condition did not become true in time")
 
 
 class Server:
@@ -61,7 +61,7 @@ class Server:
             return f.read()
 
     def pid(self, name: str) -> Optional[int]:
-        """Of a program of this server."""
+        """The process id of a program of this server."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as f, open(f"/proc/{pid}/comm", encoding="utf-8") as g:
@@ -87,14 +87,15 @@ class Server:
 
 
 class Proxy:
-    """Forwards to a port. Each connection gets so many bytes of the answer, the next number of the list, and is cut when there
-    would be more; with 0 the server has done its work and nobody hears of it. `ups` are the same for what the client sends."""
+    """Forwards to a port. Each connection transfers as many bytes of the answer as the next number
+    of `cuts` says, and is cut when there would be more; with 0 the server has done its work and the
+    answer is lost. `ups` are the same limits for the bytes that the client sends."""
 
     def __init__(self, port: int, cuts: Sequence[int], ups: Sequence[int] = (), context: Optional[ssl.SSLContext] = None) -> None:
         self.port, self.cuts, self.ups, self.context = port, list(cuts), list(ups), context
         self.connections = 0
         self.lock = threading.Lock()
-        self.heard = threading.Event()  # while it is clear, nobody hears what the server says
+        self.heard = threading.Event()  # while it is clear, answers of the server are held back
         self.heard.set()
         self.open: List[socket.socket] = []
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -147,7 +148,7 @@ class Proxy:
                 end.close()
 
     def cut(self) -> None:
-        """Every connection there is, before anybody has heard what was held back."""
+        """Cuts every open connection; answers held back are lost."""
         with self.lock:
             for end in self.open:
                 with contextlib.suppress(OSError):
@@ -164,7 +165,7 @@ CALLED: Set[Tuple[str, str]] = set()
 
 
 def record(module: Any, name: str) -> None:
-    """Lets every attempt to ask the server leave its method and path in CALLED."""
+    """Makes every request append its method and path to CALLED."""
     cls = getattr(module, name)
     plain = cls.open
 
@@ -176,7 +177,7 @@ def record(module: Any, name: str) -> None:
 
 
 def record_links(module: Any, name: str) -> None:
-    """The same for WebSockets."""
+    """Does the same for WebSockets."""
     cls = getattr(module, name)
     plain = cls.open
 
@@ -197,7 +198,7 @@ _server: List[Server] = []
 
 
 def server() -> Server:
-    """One for all tests of this run."""
+    """The server that all tests of this run share."""
     if not _server:
         _server.append(Server())
     return _server[0]
@@ -209,7 +210,7 @@ def stop_server() -> None:
 
 
 class Case(unittest.TestCase):
-    """A test with a client of the server as its owner."""
+    """A test with a client that is the owner of the server."""
 
     maxDiff = 4000
 
@@ -227,7 +228,8 @@ class Case(unittest.TestCase):
         return made
 
     def through(self, *cuts: int, ups: Sequence[int] = ()) -> Cove:
-        """A client whose connections are cut after so many bytes, one after the other; later ones hold."""
+        """A client whose connections are cut after the given numbers of bytes, one after the other;
+        later ones are not cut."""
         proxy = Proxy(self.server.port, cuts, ups)
         self.addCleanup(proxy.close)
         client = Cove(proxy.url, self.server.key, retry=Retry(window=PATIENCE, first=0.01))

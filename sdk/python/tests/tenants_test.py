@@ -1,4 +1,6 @@
-"""A server that is shared: tenants, users, roles, budgets, usage, the audit log, and the events of all sandboxes."""
+"""A shared server: tenants, users, roles, budgets, usage, the audit trail, and the events of all
+sandboxes.
+"""
 from __future__ import annotations
 
 import csv
@@ -28,7 +30,7 @@ class Team(Case):
         return name
 
     def member(self, tenant: str, role: str = "developer") -> Cove:
-        """A client that is somebody in the tenant."""
+        """A client with the key of a user of the tenant."""
         user = self.client.users.create(a_name(), role, tenant=tenant)
         return self.with_key(self.client.keys.create("k", user=user.id, tenant=tenant).key)
 
@@ -39,7 +41,7 @@ class Team(Case):
 
 
 class Tenancy(Team):
-    def test_a_tenant_meets_its_quota_and_can_be_given_more(self) -> None:
+    def test_a_tenant_hits_its_quota_and_the_quota_can_be_raised(self) -> None:
         tenant = self.tenant(Quota(sandboxes=1, memory_bytes=8 << 30))
         anna = self.member(tenant)
         Sandbox.create("sh", client=anna, lifetime=600)
@@ -52,7 +54,7 @@ class Tenancy(Team):
         self.assertEqual(changed.quota, Quota(sandboxes=2))
         self.assertEqual(Sandbox.create("sh", client=anna, lifetime=600).info.state, "running")
 
-    def test_a_suspended_tenant_is_refused_until_it_is_let_in_again(self) -> None:
+    def test_a_suspended_tenant_is_refused_until_it_is_resumed(self) -> None:
         tenant = self.tenant()
         anna = self.member(tenant)
         self.assertTrue(self.client.tenants.update(tenant, suspended=True).suspended)
@@ -61,7 +63,7 @@ class Tenancy(Team):
         self.assertFalse(self.client.tenants.update(tenant, suspended=False).suspended)
         self.assertEqual(anna.tenant().name, tenant)
 
-    def test_a_removed_tenant_is_listed_and_opens_nothing(self) -> None:
+    def test_a_removed_tenant_is_listed_and_its_keys_are_revoked(self) -> None:
         name = self.client.tenants.create(a_name()).name
         anna = self.member(name)
         self.client.tenants.remove(name)
@@ -74,7 +76,7 @@ class Tenancy(Team):
         with self.assertRaises(ConflictError):
             self.client.tenants.create(name)
 
-    def test_users_and_roles_decide_what_a_key_may_do(self) -> None:
+    def test_users_and_roles_decide_the_permissions_of_a_key(self) -> None:
         tenant = self.tenant()
         role = self.client.roles.create("looker", ["sandboxes:read"], tenant=tenant)
         self.assertEqual((role.permissions, role.built_in, role.tenant), (["sandboxes:read"], False, tenant))
@@ -100,7 +102,7 @@ class Tenancy(Team):
         with self.assertRaises(NotFoundError):
             self.client.users.get(user.id)
 
-    def test_all_tokens_end_at_once(self) -> None:
+    def test_revoking_all_tokens_takes_effect_at_once(self) -> None:
         box = self.sandbox()
         token = self.with_key(box.create_token().token)
         self.assertEqual(token.whoami().sandbox_id, box.id)
@@ -108,12 +110,12 @@ class Tenancy(Team):
         with self.assertRaises(UnauthorizedError):
             token.whoami()
 
-    def test_where_people_bring_keys_there_is_no_issuer(self) -> None:
+    def test_a_server_without_an_issuer_has_no_login_info(self) -> None:
         self.assertIsNone(self.client.login().issuer)
 
 
 class Figures(Team):
-    def test_what_was_used_is_told_by_sandbox_and_in_sum(self) -> None:
+    def test_usage_is_reported_by_sandbox_and_in_sum(self) -> None:
         tenant = self.tenant()
         anna = self.member(tenant)
         box = Sandbox.create("sh", client=anna, lifetime=600)
@@ -128,7 +130,7 @@ class Figures(Team):
         live = {s.id: s for s in anna.usage.live().sandboxes}
         self.assertEqual((list(live), live[box.id].state, live[box.id].tenant), ([box.id], "running", tenant))
 
-    def test_a_budget_stops_work_and_tells_what_is_used(self) -> None:
+    def test_an_exceeded_budget_stops_work_and_reports_usage(self) -> None:
         tenant = self.tenant()
         anna = self.member(tenant)
         self.assertIsNone(self.client.tenants.budget(tenant).day.executions)
@@ -146,7 +148,7 @@ class Figures(Team):
 
 
 class Records(Team):
-    def test_the_audit_log_is_read_exported_and_verified(self) -> None:
+    def test_the_audit_trail_is_read_exported_and_verified(self) -> None:
         key = self.client.keys.create("audited", ["files"])
         record = wait_for(lambda: next((r for r in self.client.audit.records(action="apikey.", latest=50) if key.id in r.target.values()), None))
         self.assertEqual((record.action, record.outcome, record.tenant), ("apikey.create", "success", "local"))
@@ -167,9 +169,9 @@ class Records(Team):
         done = subprocess.run([COVE, "audit", "verify", "--key", pem, log], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_what_looks_like_an_attack_is_told(self) -> None:
+    def test_repeated_failures_are_reported_as_an_attack(self) -> None:
         def strange() -> List[str]:
-            for _ in range(20):  # from another address, for whoever guesses is held off for a while
+            for _ in range(20):  # from another address, because repeated failures block an address for a while
                 guess = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60, source_address=("127.0.0.77", 0))
                 guess.request("GET", "/v1/whoami", headers={"Authorization": "Bearer cove_" + os.urandom(32).hex()})
                 self.assertIn(guess.getresponse().status, (401, 429))
@@ -193,7 +195,7 @@ class Records(Team):
         self.assertEqual({(e.tenant, e.sandbox_id) for e in listed}, {("local", box.id)})
         self.assertEqual([e.seq for e in self.client.events.list(sandbox=box.id, kinds=["sandbox_ended"], after=listed[0].seq)], [listed[-1].seq])
 
-    def test_events_go_on_through_cuts_and_a_killed_server(self) -> None:
+    def test_events_continue_through_cuts_and_a_killed_server(self) -> None:
         box = self.sandbox()
         for _ in range(10):
             box.run_command("true")

@@ -1,4 +1,4 @@
-"""Terminals: typed to, resized, left alone and found again."""
+"""Terminals: input, resizing, leaving and attaching again."""
 from __future__ import annotations
 
 from cove import Execution, OutputEvent
@@ -8,7 +8,7 @@ from support import Case
 
 class Terminals(Case):
     def shown(self, terminal: Execution, text: str) -> str:
-        """Reads it from its beginning until it has shown the text."""
+        """Reads the terminal from its beginning until it has shown the text."""
         whole = ""
         with terminal.stream() as events:
             for event in events:
@@ -18,7 +18,7 @@ class Terminals(Case):
                         return whole
         raise AssertionError(f"{text!r} is not in {whole!r}")
 
-    def test_a_shell_is_typed_to_resized_and_found_again(self) -> None:
+    def test_a_shell_takes_input_is_resized_and_attached_again(self) -> None:
         box = self.sandbox()
         terminal = box.start_terminal(["sh", "-i"], rows=30, cols=100, env={"PS1": "% "})
         terminal.write_stdin("stty size; echo $TERM\n")
@@ -30,7 +30,7 @@ class Terminals(Case):
         again.write_stdin("exit 5\n")
         self.assertEqual(terminal.wait().exit_code, 5)
 
-    def test_a_signal_reaches_what_is_in_front(self) -> None:
+    def test_a_signal_reaches_the_foreground_process(self) -> None:
         terminal = self.sandbox().start_terminal("trap 'echo caught; exit 3' INT; echo up; while :; do sleep 0.05; done")
         self.shown(terminal, "up")
         terminal.signal("INT")

@@ -1,4 +1,4 @@
-"""Handing on less than a key: tokens, signed URLs, tickets."""
+"""Delegated credentials: tokens, signed URLs, tickets."""
 from __future__ import annotations
 
 import urllib.error
@@ -16,7 +16,7 @@ class Tokens(Case):
         self.box = self.sandbox()
         self.url = self.server.url
 
-    def test_a_token_is_the_key_of_another_client_for_this_sandbox_alone(self) -> None:
+    def test_a_token_works_as_a_key_for_its_sandbox_only(self) -> None:
         made = self.box.create_token(ttl=600)
         self.assertEqual((made.sandbox_id, sorted(made.operations)), (self.box.id, ["executions", "files"]))
         self.assertNotIn(made.token, repr(made))
@@ -37,7 +37,7 @@ class Tokens(Case):
             self.assertEqual(answer.read(), b"hello")
         self.assertEqual((put.method, put.path), ("PUT", "/workspace/f"))
 
-    def test_a_ticket_is_good_once(self) -> None:
+    def test_a_ticket_works_once(self) -> None:
         ticket = self.client.ticket("/v1/whoami")
         target = f"{self.url}/v1/whoami?ticket={ticket.ticket}"
         urllib.request.urlopen(target, timeout=60).close()

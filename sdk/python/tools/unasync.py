@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """unasync.py - writes src/cove/_sync from src/cove/_async, token by token.
 
-The package is written once, for those who await; what waits instead differs by keywords and names alone.
+The package is written once, with `await`; the sync half differs by keywords and names only.
 
-    tools/unasync.py            rewrites what has changed
-    tools/unasync.py --check    changes nothing; says which files are out of date, and fails if any is
+    tools/unasync.py            rewrites the files that have changed
+    tools/unasync.py --check    changes nothing; lists outdated files and fails if there are any
 """
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def plain_name(name: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The examples in a docstring, which are code as well."""
+    """Converts the examples in a docstring, which are code too."""
     for word, instead in WORDS:
         text = text.replace(word, instead)
     return text.replace("AsyncSandbox", "Sandbox").replace("AsyncCove", "Cove")
 
 
 def tokens(text: str) -> Iterator[Tuple[int, str, str]]:
-    """(kind, the white space before it, the token)"""
+    """Yields (kind, the white space before the token, the token)."""
     lines = text.splitlines(keepends=True)
     row, column = 1, 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -58,7 +58,7 @@ def tokens(text: str) -> Iterator[Tuple[int, str, str]]:
 
 def convert(text: str) -> str:
     out: List[str] = []
-    swallow = False  # the blank after a keyword that is gone
+    swallow = False  # the blank after a removed keyword
     for kind, between, word in tokens(text):
         if swallow:
             between, swallow = "", False

@@ -1,6 +1,6 @@
-"""Loaded into schemathesis by schema_test.py. A random id names nothing, so most requests would end at 404: those that look
-like ids are exchanged for ids of things that exist. What an operation would use up (a sandbox to delete, a key to revoke)
-is made for it.
+"""Loaded into schemathesis by schema_test.py. A random id does not exist, so most requests would
+end at 404: strings that look like ids are replaced by ids of existing objects. An object that an
+operation uses up (a sandbox to delete, a key to revoke) is created for it.
 """
 import collections
 import json
@@ -13,7 +13,7 @@ import requests
 import schemathesis
 
 URL, KEY = os.environ["COVE_URL"], os.environ["COVE_API_KEY"]
-KEEP = 12  # sandboxes that requests made and that stay for those that follow
+KEEP = 12  # sandboxes made by requests that are kept for later requests
 WORDS = random.Random(int(os.environ.get("COVE_SCHEMA_SEED", "1")))
 LOCK = threading.RLock()
 MADE = []
@@ -42,7 +42,7 @@ def user():
 
 
 def terminal(where):
-    """One that ends soon: its id may come back with a request that waits for its end."""
+    """A terminal that ends soon: its id may be used by a request that waits for its end."""
     return must(own("POST", f"/v1/sandboxes/{where}/executions", {
         "command": ["sleep", "600"], "background": True, "tty": True, "timeoutMs": 1500}))["id"]
 
@@ -69,7 +69,7 @@ def asking(where, context):
 
 
 class Kept:
-    """Made once, and used by all that only look."""
+    """Objects that are created once and shared by all requests that only read."""
 
     def __init__(self):
         self.sandbox = sandbox()
@@ -96,7 +96,8 @@ TURNS = collections.Counter()
 
 
 def turn(what):
-    """True the first time and every other: the first request of an operation is one that can succeed."""
+    """True the first time and every second time: the first request of an operation is one that can
+    succeed."""
     TURNS[what] += 1
     return TURNS[what] % 2 == 1
 
@@ -127,11 +128,11 @@ def exchange_ids(case, operation):
     if looks(ids.get("userId"), "[a-z]{2}"):
         ids["userId"] = user()
     if operation not in ("getTenant", "getBudget") and isinstance(ids.get("tenant"), str):
-        ids["tenant"] = tenant()  # never the one in which this run works
+        ids["tenant"] = tenant()  # never the tenant of this run
 
 
 def exchange_cursor(case, operation):
-    """For one that such a list gave."""
+    """Replaces the cursor by one of a real list."""
     cursor = (case.query or {}).get("cursor")
     if not isinstance(cursor, str) or not 1 <= len(cursor) <= (344 if operation == "listFiles" else 200):
         return
@@ -151,7 +152,7 @@ def exchange_cursor(case, operation):
 
 
 def exchange_paths(case, operation):
-    """A file to read or to use up, a directory to list, or at least a place where things can be written."""
+    """A file to read or to use up, a directory to list, or at least a writable directory."""
     moved = operation == "moveFile" and isinstance(case.body, dict)
     holder, names = (case.body, ("from", "to")) if moved else (case.query or {}, ("path",))
     real = turn(operation + " path")
@@ -169,7 +170,7 @@ def exchange_paths(case, operation):
 
 
 def make_room():
-    """A server has 64 pools at most, and this run makes more."""
+    """Removes pools: a server has at most 64 pools, and this run creates more."""
     TURNS["pools"] += 1
     if TURNS["pools"] % 20 == 1:
         for found in must(own("GET", "/v1/pools"))["pools"]:
@@ -178,7 +179,7 @@ def make_room():
 
 
 def pool(spare=False):
-    """The name of a pool that is there."""
+    """The name of an existing pool."""
     make_room()
     must(own("PUT", "/v1/templates/pooled", {"runtime": "sh"}))
     name = f"p{WORDS.randrange(10 ** 12)}" if spare else "pooled"
@@ -187,18 +188,19 @@ def pool(spare=False):
 
 
 def pool_body(case):
-    """Of a template that is there, and small: sandboxes of all sizes at once are no test of the contract."""
+    """The body of a small pool of an existing template: many sandboxes of all sizes do not test the
+    contract."""
     make_room()
     must(own("PUT", "/v1/templates/pooled", {"runtime": "sh"}))
     for name in ("template", "runtime"):
         if name in case.body:
             case.body[name] = "pooled"
     if "template" in case.body:
-        case.body.pop("runtime", None)  # they say the same
+        case.body.pop("runtime", None)  # both fields mean the same
     theirs = "warmpools" in case.operation.path
     case.body.update({"minSize": 0, "maxSize": 1} if theirs else {"min": 0, "max": 1})
     if "name" in case.body and "pool" in (case.path_parameters or {}):
-        case.body.pop("name")  # the path says it
+        case.body.pop("name")  # the name is in the path
     elif "name" in case.body:
         case.body["name"] = f"p{WORDS.randrange(10 ** 12)}"
 
@@ -207,12 +209,12 @@ def exchange_rest(case, operation):
     if operation == "createApiKey" and "expiresAt" in case.body:
         case.body["expiresAt"] = WORDS.choice(["2099-01-01T00:00:00Z", "2098-12-31T23:59:59.25+14:00"])
     if operation in ("createSandbox", "putTemplate", "execute") and "policy" in case.body:
-        case.body["policy"] = {"version": 1, "limits": {"pids": 40}}  # names of calls and limits are not made up
+        case.body["policy"] = {"version": 1, "limits": {"pids": 40}}  # random names of calls and limits would not be valid
         case.body["level"] = "custom"
     elif operation in ("createSandbox", "putTemplate", "execute") and case.body.get("level") == "custom":
         del case.body["level"]
     if operation == "putTemplate" and "preload" in case.body:
-        case.body["preload"] = WORDS.choice([[], ["json"], ["os.path", "re"]])  # all names together are bounded too
+        case.body["preload"] = WORDS.choice([[], ["json"], ["os.path", "re"]])  # the names together are bounded too
         case.body["runtime"] = "python"
     if operation == "createExecution":
         if case.body.get("tty"):
@@ -220,10 +222,10 @@ def exchange_rest(case, operation):
         if case.body.get("command", ["x"])[:1] == [""]:
             case.body["command"][0] = "true"  # a program has a name
         if "stdin" in case.body:
-            case.body.pop("stdinOpen", None)  # the two do not go together
-        case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)  # one that waits for input waits no longer
+            case.body.pop("stdinOpen", None)  # these two exclude each other
+        case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)  # a program that waits for input stops after this time
     if operation == "createContext":
-        case.body["language"] = "python"  # the others need not be there
+        case.body["language"] = "python"  # other languages may be missing
         case.body.pop("cwd", None)
     if operation in ("completeInContext", "inspectInContext"):
         case.body["cursor"] = min(case.body["cursor"], len(case.body["code"]))
@@ -234,16 +236,16 @@ def exchange_rest(case, operation):
         if case.body.get("command", ["x"])[:1] == [""]:
             case.body["command"][0] = "true"
         if "code" in case.body:
-            case.body.update({"code": "1", "language": "python"})  # the others need not be there
+            case.body.update({"code": "1", "language": "python"})  # other languages may be missing
         case.body.pop("cwd", None)
         for i, f in enumerate(case.body.get("files") or []):
-            f["path"] = f"f{i}"  # no two have the same
-        (case.body.get("resources") or {}).pop("cpuPinning", None)  # true is refused, and says so
+            f["path"] = f"f{i}"  # paths must differ
+        (case.body.get("resources") or {}).pop("cpuPinning", None)  # true is refused on this host
         case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)
     if operation in ("createSandbox", "putTemplate", "execute"):
-        (case.body.get("resources") or {}).pop("storageBytes", None)  # it has to fit into the memory
+        (case.body.get("resources") or {}).pop("storageBytes", None)  # it would have to fit into the memory
     if operation in ("listAudit", "listSecurityEvents") and "latest" in case.query:
-        case.query.pop("format", None)  # the two do not go together
+        case.query.pop("format", None)  # these two exclude each other
     if operation == "getUsage":
         for name in {"from", "to"} & set(case.query):
             case.query[name] = {"from": "2020-01-31", "to": "2020-02-01T12:00:00Z"}[name]
@@ -255,7 +257,7 @@ def exchange_rest(case, operation):
         if "name" in case.body:
             case.body["name"] = f"n{WORDS.randrange(10 ** 12)}"
     if operation == "createApiKey":
-        case.body.setdefault("scopes", ["files"])  # who is no user has to say
+        case.body.setdefault("scopes", ["files"])  # required if the principal is not a user
     if operation == "setUser" and turn(operation):
         case.body["role"] = "developer"
     if operation == "getTenant" and turn(operation):
@@ -280,23 +282,23 @@ def exchange_rest(case, operation):
     if "{pool}" in case.operation.path and turn(operation):
         case.path_parameters["pool"] = pool(spare="delete" in operation)
     if operation == "streamExecution":
-        case.headers.pop("Last-Event-ID", None)  # what is made for it does not follow its pattern
+        case.headers.pop("Last-Event-ID", None)  # the generated value does not follow its pattern
         if turn(operation):
             case.query.clear()
     if operation == "writeStdin" and turn(operation):
         case.query.clear()
     if case.headers and "Idempotency-Key" in case.headers and turn(f"key of {operation}"):
-        case.headers["Idempotency-Key"] = f"{operation}-{TURNS[f'key of {operation}']}"  # another operation has used the word before
+        case.headers["Idempotency-Key"] = f"{operation}-{TURNS[f'key of {operation}']}"  # another operation may have used the key before
 
 
 def negative(case):
-    """Wrong as a whole or in one of its parts; or nobody knows."""
+    """Whether the case is wrong as a whole or in one of its parts, or its validity is unknown."""
     meta = case.meta
     return meta is None or meta.generation.mode.is_negative or any(c.mode.is_negative for c in meta.components.values())
 
 
 def in_sequence(case):
-    """What an earlier request of the sequence made is what this one is about."""
+    """Whether the case uses an object that an earlier request of the sequence created."""
     return case.meta is not None and case.meta.phase.name.value == "stateful"
 
 
@@ -307,7 +309,7 @@ def before_call(context, case, kwargs):
     with LOCK:
         TURNS["strangers"] += 1
         known = in_sequence(case) and ids.get("sandboxId") in MADE
-        if {"keyId", "tenant", "userId"} & set(ids) or not (known or TURNS["strangers"] % 10 == 0):  # never the key that this run is made with
+        if {"keyId", "tenant", "userId"} & set(ids) or not (known or TURNS["strangers"] % 10 == 0):  # never the key of this run
             exchange_ids(case, operation)
             known = True
         exchange_cursor(case, operation)
@@ -323,7 +325,7 @@ def before_call(context, case, kwargs):
 def after_call(context, case, response):
     if "pools" in case.operation.path and case.operation.method.upper() in ("POST", "PUT") and response.status_code in (200, 201):
         name = json.loads(response.content).get("name", "pooled")
-        if name != "pooled":  # a server has room for so many
+        if name != "pooled":  # the server has space for so many
             own("DELETE", f"/v1/pools/{name}")
     if case.operation.definition.raw.get("operationId") != "createSandbox" or response.status_code != 201:
         return
@@ -341,5 +343,6 @@ def plain_bytes(ctx, value):
 
 @schemathesis.deserializer("application/x-ndjson")
 def last_line(ctx, response):
-    """Each line is held against the schema by api_test.py; here it is enough that the last one is an event."""
+    """api_test.py checks each line against the schema; here it is enough that the last one is an
+    event."""
     return json.loads(response.content.splitlines()[-1])

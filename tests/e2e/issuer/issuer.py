@@ -1,14 +1,15 @@
-"""issuer.py - an issuer of tokens for tests, with a JWT library that is not ours. Prints its port, then serves:
+"""issuer.py - an identity provider for tests, with a JWT library that is not ours. Prints its port,
+then serves:
 
-    GET /keys        its key set, in the manner that was chosen
+    GET /keys        its key set, in the chosen manner
     POST /manner     {"manner": good | down | slow | huge | redirect | nonsense}
-    POST /rotate     the next key; the old ones are gone from the set
+    POST /rotate     creates the next key; the old ones are removed from the set
     POST /mint       {"claims": {}, "header": {}, "alg": ...} -> a token
-    GET /asked       how often each path was asked for
+    GET /asked       the number of requests for each path
 
-and the device flow (RFC 8628, with PKCE): /.well-known/openid-configuration, /device, /token. POST /device-manner
-chooses what goes wrong: {"manner": good | deny | slow | expire | mixup | http | page | nobearer}; POST /agree is the
-person who enters the code.
+and the device flow (RFC 8628, with PKCE): /.well-known/openid-configuration, /device, /token. POST
+/device-manner chooses the failure: {"manner": good | deny | slow | expire | mixup | http | page |
+nobearer}; POST /agree stands for the person that enters the code.
 """
 import base64
 import hashlib
@@ -57,7 +58,7 @@ def mint(wish):
     head = {"kid": kid(alg), **wish.get("header", {})}
     claims = {"iss": "https://id.example", "aud": "cove", "sub": "ada", "exp": int(time.time()) + 300, **wish.get("claims", {})}
     claims = {k: v for k, v in claims.items() if v is not None}
-    if wish.get("confuse"):  # the public key as the secret of a MAC; a good library refuses to do that, so by hand
+    if wish.get("confuse"):  # the public key as the secret of a MAC; a good library refuses that, so it is computed here
         part = lambda d: base64.urlsafe_b64encode(json.dumps(d).encode()).rstrip(b"=")
         text = part({"alg": "HS256", "typ": "JWT", **head}) + b"." + part(claims)
         mac = hmac.new(public_pem(alg), text, hashlib.sha256).digest()
@@ -79,7 +80,7 @@ def discovery(here):
 
 def begin_device(here, form):
     if "code_challenge" not in form or form.get("code_challenge_method") != "S256":
-        return 400, {"error": "invalid_request", "error_description": "PKCE is a must here"}
+        return 400, {"error": "invalid_request", "error_description": "PKCE is required"}
     code = secrets.token_urlsafe(16)
     state["codes"][code] = {"challenge": form["code_challenge"], "client": form["client_id"], "audience": form.get("audience"), "agreed": False, "asked": 0}
     page = "javascript:alert(1)" if state["device"] == "page" else here + "/enter"
@@ -96,7 +97,7 @@ def give(here, client):
 
 def token(here, form):
     if form.get("grant_type") == "refresh_token":
-        client = state["refresh"].pop(form.get("refresh_token"), None)  # each is good once
+        client = state["refresh"].pop(form.get("refresh_token"), None)  # each works once
         return give(here, client) if client and client == form.get("client_id") else (400, {"error": "invalid_grant"})
     code = state["codes"].get(form.get("device_code"))
     if form.get("grant_type") != "urn:ietf:params:oauth:grant-type:device_code" or not code or code["client"] != form.get("client_id"):
@@ -111,7 +112,7 @@ def token(here, form):
         return 400, {"error": "slow_down"}
     if not code["agreed"]:
         return 400, {"error": "authorization_pending"}
-    del state["codes"][form["device_code"]]  # good once
+    del state["codes"][form["device_code"]]  # works once
     return give(here, code["client"])
 
 
@@ -136,7 +137,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.path == "/asked":
             self.send(200, asked)
         elif self.path != "/keys":
-            self.send(200, keys)  # where a redirect would lead
+            self.send(200, keys)  # the target of the redirect
         elif manner == "down":
             self.send(503, b"")
         elif manner == "slow":
@@ -145,7 +146,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             try:
                 self.send(200, b" " * (8 << 20))
             except OSError:
-                pass  # hung up on, as it should be
+                pass  # the client hung up, as it should
         elif manner == "redirect":
             self.send(302, b"", Location="/metadata")
         elif manner == "nonsense":

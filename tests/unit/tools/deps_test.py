@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""deps_test DEPS - the package sets of tools/deps, with programs in the place of apt-get, dpkg-query, id and sudo.
+"""deps_test DEPS - the package sets of tools/deps, with fake apt-get, dpkg-query, id and sudo.
 
-Nothing is installed: the stand-ins note what they were asked for in a file, and apt-get fails for the packages of FAIL.
+Nothing is installed: the fakes record their arguments in a file, and apt-get fails for the packages
+of FAIL.
 """
 import os
 import subprocess

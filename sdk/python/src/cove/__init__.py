@@ -1,11 +1,12 @@
-"""cove: run code that nobody has read behind real walls.
+"""cove: run untrusted code in fast, locked-down sandboxes.
 
     from cove import Sandbox
 
     with Sandbox.create("python") as sandbox:
         print(sandbox.run_code("print(6 * 7)").stdout)
 
-`Sandbox` and `Cove` wait; `AsyncSandbox` and `AsyncCove` are the same for asyncio and trio. Everything is in docs/python.md.
+`Sandbox` and `Cove` block until a call is done; `AsyncSandbox` and `AsyncCove` have the same
+methods for asyncio and trio. docs/python.md is the manual.
 """
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the async half of the package waits with. `_sio.py` has the same names for the other half."""
+"""The I/O primitives of the async half of the package. `_sio.py` has the same names for the sync
+half.
+"""
 from __future__ import annotations
 
 import functools
@@ -23,12 +25,12 @@ sleep = anyio.sleep
 
 
 async def blocking(function: Callable[..., T], *args: Any) -> T:
-    """Runs what waits for the disk where it holds up nobody."""
+    """Runs a function that waits for the disk in a thread, so that the event loop goes on."""
     return await anyio.to_thread.run_sync(functools.partial(function, *args))
 
 
 def shielded() -> anyio.CancelScope:
-    """What has to be done even by a task that was cancelled; but not for ever."""
+    """A scope for cleanup that must run even in a cancelled task, for at most 60 seconds."""
     return anyio.move_on_after(60, shield=True)
 
 
@@ -39,7 +41,8 @@ def body_of(content: Union[Content, AsyncIterable[bytes]]) -> Union[bytes, Body]
 
 
 async def pieces(source: Any) -> AsyncIterator[bytes]:
-    """The same pieces; those that come from the disk are read in a thread."""
+    """Yields the same pieces. Pieces of a synchronous source come from the disk and are read in a
+    thread."""
     if isinstance(source, AsyncIterable):
         async for piece in source:
             yield piece
@@ -52,7 +55,8 @@ async def pieces(source: Any) -> AsyncIterator[bytes]:
 
 
 class ByteConnection:
-    """A connection as bytes. What goes wrong is an OSError, and TimeoutError is one."""
+    """A connection as a stream of bytes. Every failure is an OSError; TimeoutError is a subclass of
+    OSError."""
 
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
@@ -74,7 +78,8 @@ class ByteConnection:
             raise OSError(f"the connection is broken: {error!r}") from error
 
     async def receive(self, timeout: float) -> Optional[bytes]:
-        """What has come; nothing after the last byte, None if nothing comes for so long."""
+        """The bytes that arrived; b"" after the last byte, None if nothing arrives within `timeout`
+        seconds."""
         try:
             with anyio.move_on_after(timeout):
                 return await self._stream.receive(65536)
@@ -85,7 +90,7 @@ class ByteConnection:
         return None
 
     async def cut(self) -> None:
-        """Ends it under whoever reads."""
+        """Closes the connection while another task may be reading from it."""
         await anyio.aclose_forcefully(self._stream)
 
     async def aclose(self) -> None:
@@ -93,7 +98,10 @@ class ByteConnection:
 
 
 class ReaderTurn:
-    """Of many that wait for the same connection one reads for all. `count` grows with everything that may concern them."""
+    """Lets one of several tasks that wait for the same connection read for all of them.
+
+    `count` grows with every message that may concern a waiting task.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -115,7 +123,7 @@ class ReaderTurn:
             self._waiter = None
 
     async def wait(self, seen: int, timeout: Optional[float]) -> None:
-        """Until something has happened since `seen` was the count."""
+        """Waits until `count` differs from `seen`."""
         if self.count == seen:
             self._waiter = self._waiter or anyio.Event()
             with anyio.move_on_after(timeout):

@@ -1,8 +1,10 @@
-"""A request as a value, and the decision whether it is sent again; nothing here touches the network or a clock.
+"""A request as a value, and the decision whether it is sent again; nothing here touches the network
+or a clock.
 
-A request that got no answer may have been carried out. So it is repeated only if twice is the same as once (`repeatable`):
-what reads, what sets a state, and what carries an idempotency key. A refusal "not now" (Retry-After) was not carried out and
-is repeated in any case, and so is a connection that was never made.
+A request without an answer may have been carried out. It is therefore repeated only if it is
+idempotent (`repeatable`): a read, a change to a given state, or a request with an idempotency key.
+A refusal with Retry-After was not carried out, so the request is always repeated; so is a request
+whose connection was never made.
 """
 from __future__ import annotations
 
@@ -21,16 +23,17 @@ from .errors import (BY_CODE, ConflictError, ConnectionLostError, ForbiddenError
 
 NDJSON = "application/x-ndjson"
 HEARTBEAT = 15.0
-"""Seconds between two signs of life in a stream."""
+"""Seconds between two heartbeats in a stream."""
 SILENCE = 3 * HEARTBEAT
-"""A stream that is silent for so long is dead."""
+"""Seconds; a stream that is silent for longer is dead."""
 ANSWER_MAX = 64 << 20
-"""Bytes of an answer that is held in memory as a whole, unless its call allows more."""
+"""Bytes of an answer that is held in memory completely; a call may allow more."""
 
 
 @dataclasses.dataclass
 class Body:
-    """A body that is streamed. `open` makes its pieces anew each time, unless it can be had only once."""
+    """A body that is streamed. `open` produces its pieces again for each attempt, unless
+    `repeatable` is false."""
 
     open: Callable[[], Union[Iterator[bytes], AsyncIterable[bytes]]]
     length: Optional[int] = None
@@ -47,10 +50,11 @@ class Call:
     headers: Dict[str, str] = dataclasses.field(default_factory=dict)
     repeatable: bool = True
     done_if: Tuple[Type[CoveError], ...] = ()
-    """What a repetition meets when the first attempt, of which nobody heard, has done the work."""
+    """Errors of a repeated attempt that mean that the first attempt, whose answer was lost,
+    succeeded."""
     read_timeout: Optional[float] = None
     also_ok: Tuple[int, ...] = ()
-    """Statuses from 400 on whose body is an answer all the same."""
+    """Statuses of 400 and above whose body is a normal answer."""
     answer_max: int = ANSWER_MAX
 
     def params(self) -> Dict[str, str]:
@@ -63,17 +67,18 @@ def path(*words: str) -> str:
 
 
 class Attempts:
-    """The repetitions of one call, or of one stream between two pieces that came through."""
+    """The attempts of one call, or of one stream between two pieces that arrived."""
 
     def __init__(self, retry: Retry, repeatable: bool, known: bool) -> None:
         self.retry, self.repeatable = retry, repeatable
         self.window = retry.window if known else min(retry.window, retry.unknown)
         self.failures = 0
         self.began: Optional[float] = None
-        self.lost = False  # an attempt may have been carried out
+        self.lost = False  # an attempt without an answer may have been carried out
 
     def pause(self, error: CoveError, now: float) -> float:
-        """Seconds to wait before it is sent again; raises the error when it is not to be."""
+        """Seconds to wait before the next attempt; raises the error if there is no further
+        attempt."""
         if not self.may_repeat(error):
             raise error
         if self.began is None:
@@ -97,26 +102,26 @@ class Attempts:
 
 
 def transport_error(error: httpx.HTTPError, where: str) -> CoveError:
-    """An error of ours for one of httpx."""
+    """The error of this package for an error of httpx."""
     what = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY_FAILED" in what:
         return ServerNotTrustedError(f"{where}: {what}")
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
         return ServerUnreachableError(f"{where}: {what}")
     if isinstance(error, httpx.ReadTimeout):
-        return ConnectionLostError(f"{where} was silent for too long")
+        return ConnectionLostError(f"{where} sent nothing for too long")
     if isinstance(error, httpx.PoolTimeout):
         return TimedOutError("all connections of this client are in use", fix="Close streams that are no longer read, or use a second client.")
     return ConnectionLostError(f"{where}: {what}")
 
 
 def too_large_error(call: Call, limit: int, where: str) -> CoveError:
-    return ProtocolError(f"{where}: the answer to {call.method} {call.path} has more than {limit} bytes, and no such answer should",
+    return ProtocolError(f"{where}: the answer to {call.method} {call.path} has more than {limit} bytes, which is not allowed",
                          fix="Check that the address is that of a cove server. What is large is read with Files.stream, or as a stream of an execution.")
 
 
 def closed_error(code: int, reason: str, where: str) -> CoveError:
-    """The error that the close code of a WebSocket stands for; docs/streaming.md lists them."""
+    """The error for the close code of a WebSocket; docs/streaming.md lists the codes."""
     why = f"{where} closed the connection: {reason or code}"
     if code == 4401:
         return UnauthorizedError(reason or "the key was revoked or has expired")
@@ -132,7 +137,8 @@ BY_STATUS = {400: InvalidRequestError, 401: UnauthorizedError, 403: ForbiddenErr
 
 
 def answer_error(status: int, headers: httpx.Headers, content: bytes) -> CoveError:
-    """The error that an answer with a status of 400 or more tells. One that is not from cove has an empty code."""
+    """The error in an answer with a status of 400 or more. An error that does not come from cove
+    has an empty code."""
     request_id: Optional[str] = headers.get("X-Request-Id")
     try:
         wait: Optional[float] = max(float(headers["Retry-After"]), 0.0)
@@ -145,14 +151,14 @@ def answer_error(status: int, headers: httpx.Headers, content: bytes) -> CoveErr
     except (CoveError, KeyError, TypeError):
         text = content[:200].decode("utf-8", "replace").strip()
         return general(f"the answer was {status}: {text}" if text else f"the answer was {status}", code="", status=status, request_id=request_id,
-                       retry_after=wait, cause="The answer did not come from cove, or not as a whole.",
-                       fix="Look at the address, and at what stands between this program and the server.")
+                       retry_after=wait, cause="The answer did not come from cove, or is incomplete.",
+                       fix="Check the address, and any proxy between this program and the server.")
     return BY_CODE.get(code, general)(message, code=code, cause=told.get("cause"), fix=told.get("fix"), status=status,
                                       request_id=told.get("requestId") or request_id, details=told.get("details"), retry_after=wait)
 
 
 def event_error(told: Mapping[str, Any]) -> CoveError:
-    """The error that a stream ended with, after its answer had begun."""
+    """The error that ended a stream after its answer had begun."""
     code = str(told.get("code") or "")
     return BY_CODE.get(code, CoveError)(str(told.get("message") or "the stream ended"), code=code, cause=told.get("cause"), fix=told.get("fix"),
                                         request_id=told.get("requestId"), details=told.get("details"))

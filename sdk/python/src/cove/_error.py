@@ -1,21 +1,23 @@
-"""What every error of this package is. The classes, one for each code of the server, are in cove.errors."""
+"""The base classes of all errors of this package. cove.errors has one class for each error code of
+the server.
+"""
 from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping, Optional
 
 
 class CoveError(Exception):
-    """Something was refused, failed, or could not be asked.
+    """A request was refused, failed, or could not be sent.
 
     Attributes:
-        code: stable, for programs: "sandbox_ended"; docs/errors.md lists them all.
+        code: stable, for programs: "sandbox_ended"; docs/errors.md lists all codes.
         message: what happened this time.
-        cause: what it means in general.
-        fix: what to do about it.
+        cause: what the code means in general.
+        fix: what to do.
         status: of the HTTP answer; None when there was none.
-        request_id: the same id stands in the server's log.
-        details: what else the server had to say.
-        retry_after: seconds, when the server named them.
+        request_id: the same id is in the server's log.
+        details: further fields of the server's answer.
+        retry_after: seconds to wait before a retry, if the server sent them.
     """
 
     __module__ = "cove.errors"
@@ -28,7 +30,7 @@ class CoveError(Exception):
                  retry_after: Optional[float] = None) -> None:
         super().__init__(message)
         if code is not None:
-            self.code = code  # one that is younger than this package has no class of its own
+            self.code = code  # a code that is newer than this package has no class of its own
         self.message = message
         self.cause = cause if cause is not None else self.default_cause
         self.fix = fix if fix is not None else self.default_fix
@@ -46,25 +48,26 @@ class CoveError(Exception):
 
 
 class LostError(CoveError):
-    """The other side went away: the server, the connection, or the process that held a sandbox."""
+    """The server, the connection, or the process that held a sandbox went away."""
 
     __module__ = "cove.errors"
 
 
 class ExecutionFailedError(CoveError):
-    """`Result.check()` met a program that did not end with status 0. `result` on it is what there is to see."""
+    """`Result.check()` found a program that did not end with status 0. `result` is the complete
+    result."""
 
     __module__ = "cove.errors"
     code = "execution_failed"
-    default_cause = "A program in the sandbox did not end well."
-    default_fix = "Look at its standard error and at what ended it."
+    default_cause = "A program in the sandbox failed."
+    default_fix = "Look at its standard error and at `ended_by`."
     result: Any = None
 
 
 class WaitTimeoutError(CoveError):
-    """`wait(timeout=...)` gave up waiting. The execution goes on; cancel it, or wait again."""
+    """`wait(timeout=...)` stopped waiting. The execution continues; cancel it, or wait again."""
 
     __module__ = "cove.errors"
     code = "wait_timeout"
-    default_cause = "The execution did not end within the time that the caller wanted to wait."
-    default_fix = "Wait again, or cancel it: it goes on."
+    default_cause = "The execution did not end within the timeout of this call."
+    default_fix = "Wait again, or cancel the execution: it continues."

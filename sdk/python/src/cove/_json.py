@@ -1,7 +1,8 @@
-"""Between the JSON of the server and dataclasses. A field is called in snake_case here and in camelCase there.
+"""Conversion between the JSON of the server and dataclasses. Fields are in snake_case here and in
+camelCase there.
 
-What the server adds later is passed over and can be found in `raw`; what it promises and does not send is an error. A field
-made by `seconds("timeoutMs")` holds seconds and travels as milliseconds.
+A field that a newer server adds is ignored here and is available in `raw`; a missing required field
+is an error. A field made by `seconds("timeoutMs")` holds seconds and is sent as milliseconds.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def milliseconds(value: Duration) -> int:
 
 
 def time_text(value: datetime.datetime) -> str:
-    """A time without a zone is taken for one of this machine, as Python does."""
+    """A time without a zone is in the local zone of this machine, as in Python."""
     return value.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
 
 
@@ -67,7 +68,7 @@ def convert(hint: Any, value: Any) -> Any:
     if origin is dict and args[1] is not Any:
         return {k: convert(args[1], v) for k, v in value.items()}
     if isinstance(hint, type) and not (isinstance(value, hint) or (hint is float and isinstance(value, int))):
-        raise TypeError(f"{value!r} is no {hint.__name__}")
+        raise TypeError(f"{value!r} is not a {hint.__name__}")
     return value
 
 
@@ -86,11 +87,11 @@ def decode(cls: Type[T], data: Any) -> T:
                 values[field.name] = value / 1000 if field.metadata.get("ms") and value is not None else convert(known[field.name], value)
         return cls(**values)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise ProtocolError(f"the server's answer is no {cls.__name__}: {error}") from error
+        raise ProtocolError(f"the server's answer is not a {cls.__name__}: {error}") from error
 
 
 def encode(value: Any) -> Dict[str, Any]:
-    """The JSON object of a dataclass; what is None is left out."""
+    """The JSON object of a dataclass; fields that are None are omitted."""
     found: Dict[str, Any] = {}
     for field in dataclasses.fields(value):
         item = getattr(value, field.name)
@@ -112,13 +113,13 @@ def loads(data: Union[str, bytes]) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"the server sent something that is no JSON: {error}") from error
+        raise ProtocolError(f"the server sent invalid JSON: {error}") from error
 
 
 def loads_object(data: Union[str, bytes]) -> Dict[str, Any]:
     found = loads(data)
     if not isinstance(found, dict):
-        raise ProtocolError("the server sent JSON that is no object")
+        raise ProtocolError("the server sent JSON that is not an object")
     return found
 
 

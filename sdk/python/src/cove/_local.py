@@ -1,8 +1,9 @@
-"""Files of this machine: bodies that are read from it, and archives that are written to it.
+"""Local files: bodies that are read from them, and archives that are written to them.
 
-An archive comes out of a sandbox, so what it says is hostile. It is unpacked as plain files, directories and links, each
-below the directory that was named: no name leads out, no link is walked through, no link is made that points out, no
-special bits are set. What is not taken is told.
+An archive comes out of a sandbox, so its contents are hostile. It is unpacked as plain files,
+directories and links, each below the given directory: no name leads out, no link is followed, no
+link is created that points out, no special mode bits are set. Members that are refused are
+reported.
 """
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def read_all(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def body_of(content: Content) -> Union[bytes, Body]:
-    """What is to be sent. A file that can seek is sent from where it stands, and again if need be."""
+    """The body to send. A seekable file is sent from its current position, and again from there for
+    a repeated attempt."""
     if isinstance(content, str):
         return content.encode()
     if isinstance(content, (bytes, bytearray, memoryview)):
@@ -57,7 +59,8 @@ def body_of(content: Content) -> Union[bytes, Body]:
 
 
 def file_body(path: str) -> Body:
-    """A file, opened anew for each attempt. One that grows meanwhile is sent as long as it was, one that shrinks is an error."""
+    """A file that is opened again for each attempt. If it grows meanwhile, only its original length
+    is sent; if it shrinks, the call fails."""
     size = os.stat(path).st_size
 
     def pieces() -> Iterator[bytes]:
@@ -72,7 +75,7 @@ def exactly(file: IO[bytes], size: int, path: str) -> Iterator[bytes]:
     while left > 0:
         piece = file.read(min(PIECE, left))
         if not piece:
-            raise OSError(f"{path} became smaller while it was read")
+            raise OSError(f"{path} became smaller while it was being read")
         left -= len(piece)
         yield piece
 
@@ -80,7 +83,8 @@ def exactly(file: IO[bytes], size: int, path: str) -> Iterator[bytes]:
 # --- a directory as an archive ---
 
 def walk(top: str, below: str = "") -> Iterator[Tuple[str, str]]:
-    """(path, name in the archive), directories before what is in them, in a stable order."""
+    """Yields (path, name in the archive); a directory precedes its contents, and the order is
+    stable."""
     for entry in sorted(os.scandir(os.path.join(top, below)), key=lambda e: e.name):
         name = os.path.join(below, entry.name)
         yield entry.path, name
@@ -89,7 +93,7 @@ def walk(top: str, below: str = "") -> Iterator[Tuple[str, str]]:
 
 
 def header_of(path: str, name: str) -> Union[None, tarfile.TarInfo]:
-    """None: neither a file, a directory nor a link."""
+    """The tar header; None if the path is neither a file, a directory nor a link."""
     told = os.lstat(path)
     item = tarfile.TarInfo(name.replace(os.sep, "/"))
     item.mode, item.mtime = stat.S_IMODE(told.st_mode), int(told.st_mtime)
@@ -105,7 +109,8 @@ def header_of(path: str, name: str) -> Union[None, tarfile.TarInfo]:
 
 
 def pack(directory: str) -> Iterator[bytes]:
-    """A tar archive of what is in a directory, piece by piece; sockets, pipes and devices are left out."""
+    """A tar archive of the contents of a directory, in pieces; sockets, pipes and devices are
+    omitted."""
     for path, name in walk(directory):
         item = header_of(path, name)
         if item is None:
@@ -120,7 +125,7 @@ def pack(directory: str) -> Iterator[bytes]:
 
 def directory_body(directory: str) -> Body:
     if not os.path.isdir(directory):
-        raise NotADirectoryError(f"{directory} is no directory")
+        raise NotADirectoryError(f"{directory} is not a directory")
     return Body(lambda: pack(directory))
 
 
@@ -128,7 +133,8 @@ def directory_body(directory: str) -> Body:
 
 @dataclasses.dataclass(frozen=True)
 class DownloadResult:
-    """What a download left on this machine. `skipped` are (name, reason) of what was not taken."""
+    """The files that a download wrote. `skipped` has (name, reason) of each member that was
+    refused."""
 
     path: str
     files: int
@@ -137,17 +143,18 @@ class DownloadResult:
 
 
 class MemberRefused(Exception):
-    """This member is not taken; the text says why."""
+    """A member of an archive is refused; the text says why."""
 
 
 class ArchiveExtractor:
     def __init__(self, top: str) -> None:
         self.top = top
-        self.made = {""}  # directories that are known to be no links
+        self.made = {""}  # directories that are known not to be links
         self.modes: List[Tuple[str, int]] = []
 
     def real(self, parts: List[str]) -> str:
-        """The directory of these names below the top, made if need be. It is no link, nor is anything on the way."""
+        """The directory of these names below the top, created if missing. Neither it nor any
+        directory above it is a link."""
         for n in range(1, len(parts) + 1):
             name = os.path.join(*parts[:n])
             if name in self.made:
@@ -155,18 +162,19 @@ class ArchiveExtractor:
             path = os.path.join(self.top, name)
             try:
                 if not stat.S_ISDIR(os.lstat(path).st_mode):
-                    raise MemberRefused("something that is no directory stands in its way")
+                    raise MemberRefused("a file or a link is in the way of its directory")
             except FileNotFoundError:
                 os.mkdir(path)
             self.made.add(name)
         return os.path.join(self.top, *parts)
 
     def place(self, parts: List[str]) -> str:
-        """The path of a new file or link; what was there before, and is no directory, is removed."""
+        """The path of a new file or link; an existing file or link is removed, a directory is
+        not."""
         path = os.path.join(self.real(parts[:-1]), parts[-1])
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(os.lstat(path).st_mode):
-                raise MemberRefused("a directory stands in its way")
+                raise MemberRefused("a directory with the same name exists")
             os.unlink(path)
         return path
 
@@ -175,7 +183,7 @@ class ArchiveExtractor:
         if item.isdir():
             self.modes.append((self.real(parts), item.mode & 0o777))
         elif not parts:
-            raise MemberRefused("it has no name")
+            raise MemberRefused("its name is empty")
         elif item.issym():
             check_link(item.linkname, len(parts) - 1)
             os.symlink(item.linkname, self.place(parts))
@@ -201,8 +209,8 @@ def parts_of(name: str) -> List[str]:
 
 
 def check_link(target: str, depth: int) -> None:
-    """A link may climb to the top at most, and only at its beginning: after a name, which may itself be a link, nobody
-    knows where `..` leads."""
+    """A link target may use `..` only at its beginning, and only up to the top: a name may itself
+    be a link, so a `..` after a name may lead anywhere."""
     parts = [p for p in target.split("/") if p not in ("", ".")]
     ups = 0
     while ups < len(parts) and parts[ups] == "..":
@@ -236,7 +244,7 @@ def unpack(file: IO[bytes], directory: str) -> DownloadResult:
 # --- a download as a file ---
 
 class AtomicFile:
-    """A file that appears whole or not at all."""
+    """A file that appears complete or not at all."""
 
     def __init__(self, path: str) -> None:
         self.path = path

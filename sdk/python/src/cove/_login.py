@@ -1,8 +1,10 @@
-"""What `cove login` keeps: one server, the credential for it and the authority to trust, in a file of the user's own.
+"""The login that `cove login` keeps: one server, its credential and the authority to trust, in a
+file of the user.
 
-It holds a secret, so it is read only if it is the user's own and closed to everybody else, and written under another name first.
-A token that an issuer gave is renewed here as `cove` renews it (src/client/oauth.c), and the file has the same form afterwards.
-There is no lock: the file is read again before a renewal, so a token that another program has renewed meanwhile is used.
+The file holds a secret, so it is read only if the user owns it and no other user can read it; it is
+written under another name first. The token of an identity provider is renewed here as `cove` renews
+it (src/client/oauth.c), and the file keeps its format. There is no lock: the file is read again
+before a renewal, so a token that another program has renewed meanwhile is used.
 """
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from .errors import ProtocolError, ServerUnreachableError, UnauthorizedError
 FILE_MAX = 64 << 10
 PROVIDER_ANSWER_MAX = 256 << 10
 EARLY = 30.0
-"""Seconds before its end at which a token is replaced."""
+"""Seconds before its expiry at which a token is renewed."""
 PATIENCE = 30.0
 SAFE_HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -37,7 +39,7 @@ class Login:
     ends_at: float = 0.0
     """Seconds since 1970; 0: never, or not known."""
     told: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
-    """The file as it was read."""
+    """The contents of the file."""
 
     @property
     def is_renewable(self) -> bool:
@@ -49,7 +51,7 @@ class Login:
 
 
 def ended(url: str) -> str:
-    return f"the login at {url} has ended; log in again with `cove login`"
+    return f"the login at {url} has expired; log in again with `cove login`"
 
 
 def login_path(environ: Mapping[str, str]) -> Optional[str]:
@@ -60,7 +62,7 @@ def login_path(environ: Mapping[str, str]) -> Optional[str]:
 
 
 def read_login(environ: Mapping[str, str]) -> Optional[Login]:
-    """None: nobody is logged in."""
+    """The kept login; None: the user is not logged in."""
     path = login_path(environ)
     if path is None:
         return None
@@ -73,7 +75,7 @@ def read_login(environ: Mapping[str, str]) -> Optional[Login]:
     with open(fd, "rb") as f:
         about = os.fstat(fd)
         if hasattr(os, "geteuid") and (about.st_uid != os.geteuid() or about.st_mode & 0o077 or not stat.S_ISREG(about.st_mode)):
-            raise ValueError(f"{path} holds a key and is not yours alone; make it so (chmod 600), or log in again")
+            raise ValueError(f"{path} holds a key and other users can read it; run chmod 600 on it, or log in again")
         return parse_login(f.read(FILE_MAX), path)
 
 
@@ -87,12 +89,12 @@ def parse_login(text: bytes, path: str) -> Login:
     except ValueError:
         told = None
     if not isinstance(told, dict) or not of("url", str) or not of("key", str):
-        raise ValueError(f"{path} is not the file that cove login wrote; log in again")
+        raise ValueError(f"{path} was not written by cove login; log in again")
     return Login(told["url"].rstrip("/"), told["key"], of("cacert", str), (of("expiresMs", int) or 0) / 1000, told)
 
 
 def write_login(told: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Whole or not at all. OSError if it cannot be written."""
+    """Replaces the file atomically. Raises OSError if it cannot be written."""
     path = login_path(environ)
     assert path is not None
     fresh = f"{path}.{os.getpid()}"
@@ -110,15 +112,16 @@ def write_login(told: Mapping[str, Any], environ: Mapping[str, str]) -> None:
 
 
 def is_safe(url: str) -> bool:
-    """Whether a refresh token may be sent there: https, or this machine."""
+    """Whether a refresh token may be sent to this URL: https, or this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.scheme == "http" and parts.hostname in SAFE_HOSTS and "@" not in parts.netloc
 
 
 def ask_provider(url: str, form: Dict[str, str]) -> Dict[str, Any]:
-    """The answer of the provider to a refresh token. UnauthorizedError: it gives no other token."""
+    """The answer of the identity provider to a refresh token. Raises UnauthorizedError if the
+    provider refuses it."""
     if not is_safe(url):
-        raise ProtocolError(f"{url} is not a safe place to renew a login: it must begin with https://")
+        raise ProtocolError(f"{url} is not safe for renewing a login: it must begin with https://")
     content = b""
     try:
         with httpx.Client(timeout=PATIENCE, headers={"Accept": "application/json"}) as client, client.stream("POST", url, data=form) as response:
@@ -141,12 +144,12 @@ def ask_provider(url: str, form: Dict[str, str]) -> Dict[str, Any]:
 
 
 class LoginSession:
-    """The token of a login, for a client that outlives it. Its methods may be called by many threads at a time."""
+    """The token of a login, for a client that outlives the token. Its methods are thread-safe."""
 
     def __init__(self, login: Login, environ: Mapping[str, str]) -> None:
         self._login, self._environ = login, dict(environ)
         self._lock = threading.Lock()
-        self._is_kept = True  # the file has this login: it was neither replaced nor removed
+        self._is_kept = True  # the file still has this login: it was neither replaced nor removed
 
     @property
     def key(self) -> str:
@@ -156,7 +159,8 @@ class LoginSession:
         return self._login.ends_at - EARLY <= time.time()
 
     def renew(self) -> None:
-        """Replaces a token that is about to end, here and in the file. Blocks. UnauthorizedError: log in again."""
+        """Replaces a token that is about to expire, here and in the file. Blocks. Raises
+        UnauthorizedError if the user must log in again."""
         with self._lock:
             self._take_from_file()
             if not self.is_due():
@@ -189,8 +193,8 @@ class LoginSession:
         seconds = min(lasts, 365 * 86400) if isinstance(lasts, int) and lasts > 0 else 300
         told["expiresMs"] = int((time.time() + seconds) * 1000)
         if not all("!" <= c <= "~" for c in told["key"]):
-            raise ProtocolError(f"{told['tokenUrl']} gave a token that holds a character which no token has")
+            raise ProtocolError(f"{told['tokenUrl']} returned a token with a character that is not allowed in a token")
         self._login = dataclasses.replace(self._login, key=told["key"], ends_at=told["expiresMs"] / 1000, told=told)
         if self._is_kept:
-            with contextlib.suppress(OSError):  # the token is good all the same, for this process
+            with contextlib.suppress(OSError):  # the token is still valid for this process
                 write_login(told, self._environ)

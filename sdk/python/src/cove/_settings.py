@@ -1,5 +1,6 @@
-"""Where the server is and as whom we speak to it: what the caller says, then the environment, then what
-`cove login` kept, then the server of this machine."""
+"""The address of the server and the credential: from the arguments, then from the environment, then
+from `cove login`, then the server of this machine.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -12,24 +13,28 @@ from urllib.parse import urlsplit
 from ._login import LoginSession, read_login
 
 SOCKET = "/run/cove/api.sock"
-"""Of root's server; those of others are in places of their own."""
+"""The socket of a server that runs as root; servers of other users have sockets in their own
+directories.
+"""
 URL = "http://127.0.0.1:8700"
 
 
 @dataclasses.dataclass(frozen=True)
 class Retry:
-    """How long a request is repeated that the server refused for the moment, or whose connection broke.
+    """How long a request is repeated after a temporary refusal or a broken connection.
 
-    Pauses double from `first` to `longest` seconds, or are as long as the server asks for; `window` seconds after the first
-    failure the error is raised. Only what may be repeated is: what reads, what sets a state, and what carries an
-    idempotency key. `Retry(window=0)` repeats nothing.
+    Pauses double from `first` to `longest` seconds, or last as long as the server asks for;
+    `window` seconds after the first failure the error is raised. Only idempotent requests are
+    repeated: reads, changes to a given state, and requests with an idempotency key.
+    `Retry(window=0)` repeats nothing.
     """
 
     window: float = 90.0
     first: float = 0.1
     longest: float = 5.0
     unknown: float = 2.0
-    """The window as long as this server has never answered: a wrong address is told soon."""
+    """The window in seconds until the server has answered once, so that a wrong address is reported
+    soon."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +46,15 @@ class Settings:
     retry: Retry
     cacert: Optional[str] = None
     login: Optional[LoginSession] = None
-    """Of a token that an issuer gave, which is renewed; `api_key` is the token of the beginning then."""
+    """The renewable token of an identity provider; `api_key` is then its first value."""
 
     @property
     def bearer(self) -> Optional[str]:
         return self.login.key if self.login is not None else self.api_key
 
     def trust(self) -> ssl.SSLContext:
-        """Whose signature under the server's certificate counts: the authority that was named, or those of this machine."""
+        """The authorities whose signature on the server's certificate is accepted: the given one,
+        or those of this machine."""
         return ssl.create_default_context(cafile=self.cacert)
 
     @property
@@ -77,7 +83,8 @@ def is_local(url: str) -> bool:
 
 
 def find_socket(environ: Mapping[str, str]) -> Optional[str]:
-    """As `cove serve` chooses it: root's own place, and for others theirs before root's."""
+    """The socket in the order of `cove serve`: for root the system path, for other users their own
+    path before the system path."""
     own = []
     if hasattr(os, "geteuid") and os.geteuid() != 0:
         own = [os.path.join(base, rest) for base, rest in ((environ.get("XDG_RUNTIME_DIR") or "", "cove/api.sock"),
@@ -89,7 +96,7 @@ def find_socket(environ: Mapping[str, str]) -> Optional[str]:
 def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], timeout: float, retry: Optional[Retry],
             insecure: bool, environ: Mapping[str, str], cacert: Optional[str] = None) -> Settings:
     if url is not None and socket is not None:
-        raise ValueError("url and socket do not go together: give one of them")
+        raise ValueError("url and socket exclude each other: give one of them")
     key = api_key if api_key is not None else environ.get("COVE_API_KEY") or None
     authority = cacert if cacert is not None else environ.get("COVE_CACERT") or None
     session = None
@@ -97,7 +104,7 @@ def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], t
         url = (url or environ.get("COVE_URL") or "").rstrip("/") or None
         kept = read_login(environ) if url is None or key is None else None
         url = url or (kept.url if kept else None)
-        if kept is not None and url == kept.url:  # a key goes to no other server than its own
+        if kept is not None and url == kept.url:  # a key is sent to its own server only
             if key is None:
                 kept.check()
                 key = kept.key
@@ -108,11 +115,11 @@ def resolve(url: Optional[str], api_key: Optional[str], socket: Optional[str], t
         url = "http://localhost"
     url = (url or URL).rstrip("/")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise ValueError(f"{url!r} is no URL of a server: it begins with http:// or https:// and names a host")
+        raise ValueError(f"{url!r} is not a server URL: it must begin with http:// or https:// and name a host")
     if key and not all("!" <= c <= "~" for c in key):
-        raise ValueError("the API key holds a character that no key has")
+        raise ValueError("the API key contains a character that is not allowed in a key")
     if key and url.startswith("http://") and not is_local(url) and not insecure:
-        raise ValueError(f"the API key would cross the network in the clear to {url}; use https://, or say insecure=True if the way there is safe")
+        raise ValueError(f"the API key would be sent unencrypted to {url}; use https://, or pass insecure=True if the network is trusted")
     if authority and not os.access(authority, os.R_OK):
-        raise ValueError(f"the authority's certificate {authority!r} cannot be read")
+        raise ValueError(f"cannot read the certificate of the authority, {authority!r}")
     return Settings(url, key or None, socket, timeout, retry or Retry(), authority or None, session)

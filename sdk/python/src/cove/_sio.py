@@ -1,4 +1,6 @@
-"""What the sync half of the package waits with. `_aio.py` has the same names for the other half."""
+"""The I/O primitives of the sync half of the package. `_aio.py` has the same names for the async
+half.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -34,10 +36,11 @@ def pieces(source: Any) -> Iterator[bytes]:
 
 
 class ByteConnection:
-    """A connection as bytes. What goes wrong is an OSError, and a timeout is one.
+    """A connection as a stream of bytes. Every failure is an OSError; a timeout is an OSError too.
 
-    One thread reads and others write. The lock is for TLS, whose two directions are one object; nobody waits for the other side
-    while holding it, except for the rest of a record or for room in a buffer.
+    One thread reads and others write. The lock is for TLS, where both directions share one object;
+    a thread that holds the lock never waits for the peer, except for the rest of a record or for
+    space in a buffer.
     """
 
     def __init__(self, sock: sockets.socket) -> None:
@@ -71,7 +74,8 @@ class ByteConnection:
             self._sock.sendall(data)
 
     def receive(self, timeout: float) -> Optional[bytes]:
-        """What has come; nothing after the last byte, None if nothing comes for so long."""
+        """The bytes that arrived; b"" after the last byte, None if nothing arrives within `timeout`
+        seconds."""
         if not self._has_bytes(timeout):
             return None
         with self._lock:
@@ -91,7 +95,7 @@ class ByteConnection:
         return bool(poll.poll(timeout * 1000))
 
     def cut(self) -> None:
-        """Ends it under whoever reads."""
+        """Closes the connection while another thread may be reading from it."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(sockets.SHUT_RDWR)
 
@@ -100,7 +104,10 @@ class ByteConnection:
 
 
 class ReaderTurn:
-    """Of many that wait for the same connection one reads for all. `count` grows with everything that may concern them."""
+    """Lets one of several threads that wait for the same connection read for all of them.
+
+    `count` grows with every message that may concern a waiting thread.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -124,6 +131,6 @@ class ReaderTurn:
             self._changed.notify_all()
 
     def wait(self, seen: int, timeout: Optional[float]) -> None:
-        """Until something has happened since `seen` was the count."""
+        """Waits until `count` differs from `seen`."""
         with self._changed:
             self._changed.wait_for(lambda: self.count != seen, timeout)

@@ -1,6 +1,7 @@
-"""The errors of the server as classes, one for each code. Written by tools/doctables from src/core/base/errors.def.
+"""The errors of the server as classes, one for each code.
 
-Catch what you can act upon: `SandboxEndedError`, a whole kind such as `NotFoundError`, or `CoveError` for all.
+Written by tools/doctables from src/core/base/errors.def. Catch the errors that you can handle:
+`SandboxEndedError`, a whole kind such as `NotFoundError`, or `CoveError` for all.
 """
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ class LevelUnavailableError(ForbiddenError):
 
 
 class WallMissingError(ForbiddenError):
-    """This host cannot provide a wall of the sandbox, and cove never runs code without that wall."""
+    """This host cannot provide a wall of the sandbox, and cove never runs code without that
+    wall."""
 
     code = "wall_missing"
     default_cause = "This host cannot provide a wall of the sandbox, and cove never runs code without that wall."
@@ -266,7 +268,8 @@ class PolicySyntaxError(InvalidRequestError):
 
 
 class PolicyUnknownKeyError(InvalidRequestError):
-    """The policy file has an unknown key, so the rule that its author intended would not be enforced."""
+    """The policy file has an unknown key, so the rule that its author intended would not be
+    enforced."""
 
     code = "policy_unknown_key"
     default_cause = "The policy file has an unknown key, so the rule that its author intended would not be enforced."
@@ -282,7 +285,8 @@ class PolicyBadValueError(InvalidRequestError):
 
 
 class PolicyNotSupportedError(ForbiddenError):
-    """The policy requires something that this version of cove cannot enforce, so the whole policy is refused."""
+    """The policy requires something that this version of cove cannot enforce, so the whole policy
+    is refused."""
 
     code = "policy_not_supported"
     default_cause = "The policy requires something that this version of cove cannot enforce, so the whole policy is refused."
@@ -306,7 +310,8 @@ class PolicyProgramMissingError(InternalError):
 
 
 class ProbeProgramMissingError(InternalError):
-    """cove-probe, the program that attacks a sandbox for cove doctor, was not found next to cove."""
+    """cove-probe, the program that attacks a sandbox for cove doctor, was not found next to
+    cove."""
 
     code = "probe_program_missing"
     default_cause = "cove-probe, the program that attacks a sandbox for cove doctor, was not found next to cove."
@@ -322,7 +327,8 @@ class ConfigSyntaxError(InvalidRequestError):
 
 
 class ConfigUnknownKeyError(InvalidRequestError):
-    """The configuration has an unknown setting, so the behaviour that its author intended would not take effect."""
+    """The configuration has an unknown setting, so the behaviour that its author intended would not
+    take effect."""
 
     code = "config_unknown_key"
     default_cause = "The configuration has an unknown setting, so the behaviour that its author intended would not take effect."
@@ -346,7 +352,8 @@ class ConfigUnsafeFileError(ForbiddenError):
 
 
 class StateDirUnusableError(ForbiddenError):
-    """The server cannot use one of its directories: it cannot be created or written, or it belongs to another user."""
+    """The server cannot use one of its directories: it cannot be created or written, or it belongs
+    to another user."""
 
     code = "state_dir_unusable"
     default_cause = "The server cannot use one of its directories: it cannot be created or written, or it belongs to another user."
@@ -354,7 +361,8 @@ class StateDirUnusableError(ForbiddenError):
 
 
 class DescriptorsExhaustedError(ServiceUnavailableError):
-    """The server has as many files and connections open as the system allows, and could not open another. No data is lost."""
+    """The server has as many files and connections open as the system allows, and could not open
+    another. No data is lost."""
 
     code = "descriptors_exhausted"
     default_cause = "The server has as many files and connections open as the system allows, and could not open another. No data is lost."
@@ -394,7 +402,8 @@ class HttpsRequiredError(InvalidRequestError):
 
 
 class ServerNotTrustedError(ForbiddenError):
-    """This machine does not trust the server's certificate: it has expired, names another host, or is signed by an unknown authority."""
+    """This machine does not trust the server's certificate: it has expired, names another host, or
+    is signed by an unknown authority."""
 
     code = "server_not_trusted"
     default_cause = "This machine does not trust the server's certificate: it has expired, names another host, or is signed by an unknown authority."
@@ -434,7 +443,8 @@ class UnauthorizedError(ForbiddenError):
 
 
 class UserRemovedError(ForbiddenError):
-    """The token is valid, but an admin removed its user from the tenant. A new token does not create a removed user again."""
+    """The token is valid, but an admin removed its user from the tenant. A new token does not
+    create a removed user again."""
 
     code = "user_removed"
     default_cause = "The token is valid, but an admin removed its user from the tenant. A new token does not create a removed user again."
@@ -442,7 +452,8 @@ class UserRemovedError(ForbiddenError):
 
 
 class TenantSuspendedError(ForbiddenError):
-    """The operator of the server suspended the tenant of this key. Everything that ran in the tenant was ended."""
+    """The operator of the server suspended the tenant of this key. Everything that ran in the
+    tenant was ended."""
 
     code = "tenant_suspended"
     default_cause = "The operator of the server suspended the tenant of this key. Everything that ran in the tenant was ended."
@@ -450,7 +461,8 @@ class TenantSuspendedError(ForbiddenError):
 
 
 class QuotaExceededError(LimitReachedError):
-    """The tenant has used up a quota: sandboxes, processors, memory, storage, or executions per hour."""
+    """The tenant has used up a quota: sandboxes, processors, memory, storage, or executions per
+    hour."""
 
     code = "quota_exceeded"
     default_cause = "The tenant has used up a quota: sandboxes, processors, memory, storage, or executions per hour."
@@ -474,7 +486,8 @@ class LastAdminError(ConflictError):
 
 
 class IssuerUnreachableError(ServiceUnavailableError):
-    """The request carries a token of an identity provider, and the server could not fetch the provider's keys to verify it."""
+    """The request carries a token of an identity provider, and the server could not fetch the
+    provider's keys to verify it."""
 
     code = "issuer_unreachable"
     default_cause = "The request carries a token of an identity provider, and the server could not fetch the provider's keys to verify it."
@@ -490,7 +503,8 @@ class RateLimitedError(LimitReachedError):
 
 
 class AuditUnavailableError(ServiceUnavailableError):
-    """The audit log cannot be written (for example, its disk is full), and the server changes nothing that it cannot record."""
+    """The audit log cannot be written (for example, its disk is full), and the server changes
+    nothing that it cannot record."""
 
     code = "audit_unavailable"
     default_cause = "The audit log cannot be written (for example, its disk is full), and the server changes nothing that it cannot record."
@@ -642,7 +656,8 @@ class ExpectationFailedError(InvalidRequestError):
 
 
 class HostNotAllowedError(ForbiddenError):
-    """The request is addressed to a host name that this server does not accept. Malicious web pages do this to reach local servers through a browser."""
+    """The request is addressed to a host name that this server does not accept. Malicious web pages
+    do this to reach local servers through a browser."""
 
     code = "host_not_allowed"
     default_cause = "The request is addressed to a host name that this server does not accept. Malicious web pages do this to reach local servers through a browser."
@@ -706,7 +721,8 @@ class SandboxPausedError(ConflictError):
 
 
 class SandboxFullError(LimitReachedError):
-    """The sandbox has no space left for the file: its storage limit, or its limit on the number of files, is reached."""
+    """The sandbox has no space left for the file: its storage limit, or its limit on the number of
+    files, is reached."""
 
     code = "sandbox_full"
     default_cause = "The sandbox has no space left for the file: its storage limit, or its limit on the number of files, is reached."
@@ -714,7 +730,8 @@ class SandboxFullError(LimitReachedError):
 
 
 class WrongFileKindError(ConflictError):
-    """The path names another type of file than the request needs: a directory instead of a file, a file instead of a directory, or a loop of symbolic links."""
+    """The path names another type of file than the request needs: a directory instead of a file, a
+    file instead of a directory, or a loop of symbolic links."""
 
     code = "wrong_file_kind"
     default_cause = "The path names another type of file than the request needs: a directory instead of a file, a file instead of a directory, or a loop of symbolic links."
@@ -722,7 +739,8 @@ class WrongFileKindError(ConflictError):
 
 
 class IdempotencyConflictError(ConflictError):
-    """The Idempotency-Key was used for a different request, or the first request with it is still in progress."""
+    """The Idempotency-Key was used for a different request, or the first request with it is still
+    in progress."""
 
     code = "idempotency_conflict"
     default_cause = "The Idempotency-Key was used for a different request, or the first request with it is still in progress."
@@ -730,7 +748,8 @@ class IdempotencyConflictError(ConflictError):
 
 
 class ExecutorFullError(LimitReachedError):
-    """The queue of POST /v1/execute is full, or the tenant has filled the half of it that one tenant may use: executions arrive faster than they end."""
+    """The queue of POST /v1/execute is full, or the tenant has filled the half of it that one
+    tenant may use: executions arrive faster than they end."""
 
     code = "executor_full"
     default_cause = "The queue of POST /v1/execute is full, or the tenant has filled the half of it that one tenant may use: executions arrive faster than they end."
@@ -746,7 +765,8 @@ class ContextDeadError(ConflictError):
 
 
 class ForkUnsupportedError(ConflictError):
-    """The context cannot be forked: its language has no fork that keeps the state, or its language kernel runs more than one thread, of which a fork would keep only one."""
+    """The context cannot be forked: its language has no fork that keeps the state, or its language
+    kernel runs more than one thread, of which a fork would keep only one."""
 
     code = "fork_unsupported"
     default_cause = "The context cannot be forked: its language has no fork that keeps the state, or its language kernel runs more than one thread, of which a fork would keep only one."

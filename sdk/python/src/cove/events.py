@@ -1,7 +1,7 @@
-"""What a stream tells, and how far it has come.
+"""The events of a stream, and the position that a reader has reached.
 
-A stream may break at any byte and be taken up again. `StreamProgress` knows what arrived: pieces that come twice are cut to what
-is new, and a piece that is missing is an error, never a hole.
+A stream may break at any byte and be resumed. `StreamProgress` knows what has arrived: a repeated
+piece is cut to its new part, and a missing piece is an error, never a gap.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE_MAX = 16 << 20
 
 @dataclasses.dataclass(frozen=True)
 class StartedEvent:
-    """The first of a stream. `execution` is what it was when the stream began."""
+    """The first event of a stream. `execution` is its state when the stream began."""
 
     execution: ExecutionInfo
     type: Literal["started"] = "started"
@@ -32,17 +32,18 @@ class OutputEvent:
     type: Literal["stdout", "stderr"]
     data: bytes
     offset: int
-    """Of its first byte in its stream."""
+    """Offset of the first byte in its stream."""
 
     @property
     def text(self) -> str:
-        """What is no UTF-8 becomes U+FFFD. A character is never cut in two by the stream itself."""
+        """The data as text; invalid UTF-8 becomes U+FFFD. The stream itself never splits a
+        character."""
         return self.data.decode("utf-8", "replace")
 
 
 @dataclasses.dataclass(frozen=True)
 class ExitEvent:
-    """The last of a stream: the execution has ended."""
+    """The last event of a stream: the execution has ended."""
 
     execution: ExecutionInfo
     type: Literal["exit"] = "exit"
@@ -58,7 +59,7 @@ class ExitEvent:
 
 @dataclasses.dataclass(frozen=True)
 class ResizeEvent:
-    """Somebody gave the terminal another size."""
+    """The size of the terminal has changed."""
 
     rows: int
     cols: int
@@ -67,16 +68,17 @@ class ResizeEvent:
 
 @dataclasses.dataclass(frozen=True)
 class DisplayEvent:
-    """Something that code in a context shows: what it displayed, or the value of its last expression (`result`)."""
+    """A value that code in a context displays (`display`), or the value of its last expression
+    (`result`)."""
 
     type: Literal["display", "result"]
     data: Dict[str, Any]
-    """By MIME type: text, base64 of pictures and documents, JSON itself."""
+    """By MIME type: text as it is, images and documents as base64, JSON as objects."""
     meta: Dict[str, Any] = dataclasses.field(default_factory=dict)
     omitted: Dict[str, Any] = dataclasses.field(default_factory=dict)
-    """What was too large, and why."""
+    """Representations that are too large to send: the reason by MIME type."""
     count: Optional[int] = None
-    """Of a result: the how manieth execution of its interpreter it is."""
+    """The cell number of a result."""
 
     @property
     def text(self) -> Optional[str]:
@@ -88,11 +90,12 @@ class DisplayEvent:
 
     @property
     def chart(self) -> Optional[Mapping[str, Any]]:
-        """The numbers behind a figure."""
+        """The data of a figure."""
         return self.data.get("application/vnd.cove.chart+json")
 
     def bytes_of(self, mime: str) -> Optional[bytes]:
-        """A picture or a document as it would lie in a file; None when it is not offered in this form."""
+        """An image or a document as the bytes of a file; None if it is not available in this
+        form."""
         found = self.data.get(mime)
         if not isinstance(found, str):
             return None
@@ -105,7 +108,7 @@ class DisplayEvent:
 
 @dataclasses.dataclass(frozen=True)
 class ExceptionEvent:
-    """Code in a context raised this."""
+    """Code in a context raised an exception."""
 
     name: str
     value: str
@@ -118,7 +121,7 @@ class ExceptionEvent:
 
 @dataclasses.dataclass(frozen=True)
 class InputRequestEvent:
-    """Code in a context waits for a line; `execution.answer` gives one."""
+    """Code in a context waits for a line; send it with `execution.answer`."""
 
     prompt: str
     password: bool = False
@@ -134,21 +137,23 @@ ChannelEvent = Union[StartedEvent, OutputEvent, ResizeEvent, DisplayEvent, Excep
 
 @dataclasses.dataclass(frozen=True)
 class FileEvent:
-    """Something that happened to a file."""
+    """A change of a file."""
 
     type: str
-    """created, modified, removed, moved; or overflow: something is missing, look for yourself"""
+    """created, modified, removed, moved; or overflow: events were lost, list the directory
+    again."""
     path: Optional[str] = None
-    """Absolute. Of something that moved, the new one."""
+    """Absolute. After a move, the new path."""
     moved_from: Optional[str] = dataclasses.field(default=None, metadata={"json": "from"})
     directory: bool = False
     path_base64: Optional[str] = None
-    """The bytes of a path that is no valid text."""
+    """The bytes of a path that is not valid UTF-8."""
     from_base64: Optional[str] = None
 
 
 class LineSplitter:
-    """Bytes in, whole lines out. Only a newline ends one: the text in them may hold every other separator."""
+    """Splits bytes into complete lines. Only a newline ends a line: the text may contain every
+    other separator."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -167,7 +172,8 @@ def piece_of(event: Mapping[str, Any]) -> bytes:
 
 
 class OutputCollector:
-    """What the events of an execution tell together."""
+    """Collects the output, the displayed values and the exception of an execution from its
+    events."""
 
     def __init__(self) -> None:
         self._out: List[bytes] = []
@@ -193,23 +199,24 @@ class OutputCollector:
 
 
 class StreamProgress:
-    """How far the stream of one execution has come."""
+    """The position in the stream of one execution."""
 
     def __init__(self, execution_id: Optional[str] = None, stdout: int = 0, stderr: int = 0) -> None:
         self.execution_id = execution_id
         self.offsets: Dict[str, int] = {"stdout": stdout, "stderr": stderr}
         self.begun = False
         self.ended = False
-        self.events_seen = 0  # kernel events received (display, result, exception, input)
-        self.events_to_skip = 0  # kernel events of this connection that were received before
-        self.gaps = False  # a terminal lets go of its beginning: what is gone is no hole
+        self.events_seen = 0  # language kernel events received (display, result, exception, input)
+        self.events_to_skip = 0  # language kernel events of this connection that were received before
+        self.gaps = False  # a terminal drops its oldest output: a missing beginning is not an error
 
     def reopened(self) -> None:
-        """What an interpreter told comes again from the beginning; output comes from where it was."""
+        """After a reconnect: language kernel events are repeated from the beginning, output
+        continues at its offset."""
         self.events_to_skip = self.events_seen
 
     def take(self, line: bytes) -> Optional[Event]:
-        """What a line tells that is new, if anything."""
+        """The new event of a line; None if there is none."""
         told = loads_object(line)
         kind = told.get("type")
         try:
@@ -221,7 +228,7 @@ class StreamProgress:
                 return self.turn(str(kind), decode(ExecutionInfo, told["execution"]))
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise ProtocolError(f"a piece of the stream is malformed: {error!r}") from error
-        return None  # a heartbeat, or something that is younger than this package
+        return None  # a heartbeat, or an event that is newer than this package
 
     def event(self, kind: str, told: Mapping[str, Any]) -> Optional[Event]:
         if self.events_to_skip:
@@ -233,7 +240,7 @@ class StreamProgress:
 
     def turn(self, kind: str, execution: ExecutionInfo) -> Optional[Event]:
         if self.execution_id is not None and self.execution_id != execution.id:
-            raise ProtocolError(f"the stream of {self.execution_id} became that of {execution.id}")
+            raise ProtocolError(f"the stream of {self.execution_id} changed to execution {execution.id}")
         self.execution_id = execution.id
         self.gaps = self.gaps or execution.tty
         if kind == "end":
@@ -246,7 +253,7 @@ class StreamProgress:
         stream, offset, data = str(told["stream"]), int(told["offset"]), piece_of(told)
         known = max(self.offsets[stream], offset if self.gaps else 0)
         if offset > known:
-            raise ProtocolError(f"{stream} goes on at {offset}, and {known} bytes of it have come")
+            raise ProtocolError(f"{stream} continues at byte {offset}, but only {known} bytes have arrived")
         data = data[known - offset:]
         if not data:
             return None

@@ -1,4 +1,4 @@
-"""What the stateless executor answers, and what it is asked."""
+"""The request and the result of `Cove.execute`."""
 from __future__ import annotations
 
 import base64
@@ -13,12 +13,12 @@ from .models import Reason, Resources
 
 Content = Union[str, bytes]
 ExecuteEvent = Union[OutputEvent, DisplayEvent, ExceptionEvent]
-TIMEOUT_REASONS = {"wall": "it ran longer than its timeout", "cpu": "it used more processor time than it may", "lifetime": "it ran longer than its sandbox may live"}
+TIMEOUT_REASONS = {"wall": "it ran longer than its timeout", "cpu": "it used more CPU time than allowed", "lifetime": "it ran longer than the lifetime of its sandbox"}
 
 
 @dataclasses.dataclass(frozen=True)
 class OmittedFile:
-    """A file that was asked for and did not come."""
+    """A file that was requested with `outputs` and is not in the answer."""
 
     path: str
     reason: str
@@ -26,19 +26,21 @@ class OmittedFile:
 
 @dataclasses.dataclass(frozen=True)
 class ExecuteResult:
-    """What came out of one program in a sandbox that is gone."""
+    """The result of one program in a sandbox that has been removed."""
 
     id: str
     sandbox_id: str
     status: str
-    """ok; error, it raised or ended with another status than 0; interrupted, killed or died"""
+    """"ok"; "error": the program raised an exception or ended with a status other than 0;
+    "interrupted", "killed" or "died"."""
     ended_by: str
     truncated: bool
-    """There was more output than is told."""
+    """There was more output than this result holds."""
     dropped_bytes: int
     cached: bool
     pool: str
-    """hit: its sandbox had been made ahead; recycled: it had been, and was used by the same tenant and reset before; miss"""
+    """"hit": the sandbox was prepared by a pool; "recycled": it was used by the same tenant before
+    and reset; "miss"."""
     queued: float = seconds("queuedMs")
     """Seconds in the queue."""
     exit_code: Optional[int] = None
@@ -46,7 +48,7 @@ class ExecuteResult:
     stdout: str = ""
     stderr: str = ""
     results: List[DisplayEvent] = dataclasses.field(default_factory=list)
-    """Of code: what it displayed, and the value of its last expression."""
+    """Of code: the displayed values, and the value of the last expression."""
     exception: Optional[ExceptionEvent] = None
     error: Optional[Reason] = None
     omitted: List[OmittedFile] = dataclasses.field(default_factory=list)
@@ -55,7 +57,7 @@ class ExecuteResult:
 
     @property
     def files(self) -> Dict[str, bytes]:
-        """Those that `outputs` named, by their paths."""
+        """The files that `outputs` named, by path."""
         return {file["path"]: base64.b64decode(file["contentBase64"]) for file in self.raw.get("files", [])}
 
     @property
@@ -68,7 +70,7 @@ class ExecuteResult:
         return self.status == "ok"
 
     def failure(self) -> str:
-        """Why it is no success, in a line."""
+        """Why the program did not succeed, in one line."""
         if self.error:
             return self.error.message
         if self.ended_by in TIMEOUT_REASONS:
@@ -78,7 +80,7 @@ class ExecuteResult:
         return f"it ended with status {self.exit_code}" if self.ended_by == "exit" else f"it was ended by: {self.ended_by}"
 
     def check(self) -> ExecuteResult:
-        """Itself if all went well; otherwise ExecutionFailedError."""
+        """Returns itself after a success; otherwise raises ExecutionFailedError."""
         if self.success:
             return self
         error = ExecutionFailedError(self.failure())
@@ -87,7 +89,8 @@ class ExecuteResult:
 
 
 class ExecuteStreamParser:
-    """The lines of an answer that comes as it happens, and the answer as it would have come at once."""
+    """Parses the lines of a streamed answer and builds the same result as an answer without
+    streaming."""
 
     def __init__(self) -> None:
         self.progress = StreamProgress()
@@ -132,7 +135,7 @@ def file_of(name: str, content: Content) -> Dict[str, str]:
 
 def execute_body(code: Optional[str], command: Union[str, Sequence[str], None], files: Optional[Mapping[str, Content]], outputs: Sequence[str],
                  env: Optional[Mapping[str, str]], timeout: Optional[Duration], resources: Optional[Resources], **more: Any) -> Dict[str, Any]:
-    """Of `code` and `command` the server takes exactly one, and says so."""
+    """The server requires exactly one of `code` and `command`, and refuses other combinations."""
     return without_none(code=code, command=command if command is None or isinstance(command, str) else [*command],
                         files=[file_of(name, content) for name, content in files.items()] if files else None, outputs=[*outputs] or None,
                         env=None if env is None else dict(env), timeoutMs=None if timeout is None else milliseconds(timeout),

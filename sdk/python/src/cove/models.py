@@ -1,6 +1,7 @@
-"""What the server tells, as plain values. Times are aware datetimes in UTC, durations are seconds, sizes are bytes.
+"""The objects of the server as plain values. Times are aware datetimes in UTC, durations are
+seconds, sizes are bytes.
 
-`raw` is the whole answer, for fields that are younger than this package.
+`raw` is the complete answer, with fields that are newer than this package.
 """
 from __future__ import annotations
 
@@ -13,21 +14,21 @@ from ._json import Duration, raw, seconds
 
 @dataclasses.dataclass(frozen=True)
 class Resources:
-    """What a sandbox may use; what is None is for the template or the server to say."""
+    """Resource limits of a sandbox; None means the value of the template or the server."""
 
     cpu_millis: Optional[int] = None
-    """Thousandths of a processor."""
+    """Thousandths of a CPU."""
     memory_bytes: Optional[int] = None
     storage_bytes: Optional[int] = None
     """Bytes in /workspace."""
     pids: Optional[int] = None
-    """Processes and threads at one time."""
+    """The greatest number of processes and threads at the same time."""
     cpu_pinning: Optional[bool] = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """Why something ended, or could not begin."""
+    """Why an object ended or could not be created."""
 
     code: str
     message: str
@@ -44,10 +45,10 @@ class SandboxInfo:
     level: str
     resources: Resources
     timeout: float = seconds("timeoutMs")
-    """Of one execution, unless it says otherwise."""
+    """Seconds; the default timeout of an execution."""
     lifetime: float = seconds("lifetimeMs")
     idle_timeout: float = seconds("idleTimeoutMs")
-    """0 is none."""
+    """Seconds; 0: no idle timeout."""
     idle_action: str = "end"
     metadata: Dict[str, str] = dataclasses.field(default_factory=dict)
     template: Optional[str] = None
@@ -62,17 +63,18 @@ class SandboxInfo:
 
 @dataclasses.dataclass(frozen=True)
 class SandboxStatus:
-    """What a channel was told about its sandbox; figures come only if `status_interval` asked for them."""
+    """The state of a sandbox as sent on a channel; the figures need `status_interval`."""
 
     state: str = dataclasses.field(metadata={"json": "status"})
     cpu_ms: Optional[int] = dataclasses.field(default=None, metadata={"json": "cpuUsage"})
-    """Processor time so far."""
+    """Milliseconds of CPU time so far."""
     memory_bytes: Optional[int] = dataclasses.field(default=None, metadata={"json": "memoryUsage"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """What a sandbox uses now. A figure that could not be measured is None, and `absent` says why."""
+    """The current usage of a sandbox. A figure that could not be measured is None, and `absent`
+    says why."""
 
     sandbox_id: str
     at: datetime.datetime
@@ -92,7 +94,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class SandboxEvent:
-    """Something that happened to a sandbox."""
+    """An event of one sandbox."""
 
     seq: int
     at: datetime.datetime
@@ -104,7 +106,7 @@ class SandboxEvent:
 
 @dataclasses.dataclass(frozen=True)
 class ServerEvent(SandboxEvent):
-    """Something that happened to one of all sandboxes. Numbers only grow."""
+    """An event of any sandbox. Numbers only grow."""
 
     tenant: str = ""
     sandbox_id: Optional[str] = None
@@ -112,7 +114,8 @@ class ServerEvent(SandboxEvent):
 
 @dataclasses.dataclass(frozen=True)
 class EventGap:
-    """Stands for events that the server has forgotten before they were read; `next` is the first it may still know."""
+    """Replaces events that the server deleted before they were read; `next` is the first number
+    that may still exist."""
 
     next: int
     kind: str = "gap"
@@ -125,13 +128,13 @@ class ExecutionInfo:
     id: str
     sandbox_id: str
     state: str
-    """starting, running, ended, or failed: it could not be started, or was lost"""
+    """starting, running, ended, or failed: the execution could not be started, or was lost"""
     background: bool
     stdout_bytes: int
-    """Kept by then."""
+    """Bytes of stdout kept so far."""
     stderr_bytes: int
     dropped_bytes: int
-    """Past the cap on output."""
+    """Bytes beyond the limit on output."""
     created_at: Optional[datetime.datetime] = None
     started_at: Optional[datetime.datetime] = None
     ended_at: Optional[datetime.datetime] = None
@@ -140,11 +143,11 @@ class ExecutionInfo:
     ended_by: Optional[str] = None
     error: Optional[Reason] = None
     tty: bool = False
-    """It is a terminal."""
+    """Whether the execution has a terminal."""
     context_id: Optional[str] = None
-    """The context that it ran in, if any."""
+    """The context of the execution, if any."""
     status: Optional[str] = None
-    """Of one in a context: ok, error, interrupted, killed or died"""
+    """Only in a context: ok, error, interrupted, killed or died."""
     raw: Mapping[str, Any] = raw()
 
     @property
@@ -170,28 +173,28 @@ class ContextInfo:
     """starting, idle, busy or dead"""
     cwd: str
     queued: int
-    """Executions that wait."""
+    """The number of executions in the queue."""
     executions: int
-    """Since its interpreter was started."""
+    """The number of executions since the language kernel was started."""
     restarts: int
     refused_events: int
     version: Optional[str] = None
     forked_from: Optional[str] = None
-    """The context whose state it began with; None after a restart."""
+    """The context from which this one was forked; None after a restart."""
     created_by: Optional[str] = None
     created_at: Optional[datetime.datetime] = None
     execution_id: Optional[str] = None
-    """The execution that runs."""
+    """The running execution."""
     reason: Optional[Reason] = None
-    """Of a dead one."""
+    """Why the context is dead."""
     outcome: Optional[str] = None
-    """Of an interrupt: idle, finished, interrupted or killed"""
+    """Only in the answer to an interrupt: idle, finished, interrupted or killed."""
     raw: Mapping[str, Any] = raw()
 
 
 @dataclasses.dataclass(frozen=True)
 class Completions:
-    """What could stand in the place of the characters from `start` to `end`."""
+    """Possible replacements for the characters from `start` to `end`."""
 
     matches: List[str]
     start: int
@@ -200,7 +203,7 @@ class Completions:
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """What is known about what stands at the cursor."""
+    """Documentation of the object at the cursor."""
 
     found: bool
     data: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -209,13 +212,15 @@ class Inspection:
 
 @dataclasses.dataclass(frozen=True)
 class Receipt:
-    """What an execution used, met and changed. A figure that could not be measured is None, and `absent` says why."""
+    """The usage of an execution, the limits that it hit, its denials and the files that it
+    changed. A figure that could not be measured is None, and `absent` says why."""
 
     sandbox: str
     execution: str
     final: bool
-    """Whether nothing is still to change: the sums that the kernel keeps for the whole sandbox are complete, or never this
-    execution's own. False in what `client.execute()` brings, whose sandbox still lives."""
+    """Whether the receipt will not change any more: the kernel's sums for the whole sandbox are
+    complete, or are not counted for this execution. False in the answer of `client.execute()`,
+    whose sandbox still lives."""
     ended_by: str
     level: str
     exit_code: Optional[int] = None
@@ -245,14 +250,14 @@ class Receipt:
     denials: List[Any] = dataclasses.field(default_factory=list)
     denials_more: int = 0
     request_id: Optional[str] = None
-    """Of the request that started it; the same id stands in the server's log."""
+    """The id of the request that started the execution; the same id is in the server's log."""
     absent: Dict[str, str] = dataclasses.field(default_factory=dict)
     raw: Mapping[str, Any] = raw()
 
 
 @dataclasses.dataclass(frozen=True)
 class FileEntry:
-    """A name in a directory; of a stat, the path."""
+    """A name in a directory; in the answer of stat, the path."""
 
     name: str
     kind: str
@@ -262,9 +267,9 @@ class FileEntry:
     size_bytes: int
     modified_at: datetime.datetime
     target: Optional[str] = None
-    """Of a link."""
+    """The target of a link."""
     name_base64: Optional[str] = None
-    """The bytes of a name that is no valid text."""
+    """The bytes of a name that is not valid UTF-8."""
 
     @property
     def is_directory(self) -> bool:
@@ -272,14 +277,14 @@ class FileEntry:
 
 
 class FileList(List[FileEntry]):
-    """The entries of a directory. `truncated`: there are more than were asked for."""
+    """The entries of a directory. `truncated`: there are more than the requested limit."""
 
     truncated: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class WriteResult:
-    """What a write or an upload left in the sandbox."""
+    """The files that a write or an upload left in the sandbox."""
 
     path: str
     size_bytes: int
@@ -288,21 +293,21 @@ class WriteResult:
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """A language that code can be written in."""
+    """A programming language."""
 
     name: str
     program: str
     profile: str
-    """Which system calls it may make."""
+    """The name of the system call profile."""
     available: bool
     path: Optional[str] = None
     reason: Optional[str] = None
-    """Why it is not available."""
+    """Why the language is not available."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TemplateSpec:
-    """What a template says about sandboxes; all of it may be left out."""
+    """The contents of a template; every field is optional."""
 
     runtime: Optional[str] = None
     level: Optional[str] = None
@@ -314,9 +319,9 @@ class TemplateSpec:
     idle_timeout: Optional[Duration] = seconds("idleTimeoutMs", None)
     idle_action: Optional[str] = None
     preload: Optional[List[str]] = None
-    """Modules of Python that sandboxes have imported before they are asked for."""
+    """Python modules that are imported before a sandbox is requested."""
     policy: Optional[Mapping[str, Any]] = None
-    """A document, as docs/policies.md has it; the level is custom then."""
+    """A policy as docs/policies.md describes; the level is then custom."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,26 +331,26 @@ class Policy:
     name: str
     description: str
     available: bool
-    """Whether this server can hold it."""
+    """Whether this server can enforce the policy."""
     policy: Optional[Mapping[str, Any]] = None
-    """In full; only of one that was asked for by its name."""
+    """The complete policy; only in the answer to a request for one policy."""
     sources: Optional[Mapping[str, Any]] = None
-    """Where each value of it comes from."""
+    """The source of each value of the policy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GcReport:
-    """What was removed, or would be."""
+    """The objects that were removed, or would be removed by a dry run."""
 
     dry_run: bool
     executions: int
     output_bytes: int
-    """Of these executions."""
+    """Bytes of output of these executions."""
     sandboxes: int
     events: int
     idempotency_keys: int
     stray_files: int
-    """Output that belongs to no execution."""
+    """Output files that do not belong to an execution."""
     stray_bytes: int
 
 
@@ -353,18 +358,18 @@ class GcReport:
 class Template:
     name: str
     generation: int
-    """Counts its versions."""
+    """The version of the template."""
     spec: TemplateSpec
     builtin: bool = False
-    """It comes with the server, and has no times."""
+    """Comes with the server and has no times."""
     created_at: Optional[datetime.datetime] = None
     updated_at: Optional[datetime.datetime] = None
     available: bool = True
-    """Whether the server's host has its runtime and the modules that it preloads."""
+    """Whether the server's host has the language and the preloaded modules of the template."""
     reason: Optional[str] = None
-    """Why it is not available."""
+    """Why the template is not available."""
     fix: Optional[str] = None
-    """The command that installs what is missing, for the operator of the host."""
+    """The command that installs the missing packages, for the operator of the host."""
     missing: List[str] = dataclasses.field(default_factory=list)
     """Modules that the host does not have."""
 
@@ -376,7 +381,7 @@ class ApiKey:
     id: str
     name: str
     prefix: str
-    """How the key begins."""
+    """The first characters of the key."""
     scopes: List[str]
     created_at: datetime.datetime
     expires_at: Optional[datetime.datetime] = None
@@ -384,19 +389,19 @@ class ApiKey:
     revoked_at: Optional[datetime.datetime] = None
     tenant: str = ""
     user: Optional[str] = None
-    """Whose it is; what it may do is what its scopes and the role of the user both allow."""
+    """The user of the key; an action needs both a scope of the key and the role of the user."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ApiKeySecret(ApiKey):
-    """A key that was just made. `key` is shown here and never again."""
+    """A key that was just created. `key` is not shown again."""
 
     key: str = dataclasses.field(default="", repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class SandboxToken:
-    """A token for one sandbox. `token` is shown here and never again."""
+    """A token for one sandbox. `token` is not shown again."""
 
     id: str
     sandbox_id: str
@@ -408,7 +413,7 @@ class SandboxToken:
 
 @dataclasses.dataclass(frozen=True)
 class FileUrl:
-    """A URL by which one file can be read or written without a key, relative to the address of the server."""
+    """A URL that reads or writes one file without a key, relative to the address of the server."""
 
     id: str
     sandbox_id: str
@@ -420,7 +425,7 @@ class FileUrl:
 
 @dataclasses.dataclass(frozen=True)
 class Ticket:
-    """A word for one request within a minute, as `?ticket=` in its URL."""
+    """A single-use token for one request within a minute, sent as `?ticket=` in its URL."""
 
     method: str
     path: str
@@ -430,7 +435,7 @@ class Ticket:
 
 @dataclasses.dataclass(frozen=True)
 class Whoami:
-    """What the server knows about whoever asks."""
+    """The principal of this client, as the server sees it."""
 
     kind: str
     tenant: str
@@ -458,7 +463,7 @@ class LimitRange:
 
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
-    """What a server can do."""
+    """The levels, languages and limits of a server."""
 
     version: str
     levels: List[Level]
@@ -469,7 +474,7 @@ class Capabilities:
 
 @dataclasses.dataclass(frozen=True)
 class Readiness:
-    """Whether sandboxes can be created, and what is missing if not."""
+    """Whether sandboxes can be created, and if not, why."""
 
     status: str
     checks: Dict[str, str]

@@ -1,4 +1,4 @@
-"""What can be said about one execution."""
+"""The options of one execution."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence, TypedDict, Union
@@ -10,28 +10,30 @@ class RunOptions(TypedDict, total=False):
     """The keyword arguments of run_code and run_command."""
 
     timeout: Duration
-    """Seconds on the wall. Then it and everything it started is killed, and `ended_by` is "wall"."""
+    """Seconds of elapsed time. Then the program and every process that it started is killed, and
+    `ended_by` is "wall"."""
     cpu_time: Duration
-    """Seconds of processor time, of it and all that it starts."""
+    """Seconds of CPU time of the program and every process that it starts."""
     env: Mapping[str, str]
-    """Variables beside those of the sandbox."""
+    """Variables in addition to those of the sandbox."""
     cwd: str
     """Absolute, or relative to /workspace."""
     stdin: str
-    """What it reads from standard input; without it there is nothing to read."""
+    """The text of standard input; without it the input is empty."""
     output_bytes: int
-    """How much output is kept, both streams together; the rest is counted and dropped."""
+    """Bytes of output that are kept, both streams together; the rest is counted and dropped."""
     changes: bool
-    """Let the receipt tell what it changed below /workspace."""
+    """Whether the receipt lists the changes below /workspace."""
     idempotency_key: str
-    """Of your own choosing: the same execution is found again with it, even from another process."""
+    """Your own key: a second call with it finds the same execution, even from another process."""
 
 
 class StartOptions(RunOptions, total=False):
-    """Those of stream_code, stream_command, start_code and start_command, which can write to it while it runs."""
+    """The keyword arguments of stream_code, stream_command, start_code and start_command, which can
+    write to the program while it runs."""
 
     stdin_open: bool
-    """Instead of `stdin`: `execution.write_stdin` writes it while the program runs."""
+    """Instead of `stdin`: `execution.write_stdin` writes while the program runs."""
 
 
 def run_body(options: StartOptions) -> Dict[str, Any]:
@@ -39,7 +41,7 @@ def run_body(options: StartOptions) -> Dict[str, Any]:
                              "stdin_open": "stdinOpen"}
     unknown = set(options) - set(StartOptions.__annotations__)
     if unknown:
-        raise TypeError(f"there is no option {sorted(unknown)[0]!r}; there are {', '.join(StartOptions.__annotations__)}")
+        raise TypeError(f"unknown option {sorted(unknown)[0]!r}; the options are {', '.join(StartOptions.__annotations__)}")
     body: Dict[str, Any] = {names[k]: v for k, v in options.items() if k in names and v is not None}
     for name, value in (("timeoutMs", options.get("timeout")), ("cpuTimeMs", options.get("cpu_time"))):
         if value is not None:
@@ -50,12 +52,13 @@ def run_body(options: StartOptions) -> Dict[str, Any]:
 
 
 def wait_for_end(options: RunOptions) -> RunOptions:
-    """The options of a call that waits for the end, and could not write meanwhile."""
+    """Checks the options of a call that waits for the end and therefore cannot write to the
+    program."""
     if "stdin_open" in options:
-        raise TypeError("stdin_open goes with stream_* and start_*: nobody could write while this call waits")
+        raise TypeError("stdin_open works with stream_* and start_* only: this call waits for the end and cannot write meanwhile")
     return options
 
 
 def argv_of(command: Union[str, Sequence[str]]) -> List[str]:
-    """A text is for a shell, words are for the program as they are."""
+    """The argument list of a command: a text runs in a shell, a list runs as it is."""
     return ["sh", "-c", command] if isinstance(command, str) else list(command)

@@ -1,4 +1,4 @@
-"""Warm pools: what they are told to hold, and how they are doing."""
+"""Warm pools: their settings and their state."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,19 +10,19 @@ from ._json import raw, seconds
 
 @dataclasses.dataclass(frozen=True)
 class PoolScaling:
-    """How a pool follows what is asked for. What is None gets its default, or stays as it is."""
+    """How a pool follows the demand. None means the default, or no change in an update."""
 
     enabled: Optional[bool] = None
-    """Whether it holds as many as the claims of late ask for; otherwise always `min`."""
+    """Whether the size follows recent claims; otherwise it is always `min`."""
     target_hit_rate: Optional[float] = None
     """The share of claims that should find a member ready, from 0.5 to 0.999."""
     scale_down_delay: Optional[float] = seconds("scaleDownDelayMs", None)
-    """How long it stays large after the last claim that needed it."""
+    """Seconds for which the pool keeps its size after the last claim that needed it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PoolZygote:
-    """When the process that interpreters are forked from is replaced; 0 is never."""
+    """When the zygote, from which interpreters are forked, is replaced; 0 is never."""
 
     max_age: Optional[float] = seconds("maxAgeMs", None)
     max_members: Optional[int] = None
@@ -34,67 +34,68 @@ class ZygoteStatus:
     """none, starting, ready or failed."""
     started: int
     renewed: int
-    """Of these, in the place of an older one."""
+    """The number of zygotes that replaced an older one."""
     members: int
-    """Forked by the present one."""
+    """Interpreters forked by the current zygote."""
     joins: int
     joins_failed: int
     message: Optional[str] = None
-    """Why it failed."""
+    """Why the zygote failed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RecycledStatus:
-    """What became of used sandboxes that were given back."""
+    """Counts of used sandboxes after their return to the pool."""
 
     ready: int
-    """They were reset and wait for their tenants."""
+    """Sandboxes that were reset and wait for their tenants."""
     claims: int
-    """Hits that one of them served."""
+    """Hits that were served by a recycled sandbox."""
     total: int
     destroyed: Mapping[str, int]
-    """Those that did not come back, by the reason."""
+    """Sandboxes that were destroyed instead of recycled, by reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PoolStatus:
-    """What a pool holds now, and what became of claims since the server started. What is not kept has no numbers."""
+    """The members that a pool holds now, and the outcomes of claims since the server started.
+    Counters of features that are off stay at their defaults."""
 
     phase: str
     """ready, filling, waiting, off, degraded, refused or templateMissing."""
     message: Optional[str] = None
     generation: Optional[int] = None
-    """How often its settings or its template were put; members of earlier ones are let go."""
+    """The version of the settings and the template; members of earlier versions are removed."""
     template_generation: Optional[int] = None
     ready: int = 0
     starting: int = 0
     target: int = 0
     claims: int = 0
-    """Hits, partial ones and misses together."""
+    """The sum of hits, partial hits and misses."""
     hits: int = 0
-    """Served by a member that was ready."""
+    """Claims served by a member that was ready."""
     partial: int = 0
-    """Served by a member that was still in the making, or lacked its interpreter."""
+    """Claims served by a member that was not complete, or had no interpreter yet."""
     misses: int = 0
     """Cold starts."""
     hit_rate: Optional[float] = None
     claims_per_second: float = 0.0
     claim_us: Optional[int] = None
-    """From a claim to a sandbox that is ready, on average."""
+    """Average microseconds from a claim to a sandbox that is ready."""
     refill_us: Optional[int] = None
-    """How long making a member takes, on average."""
+    """Average microseconds to make a member."""
     expired: int = 0
     replaced: int = 0
     failed: int = 0
     lost: int = 0
     recycled: Optional[RecycledStatus] = None
-    """Only of a pool that recycles."""
+    """Only for a pool with `recycle`."""
     zygote: Optional[ZygoteStatus] = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Pool:
-    """Sandboxes of one template that are ready before they are asked for."""
+    """Sandboxes of one template that are prepared before they are requested."""
 
     name: str
     template: str
@@ -103,14 +104,14 @@ class Pool:
     autoscale: PoolScaling
     zygote: PoolZygote
     recycle: bool
-    """Used sandboxes come back after a reset, each for the tenant that had it."""
+    """Whether used sandboxes are reset and kept, each for the tenant that used it."""
     builtin: bool
-    """The server keeps it without being told."""
+    """The server maintains this pool by default."""
     status: PoolStatus
     ttl: float = seconds("ttlMs")
-    """A member beyond `min` that nobody takes goes after this time; 0 is never."""
+    """Seconds after which an unclaimed member beyond `min` is removed; 0 is never."""
     max_age: float = seconds("maxAgeMs")
-    """A member that waited for this time is replaced; 0 is never."""
+    """Seconds after which a waiting member is replaced; 0 is never."""
     generation: Optional[int] = None
     created_at: Optional[datetime.datetime] = None
     updated_at: Optional[datetime.datetime] = None

@@ -1,4 +1,4 @@
-"""What the server tells about those who share it: tenants, users, roles, what they use, and the record of what they did."""
+"""Tenants, users, roles, their usage, and the audit trail, as plain values."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,11 +10,12 @@ from ._json import raw
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """Sums over what lives in a tenant, and executions begun within an hour. What is None has no bound."""
+    """Limits on the sums over all living sandboxes of a tenant, and on executions started per hour.
+    None: no limit."""
 
     sandboxes: Optional[int] = None
     cpu_millis: Optional[int] = None
-    """Thousandths of a processor."""
+    """Thousandths of a CPU."""
     memory_bytes: Optional[int] = None
     storage_bytes: Optional[int] = None
     executions_per_hour: Optional[int] = None
@@ -22,7 +23,7 @@ class Quota:
 
 @dataclasses.dataclass(frozen=True)
 class QuotaUsed:
-    """What counts against a quota now."""
+    """The part of the quota that is in use now."""
 
     sandboxes: int
     cpu_millis: int
@@ -33,7 +34,7 @@ class QuotaUsed:
 
 @dataclasses.dataclass(frozen=True)
 class Tenant:
-    """One of those who share a server and see nothing of each other."""
+    """A customer of the server. Tenants share nothing and cannot affect each other."""
 
     name: str
     created_at: datetime.datetime
@@ -65,7 +66,7 @@ class Role:
 
 @dataclasses.dataclass(frozen=True)
 class BudgetBounds:
-    """What may be used in a day or a month. What is None has no bound."""
+    """Limits on the usage in a day or a month. None: no limit."""
 
     cpu_seconds: Optional[int] = None
     sandbox_seconds: Optional[int] = None
@@ -74,7 +75,7 @@ class BudgetBounds:
 
 @dataclasses.dataclass(frozen=True)
 class BudgetPeriod(BudgetBounds):
-    """The bounds, what is used of them, and when the next day or month begins, in UTC."""
+    """The limits, the usage, and the start of the next day or month in UTC."""
 
     used: Optional[BudgetBounds] = None
     renews_at: Optional[datetime.datetime] = None
@@ -89,15 +90,15 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class UsageRow:
-    """A sum. Of `hour`, `tenant`, `user` and `sandbox_id` it has those that were asked for by `group`."""
+    """A sum. Of `hour`, `tenant`, `user` and `sandbox_id` it has those that `group` requested."""
 
     executions: int
     failed_executions: int
-    """Of them, those that could not start or were lost."""
+    """The executions that could not start or were lost."""
     cpu_seconds: float
     execution_seconds: float
     sandbox_seconds: float
-    """That sandboxes were alive, paused ones too."""
+    """Seconds for which sandboxes were alive, including paused ones."""
     memory_mib_seconds: float
     storage_mib_seconds: float
     memory_peak_bytes: int
@@ -105,13 +106,14 @@ class UsageRow:
     hour: Optional[datetime.datetime] = None
     tenant: Optional[str] = None
     user: Optional[str] = None
-    """A user, or a key without one; "local" is the owner of the server."""
+    """A user, or a key without a user; "local" is the owner of the server."""
     sandbox_id: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
 class UsageReport:
-    """Sums of whole hours from `begin` to `end`, which are what the times that were asked for became."""
+    """Sums of whole hours from `begin` to `end`; the requested times are extended to whole
+    hours."""
 
     begin: datetime.datetime = dataclasses.field(metadata={"json": "from"})
     end: datetime.datetime = dataclasses.field(metadata={"json": "to"})
@@ -128,17 +130,17 @@ class LiveLimits:
 
 @dataclasses.dataclass(frozen=True)
 class LiveSandbox:
-    """What a sandbox uses at this moment. A figure that the host does not count is None."""
+    """The current usage of a sandbox. A figure that the host does not count is None."""
 
     id: str
     tenant: str
     state: str
     created_at: datetime.datetime
     executions: int
-    """Under way."""
+    """The number of running executions."""
     limits: LiveLimits
     cpu_us: Optional[int] = None
-    """Since its beginning."""
+    """Microseconds of CPU time since the sandbox was created."""
     memory_bytes: Optional[int] = None
     pids: Optional[int] = None
 
@@ -148,12 +150,12 @@ class LiveUsage:
     at: datetime.datetime
     sandboxes: List[LiveSandbox]
     truncated: bool
-    """There are more."""
+    """There are more sandboxes than this answer holds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Actor:
-    """Who did it: kind is key, local, anonymous, server, ..."""
+    """The principal of an action: kind is key, local, anonymous, server, ..."""
 
     kind: str
     key: Optional[str] = None
@@ -163,16 +165,17 @@ class Actor:
 
 @dataclasses.dataclass(frozen=True)
 class AuditRecord:
-    """One record of the audit log; `raw` is all of it."""
+    """One record of the audit trail; `raw` is the complete record."""
 
     seq: int
     at: datetime.datetime
     tenant: str
-    """Whose; empty for the server's own."""
+    """The tenant of the record; empty for records of the server itself."""
     action: str
     """sandbox.create, apikey.revoke, security.flood, ..."""
     outcome: str
-    """accepted (the work began; another record with the same request_id tells its outcome), success, refused or failed"""
+    """accepted (the work began; another record with the same request_id has its outcome), success,
+    refused or failed"""
     actor: Actor
     prev: str
     hash: str
@@ -195,7 +198,7 @@ class AuditHead:
 
 @dataclasses.dataclass(frozen=True)
 class AuditKey:
-    """What `cove audit verify` needs, kept on another machine."""
+    """The data that `cove audit verify` needs; keep it on another machine."""
 
     id: str
     algorithm: str
@@ -206,7 +209,8 @@ class AuditKey:
 
 @dataclasses.dataclass(frozen=True)
 class LoginInfo:
-    """The issuer whose tokens a server accepts; all is None where people bring keys."""
+    """The identity provider whose tokens a server accepts; every field is None if the server
+    accepts keys only."""
 
     issuer: Optional[str] = None
     audience: Optional[str] = None

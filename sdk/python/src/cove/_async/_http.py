@@ -1,4 +1,6 @@
-"""One connection pool to one server: requests that are repeated as far as they may be, and streams of lines and of bytes."""
+"""One connection pool to one server: requests that are repeated where that is safe, and streams of
+lines and of bytes.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -17,20 +19,23 @@ from ..errors import ConnectionLostError, NotFoundError
 from ..events import LineSplitter
 
 T = TypeVar("T")
-CONNECTIONS = 200  # a server closes those past http.maxConnectionsPerAddress, which is 256 unless it is set
-FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # of the body as it came, before it was decoded
+CONNECTIONS = 200  # a server closes connections beyond http.maxConnectionsPerAddress, which is 256 by default
+FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # describe the body before it was decoded
 log = logging.getLogger("cove")
 
 
 async def renew_login(settings: Settings) -> None:
-    """Before a request: a token of an issuer that is about to end is replaced."""
+    """Renews an identity provider's token that is about to expire, before a request."""
     if settings.login is not None and settings.login.is_due():
         await _aio.blocking(settings.login.renew)
 
 
 async def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
-    """The end of a block whose thing goes with it, also in a task that was cancelled. What went wrong in the block, `error`, is more
-    interesting than what goes wrong here."""
+    """Deletes the object of a block when the block ends, also in a cancelled task.
+
+    `error` is the exception of the block, if there was one; it takes precedence over an error of
+    the deletion.
+    """
     with _aio.shielded():
         try:
             await delete()
@@ -44,7 +49,7 @@ async def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseExceptio
 class AsyncHTTP:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.known = False  # the server has answered once
+        self.known = False  # true after the first answer of the server
         self.client = _aio.HTTPClient(
             base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
@@ -58,7 +63,8 @@ class AsyncHTTP:
         return Attempts(self.settings.retry, repeatable, self.known)
 
     async def open(self, call: Call) -> httpx.Response:
-        """One attempt. The answer's body is still to be read, and closed; a refusal is raised."""
+        """Sends one attempt and raises a refusal. The caller reads and closes the body of the
+        response."""
         headers: Dict[str, str] = dict(call.headers)
         await renew_login(self.settings)
         if self.settings.login is not None:
@@ -97,7 +103,7 @@ class AsyncHTTP:
         return httpx.Response(response.status_code, headers=headers, content=content)
 
     async def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
-        """The whole body. A server that is broken or hostile may send one without an end."""
+        """The complete body, with a limit: a broken or hostile server may send an endless one."""
         pieces, size = [], 0
         async for piece in response.aiter_bytes():
             size += len(piece)
@@ -107,13 +113,13 @@ class AsyncHTTP:
         return b"".join(pieces)
 
     async def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
-        """Waits before the next attempt; raises the error when there is to be none."""
+        """Waits before the next attempt; raises the error if there is no further attempt."""
         wait = attempts.pause(error, time.monotonic())
         log.debug("%s: %s; again in %.1f s", what, error.message, wait)
         await _aio.sleep(wait)
 
     async def send(self, call: Call) -> httpx.Response:
-        """The whole answer, after as many attempts as it may take."""
+        """The complete answer, after as many attempts as the call and the retry settings allow."""
         attempts = self.attempts(call.repeatable and not (isinstance(call.body, Body) and not call.body.repeatable))
         while True:
             try:
@@ -130,7 +136,7 @@ class AsyncHTTP:
         return decode(cls, await self.json(call))
 
     async def pages(self, cls: Type[T], name: str, call: Call) -> AsyncIterator[T]:
-        """Everything of a list, page by page as it is asked for."""
+        """All items of a list; a page is fetched when its first item is needed."""
         cursor: Optional[str] = None
         while True:
             page = await self.json(Call(call.method, call.path, {**call.query, "cursor": cursor}))
@@ -141,7 +147,7 @@ class AsyncHTTP:
                 return
 
     async def chunks(self, response: httpx.Response) -> _aio.ByteStream:
-        """The pieces of a body. One that breaks off is a lost connection."""
+        """The pieces of a body. A body that ends early raises ConnectionLostError."""
         try:
             async for chunk in response.aiter_bytes():
                 yield chunk
@@ -152,7 +158,8 @@ class AsyncHTTP:
 
 
 class AsyncLineStream:
-    """The lines of an answer that goes on. It is opened when the first is asked for, and again after `drop`."""
+    """The lines of an answer without a fixed end. The request is sent when the first line is
+    needed, and again after `drop`."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
@@ -167,7 +174,7 @@ class AsyncLineStream:
 
     @property
     def is_drained(self) -> bool:
-        """The next line has to be waited for."""
+        """Whether no complete line is buffered, so that the next line needs network input."""
         return not self._waiting
 
     async def open(self, call: Call) -> None:
@@ -181,11 +188,12 @@ class AsyncLineStream:
             try:
                 self._waiting = self._cut.feed(await self._chunks.__anext__())
             except StopAsyncIteration:
-                raise ConnectionLostError("the stream ended before it was over") from None
+                raise ConnectionLostError("the stream ended before its last event") from None
         return self._waiting.pop(0)
 
     async def finish(self) -> None:
-        """After the last line: reads the end of the answer, so that the next request can have the connection."""
+        """Reads the end of the answer after the last line, so that the next request can reuse the
+        connection."""
         with contextlib.suppress(CoveError, StopAsyncIteration):
             if self._chunks is not None:
                 await self._chunks.__anext__()

@@ -1,7 +1,8 @@
-"""One WebSocket of a sandbox, for as long as it lasts: messages in, messages out, and the close code as an error.
+"""One WebSocket of a sandbox until it closes: messages in, messages out, and the close code as an
+error.
 
-The protocol is that of the `websockets` library without its own input and output, over a connection that waits or is awaited
-as the rest of the package is. Many may send at a time; one receives.
+The protocol is the sans-I/O half of the `websockets` library over a connection of `_aio` or `_sio`.
+Several callers may send at the same time; only one receives.
 """
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ MESSAGE_MAX = 32 << 20
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    """Something that was asked on a socket. A ping follows it, so that what is wrong with it is told before the pong."""
+    """A request on a socket. A ping follows the request, so an error about the request arrives
+    before the pong."""
 
     about: Any
     token: int = 0
@@ -47,7 +49,7 @@ class AsyncWebSocket:
     def __init__(self, pipe: _aio.ByteConnection, protocol: ClientProtocol, settings: Settings) -> None:
         self._pipe, self._protocol, self._settings = pipe, protocol, settings
         self._lock = _aio.Lock()
-        self._early_frames: List[Frame] = []  # came with the answer to the handshake
+        self._early_frames: List[Frame] = []  # frames that arrived together with the answer to the handshake
         self._parts: List[bytes] = []
         self._end: Optional[CoveError] = None
         self._received_at = self._pinged_at = time.monotonic()
@@ -56,7 +58,7 @@ class AsyncWebSocket:
 
     @classmethod
     async def open(cls, settings: Settings, target: str) -> AsyncWebSocket:
-        """Connects; a refusal is raised as that of any other request."""
+        """Connects. A refusal is raised like the refusal of any other request."""
         try:
             uri = parse_uri("ws" + settings.url[len("http"):] + target)
         except InvalidURI as error:
@@ -83,19 +85,21 @@ class AsyncWebSocket:
         while not events and self._protocol.handshake_exc is None:
             data = await self._data(self._settings.timeout)
             if data is None:
-                raise self.lost("no answer to the handshake")
+                raise self.lost("the server did not answer the handshake")
             events = await self._feed(data)
         answer = events[0] if events else None
         if isinstance(answer, Response) and answer.status_code != 101:
             raise answer_error(answer.status_code, httpx.Headers([*answer.headers.raw_items()]), bytes(answer.body or b""))
         if self._protocol.handshake_exc is not None or not isinstance(answer, Response):
-            raise self.lost(self._protocol.handshake_exc or "the connection ended in the handshake")
+            raise self.lost(self._protocol.handshake_exc or "the connection ended during the handshake")
         self._early_frames = [*events[1:]]
 
-    # --- in ---
+    # --- input ---
 
     async def receive(self, patience: float) -> List[Dict[str, Any]]:
-        """Messages that have come; none if none comes for so many seconds. An end is raised, and so is too long a silence."""
+        """The messages that arrived; an empty list if none arrives within `patience` seconds.
+        Raises the end of the connection, and ConnectionLostError if the server is silent for too
+        long."""
         if self._end is not None:
             raise self._end
         frames, self._early_frames = self._early_frames, []
@@ -108,17 +112,17 @@ class AsyncWebSocket:
                 frames = [event for event in await self._feed(data) if isinstance(event, Frame)]
             except CoveError:
                 raise
-            except BaseException:  # these bytes are gone, and with them the socket
+            except BaseException:  # these bytes are lost, so the socket cannot be used any more
                 await self._pipe.cut()
                 raise
             if not data and not frames:
-                raise closed_error(1006, "it ended without a farewell", self._settings.where)
+                raise closed_error(1006, "it ended without a close frame", self._settings.where)
         return self._messages(frames)
 
     async def _data(self, patience: float) -> Optional[bytes]:
         try:
             data = await self._pipe.receive(patience)
-        except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
+        except (OSError, ValueError) as error:  # ValueError: the connection was closed meanwhile
             raise self.lost(error) from error
         if data is not None:
             self._received_at = time.monotonic()
@@ -135,7 +139,8 @@ class AsyncWebSocket:
                 await self._flush()
 
     async def _feed(self, data: Optional[bytes]) -> List[Any]:
-        """Lets the protocol have what came, and sends what it says to that."""
+        """Passes received bytes to the protocol and sends the frames with which the protocol
+        answers."""
         async with self._lock:
             if data:
                 self._protocol.receive_data(data)
@@ -145,7 +150,7 @@ class AsyncWebSocket:
             try:
                 await self._flush()
             except ConnectionLostError:
-                if not events:  # the farewell of the other side is worth more than that ours did not reach it
+                if not events:  # the close frame of the server says more than our failure to send
                     raise
         return events
 
@@ -165,10 +170,10 @@ class AsyncWebSocket:
             raise self._end
         return found
 
-    # --- out ---
+    # --- output ---
 
     async def post(self, message: Mapping[str, Any], request: Optional[Request] = None) -> None:
-        """Sends a message, and with a request the ping behind it."""
+        """Sends a message; with a request also the ping that follows it."""
         async with self._lock:
             texts = [json.dumps(message)]
             if request is not None:
@@ -184,7 +189,7 @@ class AsyncWebSocket:
             await self._flush()
 
     def acknowledge(self, token: Any) -> None:
-        """A pong: what was asked before it has been carried out, or an error was told."""
+        """Handles a pong: the server has carried out the earlier requests, or sent their errors."""
         while self.requests:
             request = self.requests.popleft()
             request.done = True
@@ -200,12 +205,12 @@ class AsyncWebSocket:
         except OSError as error:
             await self._pipe.cut()
             raise self.lost(error) from error
-        except BaseException:  # half a frame may be gone
+        except BaseException:  # the frame may have been sent in part
             await self._pipe.cut()
             raise
 
     async def cut(self) -> None:
-        """Ends it under whoever receives."""
+        """Closes the connection while another caller may be receiving from it."""
         with contextlib.suppress(CoveError, WebSocketException):
             async with self._lock:
                 self._protocol.send_close(1000)

@@ -1,10 +1,14 @@
-"""A channel to a sandbox: one WebSocket on which executions are started, followed, typed to and ended, many at a time.
+"""A channel to a sandbox: one WebSocket that starts, follows, feeds and ends many executions at the
+same time.
 
-Nobody reads in the background. Of all who wait for something one reads and hands out what comes, so a channel costs no task and
-no thread, and a program that prints more than anybody reads is left alone until somebody does.
+Nothing reads in the background. One of the callers that wait for a message reads for all of them,
+so a channel needs neither a task nor a thread of its own, and a program whose output is not read is
+stopped by back-pressure.
 
-1. An execution has its id before it is asked for. So what was cut off before it was heard of is asked for again, and starts once.
-2. What was heard is counted in bytes. When the connection breaks another is made, and all sessions go on where they were.
+1. The client chooses the id of an execution before it sends the request. A request that was cut off
+   before its answer is therefore sent again, and the execution starts once.
+2. Received output is counted in bytes. When the connection breaks, the channel reconnects and all
+   sessions continue at their offsets.
 """
 from __future__ import annotations
 
@@ -32,13 +36,15 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 AHEAD = 4 << 20
-"""Bytes of output that wait for their reader; then the execution is left alone until they are read."""
+"""Bytes of unread output of one session; beyond that the session is parked until its output is
+read.
+"""
 END_CODES = ("execution_timeout", "execution_failed")
-"""Not about anything that was asked; the exit tells it too."""
+"""Errors that do not answer a request; the exit event reports them too."""
 
 
 def execution_id(sandbox_id: str, key: Optional[str]) -> str:
-    """A new id, or the one that a key of the caller's choosing stands for."""
+    """A new id, or the id that is derived from the caller's idempotency key."""
     noise = os.urandom(20) if key is None else hashlib.sha256(f"{sandbox_id}\n{key}".encode()).digest()[:20]
     return "ex" + base64.b32encode(noise)[:20].decode().lower()
 
@@ -52,14 +58,14 @@ class AsyncChannel:
             async for event in build:
                 ...
 
-    It can be used by many tasks at a time. Leaving it ends no execution.
+    A channel can be used by many tasks at a time. Closing it ends no execution.
     """
 
     def __init__(self, http: AsyncHTTP, sandbox_id: str, status_interval: Optional[Duration] = None) -> None:
         self._http = http
         self.sandbox_id = sandbox_id
         self.status: Optional[SandboxStatus] = None
-        """What the server said last about the sandbox."""
+        """The latest state of the sandbox that the server sent."""
         self._call = Call("GET", path("v1", "sandboxes", sandbox_id, "stream"),
                           {"statusIntervalMs": None if status_interval is None else milliseconds(status_interval)})
         self._attempts = http.attempts()
@@ -67,7 +73,7 @@ class AsyncChannel:
         self._gate = _aio.Lock()
         self._socket: Optional[AsyncWebSocket] = None
         self._sessions: Dict[str, AsyncSession] = {}
-        self._names: Dict[str, AsyncSession] = {}  # on the socket that there is
+        self._names: Dict[str, AsyncSession] = {}  # by the name on the current socket
         self._serial = 0
         self._refusal: Optional[CoveError] = None
         self._failure: Optional[CoveError] = None
@@ -84,12 +90,12 @@ class AsyncChannel:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leaves it. The executions go on."""
+        """Closes the channel. The executions continue."""
         self._closed = True
         socket = self._socket
         if socket is not None:
             await socket.cut()
-        if self._turn.take():  # otherwise whoever reads does it
+        if self._turn.take():  # otherwise the caller that reads closes it
             await self._drop(socket)
             self._turn.give()
         self._turn.notify()
@@ -97,7 +103,7 @@ class AsyncChannel:
     # --- executions ---
 
     async def start_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncSession:
-        """Starts code; its output comes over this channel."""
+        """Starts code; its output arrives on this channel."""
         return await self._start({"code": code}, options)
 
     async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncSession:
@@ -106,18 +112,21 @@ class AsyncChannel:
 
     async def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
                              **options: Unpack[StartOptions]) -> AsyncSession:
-        """Starts a program on a terminal, a shell if none is named. `sandbox.terminals` has terminals that need no channel."""
+        """Starts a program on a terminal; the default is a shell. `sandbox.terminals` has terminals
+        that need no channel."""
         return await self._start(terminal_of(command, rows, cols), options)
 
     async def start_in_context(self, context: Union[AsyncContext, str], code: str, *, timeout: Optional[Duration] = None,
                                output_bytes: Optional[int] = None, idempotency_key: Optional[str] = None) -> AsyncSession:
-        """Puts code into the queue of a context; what it writes, shows, raises and asks comes over this channel."""
+        """Queues code in a context; its output, displayed values, exceptions and input requests
+        arrive on this channel."""
         body = without_none(timeoutMs=None if timeout is None else milliseconds(timeout), outputBytes=output_bytes)
         progress = StreamProgress(execution_id(self.sandbox_id, idempotency_key))
         return await self._begin(AsyncSession(self, progress, {"contextId": context if isinstance(context, str) else context.id, "code": code, **body}, None))
 
     async def follow(self, execution: str, *, stdout_offset: int = 0, stderr_offset: int = 0, tail_bytes: Optional[int] = None) -> AsyncSession:
-        """An execution that there is, from the given bytes on, or from so many before the end of what it has written."""
+        """Follows an existing execution from the given offsets on, or from `tail_bytes` before the
+        end of its output."""
         progress = StreamProgress(execution, stdout_offset, stderr_offset)
         return await self._begin(AsyncSession(self, progress, None, tail_bytes))
 
@@ -126,9 +135,9 @@ class AsyncChannel:
         return await self._begin(AsyncSession(self, progress, {**what, **run_body(options)}, None))
 
     async def _begin(self, session: AsyncSession) -> AsyncSession:
-        """Returns when the server has said that it runs, or ran."""
+        """Returns after the server has confirmed that the execution runs or has run."""
         if session.id in self._sessions:
-            raise ConflictError(f"{session.id} is followed on this channel already")
+            raise ConflictError(f"{session.id} is already followed on this channel")
         self._sessions[session.id] = session
         attempts = self._http.attempts()
         try:
@@ -148,7 +157,8 @@ class AsyncChannel:
         self._names.pop(session._name, None)
 
     async def _attach(self, session: AsyncSession) -> None:
-        """Asks for a session on the socket there is, once; without one, whoever connects does it."""
+        """Attaches a session on the current socket, once. Without a socket, the caller that
+        connects attaches it."""
         async with self._gate:
             socket = self._socket
             if socket is None or session._attached_socket is socket:
@@ -158,13 +168,13 @@ class AsyncChannel:
             session._attached_socket, session._attached, session._parked = socket, False, False
             session._name = session.id if session._launch is not None and not session._started else f"r{self._serial}"
             self._names[session._name] = session
-            with contextlib.suppress(ConnectionLostError):  # whoever reads will see it too
+            with contextlib.suppress(ConnectionLostError):  # the caller that reads sees this error too
                 await socket.post(session._attach_message(), Request(session))
 
     # --- reading ---
 
     async def _until(self, done: Callable[[], bool], deadline: Optional[float] = None) -> None:
-        """Lets messages come until `done`."""
+        """Receives messages until `done`."""
         while True:
             seen = self._turn.count
             if done():
@@ -172,10 +182,10 @@ class AsyncChannel:
             if self._failure is not None:
                 raise self._failure
             if self._closed:
-                raise ConnectionLostError("the channel was closed")
+                raise ConnectionLostError("the channel is closed")
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise WaitTimeoutError("it has not happened yet")
+                raise WaitTimeoutError("the time to wait is over")
             if not self._turn.take():
                 await self._turn.wait(seen, left)
                 continue
@@ -187,7 +197,7 @@ class AsyncChannel:
                 self._turn.give()
 
     async def _step(self, patience: float) -> None:
-        """Connects, or lets in what comes."""
+        """Connects, or receives messages."""
         socket = self._socket
         try:
             if socket is None:
@@ -197,14 +207,14 @@ class AsyncChannel:
             try:
                 for message in messages:
                     await self._take(socket, message)
-            except BaseException:  # the rest of them comes again on another socket
+            except BaseException:  # the remaining messages arrive again on another socket
                 await self._drop(socket)
                 raise
         except CoveError as error:
             await self._drop(socket)
             try:
                 if isinstance(error, UnauthorizedError) and self._refusal is not None:
-                    raise self._refusal  # it was said in more words before the farewell
+                    raise self._refusal  # the message before the close frame has more details
                 if not self._closed:
                     await self._http.again(self._attempts, error, "channel")
             except CoveError as last:
@@ -260,13 +270,13 @@ class AsyncChannel:
         passing = isinstance(error, (ServiceUnavailableError, RateLimitedError))
         if passing:
             error.retry_after = error.retry_after or 0.0
-        if not told.get("executionId"):  # a message that could not even be read, or the reason of a farewell
+        if not told.get("executionId"):  # a message that could not be parsed, or the reason for a close frame
             self._refusal = error
             session = socket.requests[0].about if socket.requests else None
         if session is None:
             return
         if not session._attached and session._started and passing:
-            raise error  # the server has just started: all sessions are asked for again
+            raise error  # the server has just started: all sessions are attached again
         if not session._attached:
             session._refusal = error
             if session._started:
@@ -276,7 +286,7 @@ class AsyncChannel:
             socket.requests[0].error = error
 
     async def _park(self, session: AsyncSession) -> None:
-        """Nobody reads it: the server keeps what it writes, until somebody does."""
+        """Parks a session that is not read: the server keeps the output until it is read."""
         session._parked, session._attached = True, False
         name = session._name
         self._names.pop(name, None)

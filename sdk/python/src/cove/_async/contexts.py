@@ -1,4 +1,4 @@
-"""Contexts: interpreters that live in a sandbox and keep their state from one execution to the next."""
+"""Contexts: language kernels in a sandbox that keep their state between executions."""
 from __future__ import annotations
 
 import uuid
@@ -13,7 +13,8 @@ from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream
 
 
 def no_answer(question: InputRequestEvent) -> Optional[str]:
-    """Who answers where nobody was named: code that asks finds the end of its input, and does not wait for ever."""
+    """The default answer to `input()`: the end of the input, so that the code does not wait for
+    ever."""
     return None
 
 
@@ -34,30 +35,32 @@ class AsyncContexts:
 
     async def create(self, language: Optional[str] = None, *, cwd: Optional[str] = None, env: Optional[Mapping[str, str]] = None,
                      idempotency_key: Optional[str] = None) -> AsyncContext:
-        """Starts an interpreter (python, node or bash; python if none is named); it is ready when this returns."""
+        """Starts a language kernel (python, node or bash; default: python). The context is ready
+        when this returns."""
         call = Call("POST", self._path(), json=without_none(language=language, cwd=cwd, env=None if env is None else dict(env)),
                     headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
         return AsyncContext(self._http, await self._http.get(ContextInfo, call))
 
     async def connect(self, id: str) -> AsyncContext:
-        """One that exists."""
+        """A handle of an existing context."""
         return AsyncContext(self._http, await self._http.get(ContextInfo, Call("GET", self._path(id))))
 
     async def list(self) -> List[ContextInfo]:
-        """Those that the sandbox has, the oldest first."""
+        """The contexts of the sandbox, the oldest first."""
         return [decode(ContextInfo, item) for item in (await self._http.json(Call("GET", self._path())))["contexts"]]
 
 
 class AsyncContext:
-    """One interpreter. Executions in it run one after another, in the order in which they came.
+    """One language kernel. Its executions run one after another, in the order in which they were
+    sent.
 
-    Leaving its block ends it, with its state; the sandbox goes on.
+    Leaving the block ends the context and discards its state; the sandbox continues.
     """
 
     def __init__(self, http: AsyncHTTP, info: ContextInfo) -> None:
         self._http = http
         self.info = info
-        """What the server said last; `refresh()` asks again."""
+        """The latest answer of the server; `refresh()` updates it."""
 
     @property
     def id(self) -> str:
@@ -83,23 +86,27 @@ class AsyncContext:
 
     async def run(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, answer: Optional[Answer] = None,
                   idempotency_key: Optional[str] = None) -> AsyncResult:
-        """Runs code and waits for its end. Code that raises makes this raise nothing: look at `result.exception`, or call `result.check()`.
+        """Runs code and waits for its end. An exception in the code raises nothing here: look at
+        `result.exception`, or call `result.check()`.
 
         Args:
-            timeout: seconds from its turn on. Then it is interrupted; if that does not help, its interpreter begins anew.
-            answer: is called when the code asks for a line with `input()`, and returns it; without it the code finds the end of its input.
+            timeout: seconds from the moment at which the code leaves the queue. Then the code is
+                interrupted; if that does not stop it, the language kernel is restarted.
+            answer: called when the code asks for a line with `input()`; returns the line. Without
+                it, the code reads the end of its input.
         """
         async with self.stream(code, timeout=timeout, output_bytes=output_bytes, idempotency_key=idempotency_key) as stream:
             return await stream.result(answer or no_answer)
 
     def stream(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                idempotency_key: Optional[str] = None) -> AsyncStream:
-        """Runs code; its events come as they happen: output, what it shows, what it raised, questions. It starts with the first of them."""
+        """Runs code and yields its events as they happen: output, displayed values, exceptions,
+        input requests. The code starts when the first event is read."""
         return AsyncStream(self._http, self.info.sandbox_id, StreamProgress(), self._execute(code, timeout, output_bytes, idempotency_key, {}, NDJSON))
 
     async def start(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                     idempotency_key: Optional[str] = None) -> AsyncExecution:
-        """Puts code into the queue and returns at once."""
+        """Queues code and returns immediately."""
         call = self._execute(code, timeout, output_bytes, idempotency_key, {"background": True}, "application/json")
         return AsyncExecution(self._http, self.info.sandbox_id, (await self._http.get(ExecutionInfo, call)).id, fresh=True)
 
@@ -109,38 +116,42 @@ class AsyncContext:
         return Call("POST", self._path("execute"), json=body, headers={"Idempotency-Key": key or str(uuid.uuid4()), "Accept": accept})
 
     async def complete(self, code: str, cursor: Optional[int] = None) -> Completions:
-        """What could stand at the cursor, which counts characters and is at the end if nobody says otherwise. Only while it is idle."""
+        """Completions at the cursor. The cursor counts characters; default: the end of the code.
+        The context must be idle."""
         return await self._http.get(Completions, self._question("complete", code, cursor))
 
     async def inspect(self, code: str, cursor: Optional[int] = None) -> Inspection:
-        """What is known about what stands at the cursor. Only while it is idle."""
+        """Documentation of the object at the cursor. The context must be idle."""
         return await self._http.get(Inspection, self._question("inspect", code, cursor))
 
     def _question(self, what: str, code: str, cursor: Optional[int]) -> Call:
         return Call("POST", self._path(what), json={"code": code, "cursor": len(code) if cursor is None else cursor})
 
-    # --- its life ---
+    # --- lifecycle ---
 
     async def refresh(self) -> ContextInfo:
-        """Asks the server how it is. One that is dead tells why."""
+        """Asks the server for the current state. `info` of a dead context says why it died."""
         return await self._request_info(Call("GET", self._path()))
 
     async def interrupt(self) -> ContextInfo:
-        """Stops what runs in it, as Ctrl-C would. `outcome` says whether the state is kept, or it had to be killed."""
+        """Interrupts the running code, as Ctrl-C would. `outcome` says whether the state was kept
+        or the language kernel had to be killed."""
         return await self._request_info(Call("POST", self._path("interrupt")))
 
     async def restart(self) -> ContextInfo:
-        """Begins anew with a fresh interpreter. What runs or waits in it is given up."""
+        """Starts a fresh language kernel. Code that runs or waits in the context is discarded."""
         return await self._request_info(Call("POST", self._path("restart"), repeatable=False))
 
     async def fork(self, *, idempotency_key: Optional[str] = None) -> AsyncContext:
-        """Another context with the live state of this one: variables, modules, open files. From then on each goes its own way.
+        """Creates another context with a copy of the live state: variables, modules, open files.
+        Afterwards the two are independent.
 
-        Only of an idle context of Python whose interpreter runs no threads of its own; ForkUnsupportedError names them.
+        Works only for an idle Python context whose interpreter runs no threads of its own;
+        ForkUnsupportedError names the threads.
         """
         call = Call("POST", self._path("fork"), headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
         return AsyncContext(self._http, await self._http.get(ContextInfo, call))
 
     async def delete(self) -> ContextInfo:
-        """Ends it, with its state."""
+        """Ends the context and discards its state."""
         return await self._request_info(Call("DELETE", self._path()))

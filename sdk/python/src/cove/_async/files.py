@@ -18,7 +18,7 @@ from ._http import AsyncHTTP, AsyncLineStream
 
 
 class AsyncFiles:
-    """What is in a sandbox.
+    """The files of a sandbox.
 
         await sandbox.files.write("/workspace/data.csv", "a,b\\n1,2\\n")
         print(await sandbox.files.read_text("/workspace/data.csv"))
@@ -44,10 +44,11 @@ class AsyncFiles:
         return (await self.read(path)).decode(encoding)
 
     async def stream(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> AsyncIterator[bytes]:
-        """The file piece by piece, however large it is.
+        """The file in pieces; its size is not limited.
 
-        A connection that breaks is made again and goes on at the same byte; if the file has changed meanwhile,
-        PreconditionFailedError is raised. The download of a file without an entity tag is not continued.
+        After a broken connection the stream continues at the same byte; if the file has changed
+        meanwhile, PreconditionFailedError is raised. The download of a file without an entity tag
+        is not continued.
         """
         if length == 0:
             return
@@ -65,7 +66,7 @@ class AsyncFiles:
                 response = await self._http.open(Call("GET", self._path(), {"path": path}, headers=headers))
                 if etag is not None and response.headers.get("ETag") != etag:
                     await response.aclose()
-                    raise PreconditionFailedError(f"{path} changed while it was read")
+                    raise PreconditionFailedError(f"{path} changed while it was being read")
                 etag = response.headers.get("ETag")
                 chunks = self._http.chunks(response)
                 try:
@@ -78,18 +79,19 @@ class AsyncFiles:
                     await chunks.aclose()
                 return
             except CoveError as error:
-                if begun and etag is None:  # the rest could be of another content
+                if begun and etag is None:  # the rest could belong to another content
                     raise
                 await self._http.again(attempts, error, f"GET {path}")
 
     async def write(self, path: str, content: Union[Content, AsyncIterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,
                     exclusive: bool = False) -> WriteResult:
-        """Writes a file: a text, bytes, an open file, or pieces of bytes. It appears whole or not at all.
+        """Writes a file from a text, bytes, an open file, or pieces of bytes. The file appears
+        complete or not at all.
 
         Args:
-            parents: make missing directories.
-            mode: permission bits, 0o644 unless said otherwise.
-            exclusive: refuse to replace a file.
+            parents: create missing directories.
+            mode: permission bits; default: 0o644.
+            exclusive: refuse to replace an existing file.
         """
         return await self._put(path, _aio.body_of(content), parents, mode, exclusive)
 
@@ -99,13 +101,14 @@ class AsyncFiles:
         return await self._http.get(WriteResult, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
 
     async def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> WriteResult:
-        """A file of this machine, streamed. Its permission bits come along unless `mode` is given."""
+        """Streams a local file into the sandbox. Its permission bits are kept unless `mode` is
+        given."""
         name = os.fspath(local)
         body = await _aio.blocking(file_body, name)
         return await self._put(path, body, parents, (os.stat(name).st_mode & 0o777) if mode is None else mode, False)
 
     async def download(self, path: str, local: LocalPath) -> DownloadResult:
-        """A file of the sandbox, streamed into one of this machine. It appears whole or not at all."""
+        """Streams a file of the sandbox into a local file, which appears complete or not at all."""
         landing = await _aio.blocking(AtomicFile, os.fspath(local))
         try:
             async for piece in self.stream(path):
@@ -117,21 +120,23 @@ class AsyncFiles:
     # --- whole directories ---
 
     async def upload_directory(self, local: LocalPath, path: str) -> WriteResult:
-        """Everything in a directory of this machine, into one of the sandbox that is there or is made."""
+        """Copies the contents of a local directory into a directory of the sandbox, which is
+        created if missing."""
         body = await _aio.blocking(directory_body, os.fspath(local))
         await self.mkdir(path, parents=True)
         call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
         return await self._http.get(WriteResult, call)
 
     async def download_directory(self, path: str, local: LocalPath) -> DownloadResult:
-        """Everything in a directory of the sandbox, into one of this machine that is there or is made.
+        """Copies the contents of a directory of the sandbox into a local directory, which is
+        created if missing.
 
-        What comes out of a sandbox is not trusted: nothing is written outside of the directory, links that point out of
-        it are left out and told in `skipped`.
+        The contents of a sandbox are not trusted: nothing is written outside of the local
+        directory; links that point out of it are omitted and listed in `skipped`.
         """
         attempts = self._http.attempts()
         while True:
-            with tempfile.TemporaryFile() as spool:  # an archive that breaks off leaves nothing half done
+            with tempfile.TemporaryFile() as spool:  # an archive that ends early then leaves no partial result
                 try:
                     async for chunk in self._http.chunks(await self._http.open(Call("GET", self._path("tar"), {"path": path}))):
                         await _aio.blocking(spool.write, chunk)
@@ -141,16 +146,18 @@ class AsyncFiles:
                 spool.seek(0)
                 return await _aio.blocking(unpack, spool, os.fspath(local))
 
-    # --- what happens to them ---
+    # --- changes ---
 
     def watch(self, path: str = "/workspace", *, recursive: bool = False) -> AsyncWatch:
-        """Tells what happens to files from the moment on that the block is entered, or the first event is asked for.
+        """Reports changes of files from the moment at which the block is entered or the first event
+        is requested.
 
             async with sandbox.files.watch("/workspace", recursive=True) as events:
                 async for event in events:
                     print(event.type, event.path)
 
-        It ends when the path is gone; when the sandbox ends, its error is raised. Watching does not count as using.
+        The iteration ends when the path is removed; when the sandbox ends, its error is raised. A
+        watch does not reset the idle timeout.
         """
         return AsyncWatch(self._http, Call("GET", self._path("watch"), {"path": path, "recursive": recursive or None}, headers={"Accept": NDJSON},
                                            read_timeout=SILENCE))
@@ -158,50 +165,50 @@ class AsyncFiles:
     # --- names ---
 
     async def sign(self, path: str, *, method: str = "GET", ttl: Optional[Duration] = None) -> FileUrl:
-        """A URL by which anybody can read ("GET") or write ("PUT") this file, without a key, for `ttl` seconds."""
+        """A URL that reads ("GET") or writes ("PUT") this file without a key for `ttl` seconds."""
         body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
         return await self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
     async def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> FileList:
-        """The entries of a directory, in no particular order; at most 1000 unless `limit` says more (10000 at most)."""
+        """The entries of a directory, unsorted; at most `limit` (default 1000, maximum 10000)."""
         told = await self._http.json(Call("GET", self._path("list"), {"path": path, "limit": limit}))
         found = FileList(decode(FileEntry, entry) for entry in told["entries"])
         found.truncated = bool(told["truncated"])
         return found
 
     async def stat(self, path: str) -> FileEntry:
-        """What a path is. A link is told as a link."""
+        """The attributes of a path. A link is reported as a link."""
         return await self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": path}))
 
     async def exists(self, path: str) -> bool:
         try:
             await self.stat(path)
         except NotFoundError as error:
-            if error.code != "not_found":  # the sandbox itself is gone
+            if error.code != "not_found":  # the sandbox itself does not exist any more
                 raise
             return False
         return True
 
     async def mkdir(self, path: str, *, parents: bool = False, exclusive: bool = False) -> None:
-        """Makes a directory. One that exists is accepted, unless `exclusive`."""
+        """Creates a directory. An existing directory is accepted unless `exclusive`."""
         body = without_none(path=path, parents=parents or None, exclusive=exclusive or None)
         await self._http.send(Call("POST", self._path("mkdir"), json=body, repeatable=not exclusive))
 
     async def move(self, source: str, target: str, *, parents: bool = False, exclusive: bool = False) -> None:
-        """Renames a file or a directory. `exclusive` refuses to replace something."""
+        """Renames a file or a directory. `exclusive` refuses to replace an existing path."""
         body = {"from": source, "to": target, **without_none(parents=parents or None, exclusive=exclusive or None)}
         await self._http.send(Call("POST", self._path("move"), json=body, repeatable=False))
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file or an empty directory; with `recursive`, a directory with everything in it."""
+        """Removes a file or an empty directory; with `recursive`, a directory with its contents."""
         await self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, done_if=(NotFoundError,)))
 
 
 class AsyncWatch:
-    """What happens to files, as it happens.
+    """Changes of files, as they happen.
 
-    A connection that breaks is made again. What happened in between nobody can tell, so an event of type "overflow" stands for
-    it: then look for yourself.
+    After a broken connection the watch reconnects. Changes in between are lost, so an event of type
+    "overflow" is reported: list the directory again.
     """
 
     def __init__(self, http: AsyncHTTP, call: Call) -> None:
@@ -236,7 +243,7 @@ class AsyncWatch:
         await self._lines.drop()
 
     async def _next(self) -> Optional[FileEvent]:
-        """The next event, or None: something else was told."""
+        """The next event; None if the line was not an event."""
         while True:
             try:
                 if not self._lines.is_open:

@@ -18,7 +18,8 @@ def settings(template: Optional[str], min: Optional[int], max: Optional[int], tt
 
 
 class AsyncPools:
-    """Sandboxes that are ready before they are asked for. Changing pools needs the scope `pools:write`."""
+    """Sandboxes that are prepared before they are requested. Changing pools needs the scope
+    `pools:write`."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
@@ -26,14 +27,15 @@ class AsyncPools:
     async def create(self, name: str, template: str, *, min: Optional[int] = None, max: Optional[int] = None, ttl: Optional[Duration] = None,
                      max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None,
                      recycle: Optional[bool] = None) -> Pool:
-        """Makes one of a template. Answers before there are members in it.
+        """Creates a pool of a template. Returns before the pool has members.
 
         Args:
-            min: members that it holds at least.
-            max: members that it holds at most.
-            ttl: seconds after which a member beyond `min` goes that nobody takes; 0 is never.
+            min: the least number of members.
+            max: the greatest number of members.
+            ttl: seconds after which an unclaimed member beyond `min` is removed; 0 is never.
             max_age: seconds after which a member is replaced; 0 is never.
-            recycle: whether a sandbox that `client.execute` has used comes back after a reset, for the same tenant only.
+            recycle: whether a sandbox that `client.execute` has used is reset and kept for the same
+                tenant.
         """
         body = {"name": name, **settings(template, min, max, ttl, max_age, autoscale, zygote, recycle)}
         return await self._http.get(Pool, Call("POST", path("v1", "pools"), json=body))
@@ -41,28 +43,29 @@ class AsyncPools:
     async def put(self, name: str, template: str, *, min: Optional[int] = None, max: Optional[int] = None, ttl: Optional[Duration] = None,
                   max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None, zygote: Optional[PoolZygote] = None,
                   recycle: Optional[bool] = None) -> Pool:
-        """Makes one, or replaces all of its settings: what is None gets its default."""
+        """Creates a pool, or replaces all of its settings: an argument of None sets the default."""
         body = settings(template, min, max, ttl, max_age, autoscale, zygote, recycle)
         return await self._http.get(Pool, Call("PUT", path("v1", "pools", name), json=body))
 
     async def update(self, name: str, *, template: Optional[str] = None, min: Optional[int] = None, max: Optional[int] = None,
                      ttl: Optional[Duration] = None, max_age: Optional[Duration] = None, autoscale: Optional[PoolScaling] = None,
                      zygote: Optional[PoolZygote] = None, recycle: Optional[bool] = None) -> Pool:
-        """Changes what is named and nothing else."""
+        """Changes the given settings only."""
         body = settings(template, min, max, ttl, max_age, autoscale, zygote, recycle)
         return await self._http.get(Pool, Call("PATCH", path("v1", "pools", name), json=body))
 
     async def list(self) -> Sequence[Pool]:
-        """By name."""
+        """All pools, sorted by name."""
         return [decode(Pool, item) for item in (await self._http.json(Call("GET", path("v1", "pools"))))["pools"]]
 
     async def get(self, name: str) -> Pool:
         return await self._http.get(Pool, Call("GET", path("v1", "pools", name)))
 
     async def status(self, name: str) -> PoolStatus:
-        """What it holds now, and what became of claims since the server started."""
+        """The members that the pool holds now, and the outcomes of claims since the server
+        started."""
         return await self._http.get(PoolStatus, Call("GET", path("v1", "pools", name, "status")))
 
     async def delete(self, name: str) -> None:
-        """Sandboxes that were taken from it live on."""
+        """Deletes the pool. Sandboxes that were claimed from it continue."""
         await self._http.send(Call("DELETE", path("v1", "pools", name), done_if=(NotFoundError,)))

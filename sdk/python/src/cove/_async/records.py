@@ -1,4 +1,4 @@
-"""What a server remembers: the events of all sandboxes, the audit log, what was used."""
+"""Records of a server: the events of all sandboxes, the audit trail, usage."""
 from __future__ import annotations
 
 import datetime
@@ -16,7 +16,7 @@ from ..tenants import AuditKey, AuditRecord, LiveUsage, UsageReport
 from ._http import AsyncHTTP, AsyncLineStream
 
 Moment = Union[str, datetime.date, datetime.datetime]
-"""A time, a day, or the text of either as the server takes it."""
+"""A time, a date, or either as text in the form that the server accepts."""
 
 
 def moment_text(value: Optional[Moment]) -> Optional[str]:
@@ -26,7 +26,7 @@ def moment_text(value: Optional[Moment]) -> Optional[str]:
 
 
 async def save_to_file(http: AsyncHTTP, call: Call, local: LocalPath) -> DownloadResult:
-    """The body of an answer as a file of this machine, which appears whole or not at all."""
+    """Saves the body of an answer as a local file, which appears complete or not at all."""
     landing = await _aio.blocking(AtomicFile, os.fspath(local))
     try:
         chunks = http.chunks(await http.open(call))
@@ -41,19 +41,22 @@ async def save_to_file(http: AsyncHTTP, call: Call, local: LocalPath) -> Downloa
 
 
 class AsyncEvents:
-    """What happens to all sandboxes of a tenant; to those of all tenants with the scope `admin`. Needs `sandboxes:read`."""
+    """Events of all sandboxes of a tenant; with the scope `admin`, of all tenants. Needs
+    `sandboxes:read`."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
 
     async def list(self, *, after: int = 0, sandbox: Optional[str] = None, kinds: Sequence[str] = ()) -> AsyncIterator[ServerEvent]:
-        """What happened, the oldest first; `after` is the number of an event, `kinds` are those of docs/events.md."""
+        """Past events, the oldest first; `after` is the number of an event, docs/events.md lists
+        the `kinds`."""
         call = Call("GET", path("v1", "events"), events_query(after, sandbox, kinds))
         async for event in self._http.pages(ServerEvent, "events", call):
             yield event
 
     def follow(self, *, after: Optional[int] = None, sandbox: Optional[str] = None, kinds: Sequence[str] = ()) -> AsyncEventStream:
-        """What happens from now on, or after the event with that number, until the stream is left."""
+        """Events from now on, or after the event with the number `after`, until the stream is
+        closed."""
         return AsyncEventStream(self._http, after, sandbox, kinds)
 
 
@@ -62,13 +65,15 @@ def events_query(after: Optional[int], sandbox: Optional[str], kinds: Sequence[s
 
 
 class AsyncEventStream:
-    """Events in the order of their numbers, each once; a connection that breaks is made again behind the last of them.
+    """Events in the order of their numbers, each once; after a broken connection the stream resumes
+    after the last event.
 
         async with client.events.follow(kinds=["sandbox_ended"]) as events:
             async for event in events:
                 print(event.kind)
 
-    Within the block nothing is missed, from its first line on. An `EventGap` stands for what the server has forgotten.
+    No event is missed inside the block, from its first line on. An `EventGap` replaces events that
+    the server no longer has.
     """
 
     def __init__(self, http: AsyncHTTP, after: Optional[int], sandbox: Optional[str], kinds: Sequence[str]) -> None:
@@ -79,7 +84,7 @@ class AsyncEventStream:
         self._started = False
         self._closed = False
         self.after = after
-        """The number of the last event that came."""
+        """The number of the latest event."""
 
     async def __aenter__(self) -> AsyncEventStream:
         while not self._started:
@@ -100,12 +105,12 @@ class AsyncEventStream:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Leaves the stream; `follow(after=stream.after)` goes on there."""
+        """Closes the stream; `follow(after=stream.after)` continues there."""
         self._closed = True
         await self._lines.drop()
 
     async def _next(self) -> Union[None, ServerEvent, EventGap]:
-        """The next event, or None: something else was told."""
+        """The next event; None if the line was not an event."""
         while True:
             try:
                 if not self._lines.is_open:
@@ -131,14 +136,15 @@ class AsyncEventStream:
                 self.after = event.seq
                 return event
         except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolError(f"a line of the events is malformed: {error!r}") from error
+            raise ProtocolError(f"a line of the event stream is malformed: {error!r}") from error
         if kind == "end":
             raise ended_error(told.get("error") or {})
         return None
 
 
 def ended_error(told: Dict[str, Any]) -> CoveError:
-    """Why a stream without an end has ended. A server that stops is asked again, as one that is gone would be."""
+    """The reason why an endless stream has ended. After a shutdown of the server the client
+    reconnects, as after a broken connection."""
     error = event_error(told)
     if isinstance(error, ServiceUnavailableError):
         error.retry_after = error.retry_after or 0.0
@@ -146,10 +152,10 @@ def ended_error(told: Dict[str, Any]) -> CoveError:
 
 
 class AsyncAudit:
-    """The record of what was done, by whom and with what outcome. Needs the scope `audit`.
+    """The record of actions with their principals and outcomes. Needs the scope `audit`.
 
-    `since` and `until` are times, `tenant` another than the own one for the operator. `latest` asks for so many of the newest
-    ones instead of all.
+    `since` and `until` are times; `tenant` names another tenant and is for the operator. `latest`
+    limits the result to that many of the newest records.
     """
 
     def __init__(self, http: AsyncHTTP) -> None:
@@ -157,13 +163,14 @@ class AsyncAudit:
 
     async def records(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                       tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
-        """The oldest first. `action` is one of them, or all that begin with it if it ends with a dot: "apikey."."""
+        """Records, the oldest first. `action` is one action, or a prefix that ends with a dot, such
+        as "apikey."."""
         async for record in self._all("records", path("v1", "audit"), action, since, until, tenant, latest):
             yield record
 
     async def security(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                        tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
-        """Of these, what looks like an attack: escapes that were tried, floods, failures that repeat."""
+        """Records that look like an attack: escape attempts, floods, repeated failures."""
         async for record in self._all("events", path("v1", "security", "events"), action, since, until, tenant, latest):
             yield record
 
@@ -180,12 +187,12 @@ class AsyncAudit:
 
     async def export(self, local: LocalPath, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None,
                      until: Optional[datetime.datetime] = None, tenant: Optional[str] = None) -> DownloadResult:
-        """All of it as lines of JSON in a file of this machine, as `cove audit verify` reads it."""
+        """Saves all records as lines of JSON in a local file that `cove audit verify` can read."""
         query = {**audit_query(action, since, until, tenant), "format": "jsonl"}
         return await save_to_file(self._http, Call("GET", path("v1", "audit"), query), local)
 
     async def key(self) -> AuditKey:
-        """The public key of the log, and its newest record."""
+        """The public key of the audit trail, and its newest record."""
         return await self._http.get(AuditKey, Call("GET", path("v1", "audit", "key")))
 
 
@@ -195,30 +202,31 @@ def audit_query(action: Optional[str], since: Optional[datetime.datetime], until
 
 
 class AsyncUsages:
-    """What was used, and what is being used."""
+    """Past and current usage."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
 
     async def report(self, *, begin: Optional[Moment] = None, end: Optional[Moment] = None, group: Sequence[str] = (), tenant: Optional[str] = None,
                      user: Optional[str] = None, sandbox: Optional[str] = None) -> UsageReport:
-        """Sums of whole hours in UTC; of the last day, unless `begin` and `end` say otherwise. Needs the scope `usage`.
+        """Sums of whole hours in UTC; default: the last day. Needs the scope `usage`.
 
         Args:
-            group: rows by these: "hour", "tenant", "user", "sandbox"; without it there is one row.
-            tenant, user, sandbox: only of these.
+            group: one row for each "hour", "tenant", "user" or "sandbox"; without it there is one
+                row.
+            tenant, user, sandbox: restrict the sums.
         """
         call = Call("GET", path("v1", "usage"), usage_query(begin, end, group, tenant, user, sandbox))
         return await self._http.get(UsageReport, call)
 
     async def csv(self, *, begin: Optional[Moment] = None, end: Optional[Moment] = None, group: Sequence[str] = (), tenant: Optional[str] = None,
                   user: Optional[str] = None, sandbox: Optional[str] = None) -> str:
-        """The same as a table for spreadsheets."""
+        """The same as CSV for spreadsheets."""
         query = {**usage_query(begin, end, group, tenant, user, sandbox), "format": "csv"}
         return (await self._http.send(Call("GET", path("v1", "usage"), query))).text
 
     async def live(self) -> LiveUsage:
-        """What every living sandbox uses at this moment, the oldest first. Needs `sandboxes:read`."""
+        """The current usage of every living sandbox, the oldest first. Needs `sandboxes:read`."""
         return await self._http.get(LiveUsage, Call("GET", path("v1", "usage", "live")))
 
 

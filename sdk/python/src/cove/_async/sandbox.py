@@ -1,4 +1,4 @@
-"""A sandbox: its life, the programs in it, its files."""
+"""A sandbox: its lifecycle, its programs, its files."""
 from __future__ import annotations
 
 import uuid
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class AsyncSandbox:
-    """A place of its own for code that nobody has read.
+    """An isolated environment for untrusted code.
 
         async with await AsyncSandbox.create("python") as sandbox:
             result = await sandbox.run_code("print(6 * 7)")
             print(result.stdout)
 
-    Leaving the block ends the sandbox, with every process and file in it. Without a block it lives until its lifetime is
-    over or somebody calls `delete()`.
+    Leaving the block ends the sandbox, with every process and file in it. Without a block the
+    sandbox lives until its lifetime is over or `delete()` is called.
     """
 
     def __init__(self, client: AsyncCove, info: SandboxInfo, *, owns_client: bool = False) -> None:
@@ -38,13 +38,13 @@ class AsyncSandbox:
         self._http = client._http
         self._owns_client = owns_client
         self.info = info
-        """What the server said last; `refresh()` asks again."""
+        """The latest answer of the server; `refresh()` updates it."""
         self.files = AsyncFiles(client._http, info.id)
-        """The files in it."""
+        """The files of the sandbox."""
         self.terminals = AsyncTerminals(client._http, info.id)
-        """Programs on terminals, to type to and to watch."""
+        """Programs on interactive terminals."""
         self.contexts = AsyncContexts(client._http, info.id)
-        """Interpreters that keep their state."""
+        """Language kernels that keep their state."""
 
     @classmethod
     async def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,
@@ -52,22 +52,25 @@ class AsyncSandbox:
                      metadata: Optional[Mapping[str, str]] = None,
                      timeout: Optional[Duration] = None, lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None,
                      idle_action: Optional[str] = None, idempotency_key: Optional[str] = None, client: Optional[AsyncCove] = None) -> AsyncSandbox:
-        """Makes a sandbox; it is running when this returns.
+        """Creates a sandbox, which is running when this returns.
 
         Args:
-            runtime: the language of `run_code`; python, unless a template says otherwise. `client.runtimes()` lists them.
-            template: what is not said here comes from it.
-            level: how strong the walls are; "standard" or "high".
-            policy: walls and limits of your own, as docs/policies.md has them; the level is "custom" then.
-            resources: processor, memory, storage, processes.
-            env: variables for every program in it.
+            runtime: the language of `run_code`; default: that of the template, otherwise python.
+                `client.runtimes()` lists the languages.
+            template: supplies the values that are not given here.
+            level: the strength of the walls; "standard" or "high".
+            policy: your own walls and limits, as docs/policies.md describes; the level is then
+                "custom".
+            resources: CPU, memory, storage, processes.
+            env: variables for every program of the sandbox.
             metadata: pairs for your own use; `list` finds sandboxes by them.
-            timeout: seconds that one execution may take, unless it says otherwise.
-            lifetime: seconds after which it ends, whatever happens.
-            idle_timeout: seconds without an execution or a file request, after which `idle_action` ("end" or "pause") is taken.
-            idempotency_key: of your own choosing; without it each call makes a new sandbox, and only a repetition after a
-                broken connection finds the first.
-            client: the server; without it the one of COVE_URL, or of this machine.
+            timeout: seconds; the default timeout of an execution.
+            lifetime: seconds after which the sandbox ends in any case.
+            idle_timeout: seconds without an execution or a file request, after which `idle_action`
+                ("end" or "pause") happens.
+            idempotency_key: your own key; without one each call creates a new sandbox, and only the
+                retry after a broken connection finds the first.
+            client: the server; default: the server of COVE_URL, or of this machine.
         """
         owner = client is None
         client = client or AsyncCove()
@@ -84,7 +87,7 @@ class AsyncSandbox:
 
     @classmethod
     async def connect(cls, id: str, *, client: Optional[AsyncCove] = None) -> AsyncSandbox:
-        """One that exists. Nothing about it changes by that: no clock is moved."""
+        """A handle of an existing sandbox. Connecting changes nothing: no timeout is reset."""
         owner = client is None
         client = client or AsyncCove()
         try:
@@ -97,15 +100,16 @@ class AsyncSandbox:
     @staticmethod
     async def list(*, state: Optional[str] = None, metadata: Optional[Mapping[str, str]] = None,
                    client: Optional[AsyncCove] = None) -> AsyncIterator[SandboxInfo]:
-        """The newest first, ended ones included until their retention is over.
+        """Sandboxes, the newest first, with ended ones until their retention is over.
 
-        `metadata` holds one pair that they must have; `state` is creating, running, paused or ended.
+        `metadata` holds one pair that the sandboxes must have; `state` is creating, running, paused
+        or ended.
         """
         owner = client is None
         client = client or AsyncCove()
         try:
             if metadata is not None and len(metadata) != 1:
-                raise ValueError("metadata is one pair to look for")
+                raise ValueError("metadata: must hold exactly one pair to search for")
             pair = "=".join(next(iter(metadata.items()))) if metadata else None
             async for info in client._http.pages(SandboxInfo, "sandboxes", Call("GET", path("v1", "sandboxes"), {"state": state, "metadata": pair})):
                 yield info
@@ -131,104 +135,110 @@ class AsyncSandbox:
                 await self.aclose()
 
     async def aclose(self) -> None:
-        """Lets go of the connections. The sandbox goes on."""
+        """Closes the connections. The sandbox continues."""
         if self._owns_client:
             await self._client.aclose()
 
     def _path(self, *more: str) -> str:
         return path("v1", "sandboxes", self.id, *more)
 
-    # --- its life ---
+    # --- lifecycle ---
 
     async def _request_info(self, call: Call) -> SandboxInfo:
         self.info = await self._http.get(SandboxInfo, call)
         return self.info
 
     async def refresh(self) -> SandboxInfo:
-        """Asks the server how it is. One that has ended tells why."""
+        """Asks the server for the current state. `info` of an ended sandbox says why it ended."""
         return await self._request_info(Call("GET", self._path()))
 
     async def delete(self) -> SandboxInfo:
-        """Ends it, with every process and file in it. One that has ended is told as it is."""
+        """Ends the sandbox, with every process and file in it. If it has ended already, returns its
+        state."""
         return await self._request_info(Call("DELETE", self._path()))
 
     async def pause(self) -> SandboxInfo:
-        """Freezes every process. The lifetime runs on, the other clocks stand still."""
+        """Freezes every process. The lifetime goes on; the other timeouts stop."""
         return await self._request_info(Call("POST", self._path("pause")))
 
     async def resume(self) -> SandboxInfo:
-        """Lets a paused one go on."""
+        """Resumes a paused sandbox."""
         return await self._request_info(Call("POST", self._path("resume")))
 
     async def extend(self, lifetime: Duration) -> SandboxInfo:
-        """It ends so many seconds from now, instead of when it would have."""
+        """Sets the end of the sandbox to `lifetime` seconds from now."""
         return await self._request_info(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
 
     async def create_token(self, operations: Sequence[str] = ("executions", "files"), *, ttl: Optional[Duration] = None,
                            port: Optional[int] = None) -> SandboxToken:
-        """A token that reaches this sandbox and nothing else; use it as the `api_key` of another client. It ends after `ttl`
-        seconds, with the sandbox, and with the key that made it."""
+        """A token that is valid for this sandbox only; use it as the `api_key` of another client.
+        It expires after `ttl` seconds, with the sandbox, and with the key that created it."""
         body = {"operations": [*operations], **without_none(ttlMs=None if ttl is None else milliseconds(ttl), port=port)}
         return await self._http.get(SandboxToken, Call("POST", path("v1", "sandboxes", self.id, "tokens"), json=body, repeatable=False))
 
     async def usage(self) -> Usage:
-        """What it uses now, as the kernel counts."""
+        """The current resource usage of the sandbox, from the kernel's counters."""
         return await self._http.get(Usage, Call("GET", self._path("usage")))
 
     async def events(self) -> AsyncIterator[SandboxEvent]:
-        """What happened to it, the oldest first."""
+        """The events of the sandbox, the oldest first."""
         async for event in self._http.pages(SandboxEvent, "events", Call("GET", self._path("events"))):
             yield event
 
-    # --- programs in it ---
+    # --- programs ---
 
     async def run_code(self, code: str, **options: Unpack[RunOptions]) -> AsyncResult:
         """Runs code in the sandbox's language and waits for its end.
 
-        Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails raises nothing; look at
-        `result.success`, or call `result.check()`.
+        Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails
+        raises nothing; look at `result.success`, or call `result.check()`.
         """
         async with self.stream_code(code, **wait_for_end(options)) as stream:
             return await stream.result()
 
     async def run_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncResult:
-        """Runs a program and waits for its end: `["ls", "-l"]` as it is, `"ls -l | wc"` through a shell."""
+        """Runs a program and waits for its end: `["ls", "-l"]` directly, `"ls -l | wc"` through a
+        shell."""
         async with self.stream_command(command, **wait_for_end(options)) as stream:
             return await stream.result()
 
     def stream_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncStream:
-        """Runs code; its events come as they happen. It starts with the first of them."""
+        """Runs code and yields its events as they happen. The code starts when the first event is
+        read."""
         return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"code": code}, options))
 
     def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncStream:
-        """Runs a program; its events come as they happen. It starts with the first of them."""
+        """Runs a program and yields its events as they happen. The program starts when the first
+        event is read."""
         return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"command": argv_of(command)}, options))
 
     async def start_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncExecution:
-        """Starts code and returns at once."""
+        """Starts code and returns immediately."""
         return await self._start({"code": code}, options)
 
     async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncExecution:
-        """Starts a program and returns at once."""
+        """Starts a program and returns immediately."""
         return await self._start({"command": argv_of(command)}, options)
 
     async def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
                              **options: Unpack[StartOptions]) -> AsyncExecution:
-        """Starts a program on a terminal, a shell if none is named, and returns at once.
+        """Starts a program on a terminal and returns immediately; the default is a shell.
 
-        It goes on when nobody follows it, for as long as the sandbox lives unless `timeout` says otherwise. `stream()` shows
-        it from any byte on, `write_stdin` types, `resize` and `signal` do what a window and a keyboard would.
+        The terminal continues without a viewer until the sandbox ends or `timeout` has passed.
+        `stream()` shows its output from any byte on, `write_stdin` types, `resize` changes the
+        window size, `signal` sends a signal.
         """
         what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": argv_of(command)})}
         started = await self._start(what, options)
         return AsyncExecution(self._http, self.id, started.id, tty=True)
 
     def channel(self, *, status_interval: Optional[Duration] = None) -> AsyncChannel:
-        """One connection for many executions, with input while they run. `status_interval` asks for figures so often."""
+        """One connection for many executions, with input while they run. With `status_interval`,
+        the server sends resource figures at that interval in seconds."""
         return AsyncChannel(self._http, self.id, status_interval)
 
     def execution(self, id: str) -> AsyncExecution:
-        """The handle of an execution whose id is known."""
+        """The handle of an execution, by its id."""
         return AsyncExecution(self._http, self.id, id)
 
     async def executions(self, *, state: Optional[str] = None) -> AsyncIterator[ExecutionInfo]:

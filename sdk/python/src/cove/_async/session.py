@@ -1,7 +1,8 @@
-"""One execution on a channel: what comes of it, what is asked of it, and its input.
+"""One execution on a channel: its events, its requests, and its input.
 
-Input goes to a pipe by its offset: it arrives once. A terminal has one input for all who type, so there a break in the middle of
-a write is mended only if it can be told what has arrived; otherwise whoever typed is told.
+Input to a pipe carries its offset, so each byte arrives once. A terminal has one input for all
+clients that type, so after a connection breaks in the middle of a write, the write is resumed only
+if the amount that arrived is known; otherwise the writer gets ConnectionLostError.
 """
 from __future__ import annotations
 
@@ -24,44 +25,48 @@ if TYPE_CHECKING:
     from .channel import AsyncChannel
 
 WINDOW = 128 << 10
-"""Bytes of input that are under way to one execution; a server stops reading a socket beyond twice that."""
+"""Bytes of unacknowledged input of one execution; a server stops reading a socket at twice that
+amount.
+"""
 PIECE = 32 << 10
 
 
 class AsyncSession:
     """One execution on a channel: its events, its input, its end.
 
-    A connection that breaks is made again by itself; nothing is lost and nothing comes twice. Events are those of a stream (in a
-    context also what it shows, raises and asks), and of a terminal `ResizeEvent` besides. Leaving it early ends nothing but the session: the execution goes on.
+    After a broken connection the session reconnects; nothing is lost and nothing is repeated. The
+    events are those of a stream (in a context also displayed values, exceptions and input
+    requests), and for a terminal also `ResizeEvent`. Closing the session early does not end the
+    execution.
     """
 
     def __init__(self, channel: AsyncChannel, progress: StreamProgress, launch: Optional[Mapping[str, Any]], tail_bytes: Optional[int]) -> None:
         assert progress.execution_id is not None
         self._channel = channel
         self._progress = progress
-        self._launch = launch  # None: it exists
+        self._launch = launch  # None: the execution exists already
         self._tail = tail_bytes
         self.id: str = progress.execution_id
         self.rows: Optional[int] = None
-        """Of a terminal."""
+        """Size of the terminal; None if there is no terminal or its size is unknown."""
         self.cols: Optional[int] = None
         self._name = ""
-        self._attached_socket: Optional[AsyncWebSocket] = None  # where it was asked for
-        self._attached = False  # and the server has agreed
+        self._attached_socket: Optional[AsyncWebSocket] = None  # the socket on which the session was requested
+        self._attached = False  # the server has confirmed the request on that socket
         self._parked = False
         self._started = False
         self._refusal: Optional[CoveError] = None
         self._events: Deque[ChannelEvent] = collections.deque()
-        self._events_offset = 0  # bytes of what code in a context showed and asked, as the server counts
-        self._received_bytes = self._consumed_bytes = 0  # bytes of output; each has one writer, whatever threads there are
+        self._events_offset = 0  # bytes of language kernel events received, as the server counts them
+        self._received_bytes = self._consumed_bytes = 0  # bytes of output; each counter has one writer, with any number of threads
         self._tail_stream: Optional[AsyncStream] = None
         self._closed = False
         self._write_lock = _aio.Lock()
         self._writing = False
-        self._input_end = 0 if launch is not None else None  # bytes of input that are ours, or were there before
-        self._input_taken = 0  # bytes of input that the sandbox has
+        self._input_end = 0 if launch is not None else None  # offset after the last byte of input; None: not known
+        self._input_taken = 0  # bytes of input that the sandbox has acknowledged
         self._acks = 0
-        self._shared = False  # others type there too
+        self._shared = False  # other clients type on this terminal too
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} in {self._channel.sandbox_id}>"
@@ -79,10 +84,10 @@ class AsyncSession:
 
     @property
     def offsets(self) -> Mapping[str, int]:
-        """Bytes that have come of "stdout" and "stderr"; `follow` goes on there."""
+        """Bytes received of "stdout" and "stderr"; `follow` continues there."""
         return dict(self._progress.offsets)
 
-    # --- what comes ---
+    # --- events ---
 
     @property
     def _waiting_bytes(self) -> int:
@@ -149,7 +154,8 @@ class AsyncSession:
         return event
 
     async def read(self, timeout: Optional[Duration] = None) -> Optional[ChannelEvent]:
-        """The next event; None behind the last. After `timeout` seconds without one WaitTimeoutError is raised."""
+        """The next event; None after the last. After `timeout` seconds without an event
+        WaitTimeoutError is raised."""
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
         return await self._next(deadline)
 
@@ -175,16 +181,18 @@ class AsyncSession:
             except SandboxEndedError:
                 if not self._started:
                     raise
-                # The server closes the channel of such a sandbox; what was written there is still to be had.
+                # The server closes the channel of an ended sandbox; its output can still be read
+                # over HTTP.
                 self._tail_stream = self.execution.stream()
                 self._tail_stream._progress = self._progress
 
     async def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None) -> AsyncResult:
-        """Reads it to its end. Only what comes from here on is in the result's output.
+        """Reads the session to its end. The result has only the output that is read by this call.
 
-        After `timeout` seconds WaitTimeoutError is raised, and the execution goes on; what had come by then is lost to this session.
-        `answer` is called with each question of code in a context, and returns the line, or None for the end of its input; without it
-        a question waits for somebody else.
+        After `timeout` seconds WaitTimeoutError is raised, and the execution continues; the output
+        that was read until then is lost to this session. `answer` is called for each input request
+        of code in a context, and returns the line, or None for the end of the input; without
+        `answer`, a request waits for another client.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
         told = OutputCollector()
@@ -192,15 +200,15 @@ class AsyncSession:
             event = await self._next(deadline)
             told.take(event)
             if isinstance(event, InputRequestEvent) and answer is not None:
-                with contextlib.suppress(ConflictError):  # it was interrupted meanwhile, or somebody else was quicker
+                with contextlib.suppress(ConflictError):  # the code was interrupted meanwhile, or another client answered first
                     await self.answer(answer(event))
             elif isinstance(event, ExitEvent):
                 return AsyncResult(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
             elif event is None:
-                raise ProtocolError("the session has been read to its end, or was closed, before")
+                raise ProtocolError("the session is already closed or was read to its end; use execution.wait()")
 
     async def aclose(self) -> None:
-        """Leaves it. The execution goes on."""
+        """Closes the session. The execution continues."""
         self._closed = True
         self._channel._forget(self)
         if self._attached and self._attached_socket is not None and self._attached_socket is self._channel._socket and not self._progress.ended:
@@ -210,13 +218,14 @@ class AsyncSession:
             await self._tail_stream.aclose()
         self._channel._turn.notify()
 
-    # --- what is asked ---
+    # --- requests ---
 
     def _is_ready(self) -> bool:
         return self._attached and self._attached_socket is self._channel._socket or self._parked or self._progress.ended
 
     async def _ask(self, what: Mapping[str, Any], *, repeatable: bool) -> bool:
-        """True when the server has carried it out, or there is nothing left to do it to. False: it is not attached here."""
+        """Whether the server has carried out the request, or there is no execution left for it.
+        False: the session is not attached to this socket."""
         channel = self._channel
         while True:
             await channel._until(self._is_ready)
@@ -235,26 +244,30 @@ class AsyncSession:
             if request.done or self._progress.ended:
                 return True
             if not repeatable:
-                raise ConnectionLostError(f"the connection broke before the server said that it has done this: {what['type']}")
+                raise ConnectionLostError(f"the connection broke before the server confirmed the request {what['type']}")
 
     async def resize(self, rows: int, cols: int) -> None:
-        """Gives its terminal another size. The last size counts, whoever gave it; other viewers are told."""
+        """Resizes the terminal. The latest size from any client is used; other viewers get a
+        ResizeEvent."""
         if not await self._ask({"type": "resize", "rows": rows, "cols": cols}, repeatable=True):
             await self.execution.resize(rows, cols)
         self.rows, self.cols = rows, cols
 
     async def signal(self, signal: Union[str, int]) -> None:
-        """Sends a signal ("INT", "TERM", 9) to its process group; of a terminal, to the one in the foreground."""
+        """Sends a signal ("INT", "TERM", 9) to the process group; on a terminal, to the foreground
+        group."""
         if not await self._ask({"type": "signal", "signal": signal}, repeatable=False):
             await self.execution.signal(signal)
 
     async def cancel(self) -> None:
-        """Kills it and everything it started. Its `ExitEvent` comes as the last event."""
+        """Kills the execution and every process that it started. `ExitEvent` arrives as the last
+        event."""
         if not await self._ask({"type": "cancel"}, repeatable=True):
             await self.execution.cancel()
 
     async def answer(self, text: Optional[str]) -> None:
-        """The line that code in a context asks for (`InputRequestEvent`); None is the end of its input. ConflictError when it asks for none."""
+        """Sends the line that code in a context requested (`InputRequestEvent`); None is the end of
+        the input. Raises ConflictError if no line was requested."""
         line: Dict[str, Any] = {"eof": True} if text is None else {"text": text}
         if not await self._ask({"type": "input", **line}, repeatable=False):
             await self.execution.answer(text)
@@ -262,12 +275,14 @@ class AsyncSession:
     # --- input ---
 
     async def write(self, data: Union[str, bytes], *, close: bool = False) -> None:
-        """Writes to its standard input, if it was started with `stdin_open=True` or is a terminal; `close` says that nothing follows.
+        """Writes to standard input, if the execution was started with `stdin_open=True` or has a
+        terminal; `close` ends the input.
 
-        It returns when the sandbox has taken all of it; while the program does not read, it waits. One that ends before is a
-        ConflictError, unless the connection broke meanwhile: then only its exit tells. No byte arrives twice. On a terminal
-        ConnectionLostError says that a break came in the middle and that it cannot be told what of this arrived, because
-        others type there too.
+        Returns when the sandbox has taken all bytes; waits while the program does not read. If the
+        execution ends first, ConflictError is raised, unless the connection broke meanwhile: then
+        only the exit event reports the end. No byte arrives twice. On a terminal,
+        ConnectionLostError means that the connection broke in the middle of the write and that the
+        amount that arrived is unknown, because other clients type there too.
         """
         sent = data.encode() if isinstance(data, str) else data
         async with self._write_lock:
@@ -281,11 +296,11 @@ class AsyncSession:
                 self._writing = False
 
     async def close_stdin(self) -> None:
-        """Says that nothing follows."""
+        """Ends the standard input."""
         await self.write(b"", close=True)
 
     async def _writable(self) -> Optional[AsyncWebSocket]:
-        """The socket to write to; None: the session is parked, and has none."""
+        """The socket to write to; None: the session is parked and has no socket."""
         await self._channel._until(self._is_ready)
         if self._progress.ended:
             raise ConflictError(f"execution {self.id} has ended")
@@ -301,13 +316,14 @@ class AsyncSession:
         return request
 
     async def _write_pipe(self, data: bytes, close: bool) -> None:
-        """To a pipe, by offset: after a break it goes on behind what has arrived."""
+        """Writes to a pipe by offset: after a broken connection the write continues after the last
+        byte that arrived."""
         base = self._input_end or 0
         end, again, attempts = base + len(data), False, self._channel._http.attempts()
         while True:
             await self._channel._until(self._is_ready)
             if again and self._progress.ended:
-                return  # perhaps because all had arrived before the break; its exit tells
+                return  # perhaps all bytes arrived before the connection broke; the exit event reports the end
             socket = await self._writable()
             if socket is None:
                 at = max(self._input_taken, base)
@@ -320,7 +336,7 @@ class AsyncSession:
             except ConflictError as error:
                 if not again:
                     raise
-                error.retry_after = 0.2  # a server that has not seen the break takes us for a second writer
+                error.retry_after = 0.2  # a server that has not noticed the broken connection still sees another writer
                 await self._channel._http.again(attempts, error, "stdin")
             again = True
         self._input_end = end
@@ -339,7 +355,7 @@ class AsyncSession:
                                        or all(r.done for r in requests) and self._input_taken >= end or any(r.error for r in requests))
             error = next((r.error for r in requests if r.error), None)
             if again and self._input_taken >= end and isinstance(error, ConflictError):
-                return True  # the farewell had arrived before the break
+                return True  # the end of the input had arrived before the connection broke
             if error is not None and not self._progress.ended:
                 raise error
             if self._input_taken >= end and (not close or last and all(r.done for r in requests)):
@@ -349,10 +365,10 @@ class AsyncSession:
             if again and self._progress.ended:
                 return True
             if self._progress.ended:
-                raise ConflictError(f"execution {self.id} ended before it had read all of this")
+                raise ConflictError(f"execution {self.id} ended before it read all of the input")
 
     async def _write_terminal(self, data: bytes, close: bool) -> None:
-        """To a terminal, piece by piece, each acknowledged before the next."""
+        """Writes to a terminal in pieces; each piece is acknowledged before the next is sent."""
         pieces = [data[at:at + PIECE] for at in range(0, len(data), PIECE)] or [b""]
         for number, piece in enumerate(pieces):
             await self._write_terminal_piece(piece, close and number == len(pieces) - 1)
@@ -373,11 +389,11 @@ class AsyncSession:
                 self._shared = self._shared or self._input_taken != before + len(piece)
                 return
             if self._progress.ended and self._channel._socket is socket:
-                raise ConflictError(f"execution {self.id} ended before it had read all of this")
+                raise ConflictError(f"execution {self.id} ended before it read all of the input")
             await self._channel._until(self._is_ready)
             if self._progress.ended or self._input_taken == before + len(piece) and not self._shared:
                 return
             if self._input_taken != before:
                 self._shared = True
-                raise ConnectionLostError("the connection broke while this was typed, and it cannot be told how much of it arrived",
-                                          fix="Look at the terminal, and type again what is missing.")
+                raise ConnectionLostError("the connection broke during the write; the number of bytes that arrived is unknown",
+                                          fix="Look at the terminal, then type the missing part again.")

@@ -1,4 +1,4 @@
-"""Those who share a server: tenants, their users and roles, and the keys."""
+"""Tenants, their users and roles, and the keys."""
 from __future__ import annotations
 
 import datetime
@@ -20,12 +20,13 @@ class AsyncKeys:
 
     async def create(self, name: str, scopes: Optional[Sequence[str]] = None, *, expires_at: Optional[datetime.datetime] = None,
                      user: Optional[str] = None, tenant: Optional[str] = None) -> ApiKeySecret:
-        """Makes a key. The answer is the only one that shows it.
+        """Creates a key. Only this answer contains the secret.
 
         Args:
-            scopes: what it may do. The key of a user may do without: then it is for all that the role allows.
-            user: the id of the user whose it is; without it, its maker's.
-            tenant: another than the own one; for the operator.
+            scopes: the permissions of the key. For the key of a user they may be omitted: the key
+                then has all permissions of the role.
+            user: the id of the user of the key; default: the user that creates it.
+            tenant: another tenant; for the operator.
         """
         body: Dict[str, Any] = {"name": name, **without_none(user=user, tenant=tenant)}
         if scopes is not None:
@@ -42,27 +43,27 @@ class AsyncKeys:
         return await self._http.get(ApiKey, Call("GET", path("v1", "apikeys", id)))
 
     async def revoke(self, id: str) -> None:
-        """From now on it opens nothing."""
+        """Revokes the key immediately."""
         await self._http.send(Call("DELETE", path("v1", "apikeys", id), done_if=(NotFoundError,)))
 
     async def rotate(self, id: str) -> ApiKeySecret:
-        """A new secret for the same key; the old one opens nothing any more."""
+        """Replaces the secret of the key; the old secret is revoked."""
         return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys", id, "rotate"), repeatable=False))
 
 
 class AsyncTenants:
-    """The tenants of a server. For its operator: needs the scope `admin`."""
+    """The tenants of a server, for its operator. Needs the scope `admin`."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
 
     async def create(self, name: str, *, quota: Optional[Quota] = None) -> Tenant:
-        """Makes one. A name is never used again."""
+        """Creates a tenant. The name of a removed tenant cannot be used again."""
         body = {"name": name, **without_none(quota=None if quota is None else encode(quota))}
         return await self._http.get(Tenant, Call("POST", path("v1", "tenants"), json=body, repeatable=False))
 
     async def list(self) -> AsyncIterator[Tenant]:
-        """By name, those that were removed included."""
+        """All tenants by name, including removed ones."""
         async for tenant in self._http.pages(Tenant, "tenants", Call("GET", path("v1", "tenants"))):
             yield tenant
 
@@ -70,44 +71,48 @@ class AsyncTenants:
         return await self._http.get(Tenant, Call("GET", path("v1", "tenants", name)))
 
     async def update(self, name: str, *, suspended: Optional[bool] = None, quota: Optional[Quota] = None, unbound: Sequence[str] = ()) -> Tenant:
-        """Changes what is named and nothing else.
+        """Changes the given fields only.
 
         Args:
-            suspended: True ends what lives in it and refuses every request; False lets it in again.
-            quota: bounds that are new; those that are None stay as they are.
-            unbound: names of bounds that are taken away, such as "memory_bytes".
+            suspended: True ends everything that runs in the tenant and refuses every request; False
+                allows requests again.
+            quota: new limits; limits of None do not change.
+            unbound: names of limits to remove, such as "memory_bytes".
         """
         bounds: Dict[str, Any] = {**({} if quota is None else encode(quota)), **{camel(bound): None for bound in unbound}}
         body = without_none(suspended=suspended, quota=bounds or None)
         return await self._http.get(Tenant, Call("PATCH", path("v1", "tenants", name), json=body))
 
     async def remove(self, name: str) -> None:
-        """Ends what lives in it, revokes its keys, and forgets its users and roles. Its records stay until they are old."""
+        """Ends everything that runs in the tenant, revokes its keys, and deletes its users and
+        roles. Its records stay until their retention is over."""
         await self._http.send(Call("DELETE", path("v1", "tenants", name), done_if=(NotFoundError,)))
 
     async def budget(self, name: str) -> Budget:
-        """What it may use in a day and a month, and what it has used. A tenant sees its own with the scope `usage`."""
+        """The limits of the tenant per day and month, and its usage. A tenant can read its own
+        budget with the scope `usage`."""
         return await self._http.get(Budget, Call("GET", path("v1", "tenants", name, "budget")))
 
     async def set_budget(self, name: str, *, day: Optional[BudgetBounds] = None, month: Optional[BudgetBounds] = None) -> Budget:
-        """Replaces the whole budget: what is left out has no bound any more."""
+        """Replaces the whole budget: a limit that is omitted is removed."""
         body = without_none(day=None if day is None else encode(day), month=None if month is None else encode(month))
         return await self._http.get(Budget, Call("PUT", path("v1", "tenants", name, "budget"), json=body))
 
 
 class AsyncUsers:
-    """The users of a tenant; `tenant` names another than the own one, for the operator. Needs the scope `tenant`."""
+    """The users of a tenant; `tenant` names another tenant and is for the operator. Needs the scope
+    `tenant`."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
 
     async def create(self, name: str, role: str, *, tenant: Optional[str] = None) -> User:
-        """Adds one. Nobody can give a role that allows more than they may themselves."""
+        """Adds a user. The role may allow no more than the caller's own permissions."""
         body = {"name": name, "role": role, **without_none(tenant=tenant)}
         return await self._http.get(User, Call("POST", path("v1", "users"), json=body, repeatable=False))
 
     async def list(self, *, tenant: Optional[str] = None) -> AsyncIterator[User]:
-        """The newest first."""
+        """All users, the newest first."""
         async for user in self._http.pages(User, "users", Call("GET", path("v1", "users"), {"tenant": tenant})):
             yield user
 
@@ -115,27 +120,29 @@ class AsyncUsers:
         return await self._http.get(User, Call("GET", path("v1", "users", id)))
 
     async def update(self, id: str, *, name: Optional[str] = None, role: Optional[str] = None, disabled: Optional[bool] = None) -> User:
-        """Changes what is named; it holds from the next request on."""
+        """Changes the given fields, with effect from the next request on."""
         return await self._http.get(User, Call("PATCH", path("v1", "users", id), json=without_none(name=name, role=role, disabled=disabled)))
 
     async def remove(self, id: str) -> None:
-        """Revokes their keys too; what they made stays with the tenant."""
+        """Removes a user and revokes the user's keys; objects that the user made stay with the
+        tenant."""
         await self._http.send(Call("DELETE", path("v1", "users", id), done_if=(NotFoundError,)))
 
 
 class AsyncRoles:
-    """What users may do, as lists of permissions; `tenant` is as in users. Needs the scope `tenant`."""
+    """Roles are lists of permissions for users; `tenant` is as in users. Needs the scope
+    `tenant`."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
 
     async def create(self, name: str, permissions: Sequence[str], *, tenant: Optional[str] = None) -> Role:
-        """Makes one. It does not change afterwards."""
+        """Creates a role. A role cannot be changed afterwards."""
         body = {"name": name, "permissions": [*permissions], **without_none(tenant=tenant)}
         return await self._http.get(Role, Call("POST", path("v1", "roles"), json=body, repeatable=False))
 
     async def list(self, *, tenant: Optional[str] = None) -> AsyncIterator[Role]:
-        """The built-in ones first."""
+        """All roles, the built-in ones first."""
         async for role in self._http.pages(Role, "roles", Call("GET", path("v1", "roles"), {"tenant": tenant})):
             yield role
 
@@ -143,5 +150,5 @@ class AsyncRoles:
         return await self._http.get(Role, Call("GET", path("v1", "roles", name), {"tenant": tenant}))
 
     async def remove(self, name: str, *, tenant: Optional[str] = None) -> None:
-        """One that somebody has stays."""
+        """Removes a role. A role that a user has cannot be removed."""
         await self._http.send(Call("DELETE", path("v1", "roles", name), {"tenant": tenant}, done_if=(NotFoundError,)))

@@ -1,4 +1,6 @@
-"""Terminals of a sandbox. Each has a channel of its own, so that many may sit at one terminal and one at many."""
+"""Terminals of a sandbox. Each terminal object has its own channel, so several clients can share
+one terminal.
+"""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
@@ -23,7 +25,8 @@ class AsyncTerminals:
             async for event in terminal:
                 ...
 
-    A terminal goes on when nobody watches; `attach` sits down at it again, from anywhere, by as many as like.
+    A terminal continues without a viewer; any number of clients can `attach` to it again, from any
+    machine.
     """
 
     def __init__(self, http: AsyncHTTP, sandbox_id: str) -> None:
@@ -32,16 +35,18 @@ class AsyncTerminals:
 
     async def create(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
                      **options: Unpack[StartOptions]) -> AsyncTerminal:
-        """Starts a program on a terminal, a shell if none is named. Without `timeout` it lives as long as the sandbox."""
+        """Starts a program on a terminal; the default is a shell. Without `timeout` the terminal
+        lives as long as the sandbox."""
         id = execution_id(self._sandbox_id, options.get("idempotency_key"))
         return await self._attach_terminal(StreamProgress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
 
     async def attach(self, id: str, *, offset: int = 0, tail_bytes: Optional[int] = None) -> AsyncTerminal:
-        """One that there is, from a byte on, or from so many before the end of what it has shown."""
+        """Attaches to an existing terminal, from `offset` on, or from `tail_bytes` before the end
+        of its output."""
         return await self._attach_terminal(StreamProgress(id, offset), None, tail_bytes)
 
     async def list(self) -> AsyncIterator[ExecutionInfo]:
-        """Those that are running, the newest first."""
+        """The running terminals, the newest first."""
         call = Call("GET", path("v1", "sandboxes", self._sandbox_id, "executions"), {"state": "running"})
         async for info in self._http.pages(ExecutionInfo, "executions", call):
             if info.tty:
@@ -59,12 +64,13 @@ class AsyncTerminals:
 
 
 class AsyncTerminal(AsyncSession):
-    """A seat at a terminal: `write` types, `resize` is the window, and what is shown comes as events. Leaving it ends nothing."""
+    """A connection to a terminal: `write` types, `resize` sets the window size, and output arrives
+    as events. Closing it does not end the terminal."""
 
     async def __aenter__(self) -> AsyncTerminal:
         return self
 
     async def aclose(self) -> None:
-        """Leaves it. The terminal goes on."""
+        """Closes the connection. The terminal continues."""
         await super().aclose()
         await self._channel.aclose()

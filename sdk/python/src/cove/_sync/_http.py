@@ -1,5 +1,7 @@
 # Written by tools/unasync.py from _async/_http.py: change that.
-"""One connection pool to one server: requests that are repeated as far as they may be, and streams of lines and of bytes."""
+"""One connection pool to one server: requests that are repeated where that is safe, and streams of
+lines and of bytes.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -18,20 +20,23 @@ from ..errors import ConnectionLostError, NotFoundError
 from ..events import LineSplitter
 
 T = TypeVar("T")
-CONNECTIONS = 200  # a server closes those past http.maxConnectionsPerAddress, which is 256 unless it is set
-FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # of the body as it came, before it was decoded
+CONNECTIONS = 200  # a server closes connections beyond http.maxConnectionsPerAddress, which is 256 by default
+FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # describe the body before it was decoded
 log = logging.getLogger("cove")
 
 
 def renew_login(settings: Settings) -> None:
-    """Before a request: a token of an issuer that is about to end is replaced."""
+    """Renews an identity provider's token that is about to expire, before a request."""
     if settings.login is not None and settings.login.is_due():
         _sio.blocking(settings.login.renew)
 
 
 def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseException]) -> None:
-    """The end of a block whose thing goes with it, also in a task that was cancelled. What went wrong in the block, `error`, is more
-    interesting than what goes wrong here."""
+    """Deletes the object of a block when the block ends, also in a cancelled task.
+
+    `error` is the exception of the block, if there was one; it takes precedence over an error of
+    the deletion.
+    """
     with _sio.shielded():
         try:
             delete()
@@ -45,7 +50,7 @@ def delete_on_exit(delete: Callable[[], Any], error: Optional[BaseException]) ->
 class HTTP:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.known = False  # the server has answered once
+        self.known = False  # true after the first answer of the server
         self.client = _sio.HTTPClient(
             base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
@@ -59,7 +64,8 @@ class HTTP:
         return Attempts(self.settings.retry, repeatable, self.known)
 
     def open(self, call: Call) -> httpx.Response:
-        """One attempt. The answer's body is still to be read, and closed; a refusal is raised."""
+        """Sends one attempt and raises a refusal. The caller reads and closes the body of the
+        response."""
         headers: Dict[str, str] = dict(call.headers)
         renew_login(self.settings)
         if self.settings.login is not None:
@@ -98,7 +104,7 @@ class HTTP:
         return httpx.Response(response.status_code, headers=headers, content=content)
 
     def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
-        """The whole body. A server that is broken or hostile may send one without an end."""
+        """The complete body, with a limit: a broken or hostile server may send an endless one."""
         pieces, size = [], 0
         for piece in response.iter_bytes():
             size += len(piece)
@@ -108,13 +114,13 @@ class HTTP:
         return b"".join(pieces)
 
     def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
-        """Waits before the next attempt; raises the error when there is to be none."""
+        """Waits before the next attempt; raises the error if there is no further attempt."""
         wait = attempts.pause(error, time.monotonic())
         log.debug("%s: %s; again in %.1f s", what, error.message, wait)
         _sio.sleep(wait)
 
     def send(self, call: Call) -> httpx.Response:
-        """The whole answer, after as many attempts as it may take."""
+        """The complete answer, after as many attempts as the call and the retry settings allow."""
         attempts = self.attempts(call.repeatable and not (isinstance(call.body, Body) and not call.body.repeatable))
         while True:
             try:
@@ -131,7 +137,7 @@ class HTTP:
         return decode(cls, self.json(call))
 
     def pages(self, cls: Type[T], name: str, call: Call) -> Iterator[T]:
-        """Everything of a list, page by page as it is asked for."""
+        """All items of a list; a page is fetched when its first item is needed."""
         cursor: Optional[str] = None
         while True:
             page = self.json(Call(call.method, call.path, {**call.query, "cursor": cursor}))
@@ -142,7 +148,7 @@ class HTTP:
                 return
 
     def chunks(self, response: httpx.Response) -> _sio.ByteStream:
-        """The pieces of a body. One that breaks off is a lost connection."""
+        """The pieces of a body. A body that ends early raises ConnectionLostError."""
         try:
             for chunk in response.iter_bytes():
                 yield chunk
@@ -153,7 +159,8 @@ class HTTP:
 
 
 class LineStream:
-    """The lines of an answer that goes on. It is opened when the first is asked for, and again after `drop`."""
+    """The lines of an answer without a fixed end. The request is sent when the first line is
+    needed, and again after `drop`."""
 
     def __init__(self, http: HTTP) -> None:
         self._http = http
@@ -168,7 +175,7 @@ class LineStream:
 
     @property
     def is_drained(self) -> bool:
-        """The next line has to be waited for."""
+        """Whether no complete line is buffered, so that the next line needs network input."""
         return not self._waiting
 
     def open(self, call: Call) -> None:
@@ -182,11 +189,12 @@ class LineStream:
             try:
                 self._waiting = self._cut.feed(self._chunks.__next__())
             except StopIteration:
-                raise ConnectionLostError("the stream ended before it was over") from None
+                raise ConnectionLostError("the stream ended before its last event") from None
         return self._waiting.pop(0)
 
     def finish(self) -> None:
-        """After the last line: reads the end of the answer, so that the next request can have the connection."""
+        """Reads the end of the answer after the last line, so that the next request can reuse the
+        connection."""
         with contextlib.suppress(CoveError, StopIteration):
             if self._chunks is not None:
                 self._chunks.__next__()

@@ -1,5 +1,5 @@
 # Written by tools/unasync.py from _async/client.py: change that.
-"""A server: who asks, its keys, its templates, what it can do."""
+"""A server: the identity of the client, keys, templates, and the abilities of the server."""
 from __future__ import annotations
 
 import os
@@ -20,25 +20,26 @@ from .tenants import Keys, Roles, Tenants, Users
 
 
 EXECUTE_PATIENCE = 3600.0
-EXECUTE_ANSWER_MAX = 256 << 20  # output of 16 MiB, and what escaping makes of it
-"""It may wait in a queue, and then it takes its time."""
+"""Seconds; an execution may wait in a queue before it runs."""
+EXECUTE_ANSWER_MAX = 256 << 20  # output of 16 MiB, and its size after escaping
 
 
 class Cove:
     """A client of one server. It can be used by many threads at a time.
 
     Args:
-        url: without it COVE_URL, then that of `cove login`, then the Unix socket of a server on this machine, then
-            http://127.0.0.1:8700.
-        api_key: without it COVE_API_KEY, then that of `cove login` if it is for this server. The owner of a server needs none
-            over its socket; "" sends none.
+        url: default: COVE_URL, then the URL of `cove login`, then the Unix socket of a server on
+            this machine, then http://127.0.0.1:8700.
+        api_key: default: COVE_API_KEY, then the key of `cove login` if it is for this server. The
+            owner of a server needs no key over its socket; "" sends none.
         socket: path of a Unix socket, instead of a URL.
-        timeout: seconds without a sign of life after which a request is given up. How long a program may run is said
-            where it is started.
+        timeout: seconds without any byte from the server after which a request fails. The time
+            limit of a program is set where the program is started.
         retry: how long a request is repeated.
         insecure: send the key over http:// to another machine.
-        cacert: PEM file with the authority that signed the server's certificate; without it COVE_CACERT, then the one of
-            `cove login`, then those that this machine trusts.
+        cacert: PEM file with the authority that signed the server's certificate; default:
+            COVE_CACERT, then the authority of `cove login`, then the authorities that this machine
+            trusts.
     """
 
     def __init__(self, url: Optional[str] = None, api_key: Optional[str] = None, *, socket: Optional[str] = None, timeout: float = 60.0,
@@ -64,7 +65,7 @@ class Cove:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections. Sandboxes go on."""
+        """Closes the connections. Sandboxes continue to run."""
         self._http.close()
 
     def execute(self, code: Optional[str] = None, *, command: Union[str, Sequence[str], None] = None, language: Optional[str] = None,
@@ -73,17 +74,21 @@ class Cove:
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
                       policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, cache: Optional[bool] = None,
                       on_event: Optional[Callable[[ExecuteEvent], object]] = None) -> ExecuteResult:
-        """Runs code, or a command, in a fresh sandbox that is gone afterwards: one call, one answer, nothing is kept.
+        """Runs code, or a command, in a fresh sandbox that is removed afterwards: one call, one
+        answer, no state is kept.
 
         Args:
-            files: written before it starts, by their paths.
-            outputs: paths or patterns of files that the answer brings.
-            template: "python-data" has NumPy, pandas and matplotlib loaded already.
-            cache: it is pure, so the answer of an earlier run of the very same may be given.
-            on_event: called with `OutputEvent`, `DisplayEvent` and `ExceptionEvent` as they come; what it raises ends the program. Then it always
-                runs, and `cache` means nothing.
+            files: contents of files that are written before the program starts, by path.
+            outputs: paths or patterns of the files that the answer contains.
+            template: "python-data" has NumPy, pandas and matplotlib already loaded.
+            cache: the program is pure, so the server may return the result of an earlier identical
+                run.
+            on_event: called with `OutputEvent`, `DisplayEvent` and `ExceptionEvent` as they arrive;
+                an exception from it ends the program. With `on_event` the program always runs, and
+                `cache` has no effect.
 
-        It is not repeated when the connection breaks: nobody could tell whether it has run.
+        The call is not repeated when the connection breaks, because the program may already have
+        run.
         """
         body = execute_body(code, command, files, outputs, env, timeout, resources, language=language, template=template, stdin=stdin, cwd=cwd,
                             outputBytes=output_bytes, level=level, policy=policy, cache=cache)
@@ -110,46 +115,48 @@ class Cove:
         return self._http.get(Capabilities, Call("GET", path("v1", "capabilities")))
 
     def runtimes(self) -> Sequence[Runtime]:
-        """The languages that cove knows; `available` tells which of them this server has."""
+        """The languages that cove knows; `available` says whether this server has the language."""
         return [decode(Runtime, item) for item in (self._http.json(Call("GET", path("v1", "runtimes"))))["runtimes"]]
 
     def runtime(self, name: str) -> Runtime:
         return self._http.get(Runtime, Call("GET", path("v1", "runtimes", name)))
 
     def policies(self) -> Sequence[Policy]:
-        """The built-in ones, which a policy of your own can extend."""
+        """The built-in policies; your own policies can extend them."""
         return [decode(Policy, item) for item in (self._http.json(Call("GET", path("v1", "policies"))))["policies"]]
 
     def policy(self, name: str) -> Policy:
-        """A built-in one in full, as it holds on this server."""
+        """A built-in policy in full, with the values of this server."""
         return self._http.get(Policy, Call("GET", path("v1", "policies", name)))
 
     def version(self) -> str:
-        """Of the server."""
+        """The version of the server."""
         return str((self._http.json(Call("GET", "/health")))["version"])
 
     def ready(self) -> Readiness:
-        """Whether sandboxes can be created, and what is missing if not."""
+        """Whether sandboxes can be created, and if not, why."""
         return self._http.get(Readiness, Call("GET", "/ready", also_ok=(503,)))
 
     def whoami(self) -> Whoami:
-        """Who this client is to the server, and what it may do."""
+        """The principal that this client is to the server, and its permissions."""
         return self._http.get(Whoami, Call("GET", path("v1", "whoami")))
 
     def ticket(self, target: str, *, method: str = "GET") -> Ticket:
-        """A ticket for one request of a browser to the path `target` or below it, for example "/v1/events"."""
+        """A ticket for one request of a browser to the path `target` or below it, for example
+        "/v1/events"."""
         return self._http.get(Ticket, Call("POST", path("v1", "tickets"), json={"path": target, "method": method}, repeatable=False))
 
     def revoke_tokens(self) -> None:
-        """Every sandbox token and every signed URL of the server ends. Keys are not touched. Needs the scope `admin`."""
+        """Revokes every sandbox token and every signed URL of the server. Keys stay valid. Needs
+        the scope `admin`."""
         self._http.send(Call("POST", path("v1", "tokens", "revoke")))
 
     def login(self) -> LoginInfo:
-        """Where people log in at this server, if it accepts the tokens of an issuer."""
+        """The login address of this server, if it accepts tokens of an identity provider."""
         return self._http.get(LoginInfo, Call("GET", path("v1", "login")))
 
     def tenant(self) -> Tenant:
-        """The own tenant: what it may have, and has."""
+        """The tenant of this client: its quota, budget and usage."""
         return self._http.get(Tenant, Call("GET", path("v1", "tenant")))
 
     def metrics(self) -> str:
@@ -157,11 +164,13 @@ class Cove:
         return (self._http.send(Call("GET", "/metrics"))).text
 
     def gc(self, *, dry_run: bool = False) -> GcReport:
-        """Removes what is older than the server keeps things, or tells what that would be. Needs the scope `admin`."""
+        """Removes data past its retention; with `dry_run`, only reports what would be removed.
+        Needs the scope `admin`."""
         return self._http.get(GcReport, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
 
     def backup(self, local: LocalPath) -> DownloadResult:
-        """A copy of the server's database in a file of this machine, for `cove restore`. Needs the scope `admin`."""
+        """Copies the server's database into a local file, for `cove restore`. Needs the scope
+        `admin`."""
         return save_to_file(self._http, Call("GET", path("v1", "backup")), local)
 
 
@@ -172,11 +181,11 @@ class Templates:
         self._http = http
 
     def put(self, name: str, spec: TemplateSpec) -> Template:
-        """Makes or replaces one. Sandboxes that were made from it stay as they are."""
+        """Creates or replaces a template. Its existing sandboxes do not change."""
         return self._http.get(Template, Call("PUT", path("v1", "templates", name), json=encode(spec)))
 
     def list(self) -> Iterator[Template]:
-        """By name."""
+        """All templates, sorted by name."""
         for template in self._http.pages(Template, "templates", Call("GET", path("v1", "templates"))):
             yield template
 

@@ -1,5 +1,5 @@
 # Written by tools/unasync.py from _async/execution.py: change that.
-"""Executions: the handle of one, the stream of its life, and what came out."""
+"""Executions: the handle, the stream of events, and the result."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,15 +15,16 @@ from ..models import ExecutionInfo, Reason, Receipt
 from ._http import HTTP, LineStream
 
 STDIN_PATIENCE = 3600.0
+"""Seconds; a program may compute for long before it reads its input."""
 OUTPUT_ANSWER_MAX = 1 << 30
-"""A program may take its time before it reads."""
 
 
 Answer = Callable[[InputRequestEvent], Optional[str]]
 
 
 class Execution:
-    """A handle of one execution. It holds no connection; it can be made anew from the two ids at any time.
+    """A handle of one execution. It holds no connection and can be made again from the two ids at
+    any time.
 
         execution = sandbox.start_command(["make", "-j4"])
         ...
@@ -32,10 +33,10 @@ class Execution:
 
     def __init__(self, http: HTTP, sandbox_id: str, id: str, *, fresh: bool = False, tty: bool = False) -> None:
         self._http = http
-        self._tty = tty  # others may type there too, so what was written is not counted
+        self._tty = tty  # other clients may type there too, so the input offset is not tracked
         self.sandbox_id = sandbox_id
         self.id = id
-        self._stdin: Optional[int] = 0 if fresh else None  # bytes that were written to it, as far as we know
+        self._stdin: Optional[int] = 0 if fresh else None  # bytes written to stdin so far; None: not known
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} in {self.sandbox_id}>"
@@ -44,15 +45,16 @@ class Execution:
         return path("v1", "sandboxes", self.sandbox_id, "executions", self.id, *more)
 
     def info(self) -> ExecutionInfo:
-        """As it is now."""
+        """The current state of the execution."""
         return self._http.get(ExecutionInfo, Call("GET", self._path()))
 
     def stream(self, *, stdout_offset: int = 0, stderr_offset: int = 0) -> Stream:
-        """Its events from the given bytes on; it goes on until the execution has ended."""
+        """The events from the given offsets on, until the execution has ended."""
         return Stream(self._http, self.sandbox_id, StreamProgress(self.id, stdout_offset, stderr_offset), None)
 
     def wait(self, timeout: Optional[Duration] = None) -> Result:
-        """Waits for its end. After `timeout` seconds WaitTimeoutError is raised, and the execution goes on."""
+        """Waits for the end. After `timeout` seconds WaitTimeoutError is raised, and the execution
+        continues."""
         stream = self.stream()
         if timeout is not None:
             stream.deadline = time.monotonic() + milliseconds(timeout) / 1000
@@ -60,16 +62,18 @@ class Execution:
             return stream.result()
 
     def cancel(self) -> ExecutionInfo:
-        """Kills it and everything it started. One that has ended is told as it is."""
+        """Kills the execution and every process that it started. If it has ended already, returns
+        its state."""
         return self._http.get(ExecutionInfo, Call("POST", self._path("cancel")))
 
     def output(self, stream: str = "stdout", *, offset: int = 0) -> bytes:
-        """What it has written by now, from a byte on. The next call goes on with `offset + len(...)`."""
+        """The output so far, from `offset` on. The next call continues at `offset + len(...)`."""
         response = self._http.send(Call("GET", self._path("output"), {"stream": stream, "offset": offset}, answer_max=OUTPUT_ANSWER_MAX))
         return response.content
 
     def follow(self, stream: str = "stdout", *, offset: int = 0) -> Iterator[bytes]:
-        """The bytes of one stream as they are written, until it has ended. Pieces are cut where they come."""
+        """The bytes of one stream as they are written, until the execution has ended. Pieces may be
+        cut anywhere."""
         if stream not in ("stdout", "stderr"):
             raise ValueError(f"stream is stdout or stderr, not {stream!r}")
         with self.stream(**{f"{stream}_offset": offset}) as events:
@@ -78,10 +82,12 @@ class Execution:
                     yield event.data
 
     def write_stdin(self, data: Union[str, bytes], *, close: bool = False) -> None:
-        """Writes to its standard input, if it was started with `stdin_open=True`; `close` says that nothing follows.
+        """Writes to standard input, if the execution was started with `stdin_open=True`; `close`
+        ends the input.
 
-        It returns when the sandbox has taken all of it; while the program does not read, it waits. One writes at a time.
-        A connection that breaks is made again, and no byte arrives twice.
+        Returns when the sandbox has taken all bytes; waits while the program does not read. Only
+        one caller may write at a time. After a broken connection the call reconnects, and no byte
+        arrives twice.
         """
         if self._stdin is None and not self._tty:
             self._stdin = int((self._http.json(self._stdin_call(b"", None, False)))["stdinBytes"])
@@ -93,20 +99,23 @@ class Execution:
         self._stdin = (self._stdin or 0) + len(sent)
 
     def resize(self, rows: int, cols: int) -> None:
-        """Gives its terminal another size, if it was started with `start_terminal`. The last size counts, whoever gave it."""
+        """Resizes the terminal, if the execution was started with `start_terminal`. The latest size
+        from any client is used."""
         self._http.send(Call("POST", self._path("resize"), json={"rows": rows, "cols": cols}))
 
     def signal(self, signal: Union[str, int]) -> None:
-        """Sends a signal ("INT", "TERM", 9) to its process group; of a terminal, to the one in the foreground."""
+        """Sends a signal ("INT", "TERM", 9) to the process group; on a terminal, to the foreground
+        group."""
         self._http.send(Call("POST", self._path("signal"), json={"signal": signal}, repeatable=False))
 
     def answer(self, text: Optional[str]) -> None:
-        """The line that code in a context asked for with `input()`; None is the end of its input."""
+        """Sends the line that code in a context requested with `input()`; None is the end of the
+        input."""
         body: Mapping[str, Any] = {"eof": True} if text is None else {"text": text}
         self._http.send(Call("POST", self._path("input"), json=body, repeatable=False))
 
     def close_stdin(self) -> None:
-        """Says that nothing follows."""
+        """Ends the standard input."""
         self.write_stdin(b"", close=True)
 
     def _stdin_call(self, data: bytes, offset: Optional[int], close: bool) -> Call:
@@ -115,16 +124,19 @@ class Execution:
                     done_if=(ConflictError,) if close else ())
 
     def receipt(self) -> Receipt:
-        """What it used, met and changed. There is one as soon as it has ended."""
+        """The usage of the execution, the limits that it hit, its denials and the files that it
+        changed. Available after the end."""
         return self._http.get(Receipt, Call("GET", self._path("receipt")))
 
 
 class Stream:
-    """The events of one execution: `StartedEvent`, `OutputEvent` as it is written, and at last `ExitEvent`. One in a context brings also
-    what it shows (`DisplayEvent`), what it raised (`ExceptionEvent`) and that it waits for a line (`InputRequestEvent`), behind the output before them.
+    """The events of one execution: `StartedEvent`, `OutputEvent` as output is written, and finally
+    `ExitEvent`. An execution in a context also yields displayed values (`DisplayEvent`), its
+    exception (`ExceptionEvent`) and requests for a line (`InputRequestEvent`), each after the
+    output that preceded it.
 
-    A connection that breaks is made again, and the stream goes on behind the last byte that came; nothing is lost and
-    nothing comes twice. Leaving it early ends nothing but the stream: the execution goes on.
+    After a broken connection the stream reconnects at the next byte: nothing is lost and nothing is
+    repeated. Closing the stream early does not end the execution.
 
         for event in sandbox.stream_command(["make"]):
             if event.type == "stdout":
@@ -135,7 +147,7 @@ class Stream:
         self._http = http
         self._sandbox_id = sandbox_id
         self._progress = progress
-        self._first = first  # the request that starts it; repeated until the execution has a name
+        self._first = first  # the request that starts the execution; repeated until its id is known
         self._attempts = http.attempts()
         self._lines = LineStream(http)
         self._execution: Optional[Execution] = None
@@ -145,9 +157,9 @@ class Stream:
 
     @property
     def execution(self) -> Execution:
-        """The handle. It is known from the first event on."""
+        """The handle. Available from the first event on."""
         if self._progress.execution_id is None:
-            raise RuntimeError("the execution has no name before the first event of its stream")
+            raise RuntimeError("the id of the execution is unknown before the first event of its stream; read one event first")
         if self._execution is None:
             self._execution = Execution(self._http, self._sandbox_id, self._progress.execution_id, fresh=self._first is not None)
         return self._execution
@@ -185,14 +197,15 @@ class Stream:
         raise StopIteration
 
     def close(self) -> None:
-        """Leaves the stream. The execution goes on."""
+        """Closes the stream. The execution continues."""
         self._closed = True
         self._lines.drop()
 
     def result(self, answer: Optional[Answer] = None) -> Result:
-        """Reads it to its end. Only what comes from here on is in the result.
+        """Reads the stream to its end. The result has only the output that is read by this call.
 
-        `answer` is called with each question of code in a context, and returns the line, or None for the end of its input.
+        `answer` is called for each input request of code in a context, and returns the line, or
+        None for the end of the input.
         """
         told = OutputCollector()
         for event in self:
@@ -201,13 +214,13 @@ class Stream:
                 self._answer(answer(event))
             elif isinstance(event, ExitEvent):
                 return Result(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
-        raise ProtocolError("the stream has been read to its end, or was closed, before")
+        raise ProtocolError("the stream is already closed or was read to its end; use execution.wait()")
 
     def _answer(self, text: Optional[str]) -> None:
         try:
             self.execution.answer(text)
         except ConflictError:
-            pass  # it was interrupted meanwhile, or somebody else was quicker
+            pass  # the code was interrupted meanwhile, or another client answered first
 
     def _call(self) -> Call:
         known = self._progress
@@ -218,7 +231,7 @@ class Stream:
                     {"stdoutOffset": known.offsets["stdout"], "stderrOffset": known.offsets["stderr"]}, headers={"Accept": NDJSON},
                     read_timeout=self._read_timeout)
 
-    # A deadline is kept by reading no longer than what is left of it: the stream is taken up again with a shorter patience.
+    # Each read waits at most for the remaining time: the stream is reopened with a shorter timeout.
 
     def _patience(self) -> float:
         if self.deadline is None:
@@ -235,19 +248,19 @@ class Stream:
 
 
 class Result:
-    """What came out of an execution that has ended.
+    """The result of an execution that has ended.
 
     Attributes:
-        stdout, stderr: as text; what is no UTF-8 becomes U+FFFD.
-        stdout_bytes, stderr_bytes: as it was written.
-        exit_code: None when a signal or a limit ended it.
+        stdout, stderr: as text; invalid UTF-8 becomes U+FFFD.
+        stdout_bytes, stderr_bytes: the same as bytes.
+        exit_code: None when a signal or a limit ended the execution.
         ended_by: exit, signal, lifetime, idle, wall, cpu, memory, killed or lost.
         duration: seconds from start to end, by the server's clock.
-        dropped_bytes: output past the cap, which was not kept.
-        error: why it could not be started, or was lost.
+        dropped_bytes: output beyond the limit, which was not kept.
+        error: why the execution could not be started, or was lost.
         execution: the handle.
-        results: of one in a context, what it displayed and the value of its last expression, in their order.
-        exception: of one in a context, what it raised.
+        results: in a context, the displayed values and the value of the last expression, in order.
+        exception: in a context, the exception that the code raised.
     """
 
     def __init__(self, execution: Execution, info: ExecutionInfo, stdout: bytes, stderr: bytes, results: Sequence[DisplayEvent] = (),
@@ -274,7 +287,8 @@ class Result:
 
     @property
     def status(self) -> Optional[str]:
-        """Of one in a context: ok; error, it raised; interrupted, with the state kept; killed or died, with the state gone."""
+        """In a context: "ok"; "error": the code raised an exception; "interrupted": the state is
+        kept; "killed" or "died": the state is lost."""
         return self.info.status
 
     @property
@@ -303,11 +317,11 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """It ran to its own end, with status 0."""
+        """Whether the program ended by itself with status 0."""
         return self.info.state == "ended" and self.info.exit_code == 0
 
     def check(self) -> Result:
-        """Itself if all went well; otherwise ExecutionFailedError."""
+        """Returns itself after a success; otherwise raises ExecutionFailedError."""
         if self.success:
             return self
         error = ExecutionFailedError(failure_text(self))
@@ -315,7 +329,8 @@ class Result:
         raise error
 
     def receipt(self) -> Receipt:
-        """What it used, met and changed."""
+        """The usage of the execution, the limits that it hit, its denials and the files that it
+        changed."""
         return self.execution.receipt()
 
     def __repr__(self) -> str:
@@ -334,4 +349,4 @@ def failure_text(result: Result) -> str:
         return str(result.exception)
     how = {"exit": f"it ended with status {result.exit_code}", "signal": f"signal {result.signal} ended it"}.get(result.ended_by or "")
     last = result.stderr.strip().splitlines()[-1:]
-    return (how or f"it was ended by: {result.ended_by}") + (f"; its last words: {shortened(last[0])}" if last else "")
+    return (how or f"it was ended by: {result.ended_by}") + (f"; last line of stderr: {shortened(last[0])}" if last else "")

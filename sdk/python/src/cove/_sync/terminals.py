@@ -1,5 +1,7 @@
 # Written by tools/unasync.py from _async/terminals.py: change that.
-"""Terminals of a sandbox. Each has a channel of its own, so that many may sit at one terminal and one at many."""
+"""Terminals of a sandbox. Each terminal object has its own channel, so several clients can share
+one terminal.
+"""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
@@ -24,7 +26,8 @@ class Terminals:
             for event in terminal:
                 ...
 
-    A terminal goes on when nobody watches; `attach` sits down at it again, from anywhere, by as many as like.
+    A terminal continues without a viewer; any number of clients can `attach` to it again, from any
+    machine.
     """
 
     def __init__(self, http: HTTP, sandbox_id: str) -> None:
@@ -33,16 +36,18 @@ class Terminals:
 
     def create(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
                      **options: Unpack[StartOptions]) -> Terminal:
-        """Starts a program on a terminal, a shell if none is named. Without `timeout` it lives as long as the sandbox."""
+        """Starts a program on a terminal; the default is a shell. Without `timeout` the terminal
+        lives as long as the sandbox."""
         id = execution_id(self._sandbox_id, options.get("idempotency_key"))
         return self._attach_terminal(StreamProgress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
 
     def attach(self, id: str, *, offset: int = 0, tail_bytes: Optional[int] = None) -> Terminal:
-        """One that there is, from a byte on, or from so many before the end of what it has shown."""
+        """Attaches to an existing terminal, from `offset` on, or from `tail_bytes` before the end
+        of its output."""
         return self._attach_terminal(StreamProgress(id, offset), None, tail_bytes)
 
     def list(self) -> Iterator[ExecutionInfo]:
-        """Those that are running, the newest first."""
+        """The running terminals, the newest first."""
         call = Call("GET", path("v1", "sandboxes", self._sandbox_id, "executions"), {"state": "running"})
         for info in self._http.pages(ExecutionInfo, "executions", call):
             if info.tty:
@@ -60,12 +65,13 @@ class Terminals:
 
 
 class Terminal(Session):
-    """A seat at a terminal: `write` types, `resize` is the window, and what is shown comes as events. Leaving it ends nothing."""
+    """A connection to a terminal: `write` types, `resize` sets the window size, and output arrives
+    as events. Closing it does not end the terminal."""
 
     def __enter__(self) -> Terminal:
         return self
 
     def close(self) -> None:
-        """Leaves it. The terminal goes on."""
+        """Closes the connection. The terminal continues."""
         super().close()
         self._channel.close()
