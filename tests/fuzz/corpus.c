@@ -5,8 +5,8 @@
  * visible as a change of the corpus. */
 #include "tests/support/messages.h"
 
-#include "wire/jail.h"
-#include "wire/rt.h"
+#include "core/wire/jail.h"
+#include "core/wire/rt.h"
 
 #include <stdio.h>
 
