@@ -298,8 +298,8 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
 {
     struct world w;
 
-    begin(&w, "{\"runtime\":\"python\",\"env\":{\"WHO\":\"you\"}}");
-    run(&w, &(struct execution_spec){ .code = "import os,sys\nprint(os.environ['WHO'])\nsys.stderr.write('e')\n" });
+    begin(&w, "{\"runtime\":\"python\",\"env\":{\"GREETED\":\"you\"}}");
+    run(&w, &(struct execution_spec){ .code = "import os,sys\nprint(os.environ['GREETED'])\nsys.stderr.write('e')\n" });
     assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
     assert_string_equal(w.ended_by, "exit");
     assert_int_equal(w.exit_code, 0);

@@ -334,7 +334,7 @@ TEST(a_replaced_certificate_is_reported_within_a_second_without_the_poll)
             ev_turn(ev, 100);
         assert_int_equal(told, i);
         best = min_u64(best, clock_mono_ns() - began);
-        assert_true(asleep()); /* no poll is set: the kernel told */
+        assert_true(asleep()); /* no poll is set: the kernel reported */
     }
     assert_true(best < NS_PER_S);
 }
