@@ -10,8 +10,8 @@ class CoveError(Exception):
     Attributes:
         code: stable, for programs: "sandbox_ended"; docs/errors.md lists them all.
         message: what happened this time.
-        cause: what it means in general.
-        fix: what to do about it.
+        cause: why it happened; None where the message says it all.
+        fix: what to do; None where the message says it all.
         status: of the HTTP answer; None when there was none.
         request_id: the same id stands in the server's log.
         details: what else the server had to say.
@@ -20,8 +20,8 @@ class CoveError(Exception):
 
     __module__ = "cove.errors"
     code: str = ""
-    default_cause: ClassVar[str] = ""
-    default_fix: ClassVar[str] = ""
+    default_cause: ClassVar[Optional[str]] = None
+    default_fix: ClassVar[Optional[str]] = None
 
     def __init__(self, message: str, *, code: Optional[str] = None, cause: Optional[str] = None, fix: Optional[str] = None,
                  status: Optional[int] = None, request_id: Optional[str] = None, details: Optional[Mapping[str, Any]] = None,
@@ -38,8 +38,12 @@ class CoveError(Exception):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        text = f"{self.message} ({self.code})" if self.code else self.message
-        return f"{text}\n  fix: {self.fix}" if self.fix else text
+        text = f"{self.message} [{self.code}]" if self.code else self.message
+        if self.cause:
+            text += f"\n  cause: {self.cause}"
+        if self.fix:
+            text += f"\n  fix:   {self.fix}"
+        return text
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.message!r}, code={self.code!r}, status={self.status}, request_id={self.request_id!r})"
@@ -56,8 +60,6 @@ class ExecutionFailedError(CoveError):
 
     __module__ = "cove.errors"
     code = "execution_failed"
-    default_cause = "A program in the sandbox did not end well."
-    default_fix = "Look at its standard error and at what ended it."
     result: Any = None
 
 
