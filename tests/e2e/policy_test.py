@@ -104,7 +104,7 @@ class Files(Case):
         for path in (os.path.join(self.dir, "missing.yaml"), "missing.yaml", plain + "/below.yaml"):
             done = run("run", "--policy", path, "--", "true")
             self.assertErrorCode(done, 125, "policy_not_found")
-            self.assertTrue(done.err.startswith(f"{path}: no file and no built-in policy has this name"), done.err)
+            self.assertTrue(done.err.startswith(f"cove: {path}: no file and no built-in policy has this name"), done.err)
             report = run("run", "--json", "--policy", path, "--", "true")
             self.assertEqual((report.code, report.json["error"]["code"], report.json["error"]["file"]), (125, "policy_not_found", path))
         done = run("run", "--policy", self.dir, "--", "true")

@@ -227,8 +227,6 @@ class PolicyNotFoundError(NotFoundError):
     """No built-in policy and no file has this name."""
 
     code = "policy_not_found"
-    default_cause = "No built-in policy and no file has this name."
-    default_fix = "Name a built-in policy (standard, debug) or a policy file; `cove policy show` lists the built-in policies."
 
 
 class PolicySyntaxError(InvalidRequestError):
