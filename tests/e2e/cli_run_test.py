@@ -500,7 +500,7 @@ class Refusals(Case):
                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)))
         err = process.communicate(timeout=120)[1]
         self.assertEqual(process.returncode, 125, err)
-        self.assertIn(b"code:", err)
+        self.assertRegex(err, rb"^cove: .* \[[a-z_]+\]\n")
 
     def test_nothing_to_run_is_a_usage_error(self):
         for words in ([], ["--"], ["-"], ["-c", "1"]):
