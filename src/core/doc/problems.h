@@ -1,4 +1,4 @@
-/* problems.h - all errors of a file, each with its position and code, and a fix where there is one. */
+/* problems.h - all errors of a file, each with its position, its code and, if known, a fix. */
 #pragma once
 
 #include "core/base/base.h"
