@@ -581,7 +581,9 @@ int main(int argc, char **argv)
     coved_start_log(&d.conf);
     coved_count_sockets(&d);
     if (coved_serve(&d, &err) < 0) {
-        log_error("%s (%s)", err.msg, err_info(err.id)->fix);
+        const char *fix = err_fix(err.id);
+
+        log_error("%s [%s]%s%s", err.msg, err_info(err.id)->code, fix ? "; " : "", fix ? fix : "");
         status = err_info(err.id)->exit;
     }
     coved_done(&d);

@@ -56,7 +56,7 @@ int coved_read_settings(struct coved *d, int argc, char **argv, struct problems 
 
     conf_init(&d->conf);
     conf_read_own_flags(argc, argv, own, ARRAY_LEN(own));
-    if (!w.config_fd && conf_read_command_line(&d->conf, "coved", argc, argv, environ, own, ARRAY_LEN(own), pr) < 0)
+    if (!w.config_fd && conf_read_command_line(&d->conf, argc, argv, environ, own, ARRAY_LEN(own), pr) < 0)
         return -1;
     if (coved_read_fd_number("--config-fd", w.config_fd, &config, &err) < 0 ||
         coved_read_fd_number("--listen-fds", w.listen_fds, &d->nsockets, &err) < 0 ||
@@ -71,7 +71,7 @@ int coved_read_settings(struct coved *d, int argc, char **argv, struct problems 
         return 0;
     if (coved_read_inherited_config(d, (int)config, pr) < 0)
         return -1;
-    pr->file = "coved";
+    pr->file = NULL;
     return conf_read_flags(&d->conf, argc, argv, own, ARRAY_LEN(own), pr);
 }
 

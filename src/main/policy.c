@@ -51,9 +51,9 @@ static int policy_report_problems(const struct policy_command *c, struct problem
 
 static int policy_usage_error(const struct policy_command *c, const char *msg)
 {
-    struct problems pr = { .file = "cove policy" };
+    struct problems pr = { 0 };
 
-    problems_add(&pr, ERR_USAGE, 0, 0, "See 'cove policy --help'.", "%s", msg);
+    problems_add(&pr, ERR_USAGE, 0, 0, NULL, "%s", msg);
     return policy_report_problems(c, &pr);
 }
 
@@ -89,7 +89,7 @@ static int policy_cmd_check(const struct policy_command *c)
     auto_buf out = { 0 };
 
     if (c->n != 2)
-        return policy_usage_error(c, "check needs one file: cove policy check FILE");
+        return policy_usage_error(c, "check needs one file; usage: cove policy check FILE");
     if (policy_load_checked(c->words[1], &p, &f, &pr) < 0)
         return policy_report_problems(c, &pr);
     if (c->json)
@@ -138,7 +138,7 @@ static int policy_cmd_show(const struct policy_command *c)
     if (c->n == 1)
         return policy_list_builtins(c);
     if (c->n != 2)
-        return policy_usage_error(c, "show takes one policy: cove policy show NAME|FILE");
+        return policy_usage_error(c, "show takes one policy; usage: cove policy show NAME|FILE");
     if (policy_load_checked(c->words[1], &p, &f, &pr) < 0)
         return policy_report_problems(c, &pr);
     policy_rows_build(&p, &f, &rows);
@@ -158,7 +158,7 @@ static int policy_cmd_diff(const struct policy_command *c)
     auto_buf out = { 0 };
 
     if (c->n != 3)
-        return policy_usage_error(c, "diff needs two policies: cove policy diff A B");
+        return policy_usage_error(c, "diff needs two policies; usage: cove policy diff A B");
     for (size_t i = 0; i < 2; i++) {
         struct policy p;
         struct operator_limits f = { 0 };
@@ -187,7 +187,7 @@ static int policy_cmd_import(const struct policy_command *c)
     size_t len;
 
     if (c->n != 2)
-        return policy_usage_error(c, "import needs one file: cove policy import SETTINGS.json");
+        return policy_usage_error(c, "import needs one file; usage: cove policy import SETTINGS.json");
     pr.file = c->words[1];
     if (policy_file_load_bytes(c->words[1], &data, &len, &pr) < 0)
         return policy_report_problems(c, &pr);
@@ -259,7 +259,7 @@ int main(int argc, char **argv)
         else if (flags && argv[i][0] == '-' && argv[i][1])
             return policy_usage_error(&c, "unknown flag; the flags are --json and --help");
         else if (c.n == ARRAY_LEN(c.words))
-            return policy_usage_error(&c, "too many arguments");
+            return policy_usage_error(&c, "too many arguments; see 'cove policy --help'");
         else
             c.words[c.n++] = argv[i];
     }

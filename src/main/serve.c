@@ -4,6 +4,7 @@
  * one of these processes that keeps all its privileges, so it does nothing else: it never processes
  * a client's request or a byte from a sandbox. */
 #include "core/base/buf.h"
+#include "core/base/err_print.h"
 #include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -47,11 +48,11 @@ struct serve_process {
 
 static int serve_fail(const struct err *err)
 {
-    const struct err_info *info = err_info(err->id);
+    auto_buf out = { 0 };
 
-    fprintf(stderr, "cove serve: %s\n  code:  %s\n  cause: %s\n  fix:   %s\n", err->msg, info->code, info->cause,
-            info->fix);
-    return info->exit;
+    err_print(&out, err);
+    (void)fd_write_all(STDERR_FILENO, out.data, out.len);
+    return err_info(err->id)->exit;
 }
 
 static int serve_print(const struct buf *out)
@@ -332,7 +333,7 @@ static void serve_add_problem(const struct serve_process *s, enum conf_setting w
     const struct conf_value *v = &s->conf.v[which];
     bool in_file = v->source == CONF_IN_FILE;
 
-    pr->file = in_file ? s->conf.file : "cove serve";
+    pr->file = in_file ? s->conf.file : NULL;
     problems_add(pr, err->id, in_file ? v->line : 0, in_file, NULL, "%s", err->msg);
 }
 
@@ -400,7 +401,7 @@ static bool serve_answer_without_start(struct serve_process *s, int argc, char *
     enum log_format form = LOG_TEXT;
 
     conf_init(&s->conf);
-    int bad = conf_read_command_line(&s->conf, "cove serve", argc, argv, environ, own, ARRAY_LEN(own), &pr);
+    int bad = conf_read_command_line(&s->conf, argc, argv, environ, own, ARRAY_LEN(own), &pr);
     if (!bad)
         bad = serve_check_texts(s, &pr);
     if (help) {

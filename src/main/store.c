@@ -340,7 +340,7 @@ static int backup_read_settings(struct backup_run *w)
         argv[argc++] = "--state-dir";
         argv[argc++] = dir->value;
     }
-    if (conf_read_command_line(&w->conf, "cove", argc, (char **)(uintptr_t)argv, environ, NULL, 0, &pr) == 0)
+    if (conf_read_command_line(&w->conf, argc, (char **)(uintptr_t)argv, environ, NULL, 0, &pr) == 0)
         return 0;
     problems_print(&pr, &out);
     (void)fd_write_all(STDERR_FILENO, out.data, out.len);

@@ -1,6 +1,8 @@
 #include "sandbox/languages.h"
 
+#include "core/base/buf.h"
 #include "core/base/str.h"
+#include "core/base/suggest.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -81,6 +83,25 @@ bool language_path_is_shared(const char *real)
         if (str_starts(real, shared[i]))
             return true;
     return false;
+}
+
+int language_unknown_error(const char *what, const char *name, struct err *err)
+{
+    struct suggest near;
+    auto_buf names = { 0 };
+
+    suggest_init(&near, name);
+    for (size_t i = 0; i < ARRAY_LEN(language_table); i++) {
+        const char *before = i == 0 ? "" : i + 1 < ARRAY_LEN(language_table) ? ", " : " or ";
+
+        suggest_offer(&near, language_table[i].name);
+        buf_addf(&names, "%s%s", before, language_table[i].name);
+    }
+    if (near.best)
+        err_set(err, ERR_RUNTIME_MISSING, "%s: unknown runtime '%.40s'; did you mean %s?", what, name, near.best);
+    else
+        err_set(err, ERR_RUNTIME_MISSING, "%s: unknown runtime '%.40s'; use %s", what, name, names.data);
+    return -1;
 }
 
 int language_find_program(const struct language *rt, const char *const *dirs, char *path, size_t cap, struct err *err)

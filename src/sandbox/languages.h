@@ -26,6 +26,9 @@ const struct language *languages_all(size_t *count);
 const struct language *language_by_name(const char *name);       /* NULL: unknown */
 const struct language *language_by_extension(const char *path);  /* by the end of the file name; NULL: unknown */
 const struct language *language_by_program(const char *program); /* "/usr/bin/python3.11" is python; NULL: unknown */
+/* Returns -1 with an error that lists the languages:
+ * "WHAT: unknown runtime 'NAME'; use python, ...". */
+int language_unknown_error(const char *what, const char *name, struct err *err);
 /* For any program: PROFILE_BASE unless the program is a language. */
 enum profile language_profile(const char *program);
 

@@ -187,7 +187,8 @@ int manager_contexts(const struct manager *m, const char *owner, const char *san
     const struct sandbox *sb = sandbox_find(m, owner, sandbox);
 
     if (!sb && !m->loaded)
-        return err_set(err, ERR_BUSY, "the server has just started and is still finding its sandboxes");
+        return err_set(err, ERR_BUSY,
+                       "the server has just started and is still finding its sandboxes; try again in a moment");
     if (!sb)
         return err_set(err, ERR_MISSING, "there is no such sandbox");
     if (sb->state == SANDBOX_STATE_ENDING) {

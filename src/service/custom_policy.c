@@ -114,7 +114,8 @@ static char *custom_policy_details_json(const struct policy_lines *l, const stru
         jsonw_kstr(&w, "path", policy_lines_path(l, p->line));
         jsonw_kstr(&w, "code", err_info(p->id)->code);
         jsonw_kstr(&w, "message", p->msg);
-        jsonw_kstr(&w, "fix", p->fix[0] ? p->fix : err_info(p->id)->fix);
+        if (p->fix[0] || err_fix(p->id))
+            jsonw_kstr(&w, "fix", p->fix[0] ? p->fix : err_fix(p->id));
         jsonw_end_object(&w);
     }
     jsonw_end_array(&w);

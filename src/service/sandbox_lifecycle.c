@@ -409,7 +409,7 @@ static int sandbox_create_check(struct manager *m, const struct spec *spec, stru
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     return rt ? language_find_program(rt, language_dirs, path, sizeof(path), err)
-              : err_set(err, ERR_RUNTIME_MISSING, "runtime: '%s' does not exist", spec->runtime);
+              : language_unknown_error("runtime", spec->runtime, err);
 }
 
 /* The hidden paths of a policy, as mounts for the jailer. */

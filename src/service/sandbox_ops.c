@@ -244,7 +244,7 @@ static void sandbox_op_start_acquire(struct sandbox *sb)
     }
     sandbox_op_pop(sb);
     if (sb->state == SANDBOX_STATE_PAUSED) {
-        err_set(&err, ERR_SANDBOX_PAUSED, "sandbox %s is paused", sb->id);
+        err_set(&err, ERR_SANDBOX_PAUSED, "sandbox %s is paused; resume it first", sb->id);
         op.on_acquired(op.arg, NULL, &err);
     } else {
         sb->use_count++;

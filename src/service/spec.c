@@ -5,7 +5,6 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "core/base/suggest.h"
 
 const char *const idle_action_names[] = { "end", "pause", NULL };
 
@@ -222,20 +221,7 @@ static int spec_choose_zygote(struct spec *s, struct err *err)
 
 static int spec_unknown_runtime_error(const char *name, struct err *err)
 {
-    size_t n;
-    const struct language *all = languages_all(&n);
-    struct suggest near;
-    auto_buf names = { 0 };
-
-    suggest_init(&near, name);
-    for (size_t i = 0; i < n; i++) {
-        suggest_offer(&near, all[i].name);
-        buf_addf(&names, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", all[i].name);
-    }
-    if (near.best)
-        err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.40s' does not exist; did you mean %s?", name, near.best);
-    else
-        err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.40s' does not exist; available are %s", name, names.data);
+    (void)language_unknown_error("runtime", name, err);
     err_sanitize(err);
     return -1;
 }

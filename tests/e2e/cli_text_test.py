@@ -51,6 +51,16 @@ class Help(Case):
         plan = run("run", "--dry-run", "--", "echo", "a\nb", "it's").out
         self.assertIn("echo $'a\\nb' 'it'\\''s'\n", plan)
 
+    def test_an_error_is_one_line_unless_cause_and_fix_are_specific(self):
+        done = run("run", "--memroy", "64M", "--", "true")
+        self.assertEqual(done.err, "cove: 'cove run' has no flag '--memroy'; did you mean '--memory'? [bad_usage]\n")
+        done = run("run", "--runtime", "ruby", "-c", "1")
+        self.assertEqual(done.err, "cove: --runtime: unknown runtime 'ruby'; use python, node, bash or sh [runtime_not_found]\n")
+        done = run("run", "--", "no-such-program")
+        self.assertRegex(done.err, r"^cove: .*no-such-program.* \[program_not_found\]\n  cause: .*\n  fix:   .*\n$")
+        done = run("policy", "check")
+        self.assertEqual(done.err, "cove: check needs one file; usage: cove policy check FILE [bad_usage]\n")
+
     def test_every_error_code_is_explained(self):
         codes = [e["code"] for e in run("errors", "--json").json["errors"]]
         self.assertGreater(len(codes), 20)

@@ -51,7 +51,7 @@ open("/workspace/project/report.txt", "w").write("done")
         sandbox.run_command("true")
         raise AssertionError("a paused sandbox ran something")
     except errors.SandboxPausedError as error:
-        assert error.fix and error.request_id
+        assert error.fix is None and "resume" in error.message and error.request_id
     sandbox.resume()
     assert [info.id for info in Sandbox.list(metadata={"story": "sums"}, state="running", client=client)] == [sandbox.id]
     files.download_directory("/workspace/project", work / "back")

@@ -446,7 +446,7 @@ class Certificates(Tls):
                 (["--tls-key", self.key], 2, "TLS needs both"),
                 (["--tls-certificate", self.cert, "--tls-key", self.key], 125, "does not belong"),
                 (["--tls-certificate", self.dir + "/none", "--tls-key", self.key], 125, "No such file"),
-                (["--tls-certificate", self.dir, "--tls-key", self.key], 125, "is not a file")):
+                (["--tls-certificate", self.dir, "--tls-key", self.key], 125, "is not a regular file")):
             done = run("serve", "--state-dir", self.place, "--listen", "127.0.0.1:0", *flags)
             self.assertEqual(done.code, code, done)
             self.assertIn(words, done.err)

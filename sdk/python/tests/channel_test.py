@@ -383,7 +383,7 @@ class Terminals(OnAChannel):
             self.proxy.cut()
             with self.assertRaises(ConnectionLostError) as met:
                 join()
-            self.assertIn("type the missing part again", met.exception.fix)
+            self.assertIn("type the missing part again", met.exception.fix or "")
             mine.write("c")
             for seat in (mine, yours):
                 self.shown(seat, "c")

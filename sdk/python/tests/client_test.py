@@ -130,6 +130,10 @@ class Scripted(unittest.TestCase):
         with self.assertRaises(ForbiddenError) as met:
             client.version()
         self.assertEqual((met.exception.code, met.exception.fix, met.exception.cause), ("not_on_sundays", "f", "c"))
+        client = self.talk((404, {}, {"error": {"code": "not_found", "message": "no", "docs": "", "requestId": "rq1"}}))
+        with self.assertRaises(CoveError) as met:
+            client.version()
+        self.assertEqual((str(met.exception), met.exception.fix, met.exception.cause), ("no [not_found]", None, None))
         for odd in (b"no json", b"[" * 200000, b'"text"'):
             for status in (200, 400):
                 with self.assertRaises(CoveError):
@@ -146,7 +150,7 @@ class Contact(Case):
         with Cove("http://127.0.0.1:9") as client, self.assertRaises(ServerUnreachableError) as met:
             client.version()
         self.assertLess(time.monotonic() - began, 60)
-        self.assertIn("cove serve", met.exception.fix)
+        self.assertIn("cove serve", met.exception.fix or "")
 
     def test_tcp_needs_a_key_and_the_socket_does_not(self) -> None:
         with Cove(self.server.url, "") as nobody, self.assertRaises(UnauthorizedError):
@@ -446,5 +450,9 @@ class Pauses(unittest.TestCase):
         for code, cls in BY_CODE.items():
             made = cls("m")
             self.assertEqual(made.code, code)
-            self.assertTrue(made.cause and made.fix and code in str(made), code)
+            self.assertEqual(str(made).split("\n")[0], f"m [{code}]")
+            self.assertEqual(made.cause is None, made.fix is None, code)
+            self.assertEqual(len(str(made).split("\n")), 3 if made.fix else 1, code)
+        self.assertIsNone(BY_CODE["not_found"]("m").fix)
+        self.assertIn("cove serve", str(BY_CODE["server_unreachable"]("m")))
         self.assertRegex(__version__, r"^\d+\.\d+\.\d+")

@@ -172,8 +172,7 @@ static int program_use_language(const struct run_options *r, const struct progra
     bool from_stdin = r->nwords == 0 ? place->stdin_open && !r->tty : str_eq(r->words[0], "-");
 
     if (!rt)
-        return err_set(err, ERR_RUNTIME_MISSING, "--runtime %.40s: the runtimes are python, node, bash and sh",
-                       r->runtime);
+        return language_unknown_error("--runtime", r->runtime, err);
     if (!r->code && r->nwords == 0 && !from_stdin && !r->tty)
         return err_set(err, ERR_USAGE,
                        "nothing to run: add a script, -c CODE, or - for code on standard input; -t "

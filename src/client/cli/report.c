@@ -1,5 +1,6 @@
 #include "client/cli/report.h"
 
+#include "core/base/err_print.h"
 #include "core/base/fd.h"
 #include "core/base/str.h"
 
@@ -9,20 +10,16 @@
 
 void report_error_json(struct jsonw *w, const struct err *err)
 {
-    const struct err_info *info = err_info(err->id);
-
     jsonw_key(w, "error");
     jsonw_object(w);
-    jsonw_kstr(w, "code", info->code);
+    jsonw_kstr(w, "code", err_info(err->id)->code);
     jsonw_kstr(w, "message", err->msg);
-    jsonw_kstr(w, "cause", info->cause);
-    jsonw_kstr(w, "fix", info->fix);
+    err_put_hints(w, err->id, NULL);
     jsonw_end_object(w);
 }
 
 int report_error(const struct err *err, bool json)
 {
-    const struct err_info *info = err_info(err->id);
     auto_buf out = { 0 };
 
     if (json) {
@@ -35,14 +32,10 @@ int report_error(const struct err *err, bool json)
         buf_adds(&out, "\n");
         fd_write_all(STDOUT_FILENO, out.data, out.len);
     } else {
-        char msg[sizeof(err->msg)];
-
-        memcpy(msg, err->msg, sizeof(msg));
-        str_strip_control_chars(msg); /* the message may quote untrusted text */
-        buf_addf(&out, "cove: %s\n  code:  %s\n  cause: %s\n  fix:   %s\n", msg, info->code, info->cause, info->fix);
+        err_print(&out, err);
         fd_write_all(STDERR_FILENO, out.data, out.len);
     }
-    return info->exit;
+    return err_info(err->id)->exit;
 }
 
 void report_note(const char *fmt, ...)
@@ -54,7 +47,7 @@ void report_note(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    str_strip_control_chars(line); /* as above */
+    str_strip_control_chars(line); /* the note may quote untrusted text */
     buf_addf(&out, "cove: %s\n", line);
     fd_write_all(STDERR_FILENO, out.data, out.len);
 }

@@ -5,10 +5,11 @@
 #include "core/base/err.h"
 #include "core/base/jsonw.h"
 
-/* Prints the error and returns its exit status: message, code, cause and fix on standard error, or
- * with `json` one object {"error": ...} on standard output. */
+/* Prints the error and returns its exit status: as err_print() on standard error, or with `json`
+ * one object {"error": ...} on standard output. */
 int report_error(const struct err *err, bool json);
-/* Adds {code, message, cause, fix} under the key "error" to an open object. */
+/* Adds {code, message}, and cause and fix of a SPECIFIC row, under the key "error" to an open
+ * object. */
 void report_error_json(struct jsonw *w, const struct err *err);
 
 /* Prints a note of one line on standard error: "cove: ...". */

@@ -71,7 +71,7 @@ static void ctl_logs_note_reason(const struct ctl *c, const json_t *execution)
     if (!why)
         ctl_note_end(c, execution);
     else if (!c->quiet)
-        report_note("%s: %.220s (%s)",
+        report_note("%s: %.220s [%s]",
                     *ctl_field_text(execution, "startedAt") ? "it did not complete" : "it never started",
                     ctl_field_text(why, "message"), ctl_field_text(why, "code"));
 }

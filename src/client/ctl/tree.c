@@ -49,8 +49,7 @@ static int ctl_tree_start_tar(struct ctl_tar_process *t, const char *const *argv
         (void)dup2(theirs, out ? STDOUT_FILENO : STDIN_FILENO);
         (void)signal(SIGPIPE, SIG_DFL);
         (void)unsetenv("TAR_OPTIONS");
-        (void)prctl(PR_CAPBSET_DROP, CAP_MKNOD, 0, 0,
-                    0); /* a process that may not drop it does not have it */
+        (void)prctl(PR_CAPBSET_DROP, CAP_MKNOD, 0, 0, 0); /* a process that may not drop it does not have it */
         execvp("tar", (char *const *)(uintptr_t)argv);
         _exit(NOT_STARTED);
     }

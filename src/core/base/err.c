@@ -11,8 +11,9 @@
 #undef err_wrap
 
 static const struct err_info err_infos[ERR_COUNT] = {
-    [ERR_NONE] = { "ok", ERR_KIND_NONE, 200, 0, "", "" },
-#define ERR(id, code, kind, http, exit, cause, fix) [ERR_##id] = { code, ERR_KIND_##kind, http, exit, cause, fix },
+    [ERR_NONE] = { "ok", ERR_KIND_NONE, 200, 0, ERR_HINTS_GENERIC, "", "" },
+#define ERR(id, code, kind, http, exit, hints, cause, fix) \
+    [ERR_##id] = { code, ERR_KIND_##kind, http, exit, ERR_HINTS_##hints, cause, fix },
 #include "core/base/errors.def"
 #undef ERR
 };
@@ -22,6 +23,16 @@ const struct err_info *err_info(enum err_id id)
     if ((unsigned)id >= ERR_COUNT)
         return &err_infos[ERR_BUG];
     return &err_infos[id];
+}
+
+const char *err_cause(enum err_id id)
+{
+    return err_info(id)->hints == ERR_HINTS_SPECIFIC ? err_info(id)->cause : NULL;
+}
+
+const char *err_fix(enum err_id id)
+{
+    return err_info(id)->hints == ERR_HINTS_SPECIFIC ? err_info(id)->fix : NULL;
 }
 
 enum err_id err_by_code(const char *code)

@@ -25,10 +25,15 @@ enum err_kind {
 
 enum err_id {
     ERR_NONE,
-#define ERR(id, code, kind, http, exit, cause, fix) ERR_##id,
+#define ERR(id, code, kind, http, exit, hints, cause, fix) ERR_##id,
 #include "core/base/errors.def"
 #undef ERR
     ERR_COUNT,
+};
+
+enum err_hints {
+    ERR_HINTS_GENERIC,  /* cause and fix are only in the documentation */
+    ERR_HINTS_SPECIFIC, /* cause and fix are printed with the error */
 };
 
 struct err_info {
@@ -36,7 +41,8 @@ struct err_info {
     enum err_kind kind;
     int http;
     int exit;
-    const char *cause;
+    enum err_hints hints;
+    const char *cause; /* for the documentation, never empty; with an error, print err_cause() */
     const char *fix;
 };
 
@@ -79,5 +85,8 @@ int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);          
 #endif
 
 const struct err_info *err_info(enum err_id id); /* never NULL; an unknown id gives internal_error */
+/* The text to print with an error: NULL if the row is GENERIC. err_print.h prints whole errors. */
+const char *err_cause(enum err_id id);
+const char *err_fix(enum err_id id);
 enum err_kind err_kind(const struct err *err);
 enum err_id err_by_code(const char *code); /* ERR_NONE if no row has this code */

@@ -1,5 +1,6 @@
 #include "core/doc/problems.h"
 
+#include "core/base/err_print.h"
 #include "core/base/str.h"
 
 #include <stdarg.h>
@@ -32,39 +33,36 @@ static int problems_compare(const void *a, const void *b)
     return (x->col > y->col) - (x->col < y->col);
 }
 
-static const char *problems_fix_of(const struct problem *q)
-{
-    return q->fix[0] ? q->fix : err_info(q->id)->fix;
-}
-
 void problems_print(struct problems *p, struct buf *out)
 {
     qsort(p->list, p->n, sizeof(p->list[0]), problems_compare);
     for (size_t i = 0; i < p->n; i++) {
         const struct problem *q = &p->list[i];
 
-        buf_adds(out, p->file);
-        if (q->line)
+        buf_adds(out, "cove: ");
+        if (p->file)
+            buf_adds(out, p->file);
+        if (p->file && q->line)
             buf_addf(out, ":%" PRIu32 ":%" PRIu32, q->line, q->col);
-        buf_addf(out, ": %s [%s]\n  cause: %s\n  fix:   %s\n", q->msg, err_info(q->id)->code, err_info(q->id)->cause,
-                 problems_fix_of(q));
+        buf_addf(out, "%s%s [%s]\n", p->file ? ": " : "", q->msg, err_info(q->id)->code);
+        err_print_hints(out, q->id, q->fix);
     }
     if (p->overflow_count)
-        buf_addf(out, "%s: and %zu more\n", p->file, p->overflow_count);
+        buf_addf(out, "cove: %s%sand %zu more\n", p->file ? p->file : "", p->file ? ": " : "", p->overflow_count);
 }
 
 static void problems_put_one_json(const struct problems *p, const struct problem *q, struct jsonw *w)
 {
     jsonw_object(w);
     jsonw_kstr(w, "code", err_info(q->id)->code);
-    jsonw_kstr(w, "file", p->file);
+    if (p->file)
+        jsonw_kstr(w, "file", p->file);
     if (q->line) {
         jsonw_ku64(w, "line", q->line);
         jsonw_ku64(w, "column", q->col);
     }
     jsonw_kstr(w, "message", q->msg);
-    jsonw_kstr(w, "cause", err_info(q->id)->cause);
-    jsonw_kstr(w, "fix", problems_fix_of(q));
+    err_put_hints(w, q->id, q->fix);
     jsonw_end_object(w);
 }
 

@@ -35,7 +35,6 @@ static void conf_unknown_flag(const char *name, const struct conf_option *own, s
 {
     char *flags[SETTING_COUNT];
     struct suggest near;
-    char fix[120];
 
     suggest_init(&near, name);
     for (unsigned s = 0; s < SETTING_COUNT; s++)
@@ -43,8 +42,9 @@ static void conf_unknown_flag(const char *name, const struct conf_option *own, s
     for (size_t i = 0; i < nown; i++)
         suggest_offer(&near, own[i].name);
     if (near.best)
-        snprintf(fix, sizeof(fix), "Did you mean %s?", near.best);
-    problems_add(pr, ERR_USAGE, 0, 0, near.best ? fix : NULL, "'%.80s' is not a flag", name);
+        problems_add(pr, ERR_USAGE, 0, 0, NULL, "'%.80s' is not a flag; did you mean %s?", name, near.best);
+    else
+        problems_add(pr, ERR_USAGE, 0, 0, NULL, "'%.80s' is not a flag; 'cove serve --help' lists the flags", name);
     for (unsigned s = 0; s < SETTING_COUNT; s++)
         free(flags[s]);
 }
@@ -100,8 +100,8 @@ int conf_read_flags(struct conf *c, int argc, char **argv, const struct conf_opt
     return pr->n ? -1 : 0;
 }
 
-int conf_read_command_line(struct conf *c, const char *program, int argc, char **argv, char *const *env,
-                           const struct conf_option *own, size_t nown, struct problems *pr)
+int conf_read_command_line(struct conf *c, int argc, char **argv, char *const *env, const struct conf_option *own,
+                           size_t nown, struct problems *pr)
 {
     const char *file = NULL;
     struct conf_option mine[16] = { { "--config", &file, NULL } };
@@ -113,7 +113,7 @@ int conf_read_command_line(struct conf *c, const char *program, int argc, char *
     conf_read_own_flags(argc, argv, mine, nown + 1);
     if (conf_read_file(c, file, pr) < 0)
         return -1;
-    pr->file = program;
+    pr->file = NULL;
     if (conf_read_environment(c, env, &err) < 0)
         problems_add(pr, err.id, 0, 0, NULL, "%s", err.msg);
     return conf_read_flags(c, argc, argv, mine, nown + 1, pr);

@@ -98,5 +98,5 @@ struct conf_option {
 void conf_read_own_flags(int argc, char **argv, const struct conf_option *own, size_t nown);
 int conf_read_flags(struct conf *c, int argc, char **argv, const struct conf_option *own, size_t nown,
                     struct problems *pr);
-int conf_read_command_line(struct conf *c, const char *program, int argc, char **argv, char *const *env,
-                           const struct conf_option *own, size_t nown, struct problems *pr);
+int conf_read_command_line(struct conf *c, int argc, char **argv, char *const *env, const struct conf_option *own,
+                           size_t nown, struct problems *pr);

@@ -39,15 +39,16 @@ static int conf_find_setting(const char *path)
 static void conf_unknown_key(const struct doc *item, const char *path, struct problems *pr)
 {
     struct suggest near;
-    char fix[160];
 
     suggest_init(&near, path);
     for (unsigned s = 0; s < SETTING_COUNT; s++)
         suggest_offer(&near, setting_info((enum conf_setting)s)->name);
     if (near.best)
-        snprintf(fix, sizeof(fix), "Did you mean '%s'?", near.best);
-    problems_add(pr, ERR_CONF_KEY, item->key_line, item->key_col, near.best ? fix : NULL, "there is no setting '%.80s'",
-                 path);
+        problems_add(pr, ERR_CONF_KEY, item->key_line, item->key_col, NULL,
+                     "there is no setting '%.80s'; did you mean '%s'?", path, near.best);
+    else
+        problems_add(pr, ERR_CONF_KEY, item->key_line, item->key_col, NULL,
+                     "there is no setting '%.80s'; 'cove serve --help' lists the settings", path);
 }
 
 /* Turns a list into the text that a variable would have. */

@@ -507,7 +507,8 @@ int policy_file_load_bytes(const char *path, char **ret, size_t *len, struct pro
     ssize_t n = fd < 0 ? -1 : fd_read_full(fd, data, DOC_BYTES_MAX + 1);
 
     if (n < 0 && (errno == ENOENT || errno == ENOTDIR)) {
-        problems_add(pr, ERR_POLICY_MISSING, 0, 0, NULL, "no file and no built-in policy has this name");
+        problems_add(pr, ERR_POLICY_MISSING, 0, 0, NULL,
+                     "no file and no built-in policy has this name; 'cove policy show' lists the policies");
         return -1;
     }
     if (n < 0) {

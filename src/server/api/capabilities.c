@@ -110,7 +110,8 @@ static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
     if (!capabilities_require_no_query(req))
         return;
     if (!rt) {
-        err_set(&err, ERR_RUNTIME_MISSING, "there is no such runtime; GET /v1/runtimes lists all runtimes");
+        (void)language_unknown_error("runtime", http_param(req, "runtime"), &err);
+        err_sanitize(&err);
         http_answer_err(req, &err);
         return;
     }

@@ -118,6 +118,6 @@ void api_end_streams(struct api *api)
 {
     struct err why;
 
-    err_set(&why, ERR_BUSY, "the server is stopping");
+    err_set(&why, ERR_BUSY, "the server is stopping; try again when it has restarted");
     open_streams_end_matching(api, open_stream_is_endless, NULL, &why);
 }

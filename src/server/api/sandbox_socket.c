@@ -57,7 +57,8 @@ void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, cons
         jsonw_kstr(&w, "executionId", name);
     jsonw_kstr(&w, "code", code ? code : info->code);
     jsonw_kstr(&w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
-    jsonw_kstr(&w, "fix", info->fix);
+    if (err_fix(err->id))
+        jsonw_kstr(&w, "fix", err_fix(err->id));
     (void)sandbox_socket_send_message(so, &w);
 }
 

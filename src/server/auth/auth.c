@@ -137,7 +137,7 @@ int principal_require(const struct principal *p, uint32_t scopes, struct err *er
 
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (missing & (1u << i))
-            return err_set(err, ERR_DENIED, "this key lacks the scope %s", scope_name(i));
+            return err_set(err, ERR_DENIED, "this key lacks the scope %s; use a key that has it", scope_name(i));
     return 0;
 }
 
@@ -356,7 +356,7 @@ static enum auth_verdict auth_check_signed_text(const struct auth_check_args *q,
     struct delegated_token g;
 
     if (!q->a->mac_key_ready) {
-        err_set(q->err, ERR_BUSY, "the server is starting");
+        err_set(q->err, ERR_BUSY, "the server is starting; try again in a moment");
         return AUTH_NO;
     }
     if (!delegated_token_read(&q->a->mac_key, kind, bound, text, &g))

@@ -118,7 +118,7 @@ static int delegation_prepare(const struct auth *a, const struct principal *by, 
     if (by->kind != PRINCIPAL_KEY && by->kind != PRINCIPAL_LOCAL && by->kind != PRINCIPAL_JWT)
         return err_set(err, ERR_DENIED, "a delegated credential cannot be delegated again; use a key");
     if (!a->mac_key_ready)
-        return err_set(err, ERR_BUSY, "the server is starting");
+        return err_set(err, ERR_BUSY, "the server is starting; try again in a moment");
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (more & (1u << i))
             return err_set(err, ERR_DENIED, "a key cannot delegate the scope %s, which it does not have",

@@ -4,6 +4,7 @@
 
 #include "server/http/range.h"
 
+#include "core/base/err_print.h"
 #include "core/base/fd.h"
 #include "core/base/jsonw.h"
 #include "core/base/log.h"
@@ -160,8 +161,7 @@ void http_error_json(const struct err *err, const char *request_id, const char *
     jsonw_object(&w);
     jsonw_kstr(&w, "code", info->code);
     jsonw_kstr(&w, "message", hidden ? "the server could not do this; see the server's log for the reason" : err->msg);
-    jsonw_kstr(&w, "cause", info->cause);
-    jsonw_kstr(&w, "fix", info->fix);
+    err_put_hints(&w, err->id, NULL);
     jsonw_kstr(&w, "docs", link);
     jsonw_kstr(&w, "requestId", request_id);
     if (details) {
@@ -225,7 +225,7 @@ bool http_select_range(struct http_req *req, uint64_t size, const char *etag, in
     if (match && !range_tag_listed(match, etag ? etag : "", false)) {
         struct err err = { 0 };
 
-        err_set(&err, ERR_HTTP_PRECONDITION, "the resource has changed: its entity tag is now %s",
+        err_set(&err, ERR_HTTP_PRECONDITION, "the resource has changed: its entity tag is now %s; read it again",
                 etag ? etag : "unknown");
         http_answer_err(req, &err);
         return false;

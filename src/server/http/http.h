@@ -155,6 +155,7 @@ void http_answer_json(struct http_req *req, int status, struct buf *body); /* ta
 void http_answer_empty(struct http_req *req, int status);
 /* Answers with the status and body of the error's row in errors.def, with http_id() in it:
  *     {"error":{"code","message","cause","fix","docs","requestId","details"}}
+ * without cause and fix if the row is GENERIC.
  * A 401 gets WWW-Authenticate and a 503 Retry-After, unless they are set. `details` is a JSON value
  * as text, or NULL. The text of a system error goes to the log and not to the client. */
 void http_answer_err(struct http_req *req, const struct err *err);

@@ -169,7 +169,8 @@ void request_body_timed_out(struct http_req *req)
         http_conn_shut_down(c);
         return;
     }
-    err_set(&err, ERR_HTTP_TIMEOUT, "no byte of the body arrived for %" PRIu64 " ms", req->s->settings.limits.body_ms);
+    err_set(&err, ERR_HTTP_TIMEOUT, "no byte of the body arrived for %" PRIu64 " ms; send it without long pauses",
+            req->s->settings.limits.body_ms);
     req->close_after_answer = true;
     request_body_failed(req, &err);
 }

@@ -80,7 +80,7 @@ static int request_refuse_unrouted(struct http_req *req, struct err *err)
     const char *near = router_nearest_pattern(req->s->router, &req->uri);
     if (near)
         return err_set(err, ERR_HTTP_ROUTE, "no route for %.100s; did you mean %s?", req->path, near);
-    return err_set(err, ERR_HTTP_ROUTE, "no route for %.160s", req->path);
+    return err_set(err, ERR_HTTP_ROUTE, "no route for %.160s; all paths of the API begin with /v1/", req->path);
 }
 
 static bool request_has_content_type(const char *header, const char *type)
@@ -96,7 +96,8 @@ static int request_check_body_headers(struct http_req *req, struct err *err)
     const char *expect = http_header(req, "Expect"), *coding = http_header(req, "Content-Encoding");
 
     if (expect && strcasecmp(expect, "100-continue") != 0)
-        return err_set(err, ERR_HTTP_EXPECT, "unknown expectation '%.40s'", expect);
+        return err_set(err, ERR_HTTP_EXPECT, "Expect: '%.40s' is not supported; send 100-continue, or omit the header",
+                       expect);
     req->expects_continue = expect && !req->is_http10;
     if (!req->has_body)
         return 0;

@@ -45,7 +45,7 @@ static int ws_handshake_check(struct http_req *req, struct err *err)
     if (!key || !wskey_valid(key))
         return err_set(err, ERR_HTTP_MALFORMED, "Sec-WebSocket-Key is not 16 bytes in base64");
     if (req->s->draining)
-        return err_set(err, ERR_BUSY, "the server is stopping");
+        return err_set(err, ERR_BUSY, "the server is stopping; try again when it has restarted");
     return ws_check_capacity(req->s, req->conn, err);
 }
 

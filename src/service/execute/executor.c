@@ -31,7 +31,7 @@ void executor_finish(struct executor *e)
     if (!e)
         return;
     e->is_stopping = true;
-    err_set(&why, ERR_BUSY, "the server is stopping");
+    err_set(&why, ERR_BUSY, "the server is stopping; try again when it has restarted");
     for (struct run *r = e->runs, *next; r; r = next) {
         const struct run_ops *ops = r->ops;
 

@@ -436,7 +436,7 @@ static int run_admit(struct run *r, struct err *err)
     struct executor *e = r->executor;
 
     if (e->is_stopping)
-        return err_set(err, ERR_BUSY, "the server is stopping");
+        return err_set(err, ERR_BUSY, "the server is stopping; try again when it has restarted");
     if (!fair_queue_has_room(&e->queue) &&
         (e->nwaiting >= e->settings.waiting_max ||
          ephemeral_sandbox_waiting(&r->sandbox) >= (e->settings.waiting_max + 1) / 2)) {

@@ -100,8 +100,8 @@ TEST(every_bad_value_is_refused_by_name)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        { "{\"runtime\":\"cobol\"}", "runtime: 'cobol' does not exist; available are python, node, bash and sh" },
-        { "{\"runtime\":\"pyton\"}", "runtime: 'pyton' does not exist; did you mean python?" },
+        { "{\"runtime\":\"cobol\"}", "runtime: unknown runtime 'cobol'; use python, node, bash or sh" },
+        { "{\"runtime\":\"pyton\"}", "runtime: unknown runtime 'pyton'; did you mean python?" },
         { "{\"runtime\":7}", "runtime" },
         { "{\"runtime\":\"\"}", "runtime" },
         { "{\"level\":\"low\"}", "level" },

@@ -12,8 +12,8 @@ class CoveError(Exception):
     Attributes:
         code: stable, for programs: "sandbox_ended"; docs/errors.md lists all codes.
         message: what happened this time.
-        cause: what the code means in general.
-        fix: what to do.
+        cause: why it happened; None where the message says it all.
+        fix: what to do; None where the message says it all.
         status: of the HTTP answer; None when there was none.
         request_id: the same id is in the server's log.
         details: further fields of the server's answer.
@@ -22,8 +22,8 @@ class CoveError(Exception):
 
     __module__ = "cove.errors"
     code: str = ""
-    default_cause: ClassVar[str] = ""
-    default_fix: ClassVar[str] = ""
+    default_cause: ClassVar[Optional[str]] = None
+    default_fix: ClassVar[Optional[str]] = None
 
     def __init__(self, message: str, *, code: Optional[str] = None, cause: Optional[str] = None, fix: Optional[str] = None,
                  status: Optional[int] = None, request_id: Optional[str] = None, details: Optional[Mapping[str, Any]] = None,
@@ -40,8 +40,12 @@ class CoveError(Exception):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        text = f"{self.message} ({self.code})" if self.code else self.message
-        return f"{text}\n  fix: {self.fix}" if self.fix else text
+        text = f"{self.message} [{self.code}]" if self.code else self.message
+        if self.cause:
+            text += f"\n  cause: {self.cause}"
+        if self.fix:
+            text += f"\n  fix:   {self.fix}"
+        return text
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.message!r}, code={self.code!r}, status={self.status}, request_id={self.request_id!r})"
@@ -59,8 +63,6 @@ class ExecutionFailedError(CoveError):
 
     __module__ = "cove.errors"
     code = "execution_failed"
-    default_cause = "A program in the sandbox failed."
-    default_fix = "Look at its standard error and at `ended_by`."
     result: Any = None
 
 

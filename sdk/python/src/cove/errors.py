@@ -14,72 +14,54 @@ class InvalidRequestError(CoveError):
     """Something in the request is malformed or out of range."""
 
     code = "invalid_request"
-    default_cause = "Something in the request is malformed or out of range."
-    default_fix = "Correct the value that the message names."
 
 
 class BadUsageError(InvalidRequestError):
     """The command line is not valid."""
 
     code = "bad_usage"
-    default_cause = "The command line is not valid."
-    default_fix = "Run the command with --help for its flags and examples."
 
 
 class ForbiddenError(CoveError):
     """The request is valid, but it is not permitted."""
 
     code = "forbidden"
-    default_cause = "The request is valid, but it is not permitted."
-    default_fix = "Use a key or a role that has the permission that the message names, request less, or change the policy that the message names."
 
 
 class NotFoundError(CoveError):
     """The named object does not exist."""
 
     code = "not_found"
-    default_cause = "The named object does not exist."
-    default_fix = "Check the name, or list the existing objects."
 
 
 class ConflictError(CoveError):
     """The object already exists, or its state does not allow this request now."""
 
     code = "conflict"
-    default_cause = "The object already exists, or its state does not allow this request now."
-    default_fix = "Choose another name, or wait until the state changes."
 
 
 class ServiceUnavailableError(CoveError):
     """The server cannot accept this request now."""
 
     code = "service_unavailable"
-    default_cause = "The server cannot accept this request now."
-    default_fix = "Try again after a moment."
 
 
 class LimitReachedError(CoveError):
     """A limit of the sandbox or of the host is reached."""
 
     code = "limit_reached"
-    default_cause = "A limit of the sandbox or of the host is reached."
-    default_fix = "Raise the limit that the message names, or use less of the resource."
 
 
 class TimedOutError(CoveError):
     """The time limit expired before the work was finished."""
 
     code = "timeout"
-    default_cause = "The time limit expired before the work was finished."
-    default_fix = "Set a longer timeout, or make the work smaller."
 
 
 class InternalError(CoveError):
     """The operating system refused an operation that cove needs."""
 
     code = "internal_error"
-    default_cause = "The operating system refused an operation that cove needs."
-    default_fix = "The message names the system call and the reason; `cove run --dry-run` shows what this host supports."
 
 
 class InternalBugError(InternalError):
@@ -118,8 +100,6 @@ class LevelUnavailableError(ForbiddenError):
     """The requested isolation level is not available on this host."""
 
     code = "level_unavailable"
-    default_cause = "The requested isolation level is not available on this host."
-    default_fix = "Use --level standard, or install what the message names."
 
 
 class WallMissingError(ForbiddenError):
@@ -180,19 +160,16 @@ class ProgramNotExecutableError(ForbiddenError):
 
 
 class RuntimeNotFoundError(NotFoundError):
-    """The language is not installed on this host."""
+    """cove does not know the runtime or language, or it is not installed on this host; the message
+    says which."""
 
     code = "runtime_not_found"
-    default_cause = "The language is not installed on this host."
-    default_fix = "Install it (for example: apt-get install python3), or choose another language (--runtime, --language)."
 
 
 class BindSourceUnreadableError(InvalidRequestError):
     """The source of a bind mount cannot be opened."""
 
     code = "bind_source_unreadable"
-    default_cause = "The source of a bind mount cannot be opened."
-    default_fix = "Check that the path exists and that you may read it."
 
 
 class BindTargetRefusedError(InvalidRequestError):
@@ -247,24 +224,18 @@ class NotSupportedError(ForbiddenError):
     """This version of cove does not support this combination."""
 
     code = "not_supported"
-    default_cause = "This version of cove does not support this combination."
-    default_fix = "The message says what to use instead."
 
 
 class PolicyNotFoundError(NotFoundError):
     """No built-in policy and no file has this name."""
 
     code = "policy_not_found"
-    default_cause = "No built-in policy and no file has this name."
-    default_fix = "Name a built-in policy (standard, debug) or a policy file; `cove policy show` lists the built-in policies."
 
 
 class PolicySyntaxError(InvalidRequestError):
     """The policy file is not well-formed YAML or JSON."""
 
     code = "policy_syntax"
-    default_cause = "The policy file is not well-formed YAML or JSON."
-    default_fix = "Correct the line that the message names."
 
 
 class PolicyUnknownKeyError(InvalidRequestError):
@@ -272,16 +243,12 @@ class PolicyUnknownKeyError(InvalidRequestError):
     enforced."""
 
     code = "policy_unknown_key"
-    default_cause = "The policy file has an unknown key, so the rule that its author intended would not be enforced."
-    default_fix = "Use a key that the message suggests, or remove it; docs/policies.md lists all keys."
 
 
 class PolicyBadValueError(InvalidRequestError):
     """A value in the policy file is malformed, out of range or of the wrong type."""
 
     code = "policy_bad_value"
-    default_cause = "A value in the policy file is malformed, out of range or of the wrong type."
-    default_fix = "Correct the value on the line that the message names."
 
 
 class PolicyNotSupportedError(ForbiddenError):
@@ -289,16 +256,12 @@ class PolicyNotSupportedError(ForbiddenError):
     is refused."""
 
     code = "policy_not_supported"
-    default_cause = "The policy requires something that this version of cove cannot enforce, so the whole policy is refused."
-    default_fix = "Remove what the message names, or use what it suggests instead."
 
 
 class PolicyBelowFloorError(ForbiddenError):
     """The policy or a flag requests more than the operator of this host allows."""
 
     code = "policy_below_floor"
-    default_cause = "The policy or a flag requests more than the operator of this host allows."
-    default_fix = "Stay within the operator limit that the message names, or ask the operator of this host to change it."
 
 
 class PolicyProgramMissingError(InternalError):
@@ -322,8 +285,6 @@ class ConfigSyntaxError(InvalidRequestError):
     """The server's configuration file is not well-formed YAML or JSON."""
 
     code = "config_syntax"
-    default_cause = "The server's configuration file is not well-formed YAML or JSON."
-    default_fix = "Correct the line that the message names."
 
 
 class ConfigUnknownKeyError(InvalidRequestError):
@@ -331,16 +292,12 @@ class ConfigUnknownKeyError(InvalidRequestError):
     take effect."""
 
     code = "config_unknown_key"
-    default_cause = "The configuration has an unknown setting, so the behaviour that its author intended would not take effect."
-    default_fix = "Use the name that the message suggests, or remove it; docs/configuration.md lists all settings."
 
 
 class ConfigBadValueError(InvalidRequestError):
     """The value of a setting is malformed or out of range."""
 
     code = "config_bad_value"
-    default_cause = "The value of a setting is malformed or out of range."
-    default_fix = "Correct the value at the place that the message names."
 
 
 class ConfigUnsafeFileError(ForbiddenError):
@@ -532,7 +489,7 @@ class StoreFailedError(InternalError):
 
     code = "store_failed"
     default_cause = "The server's database could not be read or written."
-    default_fix = "The message gives the reason: the disk, its permissions, or a file system that is mounted read-only."
+    default_fix = "Check the disk of the server's state directory: its permissions, and whether it is mounted read-only; the server's log has the reason."
 
 
 class StoreInUseError(ServiceUnavailableError):
@@ -579,16 +536,12 @@ class RouteNotFoundError(NotFoundError):
     """The server has no resource at this path."""
 
     code = "route_not_found"
-    default_cause = "The server has no resource at this path."
-    default_fix = "Compare the path with the API reference; all paths of the API begin with /v1/."
 
 
 class MethodNotAllowedError(InvalidRequestError):
     """The path exists, but it does not support this method."""
 
     code = "method_not_allowed"
-    default_cause = "The path exists, but it does not support this method."
-    default_fix = "Use one of the methods in the Allow header."
 
 
 class NotImplementedError(InvalidRequestError):
@@ -603,56 +556,42 @@ class RequestTimeoutError(TimedOutError):
     """The rest of the request did not arrive in time."""
 
     code = "request_timeout"
-    default_cause = "The rest of the request did not arrive in time."
-    default_fix = "Send it without long pauses, and check the network between client and server."
 
 
 class PreconditionFailedError(ConflictError):
     """The resource has changed since the version that the request names."""
 
     code = "precondition_failed"
-    default_cause = "The resource has changed since the version that the request names."
-    default_fix = "Read it again, and repeat the request with its new entity tag."
 
 
 class BodyTooLargeError(LimitReachedError):
     """The body of the request is larger than this path accepts."""
 
     code = "body_too_large"
-    default_cause = "The body of the request is larger than this path accepts."
-    default_fix = "Send less, or use the path for files, which streams."
 
 
 class UriTooLongError(LimitReachedError):
     """The request line is longer than the server accepts."""
 
     code = "uri_too_long"
-    default_cause = "The request line is longer than the server accepts."
-    default_fix = "Shorten the path or the query."
 
 
 class UnsupportedMediaTypeError(InvalidRequestError):
     """The body has a type or an encoding that this path does not accept."""
 
     code = "unsupported_media_type"
-    default_cause = "The body has a type or an encoding that this path does not accept."
-    default_fix = "Send the Content-Type that the message names, without Content-Encoding."
 
 
 class RangeNotSatisfiableError(InvalidRequestError):
     """The requested range lies outside of the content."""
 
     code = "range_not_satisfiable"
-    default_cause = "The requested range lies outside of the content."
-    default_fix = "Request a range within the size that the Content-Range header gives."
 
 
 class ExpectationFailedError(InvalidRequestError):
     """The request has an Expect header that the server does not support."""
 
     code = "expectation_failed"
-    default_cause = "The request has an Expect header that the server does not support."
-    default_fix = "Omit the Expect header, or send 100-continue."
 
 
 class HostNotAllowedError(ForbiddenError):
@@ -684,24 +623,18 @@ class HeadersTooLargeError(LimitReachedError):
     """The headers of the request are larger or more numerous than the server accepts."""
 
     code = "headers_too_large"
-    default_cause = "The headers of the request are larger or more numerous than the server accepts."
-    default_fix = "Send fewer and shorter headers."
 
 
 class BudgetExceededError(LimitReachedError):
     """The tenant has used up its budget for this day or month."""
 
     code = "budget_exceeded"
-    default_cause = "The tenant has used up its budget for this day or month."
-    default_fix = "Wait until the budget renews, at the time that the message names, or ask the operator of the server for a larger budget."
 
 
 class ClientGoneError(LostError):
     """The client disconnected before its request was complete."""
 
     code = "client_gone"
-    default_cause = "The client disconnected before its request was complete."
-    default_fix = "No action is needed; the client may send the request again."
 
 
 class SandboxEndedError(NotFoundError):
@@ -716,8 +649,6 @@ class SandboxPausedError(ConflictError):
     """The sandbox is paused, so nothing can run in it."""
 
     code = "sandbox_paused"
-    default_cause = "The sandbox is paused, so nothing can run in it."
-    default_fix = "Resume it first."
 
 
 class SandboxFullError(LimitReachedError):
@@ -734,8 +665,6 @@ class WrongFileKindError(ConflictError):
     file instead of a directory, or a loop of symbolic links."""
 
     code = "wrong_file_kind"
-    default_cause = "The path names another type of file than the request needs: a directory instead of a file, a file instead of a directory, or a loop of symbolic links."
-    default_fix = "Check its type (files/stat), and name a path of the right type."
 
 
 class IdempotencyConflictError(ConflictError):

@@ -1,6 +1,7 @@
 #include "tests/unit/test.h"
 
-#include "core/base/err.h"
+#include "core/base/err_print.h"
+#include "core/base/mem.h"
 
 #include <errno.h>
 
@@ -41,12 +42,51 @@ TEST(every_row_has_code_cause_and_fix_and_codes_are_unique)
     }
 }
 
+static char *printed(enum err_id id, const char *msg)
+{
+    struct err err = { 0 };
+    struct buf out = { 0 };
+
+    err_set(&err, id, "%s", msg);
+    err_print(&out, &err);
+    return out.data;
+}
+
+TEST(cause_and_fix_are_printed_only_if_they_are_specific)
+{
+    auto_free char *generic = printed(ERR_MISSING, "there is no key 'a'");
+    auto_free char *specific = printed(ERR_ADDRESS_USED, "127.0.0.1:1\n");
+
+    assert_string_equal(generic, "cove: there is no key 'a' [not_found]\n");
+    assert_string_equal(specific, "cove: 127.0.0.1:1? [address_in_use]\n"
+                                  "  cause: Another program already listens on the server's address.\n"
+                                  "  fix:   Stop it, or choose another address with --listen.\n");
+}
+
+TEST(a_fix_of_the_caller_is_printed_instead_of_the_fix_of_the_row)
+{
+    auto_buf text = { 0 }, json = { 0 };
+    struct jsonw w;
+
+    err_print_hints(&text, ERR_POLICY_FEATURE, "Write 'network: none'.");
+    assert_string_equal(text.data, "  fix:   Write 'network: none'.\n");
+    jsonw_init(&w, &json, 0);
+    jsonw_object(&w);
+    err_put_hints(&w, ERR_SANDBOX_PAUSED, "");
+    err_put_hints(&w, ERR_LAST_ADMIN, "Wait.");
+    jsonw_end_object(&w);
+    assert_string_equal(json.data,
+                        "{\"cause\":\"This change would leave the tenant without an admin.\",\"fix\":\"Wait.\"}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(wrap_puts_the_context_in_front_and_keeps_the_id),
         RUN(a_message_longer_than_the_buffer_is_truncated),
         RUN(every_row_has_code_cause_and_fix_and_codes_are_unique),
+        RUN(cause_and_fix_are_printed_only_if_they_are_specific),
+        RUN(a_fix_of_the_caller_is_printed_instead_of_the_fix_of_the_row),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

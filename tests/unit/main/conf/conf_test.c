@@ -46,8 +46,8 @@ TEST(an_error_in_a_file_names_its_line_and_the_nearest_setting)
         uint32_t line;
         const char *says;
     } cases[] = {
-        { "log:\n  levle: debug\n", ERR_CONF_KEY, 2, "Did you mean 'log.level'?" },
-        { "\nlistne: x\n", ERR_CONF_KEY, 2, "Did you mean 'listen'?" },
+        { "log:\n  levle: debug\n", ERR_CONF_KEY, 2, "did you mean 'log.level'?" },
+        { "\nlistne: x\n", ERR_CONF_KEY, 2, "did you mean 'listen'?" },
         { "wholly: other\n", ERR_CONF_KEY, 1, "there is no setting 'wholly'" },
         { "log: debug\n", ERR_CONF_VALUE, 1, "log must be a mapping of settings" },
         { "log:\n  level: loud\n", ERR_CONF_VALUE, 2, "'loud' is not one of debug|info|warn|error" },
