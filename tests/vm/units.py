@@ -22,7 +22,8 @@ SERVICES = ("cove-monitor", "cove-jailer", "coved")
 UNITS = (*[name + ".service" for name in SERVICES], "coved.socket", "cove.target")
 ENFORCED = ("memoryBytes", "swapBytes", "cpuMillis", "pids")
 COUNT = "i=0; while [ ! -e /workspace/enough ]; do i=$((i+1)); echo $i; sleep 0.1; done; echo over"
-WRITE_AND_EXECUTE = ("import mmap; mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC); "
+WRITE_AND_EXECUTE = ("import mmap as m; "
+                     "m.mmap(-1, 4096, prot=m.PROT_READ | m.PROT_WRITE | m.PROT_EXEC); "
                      "print('mapped')")
 PATIENCE = 120
 ADDRESS = "http://127.0.0.1:8700"
@@ -44,10 +45,15 @@ def must(condition, *what):
         raise Wrong(" ".join(str(w) for w in what))
 
 
-def run(*command, check=True, timeout=300, env=None):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
-                          check=False, env={**os.environ, **(env or {})})
-    must(not check or done.returncode == 0, command, done.returncode, done.stdout[-800:], done.stderr[-800:])
+def finished(*command, timeout=300, env=None):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=timeout, check=False, env={**os.environ, **(env or {})})
+
+
+def run(*command, check=True, **options):
+    done = finished(*command, **options)
+    must(not check or done.returncode == 0, command, done.returncode, done.stdout[-800:],
+         done.stderr[-800:])
     return done.stdout
 
 
@@ -62,7 +68,8 @@ def wait_for(what, why, seconds=PATIENCE):
 
 
 def journal(*options):
-    return run("journalctl", "-q", "-o", "cat", *options, *[f"--unit={name}" for name in UNITS], check=False).splitlines()
+    units = [f"--unit={name}" for name in UNITS]
+    return run("journalctl", "-q", "-o", "cat", *options, *units, check=False).splitlines()
 
 
 def said():
@@ -88,7 +95,7 @@ def status_of(pid, field):
 
 
 def ours():
-    """{pid: name} of the processes of cove: those of its services, and those of sandboxes anywhere."""
+    """{pid: name} of the processes of cove: its services, and sandboxes anywhere."""
     found = {}
     for path in glob.glob("/proc/[0-9]*"):
         pid = int(path.rsplit("/", 1)[1])
@@ -100,15 +107,16 @@ def ours():
             uid = int(status_of(pid, "Uid")[0])
         except OSError:
             continue
-        if re.search(r"/(cove-jailer|cove-monitor|coved)\.service", group) or uid in SANDBOX_UIDS or \
-                re.match(r"coved?\b", name):
+        of_service = re.search(r"/(cove-jailer|cove-monitor|coved)\.service", group)
+        if of_service or uid in SANDBOX_UIDS or re.match(r"coved?\b", name):
             found[pid] = name
     return found
 
 
 def complaints():
     """Warnings and errors in the journal: systemd's about the units, and those of the services."""
-    return journal("-p", "warning") + [line for line in journal() if re.match(r"\S+ (warning|error) cove", line)]
+    return journal("-p", "warning") + [line for line in journal()
+                                       if re.match(r"\S+ (warning|error) cove", line)]
 
 
 def refused_calls():
@@ -140,20 +148,23 @@ class Api:
         made = []
 
         def once():
-            c = self.call("POST", "/v1/sandboxes", {"runtime": "python", "idleTimeoutMs": 0, "lifetimeMs": 7200000},
-                          expect=(201, 503))
+            c = self.call("POST", "/v1/sandboxes", expect=(201, 503),
+                          body={"runtime": "python", "idleTimeoutMs": 0, "lifetimeMs": 7200000})
             made.append(c)
             return c.get("id")
 
         return wait_for(once, f"a sandbox: {made[-1:]}")
 
     def execute(self, *command, sandbox=None, **more):
-        return self.call("POST", f"/v1/sandboxes/{sandbox or self.sandbox}/executions", {"command": command, **more})
+        return self.call("POST", f"/v1/sandboxes/{sandbox or self.sandbox}/executions",
+                         {"command": command, **more})
 
-    def code(self, code):
-        """`cove exec -c`: runs in the default context of the sandbox, which keeps its variables."""
-        return run("cove", "exec", self.sandbox, "-c", code,
-                   env={"COVE_URL": ADDRESS, "COVE_API_KEY": self.key}).strip()
+    def context(self, verb, *options):
+        """`cove context`: the interpreter keeps its variables from one exec to the next."""
+        return run("cove", "context", verb, *options, self.sandbox, env=self.variables()).strip()
+
+    def variables(self):
+        return {"COVE_URL": ADDRESS, "COVE_API_KEY": self.key}
 
     def state(self, sandbox=None):
         return self.call("GET", f"/v1/sandboxes/{sandbox or self.sandbox}")
@@ -199,8 +210,8 @@ def the_commands_of_the_readme_install_and_start_all_units():
 def systemd_analyze_verify_has_no_warning():
     if not shutil.which("systemd-analyze"):
         raise Skipped("systemd-analyze is not installed")
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *[f"/etc/systemd/system/{name}" for name in UNITS]],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = finished("systemd-analyze", "verify", "--man=no",
+                    *[f"/etc/systemd/system/{name}" for name in UNITS])
     lines = [line for line in (done.stdout + done.stderr).splitlines() if "cove" in line]
     must(done.returncode == 0 and not lines, done.returncode, done.stdout, done.stderr)
     return f"{len(UNITS)} units"
@@ -208,7 +219,8 @@ def systemd_analyze_verify_has_no_warning():
 
 def root_creates_the_first_key_over_the_unix_socket():
     def create():
-        return re.search(r"cove_[0-9a-f]{40}", run("cove", "key", "create", "--scope", "admin", "first", check=False))
+        printed = run("cove", "key", "create", "--scope", "admin", "first", check=False)
+        return re.search(r"cove_[0-9a-f]{40}", printed)
 
     API.key = wait_for(create, "a key").group()
     must(API.call("GET", "/v1/sandboxes")["sandboxes"] == [], "a new server has no sandboxes")
@@ -216,7 +228,7 @@ def root_creates_the_first_key_over_the_unix_socket():
 
 
 def cove_execute_works_over_tcp_and_over_the_unix_socket():
-    by_tcp = run("cove", "execute", "-c", "6 * 7", env={"COVE_URL": ADDRESS, "COVE_API_KEY": API.key})
+    by_tcp = run("cove", "execute", "-c", "6 * 7", env=API.variables())
     by_socket = run("cove", "execute", "-c", "6 * 7")
     must(by_tcp == by_socket == "42\n", by_tcp, by_socket)
     return "42"
@@ -227,7 +239,8 @@ def coved_has_a_user_of_its_own_and_no_capability():
     must(set(status_of(pid, "Uid")) == {str(pwd.getpwnam("cove").pw_uid)}, status_of(pid, "Uid"))
     for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb"):
         must(int(status_of(pid, name)[0], 16) == 0, name, status_of(pid, name))
-    must(status_of(pid, "NoNewPrivs") == ["1"] and status_of(pid, "Seccomp") == ["2"], "NoNewPrivs, Seccomp")
+    must(status_of(pid, "NoNewPrivs") == ["1"], "NoNewPrivs")
+    must(status_of(pid, "Seccomp") == ["2"], "Seccomp")
     monitor = main_pid("cove-monitor")
     must(status_of(monitor, "Uid")[0] != "0" and int(status_of(monitor, "CapEff")[0], 16) == 0,
          "the monitor has privileges:", status_of(monitor, "Uid"), status_of(monitor, "CapEff"))
@@ -240,7 +253,8 @@ def a_sandbox_executes_with_all_limits_enforced():
     must(done["stdout"] == "42\n" and done["exitCode"] == 0, done)
     receipt = API.call("GET", f"/v1/sandboxes/{API.sandbox}/executions/{done['id']}/receipt")
     states = {name: receipt["limits"][name]["state"] for name in ENFORCED}
-    must(receipt.get("cgroup") == "v2" and set(states.values()) == {"enforced"}, receipt.get("cgroup"), states)
+    must(receipt.get("cgroup") == "v2", receipt.get("cgroup"))
+    must(set(states.values()) == {"enforced"}, states)
     return ", ".join(states)
 
 
@@ -254,23 +268,27 @@ def sandboxes_inherit_no_filter_of_the_unit_of_the_jailer():
 
 
 def a_restarted_coved_adopts_the_sandbox_and_its_execution():
-    API.code("x = 41")
+    API.context("create")
+    API.context("exec", "-c", "x = 41")
     API.execution = API.execute("sh", "-c", COUNT, background=True, timeoutMs=3600000)["id"]
-    before, pid, jailer = API.goes_on(0) and API.counted(), main_pid("coved"), main_pid("cove-jailer")
+    API.goes_on(0)
+    before, pid, jailer = API.counted(), main_pid("coved"), main_pid("cove-jailer")
     run("systemctl", "restart", "coved.service")
     must(API.state()["state"] == "running", API.state())
-    must(main_pid("coved") != pid and main_pid("cove-jailer") == jailer, "only coved is a new process")
+    must(main_pid("coved") != pid, "coved is not a new process")
+    must(main_pid("cove-jailer") == jailer, "the jailer is a new process")
     API.goes_on(before)
-    answer = API.code("x + 1")
+    answer = API.context("exec", "-c", "x + 1")
     must(answer == "42", answer)
-    return "its interpreter kept a variable"
+    return "its context kept a variable"
 
 
 def a_reload_of_coved_keeps_the_process_and_the_sandbox():
     pid = main_pid("coved")
     run("systemctl", "reload", "coved.service")
     API.goes_on(API.counted())
-    must(main_pid("coved") == pid and active("coved.service"), "the process is another one, or not active")
+    must(main_pid("coved") == pid, "coved is a new process")
+    must(active("coved.service"), "coved is not active")
     return "SIGHUP"
 
 
@@ -286,6 +304,8 @@ def a_killed_coved_is_started_again_and_adopts_the_sandbox():
     wait_for(lambda: active("coved.service"), "coved is active")
     must(API.state()["state"] == "running", API.state())
     API.goes_on(before)
+    answer = API.context("exec", "-c", "x + 2")
+    must(answer == "43", answer)
     return f"NRestarts={show('coved.service', 'NRestarts')}"
 
 
@@ -305,7 +325,8 @@ def the_execution_ends_with_all_of_its_output():
     row = wait_for(API.ended, "the execution ends")
     must(row["state"] == "ended" and row["endedBy"] == "exit" and row["exitCode"] == 0, row)
     lines = row["stdout"].split()
-    must(lines[-1] == "over" and lines[:-1] == [str(n + 1) for n in range(len(lines) - 1)], "lines:", lines[-20:])
+    expected = [str(n + 1) for n in range(len(lines) - 1)] + ["over"]
+    must(lines == expected, "lines:", lines[-20:])
     API.execute("rm", "/workspace/enough")
     return f"{len(lines)} lines from three processes of coved, each line once and in order"
 
@@ -327,9 +348,10 @@ def a_killed_jailer_is_started_again_and_its_sandboxes_are_reported_as_lost():
 
 def sandboxes_groups():
     """Control groups of the services and below, and any other that cove made."""
-    return [path for pattern in ("system.slice/cove-jailer.service", "system.slice/cove-monitor.service",
-                                 "system.slice/coved.service", "cove", "system.slice/cove")
-            for path in glob.glob(f"/sys/fs/cgroup/{pattern}/**/", recursive=True)]
+    places = [f"system.slice/{service}.service" for service in SERVICES]
+    places += ["cove", "system.slice/cove"]
+    return [path for place in places
+            for path in glob.glob(f"/sys/fs/cgroup/{place}/**/", recursive=True)]
 
 
 def stopping_the_target_ends_everything_and_leaves_nothing():
@@ -379,28 +401,39 @@ def the_journal_has_no_warning_but_those_of_the_kills():
 
 
 def the_filters_of_the_units_refused_no_call():
-    """First a service whose call is refused, because without its record the check proves nothing."""
-    run("systemd-run", "--wait", "-q", "-p", "SystemCallFilter=~@chown", "-p", "SystemCallErrorNumber=EPERM",
-        "chown", "0:0", "/run/job-0", check=False)
-    wait_for(lambda: any('comm="chown"' in line for line in refused_calls()), "the record of a refused call", 20)
+    """Without the record of a call that is known to be refused, the check would prove nothing."""
+    run("systemd-run", "--wait", "-q", "-p", "SystemCallFilter=~@chown", "-p",
+        "SystemCallErrorNumber=EPERM", "chown", "0:0", "/run/job-0", check=False)
+    wait_for(lambda: any('comm="chown"' in line for line in refused_calls()),
+             "the record of a refused call", 20)
     lines = [line for line in refused_calls() if re.search(r'(comm|exe)="[^"]*cove', line)]
     must(not lines, *lines[-20:])
     return "the record of another service was found"
 
 
-CASES = (the_commands_of_the_readme_install_and_start_all_units, systemd_analyze_verify_has_no_warning,
-         root_creates_the_first_key_over_the_unix_socket, cove_execute_works_over_tcp_and_over_the_unix_socket,
-         coved_has_a_user_of_its_own_and_no_capability, a_sandbox_executes_with_all_limits_enforced,
-         sandboxes_inherit_no_filter_of_the_unit_of_the_jailer, a_restarted_coved_adopts_the_sandbox_and_its_execution,
-         a_reload_of_coved_keeps_the_process_and_the_sandbox, the_journal_has_no_warning_before_the_first_kill,
-         a_killed_coved_is_started_again_and_adopts_the_sandbox, a_killed_monitor_is_started_again_and_used,
-         the_execution_ends_with_all_of_its_output,
-         a_killed_jailer_is_started_again_and_its_sandboxes_are_reported_as_lost,
-         stopping_the_target_ends_everything_and_leaves_nothing, the_next_start_reports_the_sandbox_as_ended,
-         disabled_units_leave_nothing, the_journal_has_no_warning_but_those_of_the_kills,
-         the_filters_of_the_units_refused_no_call)
-UNEXPECTED = (Wrong, OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException,
-              subprocess.SubprocessError)
+CASES = (
+    the_commands_of_the_readme_install_and_start_all_units,
+    systemd_analyze_verify_has_no_warning,
+    root_creates_the_first_key_over_the_unix_socket,
+    cove_execute_works_over_tcp_and_over_the_unix_socket,
+    coved_has_a_user_of_its_own_and_no_capability,
+    a_sandbox_executes_with_all_limits_enforced,
+    sandboxes_inherit_no_filter_of_the_unit_of_the_jailer,
+    a_restarted_coved_adopts_the_sandbox_and_its_execution,
+    a_reload_of_coved_keeps_the_process_and_the_sandbox,
+    the_journal_has_no_warning_before_the_first_kill,
+    a_killed_coved_is_started_again_and_adopts_the_sandbox,
+    a_killed_monitor_is_started_again_and_used,
+    the_execution_ends_with_all_of_its_output,
+    a_killed_jailer_is_started_again_and_its_sandboxes_are_reported_as_lost,
+    stopping_the_target_ends_everything_and_leaves_nothing,
+    the_next_start_reports_the_sandbox_as_ended,
+    disabled_units_leave_nothing,
+    the_journal_has_no_warning_but_those_of_the_kills,
+    the_filters_of_the_units_refused_no_call,
+)
+UNEXPECTED = (Wrong, OSError, ValueError, KeyError, TypeError, AttributeError,
+              http.client.HTTPException, subprocess.SubprocessError)
 
 
 def main():
@@ -412,7 +445,8 @@ def main():
             print(f"ok {n} - {fn.__name__} # SKIP {why}", flush=True)
         except UNEXPECTED as why:
             failed += 1
-            print(f"not ok {n} - {fn.__name__}\n# {type(why).__name__}: {' '.join(str(why).split())}", flush=True)
+            print(f"not ok {n} - {fn.__name__}", flush=True)
+            print(f"# {type(why).__name__}: {' '.join(str(why).split())}", flush=True)
     print(f"1..{len(CASES)}")
     return 1 if failed else 0
 
