@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""run.py [WORD...] - boots Debian's own kernel with systemd and a pure cgroup v2 hierarchy, and runs
-the contract and escape suites and the storm there, as root and as a plain user with a login session,
-and the units of deploy/systemd. Prints TAP.
+"""run.py [WORD...] - boots Debian's own kernel with systemd and a pure cgroup v2 hierarchy, and
+runs the contract and escape suites and the storm there, as root and as a plain user with a login
+session, and the units of deploy/systemd. Prints TAP.
 
     tests/vm/run.py                       all jobs
     tests/vm/run.py escape                the jobs whose name contains a word: delegation,
-                                          contract/..., storm and escape, each after root/ and user/,
-                                          and root/units
-    tests/vm/run.py units                 the units of deploy/systemd: started, used, killed, stopped
+                                          contract/..., storm and escape, each after root/ and
+                                          user/, and root/units
+    tests/vm/run.py units                 the units of deploy/systemd: start, use, kill and stop
     VM_ESCAPE="RS LC" tests/vm/run.py     only these cases of the escape suite
-    VM_CPUS=1 tests/vm/run.py             processors of the guest; default: those of the host, max. 4
+    VM_CPUS=1 tests/vm/run.py             processors of the guest; default: as the host, up to 4
     VM_SHELL='id; cove doctor' tests/vm/run.py   one command as the plain user instead, its output
                                           as it comes
 
-The guest is a Debian made once with debootstrap and kept under build-vm/, with the kernel of Debian's cloud package: that
-one has NVMe and ext4 built in, so there is no initramfs. Nothing is installed on this machine. Each run gets a second
-disk with the tree as it is built now; both disks are thrown away at the end (snapshot=on). KVM is used when a probe shows
-that it really runs a guest, else QEMU's own translator, which is slower by a factor of about ten.
+The guest is a Debian made once with debootstrap and kept under build-vm/, with the kernel of
+Debian's cloud package: that one has NVMe and ext4 built in, so there is no initramfs. Nothing is
+installed on this machine. Each run gets a second disk with the tree as it is built now; both disks
+are thrown away at the end (snapshot=on). KVM is used when a probe shows that it really runs a
+guest, else QEMU's own translator, which is slower by a factor of about ten.
 """
 import glob
 import hashlib
