@@ -29,8 +29,9 @@ PATIENCE = 120
 ADDRESS = "http://127.0.0.1:8700"
 SANDBOX_UIDS = range(1900000000, 2000000000)  # host uids of sandboxes and templates
 # Lines that a killed service causes: those of systemd, and those of services that used it.
-OF_KILLS = (r"code=killed, status=9/KILL|Failed with result 'signal'|cove-jailer: the monitor ended|"
-            r"coved: no connection to the jailer|coved: pool '.*': cannot create a member: jailer:")
+OF_KILLS = (r"code=killed, status=9/KILL|Failed with result 'signal'|"
+            r"cove-jailer: the monitor ended|coved: no connection to the jailer|"
+            r"coved: pool '.*': cannot create a member: jailer:")
 
 
 class Wrong(Exception):
