@@ -42,7 +42,8 @@ check:
 check-fresh:
 	@tests/fresh/run
 
-# WORDS choose jobs: root, user, contract, storm, escape.
+# WORDS choose jobs: root, user, delegation, contract, storm, escape, units. Example:
+# make check-vm WORDS=units
 check-vm: build
 	@tools/deps build vm
 	@ninja -C $(BUILD)

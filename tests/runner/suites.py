@@ -210,9 +210,10 @@ def suite_sdk(wanted):
 
 
 def suite_docs(wanted):
-    """examples, links, and names of source files and functions in README.md and docs/"""
+    """examples, links and names of sources in README.md and docs/; command lines of units"""
     return script("docs", "docs", "tests/docs/run.py", select=by_only) + [
         Task("docs", "docs/links", ["tests/docs/links.py"], parse=parse_tap),
+        Task("docs", "docs/units", ["tests/docs/units.py"], parse=parse_tap, needs=[GCC]),
         Task("docs", "docs/source_names", ["tests/docs/source_names.py"], parse=parse_tap),
         Task("docs", "docs/source_names/self", ["tests/docs/source_names.py", "--self-test"], parse=parse_tap)]
 
