@@ -70,9 +70,11 @@ static void file_content_on_bytes(void *arg, const void *data, size_t len)
 static void file_content_stat_again(void *arg, struct sandbox_handle *sandbox, const struct err *err);
 static void file_content_read_seen_file(void *arg, struct sandbox_handle *sandbox, const struct err *err);
 
-/* The opened file is not the one that was examined. */
+/* The opened file is not the one that was examined. After several attempts a whole file is read
+ * without a tag, unless the client demands one; "If-Match: *" only demands that a file exists. */
 static void file_content_on_file_changed(struct file_transfer *t)
 {
+    const char *match = http_header(t->req, "If-Match");
     struct err why;
 
     http_on_client_gone(t->req, NULL, NULL);
@@ -80,7 +82,7 @@ static void file_content_on_file_changed(struct file_transfer *t)
     if (++t->stat_attempts < STAT_ATTEMPTS_MAX) {
         manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
                                 file_content_stat_again, t);
-    } else if (t->status == 200 && !http_header(t->req, "If-Match")) {
+    } else if (t->status == 200 && (!match || strcmp(match, "*") == 0)) {
         http_drop_header(t->req, "ETag");
         t->len = HTTP_UNTIL_END;
         manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
