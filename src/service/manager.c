@@ -359,6 +359,12 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->output_dir = take_fd(&dir);
     m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
     m->pools = set->pools ? set->pools : pools_new(ev);
+    m->supply = (struct sandbox_supply){ .ev = ev,
+                                         .pools = m->pools,
+                                         .engine = &m->engine,
+                                         .hidden_dir = m->output_dir,
+                                         .required_limits = set->required_limits,
+                                         .require_all_walls = set->require_all_walls };
     assert(set->executions_max && set->creating_max && set->starting_max);
     fair_queue_init(&m->create_queue, ev, set->creating_max, QUEUE_MAX_WAIT_NS, CREATE_MAX_HOLD_NS);
     fair_queue_init(&m->start_queue, ev, set->starting_max, QUEUE_MAX_WAIT_NS, START_MAX_HOLD_NS);

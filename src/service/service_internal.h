@@ -10,6 +10,7 @@
 #include "service/sample_schedule.h"
 #include "service/budget_period.h"
 #include "service/manager.h"
+#include "service/sandbox_source.h"
 
 #include "core/base/backoff.h"
 #include "core/base/buf.h"
@@ -93,10 +94,8 @@ struct sandbox {
     bool row_inserted, kept_by_jailer;
     bool id_chosen_by_caller;               /* the caller insists on its own id */
     manager_id_assigned_fn *on_id_assigned; /* called with on_created_arg; may be NULL */
-    bool claim_pending;                     /* pools_claim_finished() must still be called */
-    bool from_warm_pool;                    /* it was ready before the request */
-    bool pool_member_unconfirmed;           /* a pool member that has not confirmed yet that it lives */
-    uint64_t create_began_ns, claim_began_ns;
+    struct sandbox_source source;
+    uint64_t create_began_ns;
     store_sandbox_fn *on_created;
     void *on_created_arg;
     /* ENDING */
@@ -216,6 +215,7 @@ struct manager {
     } end_journal;
     struct engine *engine;
     struct pools *pools;
+    struct sandbox_supply supply;
     struct ev_timer reconnect_timer;
     struct backoff reconnect_backoff;
     struct sandbox *sandboxes[SANDBOX_BUCKETS];
@@ -288,10 +288,6 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
 /* The part of its lifetime that this process has seen. */
 uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms);
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
-/* Creates a handle without a pool. Opens and closes the mounts that the spec requires. */
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
-                               const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
-                               struct err *err);
 
 /* sandbox_ops.c */
 /* Call it when something begins or ends in the sandbox: the idle period starts again. */
