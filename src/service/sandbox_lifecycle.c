@@ -459,7 +459,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
         quota_reserve(tenant_quota_get(m, owner), amounts, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
-        done(arg, &err, NULL);
+        sandbox_refuse(m, &(struct sandbox_reply){ done, .arg = arg }, &err);
         return;
     }
     if (!id)

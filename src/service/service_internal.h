@@ -32,16 +32,28 @@ enum sandbox_state {
 
 enum sandbox_op_kind { SANDBOX_OP_PAUSE, SANDBOX_OP_RESUME, SANDBOX_OP_EXTEND, SANDBOX_OP_USAGE, SANDBOX_OP_ACQUIRE };
 
+struct sandbox_reply { /* how the caller of a request is answered; at most one function is set */
+    store_sandbox_fn *done;
+    sandbox_handle_usage_fn *on_usage;
+    manager_acquire_fn *on_acquired;
+    void *arg;
+};
+
+struct sandbox_refusal { /* an error that is reported after the call has returned */
+    struct sandbox_refusal *next, **link;
+    struct manager *manager;
+    struct sandbox_reply reply;
+    struct err why;
+    struct ev_defer defer;
+};
+
 struct sandbox_op { /* one request to a sandbox; requests run one after another */
     struct sandbox_op *next;
     enum sandbox_op_kind kind;
     bool in_progress;    /* waiting for the jailer or the store */
     bool idle_initiated; /* SANDBOX_OP_PAUSE: caused by idleness, not by a request */
     uint64_t lifetime_ms;
-    store_sandbox_fn *done;
-    sandbox_handle_usage_fn *on_usage;
-    manager_acquire_fn *on_acquired;
-    void *arg;
+    struct sandbox_reply reply;
 };
 
 struct sandbox_end_waiter { /* waits for the end of a sandbox */
@@ -78,6 +90,7 @@ struct sandbox {
     char first_execution_id[ID_SIZE];
     enum ended_by first_exec_ended_by; /* as in its row; the engine does not know budgets, so its receipt may differ */
     struct sandbox_op *ops;
+    struct ev_defer ops_defer; /* begins the first of ops */
     struct sandbox_end_waiter *end_waiters;
     struct sandbox_subscription *subscriptions;
     struct ev_timer idle_timer;
@@ -220,6 +233,7 @@ struct manager {
     struct backoff reconnect_backoff;
     struct sandbox *sandboxes[SANDBOX_BUCKETS];
     size_t nsandboxes;
+    struct sandbox_refusal *refusals;
     struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
     struct fair_queue create_queue, start_queue;
     bool loaded;      /* all live rows of the store are loaded */
@@ -294,6 +308,13 @@ void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
 void sandbox_restart_idle_timer(struct sandbox *sb);
 void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const struct store_sandbox *row);
 void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
+/* Answers a request with an error at the end of this loop iteration. */
+void sandbox_refuse(struct manager *m, const struct sandbox_reply *reply, const struct err *why);
+void sandbox_refusals_report_all(struct manager *m); /* now */
+void sandbox_refusals_free(struct manager *m);       /* without a report */
+/* Like manager_acquire_sandbox, but `done` may run before the call returns, which saves executions
+ * the wait for the end of the loop iteration. */
+void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
 
 /* execution.c */
 extern const struct exec_handle_ops execution_engine_ops;

@@ -256,6 +256,82 @@ TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
     scene_close(&s);
 }
 
+static void on_usage_refused(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    assert_null(u);
+    on_row(arg, err, NULL);
+}
+
+static void on_acquire_refused(void *arg, struct sandbox_handle *sandbox, const struct err *err)
+{
+    assert_null(sandbox);
+    on_row(arg, err, NULL);
+}
+
+static void on_acquired(void *arg, struct sandbox_handle *sandbox, const struct err *err)
+{
+    struct scene *s = arg;
+
+    assert_non_null(sandbox);
+    assert_null(err);
+    s->answers++;
+}
+
+/* Every request that can be refused at once, for the id of no sandbox. */
+static int refuse_all(struct scene *s)
+{
+    static const char none[] = "sb";
+    struct spec spec;
+
+    manager_pause(s->m, "me", none, on_row, s);
+    manager_resume(s->m, "me", none, on_row, s);
+    manager_extend(s->m, "me", none, 60000, on_row, s);
+    manager_delete(s->m, "me", none, on_row, s);
+    manager_sandbox_usage(s->m, "me", none, on_usage_refused, s);
+    manager_acquire_sandbox(s->m, "me", none, on_acquire_refused, s);
+    spec_init(&spec);
+    str_copy(spec.runtime, sizeof(spec.runtime), "cobol");
+    manager_create(s->m, "me", NULL, &spec, NULL, NULL, on_row, s);
+    return 7;
+}
+
+TEST(a_request_is_answered_after_the_call_has_returned)
+{
+    struct scene s;
+    int n;
+
+    scene_open(&s, 0);
+    n = refuse_all(&s);
+    assert_int_equal(s.answers, 0);
+    ev_turn(s.k.ev, 0);
+    assert_int_equal(s.answers, n);
+    assert_true(s.failed);
+    s.answers = 0;
+    create_ready(&s);
+    jailer_ok(&s.k);
+    answered(&s);
+    manager_acquire_sandbox(s.m, "me", name, on_acquired, &s);
+    assert_int_equal(s.answers, 0);
+    ev_turn(s.k.ev, 0);
+    assert_int_equal(s.answers, 1);
+    manager_release_sandbox(s.m, name);
+    scene_close(&s);
+}
+
+TEST(a_server_that_stops_answers_refused_requests_first)
+{
+    struct scene s;
+    int n;
+
+    scene_open(&s, 0);
+    n = refuse_all(&s);
+    manager_finish(s.m);
+    assert_int_equal(s.answers, n);
+    refuse_all(&s); /* these are not answered, and not leaked */
+    scene_close(&s);
+    assert_int_equal(s.answers, n);
+}
+
 /* --- executions and budgets --- */
 
 /* Waits for the next frame of this type to the runtime. */
@@ -607,6 +683,8 @@ int main(void)
         RUN(counters_of_a_budget_follow_ephemeral_sandboxes),
         RUN(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal),
         RUN(the_receipt_of_a_journal_line_follows_its_tab_and_is_no_member),
+        RUN(a_request_is_answered_after_the_call_has_returned),
+        RUN(a_server_that_stops_answers_refused_requests_first),
         RUN(ending_all_sandboxes_waits_until_their_ends_are_committed),
         RUN(a_sandbox_beyond_the_limit_is_refused_and_destroyed),
         RUN(a_lost_jailer_fails_pending_creations_and_is_reconnected),
