@@ -1,7 +1,7 @@
 /* Requests to a sandbox, one after another: each is sent to the jailer, then committed, then
- * answered. The end of the sandbox answers all pending requests with its reason. A request begins at
- * the end of the loop iteration, and a refusal is reported there, so no caller is answered before
- * its call has returned.
+ * answered. The end of the sandbox answers all pending requests with its reason. A request begins
+ * at the end of the loop iteration, and a refusal is reported there, so no caller is answered
+ * before its call has returned.
  *
  * Idleness causes such a request too. It is measured here and not by the engine, because file
  * requests count as use, and because an idle sandbox may be paused instead of ended. The next use

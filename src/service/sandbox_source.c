@@ -4,7 +4,7 @@
  *     MISSED, CLAIMING -> FAILED       reported as failed
  *     FAILED -> NEW                    a dead member was replaced
  *
- * Invariant: the pools expect a report in MISSED and CLAIMING only, and both are left by the report. */
+ * Invariant: the pools expect a report in MISSED and CLAIMING only, and the report ends both. */
 #include "service/sandbox_source.h"
 
 #include "core/base/log.h"

@@ -44,18 +44,19 @@ struct sandbox_source {
     struct pool_loan loan; /* loan.result: what the pools had; POOL_MISS after a replacement */
 };
 
-/* Asks the pools for a member, which becomes *handle, unless a mount is needed, which no member has.
- * borrower: the tenant that may return the member to its pool; NULL: the owner keeps it. */
+/* Asks the pools for a member, which becomes *handle, unless the spec needs a mount, which no
+ * member has. borrower: the tenant that may return the member to its pool; NULL: the owner keeps
+ * it. */
 void sandbox_source_take(struct sandbox_source *s, const char *borrower);
-/* Claims the member, or makes a new sandbox; on_ready or on_failed of ops follows. On failure *handle
- * may hold a member that was not claimed. */
+/* Claims the member, or makes a new sandbox; on_ready or on_failed of ops follows. On failure
+ * *handle may hold a member that was not claimed. */
 int sandbox_source_start(struct sandbox_source *s, struct err *err);
 /* Whether the error means that a member died before it confirmed the claim. */
 bool sandbox_source_member_died(const struct sandbox_source *s, const struct err *err);
 /* Replaces a member that died by a new sandbox; the member reports nothing more. */
 int sandbox_source_replace(struct sandbox_source *s, struct err *err);
-/* Reports to the pools that the sandbox is ready, or will never be. No effect if the pools expect no
- * report. */
+/* Reports to the pools that the sandbox is ready, or will never be. No effect if the pools expect
+ * no report. */
 void sandbox_source_finish(struct sandbox_source *s, bool ready);
 bool sandbox_source_is_pending(const struct sandbox_source *s); /* the pools expect a report */
 bool sandbox_source_is_member(const struct sandbox_source *s);  /* the sandbox was a member of a pool */

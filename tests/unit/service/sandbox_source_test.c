@@ -1,5 +1,5 @@
-/* Where sandboxes come from, with a scripted jailer: members that live, members that die, and what
- * the pools are told. */
+/* Where sandboxes come from, with a scripted jailer: members that live, members that die, and the
+ * reports to the pools. */
 #include "tests/unit/sandbox/fake.h"
 
 #include "sandbox/pool/pool_internal.h"
@@ -235,7 +235,7 @@ TEST(without_a_member_a_new_sandbox_is_made)
     end(&s);
 }
 
-TEST(the_pools_are_told_of_a_new_sandbox_that_fails)
+TEST(a_new_sandbox_that_fails_is_reported_to_the_pools)
 {
     struct scene s;
 
@@ -391,7 +391,7 @@ int main(void)
         RUN(a_member_that_waits_is_claimed),
         RUN(a_member_that_is_being_created_is_claimed_when_it_is_ready),
         RUN(without_a_member_a_new_sandbox_is_made),
-        RUN(the_pools_are_told_of_a_new_sandbox_that_fails),
+        RUN(a_new_sandbox_that_fails_is_reported_to_the_pools),
         RUN(a_member_that_is_dead_when_it_is_taken_is_replaced),
         RUN(a_member_that_dies_during_the_claim_is_replaced_once),
         RUN(a_member_that_refuses_the_claim_is_not_replaced),
