@@ -125,10 +125,19 @@ void ephemeral_sandboxes_free(struct manager *m)
     free(s->rows);
     free(s->flushing);
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
-        g->link = NULL;
+        g->state = EPHEMERAL_OVER; /* its owner may still end it */
 }
 
 /* --- one ephemeral sandbox --- */
+
+static void ephemeral_sandbox_set_state(struct ephemeral_sandbox *g, enum ephemeral_state state)
+{
+    static const char *const names[] = { "none", "admitted", "live", "released", "over" };
+
+    log_debug("ephemeral sandbox %s: %s -> %s", g->handle ? sandbox_handle_id(g->handle) : "without id",
+              names[g->state], names[state]);
+    g->state = state;
+}
 
 void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by)
 {
@@ -146,6 +155,7 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
     if (budget_check(m, g->quota, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m), err) < 0)
         return -1;
     linked_push(&m->ephemeral_sandboxes, g);
+    ephemeral_sandbox_set_state(g, EPHEMERAL_ADMITTED);
     m->stats.executions++;
     budget_execution_begin(g->quota);
     return 0;
@@ -178,7 +188,7 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     quota_amounts_for_spec(spec, g->quota_amounts);
     if (quota_reserve(g->quota, g->quota_amounts, err) < 0)
         return -1;
-    g->quota_reserved = true;
+    ephemeral_sandbox_set_state(g, EPHEMERAL_LIVE);
     g->created_ms = clock_real_ms();
     budget_span_begin(g->quota, &g->span, g->created_ms);
     g->source = (struct sandbox_source){
@@ -273,9 +283,9 @@ uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t 
 
 void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
 {
-    if (!g->link || !g->quota_reserved || g->quota_released)
+    if (g->state != EPHEMERAL_LIVE)
         return;
-    g->quota_released = true;
+    ephemeral_sandbox_set_state(g, EPHEMERAL_RELEASED);
     g->released_ms = clock_real_ms();
     quota_release(g->quota, g->quota_amounts);
     budget_span_end(g->quota, &g->span, g->released_ms);
@@ -284,14 +294,15 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
 
 void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
 {
-    if (!g->link)
+    if (g->state == EPHEMERAL_NONE || g->state == EPHEMERAL_OVER)
         return;
     sandbox_source_finish(&g->source, false);
     ephemeral_sandbox_release_quota(g);
-    if (g->quota_reserved)
+    if (g->state == EPHEMERAL_RELEASED)
         ephemeral_sandbox_count_lifetime(g, g->released_ms);
     if (!g->execution_counted)
         budget_execution_cancel(g->quota);
+    ephemeral_sandbox_set_state(g, EPHEMERAL_OVER);
     linked_remove(g);
     ephemeral_usage_set_timer(g->manager);
 }

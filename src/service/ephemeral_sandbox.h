@@ -10,16 +10,23 @@
 #include "service/manager.h"
 #include "service/sandbox_source.h"
 
+enum ephemeral_state {
+    EPHEMERAL_NONE,     /* not admitted */
+    EPHEMERAL_ADMITTED, /* its execution counts; it has no quota yet */
+    EPHEMERAL_LIVE,     /* quota_amounts are reserved */
+    EPHEMERAL_RELEASED, /* quota released; waiting for teardown */
+    EPHEMERAL_OVER,
+};
+
 /* Embedded in its owner; all zero: none. It must not move while it is in use. */
 struct ephemeral_sandbox {
-    struct ephemeral_sandbox *next, **link; /* list of the manager; link NULL: not admitted, or over */
+    struct ephemeral_sandbox *next, **link; /* list of the manager, from ADMITTED to RELEASED */
+    enum ephemeral_state state;
     struct manager *manager;
     struct tenant_quota *quota;
     char created_by[ID_SIZE];
     uint64_t quota_amounts[STORE_QUOTA_COUNT];
-    bool quota_reserved;    /* quota_amounts are reserved and the sandbox lives */
     bool execution_counted; /* its execution is included in the sums of ended executions */
-    bool quota_released;    /* quota released; waiting for teardown */
     uint64_t created_ms, released_ms, cpu_us;
     struct budget_span span;       /* its lifetime, from its creation until its quota is released */
     struct sandbox_handle *handle; /* owned by the embedding run; NULL: none */

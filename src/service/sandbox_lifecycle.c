@@ -24,6 +24,14 @@
 #include <sched.h>
 #include <stdio.h>
 
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
+{
+    static const char *const names[] = { "loaded", "creating", "running", "paused", "ending" };
+
+    log_debug("sandbox %s: %s -> %s", sb->id, names[sb->state], names[state]);
+    sb->state = state;
+}
+
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret)
 {
     err_set(ret, ERR_SANDBOX_ENDED, "sandbox %s %s%s%s: %.140s", sb->id,
@@ -171,7 +179,7 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
 
     if (sb->state == SANDBOX_STATE_ENDING)
         return;
-    sb->state = SANDBOX_STATE_ENDING;
+    sandbox_set_state(sb, SANDBOX_STATE_ENDING);
     sb->ended_by = by;
     sb->end_error = *why;
     sb->ended_ms = clock_real_ms();
@@ -240,7 +248,7 @@ static void sandbox_create_step(struct sandbox *sb)
     if (sb->state != SANDBOX_STATE_CREATING || !sb->row_inserted || !sb->kept_by_jailer)
         return;
     fair_queue_release(&sb->create_slot);
-    sb->state = SANDBOX_STATE_RUNNING;
+    sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     sb->expires_ms = clock_real_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
     sb->expires_mono_ms = manager_mono_ms(sb->manager) + sb->spec.limits.v[LIMIT_LIFETIME];
     auto_free char *spec = sandbox_stored_json(sb);
@@ -468,7 +476,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     spec_done(&sb->spec);
     sb->spec = *spec;
     *spec = (struct spec){ 0 };
-    sb->state = SANDBOX_STATE_CREATING;
+    sandbox_set_state(sb, SANDBOX_STATE_CREATING);
     sb->id_chosen_by_caller = id != NULL && !named;
     sb->on_id_assigned = named;
     sb->created_ms = clock_real_ms();

@@ -193,7 +193,7 @@ static void sandbox_op_on_frozen(void *arg, const struct err *err)
         sandbox_op_finish(sb, err, NULL);
         return;
     }
-    sb->state = SANDBOX_STATE_PAUSED;
+    sandbox_set_state(sb, SANDBOX_STATE_PAUSED);
     sb->paused_at_ms = manager_mono_ms(sb->manager);
     sb->paused_by_idle = op->idle_initiated;
     sandbox_append_event(sb, "sandbox_paused", NULL, op->idle_initiated ? "\"by\":\"idle\"" : "\"by\":\"request\"");
@@ -212,7 +212,7 @@ static void sandbox_op_on_thawed(void *arg, const struct err *err)
         return;
     }
     uint64_t now = manager_mono_ms(sb->manager);
-    sb->state = SANDBOX_STATE_RUNNING;
+    sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     if (now > sb->paused_at_ms)
         sb->paused_total_ms += now - sb->paused_at_ms;
     sb->paused_at_ms = 0;

@@ -298,6 +298,7 @@ void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
 
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
 /* The part of its lifetime that this process has seen. */
 uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms);

@@ -133,7 +133,7 @@ static void run_account(struct run *r)
                                        .output_bytes = r->kept_bytes,
                                        .failed = r->has_error };
 
-    if (!r->dequeued_ns || r->sandbox.execution_counted || !r->sandbox.link)
+    if (!r->dequeued_ns || r->sandbox.execution_counted || r->sandbox.state == EPHEMERAL_OVER)
         return;
     ephemeral_sandbox_count_execution(&r->sandbox, &use);
     histogram_add(&e->stats.runs, took);

@@ -481,7 +481,7 @@ static void check_budgets(const struct scene *s, uint64_t spans, uint64_t execut
             if (!str_eq(g->quota->tenant, b->period.owner))
                 continue;
             nexecutions += !g->execution_counted;
-            if (!g->quota_reserved || g->quota_released)
+            if (g->state != EPHEMERAL_LIVE)
                 continue;
             nspans++;
             for (int p = 0; p < STORE_PERIOD_COUNT; p++)
