@@ -1,6 +1,7 @@
 /* The manager with a fake jailer and a real store: what it reports, and when. */
 #include "tests/unit/sandbox/fake.h"
 
+#include "sandbox/pool/pool_internal.h"
 #include "service/service_internal.h"
 #include "service/ephemeral_sandbox.h"
 
@@ -232,6 +233,40 @@ TEST(a_sandbox_beyond_the_limit_is_refused_and_destroyed)
     answered(&s);
     assert_true(s.failed);
     assert_int_equal(s.err.id, ERR_LIMIT);
+    scene_close(&s);
+}
+
+static struct sandbox *only_sandbox(const struct scene *s)
+{
+    struct sandbox *found = NULL;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        if (s->m->sandboxes[i]) {
+            assert_null(found);
+            found = s->m->sandboxes[i];
+        }
+    assert_non_null(found);
+    return found;
+}
+
+TEST(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim)
+{
+    struct scene s;
+
+    scene_open(&s, 0);
+    create(&s, NULL);
+    expect(&s, FRAME_J_CREATE);
+    assert_int_equal(s.m->pools->claims_in_flight, 1);
+    manager_delete(s.m, "me", only_sandbox(&s)->id, on_row, &s);
+    assert_int_equal(s.m->pools->claims_in_flight, 0);
+    fd_close(&s.k.runtime);
+    fd_close(&s.k.cpu);
+    jailer_created(&s.k, ALL_OUTSIDE);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    assert_int_equal(s.state, STORE_SANDBOX_ENDED);
+    assert_int_equal(s.m->pools->claims_in_flight, 0);
     scene_close(&s);
 }
 
@@ -687,6 +722,7 @@ int main(void)
         RUN(a_server_that_stops_answers_refused_requests_first),
         RUN(ending_all_sandboxes_waits_until_their_ends_are_committed),
         RUN(a_sandbox_beyond_the_limit_is_refused_and_destroyed),
+        RUN(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim),
         RUN(a_lost_jailer_fails_pending_creations_and_is_reconnected),
     };
 
