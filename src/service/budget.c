@@ -324,7 +324,7 @@ static void budget_add_uncommitted_spans(struct tenant_budget *b, uint64_t now)
             if (sb->quota == b->quota && sb->state == SANDBOX_STATE_ENDING && !sb->is_destroyed && !sb->creation_failed)
                 budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, now);
     for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
-        if (g->quota == b->quota && g->quota_released)
+        if (g->quota == b->quota && g->state == EPHEMERAL_RELEASED)
             budget_period_add_span(&b->period, g->created_ms, g->released_ms, now);
 }
 

@@ -125,10 +125,19 @@ void ephemeral_sandboxes_free(struct manager *m)
     free(s->rows);
     free(s->flushing);
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
-        g->link = NULL;
+        g->state = EPHEMERAL_OVER; /* its owner may still end it */
 }
 
 /* --- one ephemeral sandbox --- */
+
+static void ephemeral_sandbox_set_state(struct ephemeral_sandbox *g, enum ephemeral_state state)
+{
+    static const char *const names[] = { "none", "admitted", "live", "released", "over" };
+
+    log_debug("ephemeral sandbox %s: %s -> %s", g->handle ? sandbox_handle_id(g->handle) : "without id",
+              names[g->state], names[state]);
+    g->state = state;
+}
 
 void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by)
 {
@@ -146,6 +155,7 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
     if (budget_check(m, g->quota, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m), err) < 0)
         return -1;
     linked_push(&m->ephemeral_sandboxes, g);
+    ephemeral_sandbox_set_state(g, EPHEMERAL_ADMITTED);
     m->stats.executions++;
     budget_execution_begin(g->quota);
     return 0;
@@ -167,54 +177,6 @@ void ephemeral_sandbox_count_waiting(const struct ephemeral_sandbox *g, int by)
     pools_adjust_queue_length(g->manager->pools, by);
 }
 
-static void ephemeral_sandbox_fill_spec(const struct ephemeral_sandbox *g, const struct spec *spec,
-                                        struct sandbox_spec *ret)
-{
-    spec_fill_sandbox_spec(spec, ret);
-    ret->require_enforced = g->manager->settings.required_limits;
-    ret->require_all_walls = g->manager->settings.require_all_walls;
-}
-
-static int ephemeral_sandbox_new_handle(struct ephemeral_sandbox *g, const struct spec *spec,
-                                        const struct sandbox_handle_ops *ops, void *arg, struct err *err)
-{
-    struct sandbox_spec sandbox;
-
-    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
-    if (spec->nhidden_paths == 0) {
-        g->handle = pools_lend(g->manager->pools, &sandbox, g->quota->tenant, &g->loan);
-        g->cpu_base_ns = g->loan.uses ? sandbox_handle_cpu_ns(g->handle) : 0;
-        g->claim_pending = true;
-        g->claim_began_ns = ev_now(g->manager->ev);
-    }
-    g->from_pool = g->handle != NULL;
-    if (!g->handle)
-        return manager_new_sandbox_handle(g->manager, spec, &sandbox, ops, arg, &g->handle, err);
-    if (sandbox_handle_claim(g->handle, &sandbox, ops, arg, err) == 0)
-        return 0;
-    if (err->id == ERR_LOST)
-        return ephemeral_sandbox_replace(g, spec, ops, arg, err);
-    sandbox_handle_free(take_ptr(&g->handle));
-    return -1;
-}
-
-int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, const struct spec *spec,
-                              const struct sandbox_handle_ops *ops, void *arg, struct err *err)
-{
-    struct sandbox_spec sandbox;
-    const char *why;
-
-    ephemeral_sandbox_claim_finished(g, spec, false);
-    sandbox_handle_free(take_ptr(&g->handle));
-    g->from_pool = false;
-    g->loan = (struct pool_loan){ 0 };
-    g->cpu_base_ns = 0;
-    if (!manager_ready(g->manager, &why))
-        return err_set(err, ERR_BUSY, "%s", why);
-    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
-    return manager_new_sandbox_handle(g->manager, spec, &sandbox, ops, arg, &g->handle, err);
-}
-
 int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spec, const struct sandbox_handle_ops *ops,
                              void *arg, struct err *err)
 {
@@ -226,21 +188,29 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     quota_amounts_for_spec(spec, g->quota_amounts);
     if (quota_reserve(g->quota, g->quota_amounts, err) < 0)
         return -1;
-    g->quota_reserved = true;
+    ephemeral_sandbox_set_state(g, EPHEMERAL_LIVE);
     g->created_ms = clock_real_ms();
     budget_span_begin(g->quota, &g->span, g->created_ms);
-    return ephemeral_sandbox_new_handle(g, spec, ops, arg, err);
+    g->source = (struct sandbox_source){
+        .supply = &m->supply, .spec = spec, .handle = &g->handle, .ops = ops, .arg = arg
+    };
+    sandbox_source_take(&g->source, g->quota->tenant);
+    if (sandbox_source_start(&g->source, err) < 0) {
+        sandbox_handle_free(take_ptr(&g->handle));
+        return -1;
+    }
+    g->cpu_base_ns = g->source.loan.uses ? sandbox_handle_cpu_ns(g->handle) : 0;
+    return 0;
 }
 
-void ephemeral_sandbox_claim_finished(struct ephemeral_sandbox *g, const struct spec *spec, bool well)
+int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, struct err *err)
 {
-    struct sandbox_spec sandbox;
+    const char *why;
 
-    if (!g->claim_pending)
-        return;
-    g->claim_pending = false;
-    ephemeral_sandbox_fill_spec(g, spec, &sandbox);
-    pools_claim_finished(g->manager->pools, &sandbox, well ? ev_now(g->manager->ev) - g->claim_began_ns + 1 : 0);
+    if (!manager_ready(g->manager, &why))
+        return err_set(err, ERR_BUSY, "%s", why);
+    g->cpu_base_ns = 0;
+    return sandbox_source_replace(&g->source, err);
 }
 
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
@@ -289,7 +259,7 @@ static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64
                     : g->memory_peak ? g->memory_peak
                                      : SANDBOX_USAGE_UNKNOWN;
 
-    if (g->loan.uses) /* of a recycled sandbox the peak may belong to an earlier run */
+    if (g->source.loan.uses) /* of a recycled sandbox the peak may belong to an earlier run */
         peak = SANDBOX_USAGE_UNKNOWN;
 
     for (uint64_t from = g->created_ms, to; from < ended_ms; from = to) {
@@ -313,9 +283,9 @@ uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t 
 
 void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
 {
-    if (!g->link || !g->quota_reserved || g->quota_released)
+    if (g->state != EPHEMERAL_LIVE)
         return;
-    g->quota_released = true;
+    ephemeral_sandbox_set_state(g, EPHEMERAL_RELEASED);
     g->released_ms = clock_real_ms();
     quota_release(g->quota, g->quota_amounts);
     budget_span_end(g->quota, &g->span, g->released_ms);
@@ -324,13 +294,15 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
 
 void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
 {
-    if (!g->link)
+    if (g->state == EPHEMERAL_NONE || g->state == EPHEMERAL_OVER)
         return;
+    sandbox_source_finish(&g->source, false);
     ephemeral_sandbox_release_quota(g);
-    if (g->quota_reserved)
+    if (g->state == EPHEMERAL_RELEASED)
         ephemeral_sandbox_count_lifetime(g, g->released_ms);
     if (!g->execution_counted)
         budget_execution_cancel(g->quota);
+    ephemeral_sandbox_set_state(g, EPHEMERAL_OVER);
     linked_remove(g);
     ephemeral_usage_set_timer(g->manager);
 }
@@ -343,23 +315,18 @@ static void ephemeral_sandbox_on_usage(void *arg, const struct sandbox_handle_us
     if (!err) {
         g->pool_return.usage = *u;
         g->memory_peak = u->memory_peak;
-        if (pools_return(g->manager->pools, g->handle, &g->loan, &g->pool_return))
-            g->handle = NULL;
+        (void)sandbox_source_return(&g->source, g->pool_return);
     }
     g->on_returned(g->arg);
 }
 
-bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, const struct spec *spec, bool by_itself, bool full,
-                                      void (*done)(void *arg))
+bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, bool by_itself, bool full, void (*done)(void *arg))
 {
-    struct sandbox_spec *as = &g->return_spec;
-
-    if (!g->handle || !pools_accepts_return(g->manager->pools, &g->loan))
+    if (!g->handle || !sandbox_source_accepts_return(&g->source))
         return false;
-    ephemeral_sandbox_fill_spec(g, spec, as);
-    g->pool_return = (struct pool_return){
-        .owner = g->quota->tenant, .claimed_spec = as, .ended_by_itself = by_itself, .space_ran_out = full
-    };
+    g->pool_return = (struct pool_return){ .owner = g->quota->tenant,
+                                           .ended_by_itself = by_itself,
+                                           .space_ran_out = full };
     g->on_returned = done;
     sandbox_handle_usage(g->handle, ephemeral_sandbox_on_usage, g);
     return true;

@@ -524,7 +524,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->spec.rows = s->rows;
     ex->spec.cols = s->cols;
     ex->sandbox = m->loaded ? sandbox_find(m, owner, sandbox) : NULL;
-    manager_acquire_sandbox(m, owner, sandbox, execution_on_sandbox_acquired, ex);
+    sandbox_acquire_at_once(m, owner, sandbox, execution_on_sandbox_acquired, ex);
 }
 
 /* --- resume after a restart --- */

@@ -104,6 +104,7 @@ void sandbox_free(struct sandbox *sb)
             m->pinned_per_cpu[i]--;
     ev_timer_clear(m->ev, &sb->idle_timer);
     ev_timer_clear(m->ev, &sb->retry_timer);
+    ev_defer_clear(m->ev, &sb->ops_defer);
     for (struct sandbox_subscription *a = sb->subscriptions; a; a = a->next)
         a->sandbox = NULL;
     fair_queue_release(&sb->create_slot);
@@ -359,6 +360,12 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->output_dir = take_fd(&dir);
     m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
     m->pools = set->pools ? set->pools : pools_new(ev);
+    m->supply = (struct sandbox_supply){ .ev = ev,
+                                         .pools = m->pools,
+                                         .engine = &m->engine,
+                                         .hidden_dir = m->output_dir,
+                                         .required_limits = set->required_limits,
+                                         .require_all_walls = set->require_all_walls };
     assert(set->executions_max && set->creating_max && set->starting_max);
     fair_queue_init(&m->create_queue, ev, set->creating_max, QUEUE_MAX_WAIT_NS, CREATE_MAX_HOLD_NS);
     fair_queue_init(&m->start_queue, ev, set->starting_max, QUEUE_MAX_WAIT_NS, START_MAX_HOLD_NS);
@@ -418,6 +425,7 @@ void manager_finish(struct manager *m)
 
     if (!m)
         return;
+    sandbox_refusals_report_all(m);
     err_set(&why, ERR_BUSY, "the server is stopping; programs in sandboxes keep running");
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
@@ -444,6 +452,7 @@ void manager_free(struct manager *m)
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         while (m->sandboxes[i])
             sandbox_free(m->sandboxes[i]);
+    sandbox_refusals_free(m);
     ephemeral_sandboxes_free(m);
     fair_queue_done(&m->create_queue);
     fair_queue_done(&m->start_queue);

@@ -29,7 +29,7 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     struct sandbox *sb = sandbox_new(m, row->id, row->owner);
     struct err err = { 0 };
 
-    sb->state = row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED;
+    sandbox_set_state(sb, row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED);
     sb->row_inserted = true;
     sb->created_ms = row->created_ms;
     budget_span_begin(sb->quota, &sb->span, sb->created_ms);
@@ -244,7 +244,7 @@ static void recovery_on_refrozen(void *arg, const struct err *err)
         return;
     if (err)
         log_warn("sandbox %s: cannot pause it again: %s", sb->id, err->msg);
-    sb->state = err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED;
+    sandbox_set_state(sb, err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED);
     sandbox_restart_idle_timer(sb);
     recovery_sandbox_resolved(sb->manager);
 }
@@ -255,7 +255,7 @@ void recovery_sandbox_ready(struct sandbox *sb)
     if (sb->quota->is_suspended) {
         struct manager *m = sb->manager;
 
-        sb->state = SANDBOX_STATE_RUNNING;
+        sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
         sandbox_end_suspended(sb);
         recovery_sandbox_resolved(m);
         return;
@@ -275,7 +275,7 @@ void recovery_sandbox_ready(struct sandbox *sb)
         sandbox_handle_freeze(sb->handle, recovery_on_refrozen, sb);
         return;
     }
-    sb->state = SANDBOX_STATE_RUNNING;
+    sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     sandbox_restart_idle_timer(sb);
     recovery_sandbox_resolved(sb->manager);
 }

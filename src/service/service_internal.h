@@ -10,6 +10,7 @@
 #include "service/sample_schedule.h"
 #include "service/budget_period.h"
 #include "service/manager.h"
+#include "service/sandbox_source.h"
 
 #include "core/base/backoff.h"
 #include "core/base/buf.h"
@@ -31,16 +32,28 @@ enum sandbox_state {
 
 enum sandbox_op_kind { SANDBOX_OP_PAUSE, SANDBOX_OP_RESUME, SANDBOX_OP_EXTEND, SANDBOX_OP_USAGE, SANDBOX_OP_ACQUIRE };
 
+struct sandbox_reply { /* how the caller of a request is answered; at most one function is set */
+    store_sandbox_fn *done;
+    sandbox_handle_usage_fn *on_usage;
+    manager_acquire_fn *on_acquired;
+    void *arg;
+};
+
+struct sandbox_refusal { /* an error that is reported after the call has returned */
+    struct sandbox_refusal *next, **link;
+    struct manager *manager;
+    struct sandbox_reply reply;
+    struct err why;
+    struct ev_defer defer;
+};
+
 struct sandbox_op { /* one request to a sandbox; requests run one after another */
     struct sandbox_op *next;
     enum sandbox_op_kind kind;
     bool in_progress;    /* waiting for the jailer or the store */
     bool idle_initiated; /* SANDBOX_OP_PAUSE: caused by idleness, not by a request */
     uint64_t lifetime_ms;
-    store_sandbox_fn *done;
-    sandbox_handle_usage_fn *on_usage;
-    manager_acquire_fn *on_acquired;
-    void *arg;
+    struct sandbox_reply reply;
 };
 
 struct sandbox_end_waiter { /* waits for the end of a sandbox */
@@ -77,6 +90,7 @@ struct sandbox {
     char first_execution_id[ID_SIZE];
     enum ended_by first_exec_ended_by; /* as in its row; the engine does not know budgets, so its receipt may differ */
     struct sandbox_op *ops;
+    struct ev_defer ops_defer; /* begins the first of ops */
     struct sandbox_end_waiter *end_waiters;
     struct sandbox_subscription *subscriptions;
     struct ev_timer idle_timer;
@@ -93,10 +107,8 @@ struct sandbox {
     bool row_inserted, kept_by_jailer;
     bool id_chosen_by_caller;               /* the caller insists on its own id */
     manager_id_assigned_fn *on_id_assigned; /* called with on_created_arg; may be NULL */
-    bool claim_pending;                     /* pools_claim_finished() must still be called */
-    bool from_warm_pool;                    /* it was ready before the request */
-    bool pool_member_unconfirmed;           /* a pool member that has not confirmed yet that it lives */
-    uint64_t create_began_ns, claim_began_ns;
+    struct sandbox_source source;
+    uint64_t create_began_ns;
     store_sandbox_fn *on_created;
     void *on_created_arg;
     /* ENDING */
@@ -216,10 +228,12 @@ struct manager {
     } end_journal;
     struct engine *engine;
     struct pools *pools;
+    struct sandbox_supply supply;
     struct ev_timer reconnect_timer;
     struct backoff reconnect_backoff;
     struct sandbox *sandboxes[SANDBOX_BUCKETS];
     size_t nsandboxes;
+    struct sandbox_refusal *refusals;
     struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
     struct fair_queue create_queue, start_queue;
     bool loaded;      /* all live rows of the store are loaded */
@@ -284,20 +298,24 @@ void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
 
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
 /* The part of its lifetime that this process has seen. */
 uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms);
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
-/* Creates a handle without a pool. Opens and closes the mounts that the spec requires. */
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
-                               const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
-                               struct err *err);
 
 /* sandbox_ops.c */
 /* Call it when something begins or ends in the sandbox: the idle period starts again. */
 void sandbox_restart_idle_timer(struct sandbox *sb);
 void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const struct store_sandbox *row);
 void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
+/* Answers a request with an error at the end of this loop iteration. */
+void sandbox_refuse(struct manager *m, const struct sandbox_reply *reply, const struct err *why);
+void sandbox_refusals_report_all(struct manager *m); /* now */
+void sandbox_refusals_free(struct manager *m);       /* without a report */
+/* Like manager_acquire_sandbox, but `done` may run before the call returns, which saves executions
+ * the wait for the end of the loop iteration. */
+void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
 
 /* execution.c */
 extern const struct exec_handle_ops execution_engine_ops;

@@ -370,9 +370,9 @@ static void run_on_program_failed(void *arg, const struct err *err)
         ev_timer_clear(r->executor->settings.ev, &r->timer);
         run_reset_program(r);
         r->cold_start_only = true;
-        r->executor->stats.by_pool_result[r->sandbox.loan.result]--;
-        r->sandbox.loan.result = r->sandbox.from_pool ? POOL_PARTIAL : POOL_MISS;
-        r->executor->stats.by_pool_result[r->sandbox.loan.result]++;
+        r->executor->stats.by_pool_result[r->sandbox.source.loan.result]--;
+        r->sandbox.source.loan.result = sandbox_source_is_member(&r->sandbox.source) ? POOL_PARTIAL : POOL_MISS;
+        r->executor->stats.by_pool_result[r->sandbox.source.loan.result]++;
         run_start_program(r);
     } else {
         run_fail(r, err);

@@ -1,6 +1,7 @@
 /* The manager with a fake jailer and a real store: what it reports, and when. */
 #include "tests/unit/sandbox/fake.h"
 
+#include "sandbox/pool/pool_internal.h"
 #include "service/service_internal.h"
 #include "service/ephemeral_sandbox.h"
 
@@ -235,6 +236,40 @@ TEST(a_sandbox_beyond_the_limit_is_refused_and_destroyed)
     scene_close(&s);
 }
 
+static struct sandbox *only_sandbox(const struct scene *s)
+{
+    struct sandbox *found = NULL;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        if (s->m->sandboxes[i]) {
+            assert_null(found);
+            found = s->m->sandboxes[i];
+        }
+    assert_non_null(found);
+    return found;
+}
+
+TEST(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim)
+{
+    struct scene s;
+
+    scene_open(&s, 0);
+    create(&s, NULL);
+    expect(&s, FRAME_J_CREATE);
+    assert_int_equal(s.m->pools->claims_in_flight, 1);
+    manager_delete(s.m, "me", only_sandbox(&s)->id, on_row, &s);
+    assert_int_equal(s.m->pools->claims_in_flight, 0);
+    fd_close(&s.k.runtime);
+    fd_close(&s.k.cpu);
+    jailer_created(&s.k, ALL_OUTSIDE);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    assert_int_equal(s.state, STORE_SANDBOX_ENDED);
+    assert_int_equal(s.m->pools->claims_in_flight, 0);
+    scene_close(&s);
+}
+
 TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
 {
     struct scene s;
@@ -254,6 +289,82 @@ TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
     assert_int_equal(connects, 2);
     assert_true(manager_ready(s.m, NULL));
     scene_close(&s);
+}
+
+static void on_usage_refused(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    assert_null(u);
+    on_row(arg, err, NULL);
+}
+
+static void on_acquire_refused(void *arg, struct sandbox_handle *sandbox, const struct err *err)
+{
+    assert_null(sandbox);
+    on_row(arg, err, NULL);
+}
+
+static void on_acquired(void *arg, struct sandbox_handle *sandbox, const struct err *err)
+{
+    struct scene *s = arg;
+
+    assert_non_null(sandbox);
+    assert_null(err);
+    s->answers++;
+}
+
+/* Every request that can be refused at once, for the id of no sandbox. */
+static int refuse_all(struct scene *s)
+{
+    static const char none[] = "sb";
+    struct spec spec;
+
+    manager_pause(s->m, "me", none, on_row, s);
+    manager_resume(s->m, "me", none, on_row, s);
+    manager_extend(s->m, "me", none, 60000, on_row, s);
+    manager_delete(s->m, "me", none, on_row, s);
+    manager_sandbox_usage(s->m, "me", none, on_usage_refused, s);
+    manager_acquire_sandbox(s->m, "me", none, on_acquire_refused, s);
+    spec_init(&spec);
+    str_copy(spec.runtime, sizeof(spec.runtime), "cobol");
+    manager_create(s->m, "me", NULL, &spec, NULL, NULL, on_row, s);
+    return 7;
+}
+
+TEST(a_request_is_answered_after_the_call_has_returned)
+{
+    struct scene s;
+    int n;
+
+    scene_open(&s, 0);
+    n = refuse_all(&s);
+    assert_int_equal(s.answers, 0);
+    ev_turn(s.k.ev, 0);
+    assert_int_equal(s.answers, n);
+    assert_true(s.failed);
+    s.answers = 0;
+    create_ready(&s);
+    jailer_ok(&s.k);
+    answered(&s);
+    manager_acquire_sandbox(s.m, "me", name, on_acquired, &s);
+    assert_int_equal(s.answers, 0);
+    ev_turn(s.k.ev, 0);
+    assert_int_equal(s.answers, 1);
+    manager_release_sandbox(s.m, name);
+    scene_close(&s);
+}
+
+TEST(a_server_that_stops_answers_refused_requests_first)
+{
+    struct scene s;
+    int n;
+
+    scene_open(&s, 0);
+    n = refuse_all(&s);
+    manager_finish(s.m);
+    assert_int_equal(s.answers, n);
+    refuse_all(&s); /* these are not answered, and not leaked */
+    scene_close(&s);
+    assert_int_equal(s.answers, n);
 }
 
 /* --- executions and budgets --- */
@@ -405,7 +516,7 @@ static void check_budgets(const struct scene *s, uint64_t spans, uint64_t execut
             if (!str_eq(g->quota->tenant, b->period.owner))
                 continue;
             nexecutions += !g->execution_counted;
-            if (!g->quota_reserved || g->quota_released)
+            if (g->state != EPHEMERAL_LIVE)
                 continue;
             nspans++;
             for (int p = 0; p < STORE_PERIOD_COUNT; p++)
@@ -607,8 +718,11 @@ int main(void)
         RUN(counters_of_a_budget_follow_ephemeral_sandboxes),
         RUN(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal),
         RUN(the_receipt_of_a_journal_line_follows_its_tab_and_is_no_member),
+        RUN(a_request_is_answered_after_the_call_has_returned),
+        RUN(a_server_that_stops_answers_refused_requests_first),
         RUN(ending_all_sandboxes_waits_until_their_ends_are_committed),
         RUN(a_sandbox_beyond_the_limit_is_refused_and_destroyed),
+        RUN(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim),
         RUN(a_lost_jailer_fails_pending_creations_and_is_reconnected),
     };
 
