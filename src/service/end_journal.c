@@ -36,8 +36,8 @@ void end_journal_open(struct manager *m)
     m->end_journal.fd = -1;
     if (m->settings.sync_full)
         return;
-    m->end_journal.fd = openat(m->output_dir, END_JOURNAL_FILE, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-                               0600);
+    m->end_journal.fd = openat(output_dir_fd(m->output_dir), END_JOURNAL_FILE,
+                               O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (m->end_journal.fd < 0)
         log_warn("cannot open the journal of ends; answers wait for the store: %s", strerror(errno));
 }

@@ -24,9 +24,9 @@ static void gc_remove_stray(struct manager *m, const char *name)
 {
     struct stat st;
 
-    if (fstatat(m->output_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstatat(output_dir_fd(m->output_dir), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return; /* removed meanwhile */
-    if (!m->gc_retention.dry_run && unlinkat(m->output_dir, name, 0) < 0) {
+    if (!m->gc_retention.dry_run && unlinkat(output_dir_fd(m->output_dir), name, 0) < 0) {
         log_warn("output %s: %s", name, strerror(errno));
         return;
     }
@@ -54,7 +54,7 @@ static void gc_next_stray(struct manager *m)
     char id[ID_SIZE];
 
     while ((e = readdir(m->gc_dir)))
-        if (output_parse_file_name(e->d_name, id) && str_copy(m->gc_name, sizeof(m->gc_name), e->d_name)) {
+        if (output_dir_parse_name(e->d_name, id) && str_copy(m->gc_name, sizeof(m->gc_name), e->d_name)) {
             store_execution_get(m->store, STORE_ANY_OWNER, id, gc_on_looked_up, m);
             return;
         }
@@ -63,7 +63,7 @@ static void gc_next_stray(struct manager *m)
 
 static void gc_find_strays(struct manager *m)
 {
-    auto_fd int fd = openat(m->output_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd int fd = openat(output_dir_fd(m->output_dir), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct err err;
 
     m->gc_dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -85,7 +85,7 @@ static void gc_on_batch(void *arg, const struct err *err, const struct store_gc_
         return;
     }
     for (size_t i = 0; report->executions && i < report->nexecutions; i++)
-        output_remove(m, report->executions[i]);
+        output_dir_remove(m->output_dir, report->executions[i]);
     m->gc_removed.executions += report->nexecutions;
     m->gc_removed.output_bytes += report->output_bytes;
     m->gc_removed.sandboxes += report->sandboxes;

@@ -18,7 +18,6 @@
 #include "core/base/str.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <stdio.h>
 
 #define BACKOFF_MIN (100 * NS_PER_MS)
@@ -346,17 +345,17 @@ void manager_stats(const struct manager *m, struct manager_stats *ret)
 
 int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err)
 {
-    auto_fd int dir = open(set->output_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    struct output_dir *dir;
 
-    if (dir < 0)
-        return err_sys(err, ERR_SYS, "%s", set->output_dir);
+    if (output_dir_new(set->output_dir, &dir, err) < 0)
+        return -1;
     struct manager *m = mem_new(struct manager);
     m->ev = ev;
     m->settings = *set;
     m->settings.output_dir = NULL;
     m->store = set->store;
     m->pending_commits_last = &m->pending_commits;
-    m->output_dir = take_fd(&dir);
+    m->output_dir = dir;
     m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
     m->pools = set->pools ? set->pools : pools_new(ev);
     assert(set->executions_max && set->creating_max && set->starting_max);
@@ -451,7 +450,7 @@ void manager_free(struct manager *m)
     end_journal_close(m);
     if (m->gc_dir)
         closedir(m->gc_dir);
-    fd_close(&m->output_dir);
+    output_dir_free(m->output_dir);
     usage_meter_stop(m); /* freeing sandboxes has set the timer again */
     free(m);
 }

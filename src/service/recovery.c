@@ -139,7 +139,7 @@ static void recovery_end_orphan(struct manager *m, const struct store_execution 
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
     end.error_json = why;
-    output_file_sizes(m, row->id, end.out_bytes);
+    output_dir_file_sizes(m->output_dir, row->id, end.out_bytes);
     store_execution_update(
         m->store, row->owner, &end, STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT,
         &(struct store_condition){ .states = STORE_EXECUTION_LIVE }, recovery_on_orphan_committed, NULL);
@@ -184,7 +184,7 @@ static void recovery_on_executions(void *arg, const struct err *err, const struc
         return;
     }
     m->loaded = true;
-    output_resolve_temp_files(m);
+    output_dir_resolve_temp_files(m->output_dir, m->store);
     if (m->engine)
         recovery_adopt_all(m);
 }

@@ -425,7 +425,7 @@ static int sandbox_open_hidden_mounts(const struct manager *m, const struct spec
     for (size_t i = 0; i < spec->nhidden_paths; i++) {
         int fd;
 
-        if (hide_open(m->output_dir, NULL, spec->hidden_paths[i], h->dst[h->n], &fd, err) < 0)
+        if (hide_open(output_dir_fd(m->output_dir), NULL, spec->hidden_paths[i], h->dst[h->n], &fd, err) < 0)
             return -1;
         if (fd >= 0) {
             h->mounts[h->n] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, h->dst[h->n] };

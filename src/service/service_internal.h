@@ -10,6 +10,7 @@
 #include "service/sample_schedule.h"
 #include "service/budget_period.h"
 #include "service/manager.h"
+#include "service/output_dir.h"
 
 #include "core/base/backoff.h"
 #include "core/base/buf.h"
@@ -206,7 +207,7 @@ struct manager {
     struct ev *ev;
     struct store *store;
     struct manager_settings settings;
-    int output_dir;
+    struct output_dir *output_dir;
     struct {
         int fd; /* -1: the journal is not used */
         uint64_t size;
@@ -378,11 +379,6 @@ void output_append(struct execution *ex, int channel, const void *data, size_t l
 void output_close(struct execution *ex);
 int output_open_existing(struct execution *ex); /* files of an earlier server; may be called twice */
 void output_set_final_names(struct execution *ex, bool has_row);
-void output_remove(const struct manager *m, const char *id);
-/* False: not a file of an execution with a row. */
-bool output_parse_file_name(const char *name, char ret_id[ID_SIZE]);
-void output_file_sizes(const struct manager *m, const char *id, uint64_t ret[3]);
-void output_resolve_temp_files(struct manager *m); /* files of executions that may have no row */
 
 /* end_journal.c */
 #define EXECUTION_SET_ALL                                                                                             \
