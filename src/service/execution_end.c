@@ -23,7 +23,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
         return;
     }
     if (ex->end_journaled)
-        end_journal_committed(sb->manager);
+        end_journal_committed(sb->manager->end_journal);
     if (row)
         execution_notify_end(ex, row);
     if (ex->has_receipt && ex->exec && !ex->resume_stream && !sb->first_execution_id[0]) {
@@ -138,7 +138,7 @@ static bool execution_ack_before_commit(struct execution *ex)
     if ((!done && !ex->watches) || (done && !ex->report_only_end))
         return false;
     execution_fill_ended_row(ex, &row);
-    if (!end_journal_append(m, &row))
+    if (!end_journal_append(m->end_journal, &row))
         return false;
     ex->end_journaled = true;
     ex->done = NULL;

@@ -364,8 +364,8 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     *ret = m;
     m->started_ms = clock_real_ms();
     budget_load_all(m);
-    end_journal_open(m);
-    end_journal_replay(m);
+    /* With sync_full, acknowledged data must survive more than a kill: answers wait for the store. */
+    m->end_journal = end_journal_new(ev, m->store, set->sync_full ? -1 : output_dir_fd(m->output_dir));
     recovery_start(m);
     manager_connect_jailer(m);
     return 0;
@@ -447,7 +447,7 @@ void manager_free(struct manager *m)
     fair_queue_done(&m->create_queue);
     fair_queue_done(&m->start_queue);
     tenant_quotas_free(m);
-    end_journal_close(m);
+    end_journal_free(m->end_journal);
     if (m->gc_dir)
         closedir(m->gc_dir);
     output_dir_free(m->output_dir);

@@ -9,6 +9,7 @@
 
 #include "service/sample_schedule.h"
 #include "service/budget_period.h"
+#include "service/end_journal.h"
 #include "service/manager.h"
 #include "service/output_dir.h"
 
@@ -208,13 +209,7 @@ struct manager {
     struct store *store;
     struct manager_settings settings;
     struct output_dir *output_dir;
-    struct {
-        int fd; /* -1: the journal is not used */
-        uint64_t size;
-        size_t uncommitted; /* entries that are not committed yet */
-        struct end_journal_entry *replay_entries;
-        struct ev_timer timer;
-    } end_journal;
+    struct end_journal *end_journal;
     struct engine *engine;
     struct pools *pools;
     struct ev_timer reconnect_timer;
@@ -379,16 +374,6 @@ void output_append(struct execution *ex, int channel, const void *data, size_t l
 void output_close(struct execution *ex);
 int output_open_existing(struct execution *ex); /* files of an earlier server; may be called twice */
 void output_set_final_names(struct execution *ex, bool has_row);
-
-/* end_journal.c */
-#define EXECUTION_SET_ALL                                                                                             \
-    (STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED | STORE_EXECUTION_SET_OUTPUT | STORE_EXECUTION_SET_END | \
-     STORE_EXECUTION_SET_RECEIPT)
-void end_journal_open(struct manager *m);
-void end_journal_close(struct manager *m);
-bool end_journal_append(struct manager *m, const struct store_execution *row); /* true: it may be acknowledged */
-void end_journal_committed(struct manager *m);                                 /* one journaled end is committed */
-void end_journal_replay(struct manager *m); /* before anything is read from the store */
 
 /* recovery.c */
 void recovery_start(struct manager *m);
