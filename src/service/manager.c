@@ -341,6 +341,11 @@ void manager_stats(const struct manager *m, struct manager_stats *ret)
         }
 }
 
+void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg)
+{
+    retention_run(m->retention, keep, strays, done, arg);
+}
+
 /* --- creation and end --- */
 
 int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err)
@@ -356,6 +361,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->store = set->store;
     m->pending_commits_last = &m->pending_commits;
     m->output_dir = dir;
+    m->retention = retention_new(m->store, dir);
     m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
     m->pools = set->pools ? set->pools : pools_new(ev);
     assert(set->executions_max && set->creating_max && set->starting_max);
@@ -448,8 +454,7 @@ void manager_free(struct manager *m)
     fair_queue_done(&m->start_queue);
     tenant_quotas_free(m);
     end_journal_free(m->end_journal);
-    if (m->gc_dir)
-        closedir(m->gc_dir);
+    retention_free(m->retention);
     output_dir_free(m->output_dir);
     usage_meter_stop(m); /* freeing sandboxes has set the timer again */
     free(m);

@@ -21,6 +21,7 @@
 #include "sandbox/pool/pools.h"
 #include "service/budget_period.h"
 #include "service/quota.h"
+#include "service/retention.h"
 #include "service/spec.h"
 #include "store/usage.h"
 
@@ -242,16 +243,7 @@ void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret);
 
 /* --- housekeeping --- */
 
-struct manager_gc {
-    uint64_t executions, sandboxes, events, idem;
-    uint64_t usage;                    /* usage rows that were removed or merged into another row */
-    uint64_t output_bytes;             /* output of the removed executions */
-    uint64_t stray_files, stray_bytes; /* output files of executions without a row */
-};
-typedef void manager_gc_fn(void *arg, const struct err *err, const struct manager_gc *removed);
-/* Applies the retention to rows and output. With `strays`, also removes output files that belong to
- * no execution, which looks up every file. With keep->dry_run nothing is removed, only counted.
- * One run at a time: ERR_BUSY. */
+/* As retention_run(). */
 void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg);
 
 #define MANAGER_END_CAUSES 10    /* enum ended_by */

@@ -17,8 +17,6 @@
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
 
-#include <dirent.h>
-
 #define SANDBOX_BUCKETS 1024u
 #define TENANT_QUOTA_BUCKETS 64u
 #define RETRY_NS (1 * NS_PER_S) /* before an end that the store refused is submitted again */
@@ -223,13 +221,7 @@ struct manager {
     char not_ready_reason[160];
     unsigned pinned_per_cpu[64]; /* sandboxes pinned to each CPU */
     struct manager_stats stats;
-    bool gc_running, gc_strays;
-    DIR *gc_dir; /* open while output files are searched for strays */
-    char gc_name[ID_SIZE + 8];
-    struct store_retention gc_retention;
-    struct manager_gc gc_removed;
-    manager_gc_fn *gc_done;
-    void *gc_arg;
+    struct retention *retention;
     struct ev_defer free_engine_defer;
     /* Ends that were acknowledged and must still be submitted to the store. */
     struct execution *pending_commits, **pending_commits_last;
