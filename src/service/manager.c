@@ -1,16 +1,11 @@
-/* The table of live sandboxes, and the connection to the jailer.
+/* The table of live sandboxes.
  *
  * Only live sandboxes are in memory; ended ones are in the store. A sandbox enters the table when
  * its creation begins or when it is loaded, and leaves it when its end is committed, so for any id
- * the table and the store together give one answer.
- *
- * When the jailer is lost, its sandboxes are lost too. The engine reports the loss to each sandbox
- * before it reports it to the manager, so by then every sandbox is already ending. The manager only
- * has to reconnect, with exponential back-off. */
+ * the table and the store together give one answer. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
-#include "core/base/fd.h"
 #include "core/base/hash.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
@@ -18,10 +13,7 @@
 #include "core/base/str.h"
 
 #include <assert.h>
-#include <stdio.h>
 
-#define BACKOFF_MIN (100 * NS_PER_MS)
-#define BACKOFF_MAX (5 * NS_PER_S)
 #define QUEUE_MAX_WAIT_NS (60 * NS_PER_S)
 /* Many times the usual duration; limits how long a hanging request delays others. */
 #define CREATE_MAX_HOLD_NS (2 * NS_PER_S)
@@ -253,75 +245,29 @@ void sandbox_append_event(struct sandbox *sb, const char *kind, const char *exec
 
 /* --- the jailer --- */
 
-static void manager_on_engine_lost(void *arg, const struct err *why)
+static void manager_on_jailer_connected(void *arg)
 {
-    manager_jailer_lost(arg, why);
-}
+    struct manager *m = arg;
 
-static const struct engine_ops manager_engine_ops = { .on_lost = manager_on_engine_lost };
-
-static void manager_free_engine(void *arg)
-{
-    engine_free(arg);
-}
-
-static void manager_on_reconnect_timer(void *arg)
-{
-    manager_connect_jailer(arg);
-}
-
-void manager_jailer_lost(struct manager *m, const struct err *why)
-{
-    log_warn("no connection to the jailer: %s", why->msg);
-    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "no connection to the jailer: %.120s", why->msg);
-    pools_set_engine(m->pools, NULL);
-    if (m->engine)
-        ev_defer(m->ev, &m->free_engine_defer, manager_free_engine, take_ptr(&m->engine));
-    ev_timer_set(m->ev, &m->reconnect_timer, ev_now(m->ev) + backoff_next(&m->reconnect_backoff),
-                 manager_on_reconnect_timer, m);
-}
-
-static int manager_new_engine(struct manager *m, struct err *err)
-{
-    int jailer = -1, monitor = -1;
-
-    if (m->settings.connect(m->settings.arg, &jailer, &monitor, err) < 0)
-        return -1;
-    if (engine_new(m->ev, jailer, &manager_engine_ops, m, &m->engine, err) < 0) {
-        fd_close(&jailer);
-        fd_close(&monitor);
-        return -1;
-    }
-    if (monitor < 0)
-        engine_connect_monitor(m->engine);
-    else if (engine_set_monitor(m->engine, monitor, err) < 0)
-        log_warn("no connection to the monitor: %s", err->msg); /* receipts then say that denials were not counted */
-    return 0;
-}
-
-void manager_connect_jailer(struct manager *m)
-{
-    struct err err = { 0 };
-
-    if (manager_new_engine(m, &err) < 0) {
-        manager_jailer_lost(m, &err);
-        return;
-    }
-    m->stats.reconnects++;
-    backoff_reset(&m->reconnect_backoff);
-    m->not_ready_reason[0] = '\0';
     if (m->loaded)
         recovery_adopt_all(m);
+}
+
+static void manager_on_jailer_lost(void *arg)
+{
+    struct manager *m = arg;
+
+    pools_set_engine(m->pools, NULL);
 }
 
 bool manager_ready(const struct manager *m, const char **ret_why)
 {
     const char *why = NULL;
 
-    if (!m->engine)
-        why = m->not_ready_reason;
+    if (!jailer_link_engine(m->jailer_link))
+        why = jailer_link_why_lost(m->jailer_link);
     else if (!m->loaded)
-        why = "the store is still being read";
+        why = m->load_error[0] ? m->load_error : "the store is still being read";
     else if (m->nadopting > 0)
         why = "the sandboxes of the previous server are still being adopted";
     if (ret_why)
@@ -332,6 +278,7 @@ bool manager_ready(const struct manager *m, const char **ret_why)
 void manager_stats(const struct manager *m, struct manager_stats *ret)
 {
     *ret = m->stats;
+    ret->reconnects = jailer_link_connections(m->jailer_link);
     ret->running = ret->paused = ret->executing = 0;
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (const struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next) {
@@ -362,7 +309,11 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->pending_commits_last = &m->pending_commits;
     m->output_dir = dir;
     m->retention = retention_new(m->store, dir);
-    m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
+    m->jailer_link = jailer_link_new(ev, &(struct jailer_link_ops){ .connect = set->connect,
+                                                                    .connect_arg = set->arg,
+                                                                    .on_connected = manager_on_jailer_connected,
+                                                                    .on_lost = manager_on_jailer_lost,
+                                                                    .arg = m });
     m->pools = set->pools ? set->pools : pools_new(ev);
     assert(set->executions_max && set->creating_max && set->starting_max);
     fair_queue_init(&m->create_queue, ev, set->creating_max, QUEUE_MAX_WAIT_NS, CREATE_MAX_HOLD_NS);
@@ -373,7 +324,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     /* With sync_full, acknowledged data must survive more than a kill: answers wait for the store. */
     m->end_journal = end_journal_new(ev, m->store, set->sync_full ? -1 : output_dir_fd(m->output_dir));
     recovery_start(m);
-    manager_connect_jailer(m);
+    jailer_link_start(m->jailer_link);
     return 0;
 }
 
@@ -435,15 +386,10 @@ void manager_free(struct manager *m)
     if (!m)
         return;
     m->on_empty = NULL;
-    ev_timer_clear(m->ev, &m->reconnect_timer);
     budget_free_all(m);
     ev_defer_clear(m->ev, &m->flush_defer);
-    if (m->free_engine_defer.on) {
-        ev_defer_clear(m->ev, &m->free_engine_defer);
-        engine_free(m->free_engine_defer.arg);
-    }
     pools_set_engine(m->pools, NULL);
-    engine_free(m->engine);
+    jailer_link_free(m->jailer_link);
     if (!m->settings.pools)
         pools_free(m->pools);
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)

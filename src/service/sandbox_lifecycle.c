@@ -490,7 +490,7 @@ int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struc
         sandbox->nmounts = h.n;
         sandbox->owner_uid = h.n ? geteuid() : 0;
         sandbox->owner_gid = h.n ? getegid() : 0;
-        rc = sandbox_handle_new(m->engine, sandbox, ops, arg, ret, err);
+        rc = sandbox_handle_new(jailer_link_engine(m->jailer_link), sandbox, ops, arg, ret, err);
     }
     sandbox_close_hidden_mounts(&h);
     return rc;
@@ -517,7 +517,7 @@ static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *er
     struct err why = { 0 };
 
     if (sb->state != SANDBOX_STATE_CREATING || !sb->pool_member_unconfirmed || err->id != ERR_LOST ||
-        !sb->manager->engine)
+        !jailer_link_engine(sb->manager->jailer_link))
         return false;
     sandbox_claim_finished(sb, false);
     sb->pool_member_unconfirmed = sb->from_warm_pool = false;
@@ -534,9 +534,9 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
     struct manager *m = sb->manager;
     struct err err = { 0 };
 
-    if (!failed && !m->engine)
+    if (!failed && !jailer_link_engine(m->jailer_link))
         /* The jailer was lost while this sandbox waited. */
-        failed = (err_set(&err, ERR_BUSY, "%s", m->not_ready_reason), &err);
+        failed = (err_set(&err, ERR_BUSY, "%s", jailer_link_why_lost(m->jailer_link)), &err);
     if (failed) {
         sandbox_fail_create(sb, failed);
         return;

@@ -10,10 +10,10 @@
 #include "service/sample_schedule.h"
 #include "service/budget_period.h"
 #include "service/end_journal.h"
+#include "service/jailer_link.h"
 #include "service/manager.h"
 #include "service/output_dir.h"
 
-#include "core/base/backoff.h"
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
 
@@ -208,21 +208,18 @@ struct manager {
     struct manager_settings settings;
     struct output_dir *output_dir;
     struct end_journal *end_journal;
-    struct engine *engine;
+    struct jailer_link *jailer_link;
     struct pools *pools;
-    struct ev_timer reconnect_timer;
-    struct backoff reconnect_backoff;
     struct sandbox *sandboxes[SANDBOX_BUCKETS];
     size_t nsandboxes;
     struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
     struct fair_queue create_queue, start_queue;
-    bool loaded;      /* all live rows of the store are loaded */
-    size_t nadopting; /* sandboxes still to be adopted */
-    char not_ready_reason[160];
+    bool loaded;                 /* all live rows of the store are loaded */
+    size_t nadopting;            /* sandboxes still to be adopted */
+    char load_error[160];        /* why the rows cannot be loaded; "": no error */
     unsigned pinned_per_cpu[64]; /* sandboxes pinned to each CPU */
     struct manager_stats stats;
     struct retention *retention;
-    struct ev_defer free_engine_defer;
     /* Ends that were acknowledged and must still be submitted to the store. */
     struct execution *pending_commits, **pending_commits_last;
     struct ev_defer flush_defer;
@@ -258,8 +255,6 @@ void sandbox_append_event(struct sandbox *sb, const char *kind, const char *exec
 char *manager_error_json(const struct err *why);
 char *sandbox_stored_json(const struct sandbox *sb); /* as stored in the row */
 int sandbox_read_stored_json(struct sandbox *sb, const char *spec_json, struct err *err);
-void manager_jailer_lost(struct manager *m, const struct err *why);
-void manager_connect_jailer(struct manager *m);
 
 /* tenant_quotas.c */
 struct tenant_quota *tenant_quota_get(struct manager *m, const char *name); /* created on first use */
