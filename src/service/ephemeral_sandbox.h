@@ -3,7 +3,7 @@
  * An ephemeral sandbox cannot be found by its id and does not survive a restart: it is not kept, so
  * the jailer ends it when this process ends. Its usage still belongs to its tenant: it counts
  * against quotas while it lives and against budgets. The usage of all ephemeral sandboxes is summed
- * and committed about once per second; a kill loses the usage of that second. */
+ * and committed about once per second (usage_batch.h). */
 #pragma once
 
 #include "sandbox/pool/pools.h"

@@ -309,6 +309,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->pending_commits_last = &m->pending_commits;
     m->output_dir = dir;
     m->retention = retention_new(m->store, dir);
+    m->ephemeral_usage = usage_batch_new(ev, m->store);
     m->jailer_link = jailer_link_new(ev, &(struct jailer_link_ops){ .connect = set->connect,
                                                                     .connect_arg = set->arg,
                                                                     .on_connected = manager_on_jailer_connected,
@@ -396,6 +397,7 @@ void manager_free(struct manager *m)
         while (m->sandboxes[i])
             sandbox_free(m->sandboxes[i]);
     ephemeral_sandboxes_free(m);
+    usage_batch_free(m->ephemeral_usage);
     fair_queue_done(&m->create_queue);
     fair_queue_done(&m->start_queue);
     tenant_quotas_free(m);

@@ -13,6 +13,7 @@
 #include "service/jailer_link.h"
 #include "service/manager.h"
 #include "service/output_dir.h"
+#include "service/usage_batch.h"
 
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
@@ -195,13 +196,6 @@ struct execution {
 
 struct ephemeral_sandbox;
 
-struct ephemeral_usage_batch { /* usage of ephemeral sandboxes (ephemeral_sandbox.c) */
-    struct store_usage *rows, *flushing;
-    size_t n, nflushing;
-    struct store_request *request;
-    struct ev_timer timer;
-};
-
 struct manager {
     struct ev *ev;
     struct store *store;
@@ -235,7 +229,7 @@ struct manager {
     bool budgets_loaded;
     struct ev_timer budget_timer;
     struct ephemeral_sandbox *ephemeral_sandboxes;
-    struct ephemeral_usage_batch ephemeral_usage;
+    struct usage_batch *ephemeral_usage;
     void (*on_empty)(void *arg); /* called when the last sandbox is gone; may be NULL */
     void *on_empty_arg;
 };
@@ -343,7 +337,6 @@ void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s);
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its CPU counter in us; 0: unknown */
 uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms);
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
-void ephemeral_usage_flush(struct manager *m); /* submits the collected rows to the store */
 void ephemeral_sandboxes_free(struct manager *m);
 
 /* usage_meter.c */

@@ -61,7 +61,7 @@ void manager_commit_cpu_usage(struct manager *m, const char *owner)
     if (n)
         store_usage_record_cpu(m->store, notes, n, usage_meter_on_committed, NULL);
     free(notes);
-    ephemeral_usage_flush(m);
+    usage_batch_flush(m->ephemeral_usage);
 }
 
 static int live_sandbox_compare_age(const void *a, const void *b)
