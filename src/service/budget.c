@@ -385,7 +385,7 @@ void manager_set_budget(struct manager *m, const struct store_budget *row)
     if (fresh) {
         b = mem_new(struct tenant_budget);
         b->manager = m;
-        b->quota = tenant_quota_get(m, row->owner);
+        b->quota = tenant_quotas_get(m->quotas, row->owner);
         b->quota->budget = b;
         b->is_over = true; /* sandboxes may be marked by an earlier budget */
         memcpy(b->period.owner, row->owner, sizeof(b->period.owner));

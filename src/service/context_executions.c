@@ -73,7 +73,7 @@ static int context_may_add_execution(const struct context *cx, const struct exec
                        sb->nexecutions);
     if (budget_check(sb->manager, sb->quota, true, err) < 0)
         return -1;
-    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), err);
+    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), err);
 }
 
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err)

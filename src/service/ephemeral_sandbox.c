@@ -24,7 +24,7 @@ void ephemeral_sandboxes_free(struct manager *m)
 
 void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by)
 {
-    *g = (struct ephemeral_sandbox){ .manager = m, .quota = tenant_quota_get(m, owner) };
+    *g = (struct ephemeral_sandbox){ .manager = m, .quota = tenant_quotas_get(m->quotas, owner) };
     (void)str_copy(g->created_by, sizeof(g->created_by), created_by ? created_by : "");
 }
 
@@ -35,7 +35,7 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
 
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    if (budget_check(m, g->quota, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m), err) < 0)
+    if (budget_check(m, g->quota, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m->ev), err) < 0)
         return -1;
     linked_push(&m->ephemeral_sandboxes, g);
     m->stats.executions++;

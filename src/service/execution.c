@@ -470,7 +470,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
-        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &why) < 0)
+        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), &why) < 0)
         execution_abort_start(ex, &why);
     else
         fair_queue_acquire(&sb->manager->start_queue, &sb->quota->start_line, &ex->start_slot, execution_on_start_slot,

@@ -47,6 +47,13 @@ bool manager_sandbox_is_live(const struct manager *m, const char *owner, const c
     return sb ? sb->state != SANDBOX_STATE_ENDING : !m->loaded;
 }
 
+const char *manager_sandbox_owner(const struct manager *m, const char *sandbox)
+{
+    const struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, sandbox);
+
+    return sb ? sb->owner : NULL;
+}
+
 struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner)
 {
     struct sandbox *sb = mem_new(struct sandbox);
@@ -56,7 +63,7 @@ struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner
     (void)str_copy(sb->id, sizeof(sb->id), id);
     (void)str_copy(sb->owner, sizeof(sb->owner), owner);
     spec_init(&sb->spec);
-    sb->quota = tenant_quota_get(m, owner);
+    sb->quota = tenant_quotas_get(m->quotas, owner);
     sb->next = *p;
     *p = sb;
     m->nsandboxes++;
@@ -288,6 +295,24 @@ void manager_stats(const struct manager *m, struct manager_stats *ret)
         }
 }
 
+void manager_set_tenant(struct manager *m, const struct store_tenant *row)
+{
+    tenant_quotas_set(m->quotas, row);
+}
+
+bool manager_tenant_is_suspended(struct manager *m, const char *tenant)
+{
+    return tenant_quotas_get(m->quotas, tenant)->is_suspended;
+}
+
+void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT])
+{
+    struct tenant_quota *q = tenant_quotas_get(m->quotas, tenant);
+
+    memcpy(ret, q->used, sizeof(q->used));
+    ret[STORE_QUOTA_EXECUTIONS] = quota_executions_last_hour(q, quota_now_ms(m->ev));
+}
+
 void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg)
 {
     retention_run(m->retention, keep, strays, done, arg);
@@ -309,6 +334,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->pending_commits_last = &m->pending_commits;
     m->output_dir = dir;
     m->retention = retention_new(m->store, dir);
+    m->quotas = tenant_quotas_new(ev, m->store, tenant_stop_suspended, m);
     m->ephemeral_usage = usage_batch_new(ev, m->store);
     m->jailer_link = jailer_link_new(ev, &(struct jailer_link_ops){ .connect = set->connect,
                                                                     .connect_arg = set->arg,
@@ -400,7 +426,7 @@ void manager_free(struct manager *m)
     usage_batch_free(m->ephemeral_usage);
     fair_queue_done(&m->create_queue);
     fair_queue_done(&m->start_queue);
-    tenant_quotas_free(m);
+    tenant_quotas_free(m->quotas);
     end_journal_free(m->end_journal);
     retention_free(m->retention);
     output_dir_free(m->output_dir);

@@ -200,14 +200,17 @@ static void recovery_load_executions(struct manager *m, const char *cursor)
     store_execution_list(m->store, &q, recovery_on_executions, m);
 }
 
-static void recovery_on_quotas_loaded(struct manager *m)
+static void recovery_on_quotas_loaded(void *arg, const struct err *err)
 {
-    recovery_load_sandboxes(m, NULL);
+    if (err)
+        recovery_load_failed(arg, err);
+    else
+        recovery_load_sandboxes(arg, NULL);
 }
 
 void recovery_start(struct manager *m)
 {
-    tenant_quotas_load(m, recovery_on_quotas_loaded, recovery_load_failed);
+    tenant_quotas_load(m->quotas, recovery_on_quotas_loaded, m);
 }
 
 /* --- adoption --- */

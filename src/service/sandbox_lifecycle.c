@@ -562,8 +562,8 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     if (id && sandbox_find(m, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
     if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
-        budget_check(m, tenant_quota_get(m, owner), false, &err) < 0 ||
-        quota_reserve(tenant_quota_get(m, owner), amounts, &err) < 0) {
+        budget_check(m, tenant_quotas_get(m->quotas, owner), false, &err) < 0 ||
+        quota_reserve(tenant_quotas_get(m->quotas, owner), amounts, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
         done(arg, &err, NULL);

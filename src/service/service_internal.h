@@ -13,13 +13,13 @@
 #include "service/jailer_link.h"
 #include "service/manager.h"
 #include "service/output_dir.h"
+#include "service/tenant_quotas.h"
 #include "service/usage_batch.h"
 
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
 
 #define SANDBOX_BUCKETS 1024u
-#define TENANT_QUOTA_BUCKETS 64u
 #define RETRY_NS (1 * NS_PER_S) /* before an end that the store refused is submitted again */
 
 enum sandbox_state {
@@ -206,7 +206,7 @@ struct manager {
     struct pools *pools;
     struct sandbox *sandboxes[SANDBOX_BUCKETS];
     size_t nsandboxes;
-    struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
+    struct tenant_quotas *quotas;
     struct fair_queue create_queue, start_queue;
     bool loaded;                 /* all live rows of the store are loaded */
     size_t nadopting;            /* sandboxes still to be adopted */
@@ -250,14 +250,10 @@ char *manager_error_json(const struct err *why);
 char *sandbox_stored_json(const struct sandbox *sb); /* as stored in the row */
 int sandbox_read_stored_json(struct sandbox *sb, const char *spec_json, struct err *err);
 
-/* tenant_quotas.c */
-struct tenant_quota *tenant_quota_get(struct manager *m, const char *name); /* created on first use */
-void tenant_quotas_free(struct manager *m);
-uint64_t quota_now_ms(const struct manager *m);
+/* tenant_stop.c */
 void sandbox_end_suspended(struct sandbox *sb); /* because its tenant is suspended */
-void quota_amounts_for_spec(const struct spec *spec, uint64_t ret[STORE_QUOTA_COUNT]);
-void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
-                        void (*failed)(struct manager *m, const struct err *err));
+/* Ends all live work of the tenant. arg: the manager. */
+void tenant_stop_suspended(void *arg, const struct tenant_quota *q);
 
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
