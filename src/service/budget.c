@@ -44,7 +44,7 @@ static void budget_read_cpu(struct manager *m, const struct tenant_budget *only)
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (only ? sb->quota->budget == only : sb->quota->budget != NULL)
-                (void)usage_meter_read_cpu_us(sb);
+                (void)sandbox_read_cpu_us(sb);
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
         if (only ? g->quota->budget == only : g->quota->budget != NULL)
             (void)ephemeral_sandbox_read_cpu_us(g);
@@ -462,7 +462,7 @@ void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
             if (budget_sandbox_is_counted(sb)) {
-                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
+                (void)sandbox_read_cpu_us(sb); /* which adds it to the sums */
                 alive += sandbox_observed_ms(sb, now);
             }
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {

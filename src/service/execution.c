@@ -77,7 +77,7 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     sb->executions = ex;
     sb->nexecutions++;
     budget_execution_begin(sb->quota);
-    sb->manager->sample_schedule.running_executions++;
+    usage_meter_execution_begin(sb->manager->usage_meter);
     sandbox_restart_idle_timer(sb);
 }
 
@@ -97,7 +97,7 @@ static void execution_unlink(struct execution *ex)
     sb->nexecutions--;
     if (!ex->ended)
         budget_execution_cancel(sb->quota);
-    sb->manager->sample_schedule.running_executions--;
+    usage_meter_execution_end(sb->manager->usage_meter);
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
     ev_timer_clear(sb->manager->ev, &ex->insert_timer);
     ev_defer_clear(sb->manager->ev, &ex->notify_defer);

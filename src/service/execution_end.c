@@ -221,7 +221,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     ex->ended = true;
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
-    ex->end_cpu_us = usage_meter_read_cpu_us(ex->sandbox);
+    ex->end_cpu_us = sandbox_read_cpu_us(ex->sandbox);
     budget_execution_end(m, ex->sandbox->quota);
     output_close(ex);
     if (r) {

@@ -335,6 +335,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->output_dir = dir;
     m->retention = retention_new(m->store, dir);
     m->quotas = tenant_quotas_new(ev, m->store, tenant_stop_suspended, m);
+    m->usage_meter = usage_meter_new(ev, live_usage_sample, m);
     m->ephemeral_usage = usage_batch_new(ev, m->store);
     m->jailer_link = jailer_link_new(ev, &(struct jailer_link_ops){ .connect = set->connect,
                                                                     .connect_arg = set->arg,
@@ -430,6 +431,6 @@ void manager_free(struct manager *m)
     end_journal_free(m->end_journal);
     retention_free(m->retention);
     output_dir_free(m->output_dir);
-    usage_meter_stop(m); /* freeing sandboxes has set the timer again */
+    usage_meter_free(m->usage_meter); /* only now: freeing a sandbox uses it */
     free(m);
 }

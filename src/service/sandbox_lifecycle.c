@@ -81,7 +81,7 @@ static void sandbox_commit_end(void *arg)
     struct sandbox *sb = arg;
     struct store_sandbox row = { .state = STORE_SANDBOX_ENDED,
                                  .ended_ms = sb->ended_ms,
-                                 .cpu_us = usage_meter_read_cpu_us(sb) };
+                                 .cpu_us = sandbox_read_cpu_us(sb) };
     auto_free char *why = manager_error_json(&sb->end_error);
 
     if (sb->handle && sandbox_handle_memory_peak(sb->handle) != SANDBOX_USAGE_UNKNOWN)
@@ -183,7 +183,7 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
         budget_span_cancel(sb->quota, &sb->span);
     else
         sandbox_count_lifetime(sb);
-    (void)usage_meter_read_cpu_us(sb); /* used if the counter cannot be read at the end */
+    (void)sandbox_read_cpu_us(sb); /* used if the counter cannot be read at the end */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
     if (made)

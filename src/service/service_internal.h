@@ -7,7 +7,6 @@
  * committed, so every callback that is still due runs first. */
 #pragma once
 
-#include "service/sample_schedule.h"
 #include "service/budget_period.h"
 #include "service/end_journal.h"
 #include "service/jailer_link.h"
@@ -15,6 +14,7 @@
 #include "service/output_dir.h"
 #include "service/tenant_quotas.h"
 #include "service/usage_batch.h"
+#include "service/usage_meter.h"
 
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
@@ -88,7 +88,7 @@ struct sandbox {
      * budget. */
     uint64_t over_budget_cpu_us;
     uint64_t budget_stop_cpu_us;       /* CPU counter when the last execution was stopped for the budget */
-    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (usage_meter.c) */
+    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (live_usage.c) */
 
     /* CREATING */
     bool row_inserted, kept_by_jailer;
@@ -217,8 +217,7 @@ struct manager {
     /* Ends that were acknowledged and must still be submitted to the store. */
     struct execution *pending_commits, **pending_commits_last;
     struct ev_defer flush_defer;
-    struct ev_timer sample_timer;
-    struct sample_schedule sample_schedule;
+    struct usage_meter *usage_meter;
     uint64_t started_ms; /* wall clock */
     /* Usage since started_ms, except the lifetimes of live sandboxes and executions that still run;
      * in us, ms and counts. */
@@ -335,10 +334,9 @@ uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t 
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
 void ephemeral_sandboxes_free(struct manager *m);
 
-/* usage_meter.c */
-uint64_t usage_meter_read_cpu_us(struct sandbox *sb); /* its CPU counter in us; 0: unknown */
-void usage_meter_activity(struct manager *m);         /* something began or ended */
-void usage_meter_stop(struct manager *m);
+/* live_usage.c */
+uint64_t sandbox_read_cpu_us(struct sandbox *sb);     /* its CPU counter in us; 0: unknown */
+bool live_usage_sample(void *arg, uint64_t since_ns); /* for usage_meter_new(); arg: the manager */
 
 /* execution_watch.c */
 struct execution *execution_find(const struct sandbox *sb, const char *id);
