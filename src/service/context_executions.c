@@ -71,7 +71,7 @@ static int context_may_add_execution(const struct context *cx, const struct exec
         return err_set(err, ERR_LIMIT,
                        "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
                        sb->nexecutions);
-    if (budget_check(sb->manager, sb->quota, true, err) < 0)
+    if (budget_check(sb->manager->budgets, sb->quota, true, err) < 0)
         return -1;
     return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), err);
 }

@@ -35,7 +35,8 @@ int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
 
     if (!manager_ready(m, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    if (budget_check(m, g->quota, true, err) < 0 || quota_reserve_execution(g->quota, quota_now_ms(m->ev), err) < 0)
+    if (budget_check(m->budgets, g->quota, true, err) < 0 ||
+        quota_reserve_execution(g->quota, quota_now_ms(m->ev), err) < 0)
         return -1;
     linked_push(&m->ephemeral_sandboxes, g);
     m->stats.executions++;
@@ -142,7 +143,7 @@ uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
     if (ns != SANDBOX_USAGE_UNKNOWN && ns >= g->cpu_base_ns)
         ns -= g->cpu_base_ns;
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > g->cpu_us) {
-        budget_add_cpu(g->manager, g->quota, ns / NS_PER_US - g->cpu_us);
+        budget_add_cpu(g->manager->budgets, g->quota, ns / NS_PER_US - g->cpu_us);
         g->cpu_us = ns / NS_PER_US;
     }
     return g->cpu_us;
@@ -159,7 +160,7 @@ void ephemeral_sandbox_count_execution(struct ephemeral_sandbox *g, const struct
     u->failed += use->failed;
     u->execution_ms += use->wall_ms;
     u->output_bytes += use->output_bytes;
-    budget_execution_end(m, g->quota);
+    budget_execution_end(m->budgets, g->quota);
     m->stats.executions_failed += use->failed;
     if (r) {
         manager_stats_count_receipt(&m->stats, r);
@@ -197,11 +198,6 @@ static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64
         u->memory_peak = max_u64(u->memory_peak, peak);
 }
 
-uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms)
-{
-    return now_ms > g->created_ms ? now_ms - g->created_ms : 0;
-}
-
 void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
 {
     if (!g->link || !g->quota_reserved || g->quota_released)
@@ -209,8 +205,7 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
     g->quota_released = true;
     g->released_ms = clock_real_ms();
     quota_release(g->quota, g->quota_amounts);
-    budget_span_end(g->quota, &g->span, g->released_ms);
-    g->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += ephemeral_sandbox_lived_ms(g, g->released_ms);
+    budget_span_end(g->manager->budgets, g->quota, &g->span, g->released_ms);
 }
 
 void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
@@ -220,6 +215,7 @@ void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
     ephemeral_sandbox_release_quota(g);
     if (g->quota_reserved)
         ephemeral_sandbox_count_lifetime(g, g->released_ms);
+    budget_span_stored(&g->span);
     if (!g->execution_counted)
         budget_execution_cancel(g->quota);
     linked_remove(g);

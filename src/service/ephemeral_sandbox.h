@@ -7,7 +7,7 @@
 #pragma once
 
 #include "sandbox/pool/pools.h"
-#include "service/budget_period.h"
+#include "service/budget.h"
 #include "service/manager.h"
 
 /* Embedded in its owner; all zero: none. It must not move while it is in use. */

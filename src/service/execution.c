@@ -440,7 +440,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         execution_abort_start(ex, err);
         return;
     }
-    if (budget_check(sb->manager, sb->quota, true, &why) < 0) {
+    if (budget_check(sb->manager->budgets, sb->quota, true, &why) < 0) {
         manager_release_sandbox(sb->manager, sb->id);
         execution_abort_start(ex, &why);
         return;

@@ -222,7 +222,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = sandbox_read_cpu_us(ex->sandbox);
-    budget_execution_end(m, ex->sandbox->quota);
+    budget_execution_end(m->budgets, ex->sandbox->quota);
     output_close(ex);
     if (r) {
         execution_set_receipt(ex, r);

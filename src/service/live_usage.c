@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/ephemeral_sandbox.h"
 #include "store/usage.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ uint64_t sandbox_read_cpu_us(struct sandbox *sb)
     uint64_t ns = sb->handle ? sandbox_handle_cpu_ns(sb->handle) : SANDBOX_USAGE_UNKNOWN;
 
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > sb->cpu_us) {
-        budget_add_cpu(sb->manager, sb->quota, ns / NS_PER_US - sb->cpu_us);
+        budget_add_cpu(sb->manager->budgets, sb->quota, ns / NS_PER_US - sb->cpu_us);
         sb->cpu_us = ns / NS_PER_US;
     }
     return sb->cpu_us;
@@ -114,4 +115,46 @@ bool live_usage_sample(void *arg, uint64_t since_ns)
             moved |= live_usage_grows(sb, since_ns);
     manager_commit_cpu_usage(m, STORE_ANY_OWNER);
     return moved;
+}
+
+void live_usage_read_cpu(void *arg, const struct tenant_quota *q)
+{
+    struct manager *m = arg;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (q ? sb->quota == q : sb->quota->budget != NULL)
+                (void)sandbox_read_cpu_us(sb);
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
+        if (q ? g->quota == q : g->quota->budget != NULL)
+            (void)ephemeral_sandbox_read_cpu_us(g);
+}
+
+void live_usage_commit(void *arg, const struct tenant_quota *q)
+{
+    manager_commit_cpu_usage(arg, q->tenant);
+}
+
+/* A sandbox in creation may still fail, and a metric must never decrease. */
+static bool live_usage_is_counted(const struct sandbox *sb)
+{
+    return budget_span_is_running(&sb->span) && sb->state != SANDBOX_STATE_CREATING;
+}
+
+void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
+{
+    uint64_t now = clock_real_ms(), alive = 0;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (live_usage_is_counted(sb)) {
+                (void)sandbox_read_cpu_us(sb); /* which adds it to the sums */
+                alive += budget_span_observed_ms(m->budgets, &sb->span, now);
+            }
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
+        (void)ephemeral_sandbox_read_cpu_us(g);
+        alive += budget_span_is_running(&g->span) ? budget_span_observed_ms(m->budgets, &g->span, now) : 0;
+    }
+    budgets_totals(m->budgets, ret);
+    ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;
 }

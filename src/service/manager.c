@@ -313,6 +313,22 @@ void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t r
     ret[STORE_QUOTA_EXECUTIONS] = quota_executions_last_hour(q, quota_now_ms(m->ev));
 }
 
+static const struct budgets_ops manager_budgets_ops = { .read_cpu = live_usage_read_cpu,
+                                                        .commit_usage = live_usage_commit,
+                                                        .stop = tenant_stop_over_budget,
+                                                        .on_renewed = tenant_budget_renewed,
+                                                        .now_ms = clock_real_ms };
+
+void manager_set_budget(struct manager *m, const struct store_budget *row)
+{
+    budgets_set(m->budgets, row);
+}
+
+bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret)
+{
+    return budgets_get(m->budgets, owner, ret);
+}
+
 void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg)
 {
     retention_run(m->retention, keep, strays, done, arg);
@@ -347,8 +363,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     fair_queue_init(&m->create_queue, ev, set->creating_max, QUEUE_MAX_WAIT_NS, CREATE_MAX_HOLD_NS);
     fair_queue_init(&m->start_queue, ev, set->starting_max, QUEUE_MAX_WAIT_NS, START_MAX_HOLD_NS);
     *ret = m;
-    m->started_ms = clock_real_ms();
-    budget_load_all(m);
+    m->budgets = budgets_new(ev, m->store, m->quotas, &manager_budgets_ops, m);
     /* With sync_full, acknowledged data must survive more than a kill: answers wait for the store. */
     m->end_journal = end_journal_new(ev, m->store, set->sync_full ? -1 : output_dir_fd(m->output_dir));
     recovery_start(m);
@@ -414,7 +429,6 @@ void manager_free(struct manager *m)
     if (!m)
         return;
     m->on_empty = NULL;
-    budget_free_all(m);
     ev_defer_clear(m->ev, &m->flush_defer);
     pools_set_engine(m->pools, NULL);
     jailer_link_free(m->jailer_link);
@@ -427,6 +441,7 @@ void manager_free(struct manager *m)
     usage_batch_free(m->ephemeral_usage);
     fair_queue_done(&m->create_queue);
     fair_queue_done(&m->start_queue);
+    budgets_free(m->budgets);
     tenant_quotas_free(m->quotas);
     end_journal_free(m->end_journal);
     retention_free(m->retention);

@@ -19,7 +19,7 @@
 #include "sandbox/files.h"
 #include "core/ev/ev.h"
 #include "sandbox/pool/pools.h"
-#include "service/budget_period.h"
+#include "service/budget.h"
 #include "service/quota.h"
 #include "service/retention.h"
 #include "service/spec.h"
@@ -225,20 +225,9 @@ void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t r
 
 /* Applies a budget that was committed to the store. */
 void manager_set_budget(struct manager *m, const struct store_budget *row);
-struct manager_budget {
-    uint64_t max[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], used[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES];
-    uint64_t renews_ms[STORE_PERIOD_COUNT];
-};
 /* False: the owner has no budget, or it is still being read. */
 bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret);
-/* Sums over all tenants. */
-struct manager_usage_totals {
-    /* Since the manager started, including live sandboxes; in us, ms and counts. */
-    uint64_t used[STORE_BUDGET_RESOURCES];
-    uint64_t refused; /* requests that a budget refused */
-    /* Limits of all tenants, by how much of each is used. */
-    uint64_t bounds[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES][BUDGET_LIMIT_STATES];
-};
+/* With the lifetimes of live sandboxes until now. */
 void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret);
 
 /* --- housekeeping --- */

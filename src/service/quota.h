@@ -10,12 +10,15 @@
 
 #define QUOTA_MINUTES 60u
 
+struct budget_span;
 struct spec;
 struct tenant_budget;
 
 struct tenant_quota {
     struct tenant_quota *next;
     struct tenant_budget *budget; /* budget.c; NULL: the tenant has none */
+    struct budget_span *spans;    /* lifetimes of sandboxes that are not in the store yet (budget.c) */
+    uint64_t nexecutions;         /* executions that have begun and not ended (budget.c) */
     char tenant[STORE_OWNER_MAX + 1];
     uint64_t limit[STORE_QUOTA_COUNT];            /* 0: unlimited */
     uint64_t used[STORE_QUOTA_COUNT];             /* except executions */

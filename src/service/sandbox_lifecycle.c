@@ -91,6 +91,7 @@ static void sandbox_commit_end(void *arg)
     row.why_json = why;
     store_sandbox_update(sb->manager->store, sb->owner, &row, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_on_end_committed, sb);
+    budget_span_stored(&sb->span);
 }
 
 static void sandbox_on_first_receipt_committed(void *arg UNUSED, const struct err *err,
@@ -156,19 +157,6 @@ static void sandbox_on_destroyed(void *arg, const struct err *err)
     sandbox_finish_end(sb);
 }
 
-uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms)
-{
-    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
-
-    return until_ms > from ? until_ms - from : 0;
-}
-
-static void sandbox_count_lifetime(struct sandbox *sb)
-{
-    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += sandbox_observed_ms(sb, sb->ended_ms);
-    budget_span_end(sb->quota, &sb->span, sb->ended_ms);
-}
-
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
 {
     bool made = sb->handle != NULL && !sb->is_destroyed;
@@ -182,7 +170,7 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
     if (sb->creation_failed)
         budget_span_cancel(sb->quota, &sb->span);
     else
-        sandbox_count_lifetime(sb);
+        budget_span_end(sb->manager->budgets, sb->quota, &sb->span, sb->ended_ms);
     (void)sandbox_read_cpu_us(sb); /* used if the counter cannot be read at the end */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
@@ -562,7 +550,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     if (id && sandbox_find(m, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
     if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
-        budget_check(m, tenant_quotas_get(m->quotas, owner), false, &err) < 0 ||
+        budget_check(m->budgets, tenant_quotas_get(m->quotas, owner), false, &err) < 0 ||
         quota_reserve(tenant_quotas_get(m->quotas, owner), amounts, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;

@@ -7,7 +7,7 @@
  * committed, so every callback that is still due runs first. */
 #pragma once
 
-#include "service/budget_period.h"
+#include "service/budget.h"
 #include "service/end_journal.h"
 #include "service/jailer_link.h"
 #include "service/manager.h"
@@ -218,15 +218,7 @@ struct manager {
     struct execution *pending_commits, **pending_commits_last;
     struct ev_defer flush_defer;
     struct usage_meter *usage_meter;
-    uint64_t started_ms; /* wall clock */
-    /* Usage since started_ms, except the lifetimes of live sandboxes and executions that still run;
-     * in us, ms and counts. */
-    uint64_t usage_totals[STORE_BUDGET_RESOURCES];
-    uint64_t budget_refused;
-    struct tenant_budget *budgets;
-    struct store_request *budgets_request;
-    bool budgets_loaded;
-    struct ev_timer budget_timer;
+    struct budgets *budgets;
     struct ephemeral_sandbox *ephemeral_sandboxes;
     struct usage_batch *ephemeral_usage;
     void (*on_empty)(void *arg); /* called when the last sandbox is gone; may be NULL */
@@ -253,12 +245,13 @@ int sandbox_read_stored_json(struct sandbox *sb, const char *spec_json, struct e
 void sandbox_end_suspended(struct sandbox *sb); /* because its tenant is suspended */
 /* Ends all live work of the tenant. arg: the manager. */
 void tenant_stop_suspended(void *arg, const struct tenant_quota *q);
+/* Members of struct budgets_ops; arg: the manager. */
+void tenant_stop_over_budget(void *arg, const struct tenant_quota *q, bool end_sandboxes, const struct err *why);
+void tenant_budget_renewed(void *arg, const struct tenant_quota *q); /* programs left running before are forgotten */
 
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
-/* The part of its lifetime that this process has seen. */
-uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms);
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
 /* Creates a handle without a pool. Opens and closes the mounts that the spec requires. */
 int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
@@ -298,45 +291,17 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
 void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused or resumed */
 void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
-/* budget.c */
-struct tenant_budget {
-    struct tenant_budget *next;
-    struct manager *manager;
-    struct tenant_quota *quota;  /* of the same tenant */
-    struct budget_period period; /* used: everything that has ended, and all CPU time read so far */
-    size_t nloading;             /* pending answers of the store */
-    bool load_failed;            /* an answer was an error; requests are refused until a retry succeeds */
-    bool is_over;                /* a limit was reached at the last tick, so sandboxes may have over_budget_cpu_us */
-    struct store_request *requests[STORE_PERIOD_COUNT];
-    /* Live sandboxes and executions, counted so that budget_check() takes constant time. */
-    uint64_t nspans; /* running spans */
-    /* Sum over the running spans: the beginning of the span or the period, whichever is later. */
-    uint64_t spans_from_ms[STORE_PERIOD_COUNT];
-    uint64_t nexecutions; /* executions that have begun and are not in period.used yet */
-};
-void budget_load_all(struct manager *m);
-void budget_free_all(struct manager *m);
-/* Whether a sandbox or an execution may begin; otherwise ERR_BUDGET. The CPU time is that of the
- * last tick, at most one second ago. */
-int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err);
-void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us); /* a CPU counter grew by us */
-void budget_execution_begin(const struct tenant_quota *q);
-void budget_execution_end(struct manager *m, const struct tenant_quota *q);
-void budget_execution_cancel(const struct tenant_quota *q); /* it began, but does not count */
-void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms);
-/* Both do nothing if the span is not running; cancel does not count it. */
-void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms);
-void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s);
-
 /* ephemeral_sandbox.c */
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its CPU counter in us; 0: unknown */
-uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms);
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
 void ephemeral_sandboxes_free(struct manager *m);
 
 /* live_usage.c */
 uint64_t sandbox_read_cpu_us(struct sandbox *sb);     /* its CPU counter in us; 0: unknown */
 bool live_usage_sample(void *arg, uint64_t since_ns); /* for usage_meter_new(); arg: the manager */
+/* Members of struct budgets_ops; arg: the manager. */
+void live_usage_read_cpu(void *arg, const struct tenant_quota *q);
+void live_usage_commit(void *arg, const struct tenant_quota *q);
 
 /* execution_watch.c */
 struct execution *execution_find(const struct sandbox *sb, const char *id);
