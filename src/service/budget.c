@@ -5,9 +5,9 @@
  * live work are checked.
  *
  * Invariants:
- * 1. The spans of a tenant, running or not stored yet, are in its list, and nexecutions of its quota
- *    is the number of its executions that have begun and not ended. Both hold without a budget too,
- *    so that a new budget begins with the right numbers.
+ * 1. The spans of a tenant, running or not stored yet, are in its list, and nexecutions of its
+ *    quota is the number of its executions that have begun and not ended. Both hold without a
+ *    budget too, so that a new budget begins with the right numbers.
  * 2. nspans and spans_from_ms of a budget are sums over the running spans of that list.
  * 3. A span or an execution is either in these counters or in period.used, never in both. */
 #include "service/budget.h"

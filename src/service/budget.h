@@ -1,8 +1,8 @@
 /* budget.h - enforces the budgets of tenants per day and per month, and sums up what all tenants
  * have used.
  *
- * What counts against a budget is reported here when it begins and ends. Live sandboxes themselves
- * are unknown here: reading their CPU counters and stopping them are calls of budgets_ops. */
+ * Sandboxes and executions are reported here when they begin and end, as spans and counts. Reading
+ * the CPU counters of live sandboxes and stopping them are calls of budgets_ops. */
 #pragma once
 
 #include "core/ev/ev.h"
@@ -12,8 +12,8 @@
 struct budgets;
 
 struct budgets_ops {
-    /* Reads the CPU counters of the tenant's live sandboxes, or with NULL of all tenants that have a
-     * budget. What a counter grew is passed to budget_add_cpu(). */
+    /* Reads the CPU counters of the tenant's live sandboxes, or with NULL of all tenants that have
+     * a budget. The growth of a counter is passed to budget_add_cpu(). */
     void (*read_cpu)(void *arg, const struct tenant_quota *q);
     /* Sends the tenant's usage to the store, ahead of calls made after this one. */
     void (*commit_usage)(void *arg, const struct tenant_quota *q);

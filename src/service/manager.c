@@ -364,7 +364,6 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     fair_queue_init(&m->start_queue, ev, set->starting_max, QUEUE_MAX_WAIT_NS, START_MAX_HOLD_NS);
     *ret = m;
     m->budgets = budgets_new(ev, m->store, m->quotas, &manager_budgets_ops, m);
-    /* With sync_full, acknowledged data must survive more than a kill: answers wait for the store. */
     m->end_journal = end_journal_new(ev, m->store, set->sync_full ? -1 : output_dir_fd(m->output_dir));
     recovery_start(m);
     jailer_link_start(m->jailer_link);

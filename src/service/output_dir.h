@@ -22,8 +22,8 @@ int output_dir_fd(const struct output_dir *d); /* borrowed */
 
 /* Opens the file of a channel, 1 to OUTPUT_CHANNELS. -1 with errno. */
 int output_dir_open_file(const struct output_dir *d, const char *id, int channel, bool has_temp_name, int flags);
-/* Opens the file for reading, under either name. -1 with errno; ENOENT: the execution wrote nothing,
- * or the id is invalid. */
+/* Opens the file for reading, under either name. -1 with errno; ENOENT: the execution wrote
+ * nothing, or the id is invalid. */
 int output_dir_open_for_read(const struct output_dir *d, const char *id, int channel);
 int output_dir_set_final_name(const struct output_dir *d, const char *id, int channel); /* -1 with errno */
 void output_dir_remove_temp_file(const struct output_dir *d, const char *id, int channel);

@@ -42,5 +42,5 @@ int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err 
 void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t age_minutes, uint64_t n);
 uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms);
 uint64_t quota_now_ms(const struct ev *ev); /* now_ms of the functions above */
-/* What a sandbox reserves. */
+/* The amounts that a sandbox reserves. */
 void quota_amounts_for_spec(const struct spec *spec, uint64_t ret[STORE_QUOTA_COUNT]);

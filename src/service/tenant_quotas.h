@@ -13,8 +13,8 @@ struct tenant_quotas *tenant_quotas_new(struct ev *ev, struct store *store,
 void tenant_quotas_free(struct tenant_quotas *t);
 DEFINE_AUTO(tenant_quotas, tenant_quotas_free);
 
-/* The entry of a tenant, created on first use; it lives as long as the table. A tenant without a row
- * has no limits. */
+/* The entry of a tenant, created on first use; it lives as long as the table. A tenant without a
+ * row has no limits. */
 struct tenant_quota *tenant_quotas_get(struct tenant_quotas *t, const char *tenant);
 void tenant_quotas_set(struct tenant_quotas *t, const struct store_tenant *row);
 /* Reads all tenants and the executions of the last hour; then calls `done`, with the error if that
