@@ -268,14 +268,21 @@ static void end_journal_replay(struct end_journal *j)
 
     if (j->fd < 0 || fstat(j->fd, &st) < 0 || st.st_size == 0)
         return;
-    size_t size = (size_t)min_u64((uint64_t)st.st_size, 2 * END_JOURNAL_BYTES_MAX);
+    size_t size = (size_t)st.st_size;
     auto_free char *text = mem_alloc(size + 1);
-    ssize_t n = pread(j->fd, text, size, 0);
-    char *at = text, *end = text + (n > 0 ? n : 0);
+    char *at = text, *end = text + size;
 
-    j->size = (uint64_t)st.st_size;
+    if (pread(j->fd, text, size, 0) != st.st_size) {
+        log_error("cannot read the journal of ends; it is kept, and answers wait for the store: %s", strerror(errno));
+        fd_close(&j->fd);
+        return;
+    }
     for (char *stop; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
         end_journal_replay_line(j, at, (size_t)(stop - at));
+    /* The rest is a partial line, which would corrupt the next one. */
+    j->size = (uint64_t)(at - text);
+    if (ftruncate(j->fd, (off_t)j->size) < 0)
+        fd_close(&j->fd);
     if (j->uncommitted == 0)
         end_journal_truncate(j);
 }
