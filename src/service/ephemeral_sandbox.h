@@ -3,10 +3,10 @@
  * An ephemeral sandbox cannot be found by its id and does not survive a restart: it is not kept, so
  * the jailer ends it when this process ends. Its usage still belongs to its tenant: it counts
  * against quotas while it lives and against budgets. The usage of all ephemeral sandboxes is summed
- * and committed about once per second; a kill loses the usage of that second. */
+ * and committed about once per second (usage_batch.h). */
 #pragma once
 
-#include "service/budget_period.h"
+#include "service/budget.h"
 #include "service/manager.h"
 #include "service/sandbox_source.h"
 

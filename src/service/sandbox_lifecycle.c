@@ -85,7 +85,7 @@ static void sandbox_commit_end(void *arg)
     struct sandbox *sb = arg;
     struct store_sandbox row = { .state = STORE_SANDBOX_ENDED,
                                  .ended_ms = sb->ended_ms,
-                                 .cpu_us = usage_meter_read_cpu_us(sb) };
+                                 .cpu_us = sandbox_read_cpu_us(sb) };
     auto_free char *why = manager_error_json(&sb->end_error);
 
     if (sb->handle && sandbox_handle_memory_peak(sb->handle) != SANDBOX_USAGE_UNKNOWN)
@@ -95,6 +95,7 @@ static void sandbox_commit_end(void *arg)
     row.why_json = why;
     store_sandbox_update(sb->manager->store, sb->owner, &row, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_on_end_committed, sb);
+    budget_span_stored(&sb->span);
 }
 
 static void sandbox_on_first_receipt_committed(void *arg UNUSED, const struct err *err,
@@ -160,19 +161,6 @@ static void sandbox_on_destroyed(void *arg, const struct err *err)
     sandbox_finish_end(sb);
 }
 
-uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms)
-{
-    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
-
-    return until_ms > from ? until_ms - from : 0;
-}
-
-static void sandbox_count_lifetime(struct sandbox *sb)
-{
-    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += sandbox_observed_ms(sb, sb->ended_ms);
-    budget_span_end(sb->quota, &sb->span, sb->ended_ms);
-}
-
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
 {
     bool made = sb->handle != NULL && !sb->is_destroyed;
@@ -188,8 +176,8 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
     if (sb->creation_failed)
         budget_span_cancel(sb->quota, &sb->span);
     else
-        sandbox_count_lifetime(sb);
-    (void)usage_meter_read_cpu_us(sb); /* used if the counter cannot be read at the end */
+        budget_span_end(sb->manager->budgets, sb->quota, &sb->span, sb->ended_ms);
+    (void)sandbox_read_cpu_us(sb); /* used if the counter cannot be read at the end */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
     if (made)
@@ -312,7 +300,8 @@ static void sandbox_on_failed(void *arg, const struct err *err)
     bool loaded = sb->state == SANDBOX_STATE_LOADED, late = loaded && sandbox_lifetime_expired(sb, 0);
     struct err why = *err;
 
-    if (sb->state == SANDBOX_STATE_CREATING && sb->manager->engine && sandbox_source_member_died(&sb->source, err)) {
+    if (sb->state == SANDBOX_STATE_CREATING && sb->manager->supply.engine &&
+        sandbox_source_member_died(&sb->source, err)) {
         /* The new sandbox has the id of the member, which may be stored already. */
         if (sandbox_source_replace(&sb->source, &why) < 0)
             sandbox_fail_create(sb, &why);
@@ -426,9 +415,9 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
     struct manager *m = sb->manager;
     struct err err = { 0 };
 
-    if (!failed && !m->engine)
+    if (!failed && !jailer_link_engine(m->jailer_link))
         /* The jailer was lost while this sandbox waited. */
-        failed = (err_set(&err, ERR_BUSY, "%s", m->not_ready_reason), &err);
+        failed = (err_set(&err, ERR_BUSY, "%s", jailer_link_why_lost(m->jailer_link)), &err);
     if (failed) {
         sandbox_fail_create(sb, failed);
         return;
@@ -463,8 +452,8 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     if (id && sandbox_find(m, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
     if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
-        budget_check(m, tenant_quota_get(m, owner), false, &err) < 0 ||
-        quota_reserve(tenant_quota_get(m, owner), amounts, &err) < 0) {
+        budget_check(m->budgets, tenant_quotas_get(m->quotas, owner), false, &err) < 0 ||
+        quota_reserve(tenant_quotas_get(m->quotas, owner), amounts, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
         sandbox_refuse(m, &(struct sandbox_reply){ done, .arg = arg }, &err);

@@ -437,7 +437,7 @@ void sandbox_restart_idle_timer(struct sandbox *sb)
     struct ev *ev = sb->manager->ev;
     uint64_t idle_ns = sb->spec.limits.v[LIMIT_IDLE] * NS_PER_MS;
 
-    usage_meter_activity(sb->manager);
+    usage_meter_activity(sb->manager->usage_meter, sb->manager->nsandboxes);
     if (idle_ns && sb->state == SANDBOX_STATE_RUNNING && !sb->nexecutions && !sb->use_count && !sb->ops)
         ev_timer_set(ev, &sb->idle_timer, ev_now(ev) + idle_ns, sandbox_on_idle, sb);
     else

@@ -77,7 +77,7 @@ static int sandbox_source_make(struct sandbox_source *s, struct err *err)
         spec.nmounts = h.n;
         spec.owner_uid = h.n ? geteuid() : 0;
         spec.owner_gid = h.n ? getegid() : 0;
-        rc = sandbox_handle_new(*s->supply->engine, &spec, s->ops, s->arg, s->handle, err);
+        rc = sandbox_handle_new(s->supply->engine, &spec, s->ops, s->arg, s->handle, err);
     }
     sandbox_source_close_hidden(&h);
     if (rc == 0 && s->state != SANDBOX_SOURCE_MISSED)

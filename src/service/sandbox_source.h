@@ -15,10 +15,10 @@
 struct sandbox_supply { /* what the sources of a server share; all pointers are borrowed */
     struct ev *ev;
     struct pools *pools;
-    struct engine *const *engine; /* must not be NULL while a source is started or replaced */
-    int hidden_dir;               /* directory for the empty objects that are mounted over hidden paths */
-    uint64_t required_limits;     /* bit per limit: refuse a host that cannot enforce it completely */
-    bool require_all_walls;       /* refuse sandboxes without the walls that only root can raise */
+    struct engine *engine;    /* must not be NULL while a source is started or replaced */
+    int hidden_dir;           /* directory for the empty objects that are mounted over hidden paths */
+    uint64_t required_limits; /* bit per limit: refuse a host that cannot enforce it completely */
+    bool require_all_walls;   /* refuse sandboxes without the walls that only root can raise */
 };
 
 enum sandbox_source_state {

@@ -491,46 +491,36 @@ TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
     scene_close(&s);
 }
 
-/* Compares the counters of all budgets with the live sandboxes and executions. */
-static void check_budgets(const struct scene *s, uint64_t spans, uint64_t executions)
+/* Compares the counters of the tenant with its live sandboxes and executions. */
+static void check_counters(const struct scene *s, uint64_t spans, uint64_t executions)
 {
-    uint64_t all_spans = 0, all_executions = 0;
+    const struct tenant_quota *q = tenant_quotas_get(s->m->quotas, "me");
+    uint64_t nspans = 0, nexecutions = 0, nrunning = 0;
 
-    for (const struct tenant_budget *b = s->m->budgets; b; b = b->next) {
-        uint64_t nspans = 0, nexecutions = 0, from[STORE_PERIOD_COUNT] = { 0 };
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
+            bool lives = sb->state != SANDBOX_STATE_ENDING;
 
-        assert_ptr_equal(b->quota->budget, b);
-        for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-            for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
-                if (!str_eq(sb->owner, b->period.owner))
-                    continue;
-                for (const struct execution *ex = sb->executions; ex; ex = ex->next)
-                    nexecutions += !ex->ended;
-                if (sb->state == SANDBOX_STATE_ENDING)
-                    continue;
-                nspans++;
-                for (int p = 0; p < STORE_PERIOD_COUNT; p++)
-                    from[p] += max_u64(sb->created_ms, b->period.begin_ms[p]);
-            }
-        for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
-            if (!str_eq(g->quota->tenant, b->period.owner))
-                continue;
-            nexecutions += !g->execution_counted;
-            if (g->state != EPHEMERAL_LIVE)
-                continue;
-            nspans++;
-            for (int p = 0; p < STORE_PERIOD_COUNT; p++)
-                from[p] += max_u64(g->created_ms, b->period.begin_ms[p]);
+            assert_ptr_equal(sb->quota, q);
+            for (const struct execution *ex = sb->executions; ex; ex = ex->next)
+                nexecutions += !ex->ended;
+            assert_int_equal(budget_span_is_running(&sb->span), lives);
+            assert_int_equal(sb->span.from_ms, sb->created_ms);
+            nspans += lives;
         }
-        assert_int_equal(b->nspans, nspans);
-        assert_int_equal(b->nexecutions, nexecutions);
-        for (int p = 0; p < STORE_PERIOD_COUNT; p++)
-            assert_int_equal(b->spans_from_ms[p], from[p]);
-        all_spans += nspans;
-        all_executions += nexecutions;
+    for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
+        bool lives = g->state == EPHEMERAL_LIVE;
+
+        nexecutions += g->quota == q && !g->execution_counted;
+        assert_int_equal(budget_span_is_running(&g->span), lives);
+        nspans += g->quota == q && lives;
     }
-    assert_int_equal(all_spans, spans);
-    assert_int_equal(all_executions, executions);
+    for (const struct budget_span *a = q->spans; a; a = a->next)
+        nrunning += budget_span_is_running(a);
+    assert_int_equal(nrunning, nspans);
+    assert_int_equal(nspans, spans);
+    assert_int_equal(q->nexecutions, nexecutions);
+    assert_int_equal(nexecutions, executions);
 }
 
 TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
@@ -543,28 +533,26 @@ TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
 
     scene_open(&s, 0);
     run_with_budget(&s, STORE_BUDGET_EXECUTIONS, 2, &row);
-    check_budgets(&s, 1, 1);
+    check_counters(&s, 1, 1);
     manager_execute(s.m, "me", name, NULL, &(struct execution_spec){ .argv = argv }, on_execution, &refused);
-    check_budgets(&s, 1, 2);
+    check_counters(&s, 1, 2);
     runtime_exit(&s.k, 0, 0);
-    check_budgets(&s, 1, 1);
+    check_counters(&s, 1, 1);
     assert_true(manager_get_budget(s.m, "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_MONTH][STORE_BUDGET_EXECUTIONS], 2);
-    s.m->budgets->period.begin_ms[STORE_PERIOD_MONTH]--; /* as if another month had begun */
-    assert_true(manager_get_budget(s.m, "me", &budget));
-    check_budgets(&s, 1, 1);
     manager_delete(s.m, "me", name, on_row, &s);
-    check_budgets(&s, 0, 1);
+    check_counters(&s, 0, 1);
     expect(&s, FRAME_J_DESTROY);
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
     answered(&s);
-    check_budgets(&s, 0, 0);
+    check_counters(&s, 0, 0);
     manager_set_budget(s.m, &none);
-    assert_null(s.m->budgets);
+    assert_null(tenant_quotas_get(s.m->quotas, "me")->budget);
+    assert_null(tenant_quotas_get(s.m->quotas, "me")->spans);
     create(&s, NULL);
     none.max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 1;
     manager_set_budget(s.m, &none); /* counts the sandbox that exists already */
-    check_budgets(&s, 1, 0);
+    check_counters(&s, 1, 0);
     for (struct store_stats st = { .waiting = 1 }; st.waiting > 0; store_stats(s.store, &st))
         ev_turn(s.k.ev, 5); /* the insertion of its row must be answered before it is freed */
     scene_close(&s);
@@ -587,27 +575,27 @@ TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
     ephemeral_sandbox_init(&one, s.m, "me", NULL);
     assert_int_equal(ephemeral_sandbox_admit(&one, &err), 0);
     manager_set_budget(s.m, &bound);
-    check_budgets(&s, 0, 1); /* it was admitted before the budget was set */
+    check_counters(&s, 0, 1); /* it was admitted before the budget was set */
     while (!manager_get_budget(s.m, "me", &budget))
         ev_turn(s.k.ev, 5);
     ephemeral_sandbox_init(&two, s.m, "me", NULL);
     ephemeral_sandbox_init(&three, s.m, "other", NULL);
     assert_int_equal(ephemeral_sandbox_admit(&two, &err), 0);
     assert_int_equal(ephemeral_sandbox_admit(&three, &err), 0);
-    check_budgets(&s, 0, 2);
+    check_counters(&s, 0, 2);
     assert_int_equal(ephemeral_sandbox_create(&two, &spec, &ops, NULL, &err), 0);
-    check_budgets(&s, 1, 2);
+    check_counters(&s, 1, 2);
     ephemeral_sandbox_count_execution(&two, &(struct ephemeral_run_usage){ .wall_ms = 1 });
-    check_budgets(&s, 1, 1);
+    check_counters(&s, 1, 1);
     ephemeral_sandbox_release_quota(&two);
-    check_budgets(&s, 0, 1);
+    check_counters(&s, 0, 1);
     assert_true(manager_get_budget(s.m, "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 2);
     ephemeral_sandbox_end(&two);
-    check_budgets(&s, 0, 1);
+    check_counters(&s, 0, 1);
     ephemeral_sandbox_end(&one); /* its execution never ran */
     ephemeral_sandbox_end(&three);
-    check_budgets(&s, 0, 0);
+    check_counters(&s, 0, 0);
     assert_true(manager_get_budget(s.m, "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 1);
     sandbox_handle_free(two.handle);

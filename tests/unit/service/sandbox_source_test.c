@@ -62,7 +62,7 @@ static void begin(struct scene *s)
     assert_non_null(mkdtemp(s->dir));
     s->supply = (struct sandbox_supply){ .ev = s->k.ev,
                                          .pools = s->pools,
-                                         .engine = &s->k.engine,
+                                         .engine = s->k.engine,
                                          .hidden_dir = open(s->dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC),
                                          .require_all_walls = true };
     spec_init(&s->spec);
