@@ -44,8 +44,9 @@ struct sandbox_files_job;
 void sandbox_files_open(struct manager *m, const struct sandbox_files_request *request,
                         const struct sandbox_files_ops *ops, void *arg, struct sandbox_files_job **ret);
 /* READ: each on_entry describes the file, and is answered by this call or by sandbox_files_free().
- * If the file was written or replaced before it is opened, on_entry comes again; so on_data receives
- * bytes of the described file only. length 0: up to its end when it is opened, even if it changed. */
+ * on_entry comes again if the file was written or replaced before it is opened, so on_data receives
+ * bytes of the described file only. length 0: up to its end when it is opened, even if it
+ * changed. */
 void sandbox_files_read(struct sandbox_files_job *j, uint64_t offset, uint64_t length);
 size_t sandbox_files_send(struct sandbox_files_job *j, const void *data, size_t len); /* files_send() */
 void sandbox_files_send_end(struct sandbox_files_job *j);

@@ -71,6 +71,13 @@ static int file_transfer_check_path(const char *path, const char *name, struct e
     return 0;
 }
 
+int file_transfer_read_body_path(const json_t *body, const char *name, const char **ret, struct err *err)
+{
+    if (json_input_text(body, "", name, 1, PATH_MAX_BYTES, ret, err) < 0)
+        return -1;
+    return file_transfer_check_path(*ret, name, err);
+}
+
 /* NULL: the request was refused. */
 static struct file_transfer *file_transfer_new(struct http_req *req, struct api *api, const char *const *query)
 {
@@ -287,17 +294,10 @@ static int api_file_read_body_flag(struct file_transfer *t, const char *name, ui
     return 0;
 }
 
-static int api_file_read_body_path(const struct file_transfer *t, const char *name, const char **ret, struct err *err)
-{
-    return json_input_text(t->body, "", name, 1, PATH_MAX_BYTES, ret, err) < 0
-               ? -1
-               : file_transfer_check_path(*ret, name, err);
-}
-
 static int api_file_read_paths(struct file_transfer *t, const char *const *names, const char *path, struct err *err)
 {
     if (api_read_body(t->req, &t->body, err) < 0 || json_input_require_known_fields(t->body, "", names, err) < 0 ||
-        api_file_read_body_path(t, path, &t->request.path, err) < 0 ||
+        file_transfer_read_body_path(t->body, path, &t->request.path, err) < 0 ||
         api_file_read_body_flag(t, "parents", FILES_PARENTS, err) < 0)
         return -1;
     audit_trail_add_target(t->req, "path", t->request.path);
@@ -327,7 +327,7 @@ static void api_file_move(struct http_req *req, void *ctx)
     if (!t)
         return;
     if (api_file_read_paths(t, names, "from", &err) < 0 ||
-        api_file_read_body_path(t, "to", &t->request.move_to, &err) < 0) {
+        file_transfer_read_body_path(t->body, "to", &t->request.move_to, &err) < 0) {
         file_transfer_refuse(t, &err);
     } else {
         audit_trail_add_target(req, "to", t->request.move_to);
