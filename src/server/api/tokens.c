@@ -274,11 +274,8 @@ static void api_token_on_all_revoked(void *arg, const struct err *err)
 static void api_token_revoke_all(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0)
-        http_answer_err(req, &err);
-    else
+    if (api_has_no_query(req))
         delegation_revoke_all(api->settings.auth, api_token_on_all_revoked, req);
 }
 
@@ -290,14 +287,11 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
                                          [PRINCIPAL_JWT] = "jwt",       [PRINCIPAL_SANDBOX_TOKEN] = "sandbox_token",
                                          [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed" };
     const struct principal *p = request_principal(req);
-    struct err err = { 0 };
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0) {
-        http_answer_err(req, &err);
+    if (!api_has_no_query(req))
         return;
-    }
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     jsonw_kstr(&w, "kind", kinds[p->kind]);
@@ -321,14 +315,11 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
 static void api_login_settings(struct http_req *req, void *ctx)
 {
     const struct api_settings *set = &((struct api *)ctx)->settings;
-    struct err err = { 0 };
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0) {
-        http_answer_err(req, &err);
+    if (!api_has_no_query(req))
         return;
-    }
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     if (set->login_client && *set->login_client) {
