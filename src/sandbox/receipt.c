@@ -13,17 +13,6 @@
 
 #include <signal.h>
 
-static const char *const names[] = {
-    [ENDED_EXIT] = "exit", [ENDED_SIGNAL] = "signal", [ENDED_LIFETIME] = "lifetime", [ENDED_IDLE] = "idle",
-    [ENDED_WALL] = "wall", [ENDED_CPU] = "cpu",       [ENDED_MEMORY] = "memory",     [ENDED_KILLED] = "killed",
-    [ENDED_LOST] = "lost", [ENDED_BUDGET] = "budget",
-};
-
-const char *ended_by_name(enum ended_by e)
-{
-    return (unsigned)e < ARRAY_LEN(names) ? names[e] : "lost";
-}
-
 int receipt_exit_code(const struct receipt *r)
 {
     switch (r->ended_by) {

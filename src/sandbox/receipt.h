@@ -5,22 +5,9 @@
 #include "core/base/id.h"
 #include "core/base/jsonw.h"
 #include "policy/denial.h"
+#include "policy/ended_by.h"
 #include "policy/level.h"
 #include "policy/limits.h"
-
-enum ended_by {
-    ENDED_EXIT,
-    ENDED_SIGNAL,
-    ENDED_LIFETIME,
-    ENDED_IDLE,
-    ENDED_WALL,
-    ENDED_CPU,
-    ENDED_MEMORY,
-    ENDED_KILLED,
-    ENDED_LOST,
-    ENDED_BUDGET, /* the server ended it: the tenant's budget is used up */
-};
-const char *ended_by_name(enum ended_by e);
 
 /* A figure that may be unknown: `why` is NULL when `v` is measured, else the reason why not. */
 struct receipt_figure {

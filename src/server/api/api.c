@@ -172,6 +172,30 @@ int api_require_no_query(const struct http_req *req, struct err *err)
     return http_query_require_known(req, none, err);
 }
 
+bool api_has_no_query(struct http_req *req)
+{
+    struct err err = { 0 };
+
+    if (api_require_no_query(req, &err) == 0)
+        return true;
+    http_answer_err(req, &err);
+    return false;
+}
+
+const char *api_id_or_refuse(struct http_req *req, const char *param, const char *prefix, const char *noun)
+{
+    const char *id = http_param(req, param);
+    struct err err = { 0 };
+
+    if (!api_has_no_query(req))
+        return NULL;
+    if (id_valid(id, prefix))
+        return id;
+    err_set(&err, ERR_MISSING, "there is no such %s", noun);
+    http_answer_err(req, &err);
+    return NULL;
+}
+
 int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
 {
     *ret = http_param(req, "sandboxId");

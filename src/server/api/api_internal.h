@@ -164,6 +164,10 @@ int api_read_page(const struct http_req *req, const char *const *names, struct s
 int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err);
 /* For routes without query parameters: refuses any. */
 int api_require_no_query(const struct http_req *req, struct err *err);
+bool api_has_no_query(struct http_req *req); /* false: the request was refused */
+/* The id in the path of a route without query parameters: "userId", "us", "user". NULL: the request
+ * was refused. A malformed id is ERR_MISSING, like an unknown one. */
+const char *api_id_or_refuse(struct http_req *req, const char *param, const char *prefix, const char *noun);
 
 /* Reads the id in the path. A malformed id is ERR_MISSING, like an unknown one. */
 int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err);

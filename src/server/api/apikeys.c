@@ -195,24 +195,10 @@ static void api_key_list(struct http_req *req, void *ctx)
 
 /* --- one key --- */
 
-static const char *api_key_id_or_refuse(struct http_req *req)
-{
-    const char *id = http_param(req, "keyId");
-    struct err err = { 0 };
-
-    if (api_require_no_query(req, &err) == 0) {
-        if (id_valid(id, "ky"))
-            return id;
-        err_set(&err, ERR_MISSING, "there is no such key");
-    }
-    http_answer_err(req, &err);
-    return NULL;
-}
-
 static void api_key_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_key_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "keyId", "ky", "key");
 
     if (id)
         store_key_get(api->settings.store, auth_key_visible_owner(request_principal(req)), id, api_key_on_row, req);
@@ -221,7 +207,7 @@ static void api_key_get(struct http_req *req, void *ctx)
 static void api_key_revoke(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_key_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "keyId", "ky", "key");
 
     if (id)
         auth_key_revoke(api->settings.auth, request_principal(req), id, clock_real_ms(), api_key_on_revoked, req);
@@ -230,7 +216,7 @@ static void api_key_revoke(struct http_req *req, void *ctx)
 static void api_key_rotate(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_key_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "keyId", "ky", "key");
 
     if (id)
         auth_key_rotate(api->settings.auth, request_principal(req), id, api_key_on_rotated, req);

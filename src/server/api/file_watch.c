@@ -32,7 +32,7 @@ static void file_watch_on_room(void *arg)
 {
     struct file_transfer *t = arg;
 
-    files_hold_credit(t->job, false);
+    sandbox_files_hold_credit(t->job, false);
 }
 
 static void file_watch_end(struct file_transfer *t, const struct err *why);
@@ -88,7 +88,7 @@ static void file_watch_on_event(void *arg, const struct files_event *e)
     }
     jsonw_end_object(&w);
     if (!file_watch_send(t, types[e->kind], &out))
-        files_hold_credit(t->job, true);
+        sandbox_files_hold_credit(t->job, true);
 }
 
 static void file_watch_end(struct file_transfer *t, const struct err *err)
@@ -120,31 +120,19 @@ static void file_watch_on_done(void *arg, const struct files_done *d UNUSED, con
         file_transfer_refuse(t, err ? err : &missing);
 }
 
-static void file_watch_start_job(struct file_transfer *t, struct sandbox_handle *sandbox)
-{
-    static const struct files_ops ops = { .on_event = file_watch_on_event, .on_done = file_watch_on_done };
-    struct err err = { 0 };
-
-    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
-    if (files_watch(sandbox, t->path, t->flags, &ops, t, &t->job, &err) < 0) {
-        file_transfer_refuse(t, &err);
-        return;
-    }
-    t->holds_sandbox = false;
-    manager_release_sandbox(t->api->settings.manager, t->sandbox);
-}
-
 void file_watch_start(struct http_req *req, void *ctx)
 {
     static const char *const query[] = { "path", "recursive", NULL };
+    static const struct sandbox_files_ops ops = { .files.on_event = file_watch_on_event,
+                                                  .files.on_done = file_watch_on_done };
     struct file_transfer *t = file_transfer_from_query(req, ctx, query);
     struct err err = { 0 };
 
     if (!t)
         return;
     t->is_sse = follow_mode_of_request(req) == FOLLOW_EVENTS;
-    if (file_transfer_read_flag(req, "recursive", FILES_RECURSIVE, &t->flags, &err) < 0)
+    if (file_transfer_read_flag(t, "recursive", FILES_RECURSIVE, &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, file_watch_start_job);
+        file_transfer_begin(t, SANDBOX_FILES_WATCH, &ops);
 }

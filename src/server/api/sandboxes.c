@@ -223,21 +223,10 @@ static void api_sandbox_list(struct http_req *req, void *ctx)
 
 /* --- one sandbox --- */
 
-static const char *api_sandbox_id_or_refuse(struct http_req *req)
-{
-    struct err err = { 0 };
-    const char *id;
-
-    if (api_require_no_query(req, &err) == 0 && api_read_sandbox_id(req, &id, &err) == 0)
-        return id;
-    http_answer_err(req, &err);
-    return NULL;
-}
-
 static void api_sandbox_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
         store_sandbox_get(api->settings.store, request_visible_owner(req), id, api_sandbox_on_row, req);
@@ -246,7 +235,7 @@ static void api_sandbox_get(struct http_req *req, void *ctx)
 static void api_sandbox_delete(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
         manager_delete(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
@@ -255,7 +244,7 @@ static void api_sandbox_delete(struct http_req *req, void *ctx)
 static void api_sandbox_pause(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
         manager_pause(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
@@ -264,7 +253,7 @@ static void api_sandbox_pause(struct http_req *req, void *ctx)
 static void api_sandbox_resume(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
         manager_resume(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
@@ -275,7 +264,7 @@ static void api_sandbox_extend(struct http_req *req, void *ctx)
     static const char *const names[] = { "lifetimeMs", NULL };
     const struct limit_info *info = limit_info(LIMIT_LIFETIME);
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
     auto_json *body = NULL;
     uint64_t ms = 0;
     struct err err = { 0 };
@@ -338,7 +327,7 @@ static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u
 static void api_sandbox_usage(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
         manager_sandbox_usage(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_usage, req);

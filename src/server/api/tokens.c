@@ -169,8 +169,7 @@ static int token_request_read_url(struct token_request *w, struct err *err)
 
     if (json_input_require_known_fields(w->body, "", names, err) < 0 ||
         json_input_enum(w->body, "", "method", token_url_methods, &method, err) < 0 ||
-        json_input_text(w->body, "", "path", 1, 4000, &w->path, err) < 0 ||
-        file_transfer_check_path(w->path, "path", err) < 0)
+        file_transfer_read_body_path(w->body, "path", &w->path, err) < 0)
         return -1;
     w->method = token_url_methods[method];
     audit_trail_add_target(w->req, "path", w->path);
@@ -275,11 +274,8 @@ static void api_token_on_all_revoked(void *arg, const struct err *err)
 static void api_token_revoke_all(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0)
-        http_answer_err(req, &err);
-    else
+    if (api_has_no_query(req))
         delegation_revoke_all(api->settings.auth, api_token_on_all_revoked, req);
 }
 
@@ -291,14 +287,11 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
                                          [PRINCIPAL_JWT] = "jwt",       [PRINCIPAL_SANDBOX_TOKEN] = "sandbox_token",
                                          [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed" };
     const struct principal *p = request_principal(req);
-    struct err err = { 0 };
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0) {
-        http_answer_err(req, &err);
+    if (!api_has_no_query(req))
         return;
-    }
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     jsonw_kstr(&w, "kind", kinds[p->kind]);
@@ -322,14 +315,11 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
 static void api_login_settings(struct http_req *req, void *ctx)
 {
     const struct api_settings *set = &((struct api *)ctx)->settings;
-    struct err err = { 0 };
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0) {
-        http_answer_err(req, &err);
+    if (!api_has_no_query(req))
         return;
-    }
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     if (set->login_client && *set->login_client) {

@@ -151,24 +151,10 @@ static void api_user_list(struct http_req *req, void *ctx)
     store_user_list(api->settings.store, &q, api_user_on_rows, req);
 }
 
-static const char *user_id(struct http_req *req)
-{
-    const char *id = http_param(req, "userId");
-    struct err err = { 0 };
-
-    if (api_require_no_query(req, &err) == 0) {
-        if (id_valid(id, "us"))
-            return id;
-        err_set(&err, ERR_MISSING, "there is no such user");
-    }
-    http_answer_err(req, &err);
-    return NULL;
-}
-
 static void api_user_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = user_id(req);
+    const char *id = api_id_or_refuse(req, "userId", "us", "user");
 
     if (id)
         store_user_get(api->settings.store, request_visible_owner(req), id, api_user_on_row, req);
@@ -178,7 +164,7 @@ static void api_user_update(struct http_req *req, void *ctx)
 {
     static const char *const names[] = { "name", "role", "disabled", NULL };
     struct api *api = ctx;
-    const char *id = user_id(req);
+    const char *id = api_id_or_refuse(req, "userId", "us", "user");
     auto_json *body = NULL;
     struct store_user row = { 0 };
     struct err err = { 0 };
@@ -211,7 +197,7 @@ static void api_user_update(struct http_req *req, void *ctx)
 static void api_user_remove(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = user_id(req);
+    const char *id = api_id_or_refuse(req, "userId", "us", "user");
 
     if (id)
         auth_user_remove(api->settings.auth, request_principal(req), id, clock_real_ms(), api_user_on_removed, req);
