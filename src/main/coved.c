@@ -282,7 +282,7 @@ static void coved_open_api(struct coved *d)
 static int coved_open_http(struct coved *d, struct err *err)
 {
     struct http_settings set = {
-        .tables = api_tables,
+        .tables = (const struct http_tables[]){ { api_tables, d->api }, { 0 } },
         .hosts = conf_list(&d->conf, SETTING_HOSTS),
         .origins = conf_list(&d->conf, SETTING_ORIGINS),
         .ctx = d->api,

@@ -130,9 +130,10 @@ static int serve(void)
                                     .scratch_dir = output,
                                     .get_retention = keep_nothing };
     struct api *api = s.api = api_new(&api_set);
-    struct http_settings http_set = {
-        .tables = api_tables, .ctx = api, .on_request = api_on_request, .on_done = api_on_done
-    };
+    struct http_settings http_set = { .tables = (const struct http_tables[]){ { api_tables, api }, { 0 } },
+                                      .ctx = api,
+                                      .on_request = api_on_request,
+                                      .on_done = api_on_done };
     http_set.limits = http_limits_for_tests();
     http_set.limits.conns_per_addr = 200;
     http_set.limits.write_ms = 600000; /* tests have readers that wait for something long */

@@ -43,11 +43,17 @@ enum http_body {
 struct http_route {
     const char *method;                          /* upper case */
     const char *pattern;                         /* NULL ends a table */
-    void (*fn)(struct http_req *req, void *ctx); /* ctx: the pointer in http_settings */
+    void (*fn)(struct http_req *req, void *ctx); /* ctx: of the list with the table: http_tables */
     enum http_body body;
     uint64_t body_max;  /* bytes; 0: the server's default for buffered bodies, unlimited for streamed ones */
     const char *accept; /* content type that a body must have ("application/json"), otherwise 415; NULL: any */
     const void *data;   /* for the owner of the table: scopes, a class of rate limit, ... */
+};
+
+/* A list of tables whose handlers get the same context. */
+struct http_tables {
+    const struct http_route *const *tables; /* NULL-terminated; each table ends in a row without pattern */
+    void *ctx;
 };
 
 /* the request */
