@@ -43,7 +43,7 @@ static bool capabilities_require_no_query(struct http_req *req)
 {
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) == 0)
+    if (http_query_require_none(req, &err) == 0)
         return true;
     http_answer_err(req, &err);
     return false;

@@ -78,6 +78,7 @@ const char *http_query_take(struct http_req *req, const char *name);
 /* Refuses names that are not in the NULL-terminated list and suggests the nearest one. The error is
  * ready for http_answer_err(). */
 int http_query_require_known(const struct http_req *req, const char *const *names, struct err *err);
+int http_query_require_none(const struct http_req *req, struct err *err);
 /* A decimal number; `preset` if it is absent. Returns -1 outside of min..max. */
 int http_query_u64(const struct http_req *req, const char *name, uint64_t min, uint64_t max, uint64_t preset,
                    uint64_t *ret, struct err *err);
