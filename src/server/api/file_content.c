@@ -24,7 +24,8 @@ static void file_content_on_revoked(void *arg, const struct err *why)
 
 static void file_content_register_stream(struct file_transfer *t)
 {
-    open_stream_register(&t->open_stream, t->api, request_principal(t->req), file_content_on_revoked, t);
+    open_stream_register(&t->open_stream, t->api->settings.gateway, gateway_principal(t->req), file_content_on_revoked,
+                         t);
 }
 
 /* --- reading ---
@@ -80,12 +81,12 @@ static void file_content_on_file_changed(struct file_transfer *t)
     http_on_client_gone(t->req, NULL, NULL);
     open_stream_unregister(&t->open_stream);
     if (++t->stat_attempts < STAT_ATTEMPTS_MAX) {
-        manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+        manager_acquire_sandbox(t->api->settings.manager, gateway_visible_owner(t->req), t->sandbox,
                                 file_content_stat_again, t);
     } else if (t->status == 200 && (!match || strcmp(match, "*") == 0)) {
         http_drop_header(t->req, "ETag");
         t->len = HTTP_UNTIL_END;
-        manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+        manager_acquire_sandbox(t->api->settings.manager, gateway_visible_owner(t->req), t->sandbox,
                                 file_content_read_seen_file, t);
     } else {
         err_set(&why, ERR_EXISTS, "the file changes faster than a range of it can be read; try again");
@@ -166,7 +167,7 @@ static void file_content_on_settle_timer(void *arg)
 {
     struct file_transfer *t = arg;
 
-    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+    manager_acquire_sandbox(t->api->settings.manager, gateway_visible_owner(t->req), t->sandbox,
                             file_content_stat_again, t);
 }
 
@@ -207,7 +208,7 @@ static void file_content_on_stat_done(void *arg, const struct files_done *d UNUS
         file_transfer_free(t);
         return;
     }
-    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+    manager_acquire_sandbox(t->api->settings.manager, gateway_visible_owner(t->req), t->sandbox,
                             file_content_read_seen_file, t);
 }
 

@@ -68,7 +68,7 @@ void file_transfer_begin(struct file_transfer *t,
                          void (*start)(struct file_transfer *t, struct sandbox_handle *sandbox))
 {
     t->start_fn = start;
-    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
+    manager_acquire_sandbox(t->api->settings.manager, gateway_visible_owner(t->req), t->sandbox,
                             file_transfer_on_sandbox, t);
 }
 
