@@ -203,7 +203,7 @@ static void receipt_json_denials(const struct receipt *r, struct jsonw *w)
     jsonw_key(w, "denials");
     jsonw_array(w);
     for (size_t i = 0; i < r->ndenials; i++) {
-        const struct receipt_denial *d = &r->denials[i];
+        const struct denial_count *d = &r->denials[i];
 
         jsonw_object(w);
         jsonw_kstr(w, "syscall", d->denial.name);

@@ -22,11 +22,6 @@ struct receipt_change {
     char *path;
 };
 
-struct receipt_denial {
-    struct denial denial;
-    uint64_t count;
-};
-
 #define RECEIPT_REQUEST_MAX 64
 
 struct receipt {
@@ -59,8 +54,8 @@ struct receipt {
     size_t nchanges;
     uint64_t added, modified, deleted;
     bool changes_truncated;
-    const char *changes_why;        /* NULL when the changes were measured */
-    struct receipt_denial *denials; /* denied system calls, in the order of their first occurrence */
+    const char *changes_why;      /* NULL when the changes were measured */
+    struct denial_count *denials; /* denied system calls, in the order of their first occurrence */
     size_t ndenials;
     uint64_t denials_more;   /* denials of kinds that did not fit into the list */
     const char *denials_why; /* NULL when denials were counted */

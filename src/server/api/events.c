@@ -311,7 +311,7 @@ static void event_stream_begin(struct event_stream *s, uint64_t first, uint64_t 
     if (s->next)
         s->next->list_link = &s->next;
     api->event_streams = s;
-    open_stream_register(&s->open_stream, api, request_principal(s->req), event_stream_end, s);
+    open_stream_register(&s->open_stream, api->settings.gateway, gateway_principal(s->req), event_stream_end, s);
     s->open_stream.is_endless = true;
     http_on_room(s->req, event_stream_pump, s);
     if (s->is_sse) {

@@ -79,7 +79,7 @@ static void execute_refuse(struct execute_request *c, const struct err *err)
         http_set_header(c->req, "Retry-After", seconds);
     }
     if (err->id == ERR_QUOTA)
-        api_answer_err(c->req, err);
+        gateway_answer_err(c->req, err);
     else
         http_answer_err_with(c->req, err, c->policy_error_details);
     execute_request_free(c);
@@ -240,7 +240,7 @@ static void execute_on_end(void *arg, const struct err *err, const struct run_re
     } else {
         buf_add(&out, r->json->data, r->json->len);
         execute_write_run_facts(&out, r);
-        unread_responses_add(c->req, c->api, request_tenant(c->req), out.len);
+        unread_responses_add(c->req, c->api->settings.gateway, gateway_tenant(c->req), out.len);
         audit_trail_add_target(c->req, "execution", r->from_cache ? "cached" : r->id);
         http_answer_json(c->req, 200, &out);
         execute_request_free(c);
@@ -477,8 +477,8 @@ static void execute_run(struct execute_request *c)
         return;
     }
     execute_fit_lifetime(c);
-    c->run_request.owner = request_tenant(c->req);
-    c->run_request.created_by = request_actor_id(c->req);
+    c->run_request.owner = gateway_tenant(c->req);
+    c->run_request.created_by = gateway_actor_id(c->req);
     c->run_request.request_id = http_id(c->req);
     c->run_request.spec = &c->spec;
     c->run_request.template = c->template[0] ? c->template : NULL;
@@ -489,7 +489,7 @@ static void execute_run(struct execute_request *c)
     execute_record(c);
     http_on_client_gone(c->req, execute_on_client_gone, c);
     http_require_client(c->req);
-    open_stream_register(&c->open_stream, c->api, request_principal(c->req), execute_on_revoked, c);
+    open_stream_register(&c->open_stream, c->api->settings.gateway, gateway_principal(c->req), execute_on_revoked, c);
 }
 
 static void execute_on_template_checked(void *arg, const struct err *err, const char *details)
@@ -541,8 +541,8 @@ static void api_execute(struct http_req *req, void *ctx)
     spec_init(&c->spec);
     if (!c->api->settings.executor)
         err_set(&err, ERR_BUSY, "this server has no executor");
-    if (err.id || unread_responses_check(c->api, request_tenant(req), &err) < 0 ||
-        api_require_no_query(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
+    if (err.id || unread_responses_check(c->api->settings.gateway, gateway_tenant(req), &err) < 0 ||
+        http_query_require_none(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
         json_input_require_known_fields(c->body, "", names, &err) < 0 || execute_read_program(c, &err) < 0 ||
         execute_read_files(c, &err) < 0 || execute_read_options(c, &err) < 0 ||
         json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {

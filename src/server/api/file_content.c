@@ -23,7 +23,8 @@ static void file_content_on_revoked(void *arg, const struct err *why)
 static void file_content_begin(struct file_transfer *t, enum sandbox_files_kind kind,
                                const struct sandbox_files_ops *ops)
 {
-    open_stream_register(&t->open_stream, t->api, request_principal(t->req), file_content_on_revoked, t);
+    open_stream_register(&t->open_stream, t->api->settings.gateway, gateway_principal(t->req), file_content_on_revoked,
+                         t);
     file_transfer_begin(t, kind, ops);
 }
 

@@ -45,7 +45,8 @@ static void file_watch_on_revoked(void *arg, const struct err *why)
 static void file_watch_begin_answer(struct file_transfer *t)
 {
     t->answer_begun = true;
-    open_stream_register(&t->open_stream, t->api, request_principal(t->req), file_watch_on_revoked, t);
+    open_stream_register(&t->open_stream, t->api->settings.gateway, gateway_principal(t->req), file_watch_on_revoked,
+                         t);
     t->open_stream.is_endless = true;
     http_on_room(t->req, file_watch_on_room, t);
     if (t->is_sse) {

@@ -54,7 +54,7 @@ void file_transfer_on_client_gone(void *arg)
 void file_transfer_begin(struct file_transfer *t, enum sandbox_files_kind kind, const struct sandbox_files_ops *ops)
 {
     t->request.kind = kind;
-    t->request.owner = request_visible_owner(t->req);
+    t->request.owner = gateway_visible_owner(t->req);
     if (str_eq(http_route(t->req)->method, "GET")) /* a change is carried out even if the client disconnects */
         http_on_client_gone(t->req, file_transfer_on_client_gone, t);
     sandbox_files_open(t->api->settings.manager, &t->request, ops, t, &t->job);

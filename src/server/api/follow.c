@@ -400,7 +400,7 @@ static int follower_join(struct follower *f, const struct follow_spec *spec, con
     if (!str_eq(row->sandbox, spec->sandbox))
         return err_set(err, ERR_MISSING, "there is no such execution in this sandbox");
     if (follow_row_is_live(row) && !spec->existing_only)
-        f->watch = manager_watch_execution(api->settings.manager, request_visible_owner(f->req), spec->sandbox, row->id,
+        f->watch = manager_watch_execution(api->settings.manager, gateway_visible_owner(f->req), spec->sandbox, row->id,
                                            follower_on_progress, f);
     if (follow_row_is_live(row) && !spec->existing_only && !f->watch)
         return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
@@ -422,7 +422,7 @@ static void follower_begin(struct follower *f, const struct follow_spec *spec, c
         return;
     }
     http_on_client_gone(f->req, follower_on_client_gone, f);
-    open_stream_register(&f->open_stream, f->api, request_principal(f->req), follower_on_revoked, f);
+    open_stream_register(&f->open_stream, f->api->settings.gateway, gateway_principal(f->req), follower_on_revoked, f);
     if (spec->cancel_first)
         execution_watch_kill(f->watch);
     if (f->mode == FOLLOW_ANSWER)
@@ -499,5 +499,5 @@ void follow_execution(struct http_req *req, struct api *api, const struct follow
     struct follow_lookup *b = mem_new(struct follow_lookup);
 
     *b = (struct follow_lookup){ req, api, *spec };
-    store_execution_get(api->settings.store, request_visible_owner(req), spec->execution, follow_on_row, b);
+    store_execution_get(api->settings.store, gateway_visible_owner(req), spec->execution, follow_on_row, b);
 }

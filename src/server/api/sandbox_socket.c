@@ -67,7 +67,7 @@ uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *act
 {
     struct audit_pair target[2] = { { "sandbox", so->sandbox }, { "execution", execution } };
 
-    return audit_trail_record_action(so->api, &so->principal, so->address, action, outcome, target,
+    return audit_trail_record_action(so->api->settings.gateway, &so->principal, so->address, action, outcome, target,
                                      execution[0] ? 2 : 1, details);
 }
 
@@ -458,7 +458,7 @@ static void sandbox_socket_on_message(void *arg, bool text, const char *data, si
     }
     m.body = body;
     /* The message may name an execution whose end was just acknowledged. */
-    manager_flush_acknowledged_ends(so->api->settings.manager);
+    gateway_commit_acknowledged_ends(so->api->settings.gateway);
     if (socket_message_dispatch(&m, &err) < 0)
         sandbox_socket_send_error(so, m.execution_name, NULL, &err);
     sandbox_socket_update_back_pressure(so);
@@ -586,9 +586,9 @@ static void api_sandbox_socket_open(struct http_req *req, void *ctx)
     }
     struct sandbox_socket *so = mem_new(struct sandbox_socket);
     so->api = api;
-    so->principal = *request_principal(req);
+    so->principal = *gateway_principal(req);
     so->status_ms = status_ms;
-    (void)str_copy(so->owner, sizeof(so->owner), request_visible_owner(req));
+    (void)str_copy(so->owner, sizeof(so->owner), gateway_visible_owner(req));
     (void)str_copy(so->sandbox, sizeof(so->sandbox), id);
     (void)str_copy(so->request_id, sizeof(so->request_id), http_id(req));
     (void)str_copy(so->address, sizeof(so->address), http_peer(req)->is_unix ? "local" : http_peer(req)->addr);
@@ -597,7 +597,7 @@ static void api_sandbox_socket_open(struct http_req *req, void *ctx)
     if (!so->subscription) {
         free(so);
         if (err.id == ERR_MISSING)
-            store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_socket_refuse_ended, req);
+            store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, sandbox_socket_refuse_ended, req);
         else
             http_answer_err(req, &err);
         return;
@@ -607,7 +607,7 @@ static void api_sandbox_socket_open(struct http_req *req, void *ctx)
         sandbox_socket_free(so);
         return;
     }
-    open_stream_register(&so->open_stream, api, &so->principal, sandbox_socket_on_revoked, so);
+    open_stream_register(&so->open_stream, api->settings.gateway, &so->principal, sandbox_socket_on_revoked, so);
     sandbox_socket_send_status(so, NULL);
     if (status_ms)
         sandbox_socket_on_status_timer(so);

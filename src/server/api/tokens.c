@@ -113,10 +113,10 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
     if (row->state == STORE_SANDBOX_ENDED)
         rc = err_set(&err, ERR_SANDBOX_ENDED, "sandbox %s has ended", row->id);
     else if (w->path)
-        rc = delegation_sign_url(w->api->settings.auth, request_principal(w->req), &w->spec, w->method, w->path,
+        rc = delegation_sign_url(w->api->settings.auth, gateway_principal(w->req), &w->spec, w->method, w->path,
                                  clock_real_ms(), &text, &g, &err);
     else
-        rc = delegation_make_token(w->api->settings.auth, request_principal(w->req), &w->spec, clock_real_ms(), &text,
+        rc = delegation_make_token(w->api->settings.auth, gateway_principal(w->req), &w->spec, clock_real_ms(), &text,
                                    &g, &err);
     if (rc < 0) {
         token_request_refuse(w, &err);
@@ -185,11 +185,11 @@ static void token_request_begin(struct http_req *req, struct api *api,
 
     w->req = req;
     w->api = api;
-    if (api_require_no_query(req, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
         api_read_body(req, &w->body, &err) < 0 || read(w, &err) < 0)
         token_request_refuse(w, &err);
     else
-        store_sandbox_get(api->settings.store, request_visible_owner(req), id, token_request_on_sandbox, w);
+        store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, token_request_on_sandbox, w);
 }
 
 static void create_token(struct http_req *req, void *ctx)
@@ -239,9 +239,9 @@ static void api_ticket_create(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
         ticket_read_request(body, &method, &path, &err) < 0 ||
-        delegation_make_ticket(api->settings.auth, request_principal(req), method, path, ev_now(api->settings.ev), text,
+        delegation_make_ticket(api->settings.auth, gateway_principal(req), method, path, ev_now(api->settings.ev), text,
                                &err) < 0) {
         http_answer_err(req, &err);
         return;
@@ -260,14 +260,14 @@ static void api_ticket_create(struct http_req *req, void *ctx)
 
 static void api_token_on_all_revoked(void *arg, const struct err *err)
 {
-    const struct api_request *r = http_user_data(arg);
+    struct gateway *gateway = gateway_of_request(arg);
 
     if (err) {
         http_answer_err(arg, err);
         return;
     }
-    if (r->api)
-        open_streams_end_delegated(r->api);
+    if (gateway)
+        open_streams_end_delegated(gateway);
     http_answer_empty(arg, 204);
 }
 
@@ -286,7 +286,7 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
     static const char *const kinds[] = { [PRINCIPAL_KEY] = "key",       [PRINCIPAL_LOCAL] = "local",
                                          [PRINCIPAL_JWT] = "jwt",       [PRINCIPAL_SANDBOX_TOKEN] = "sandbox_token",
                                          [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed" };
-    const struct principal *p = request_principal(req);
+    const struct principal *p = gateway_principal(req);
     struct buf out = { 0 };
     struct jsonw w;
 
