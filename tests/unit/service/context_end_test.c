@@ -361,6 +361,7 @@ TEST(the_end_of_a_sandbox_ends_the_executions_of_its_contexts)
         context_run(&s, OTHER_EXECUTION, "two", 0, &queued);
         answered(&s, &queued.n);
         auto_(execution_watch) watch = manager_watch_execution(s.m, ME, BOX, EXECUTION, count_end, &ends);
+        assert_non_null(watch);
         end_sandbox(&s, (enum sandbox_end)way, &ends);
         assert_int_equal(ends, 1);
         read_execution(&s, EXECUTION, &row);

@@ -411,6 +411,7 @@ TEST(a_sandbox_that_ends_during_the_retry_does_not_lose_the_end_of_its_execution
         execute_running(&s, EXECUTION, &plain);
         watch(&s, EXECUTION, &w);
         auto_(sandbox_subscription) sub = sandbox_subscribe(s.m, ME, BOX, on_subscription, &ended, &err);
+        assert_non_null(sub);
         store_refuse(EXECUTION_UPDATE, 2);
         runtime_exit(&s.k, 0, 0);
         settle(&s);

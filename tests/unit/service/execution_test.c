@@ -291,9 +291,12 @@ TEST(a_program_whose_row_is_refused_is_killed_and_its_output_removed)
     scene_open(&s);
     create_running(&s);
     store_refuse(EXECUTION_INSERT, 1);
-    execute(&s, EXECUTION, &plain, &a);
+    clock_hold(true); /* its row is delayed, so that the output comes first */
+    execute(&s, EXECUTION, &(struct execution_spec){ .report_only_end = true }, &a);
     runtime_started(&s.k);
     runtime_output(&s, RT_STDOUT, "lost");
+    clock_hold(false);
+    advance(&s, 20);
     answered(&s, &a.n);
     assert_store_refused();
     assert_int_equal(a.err.id, ERR_STORE_FAILED);
