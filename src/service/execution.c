@@ -287,7 +287,8 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     if (err) {
         if (!ex->ended)
             execution_kill(ex);
-        done(ex->done_arg, err, NULL);
+        if (done)
+            done(ex->done_arg, err, NULL);
         return;
     }
     ex->row_inserted = true;

@@ -174,6 +174,7 @@ static void open_job(struct scene *s, enum sandbox_files_kind kind, struct calle
     struct sandbox_files_request r = { .kind = kind, .owner = ME, .sandbox = BOX, .path = PATH };
 
     sandbox_files_open(s->m, &r, kind == SANDBOX_FILES_WRITE ? &write_ops : &ops, c, &c->job);
+    ev_turn(s->k.ev, 0); /* the sandbox is acquired after the call */
 }
 
 static void answer_entry(struct scene *s, uint64_t version, bool settled)
