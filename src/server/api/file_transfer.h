@@ -4,6 +4,7 @@
 
 #include "server/api/api_internal.h"
 #include "server/api/directory_page.h"
+#include "server/api/message_stream.h"
 
 struct file_transfer {
     struct http_req *req;
@@ -24,9 +25,8 @@ struct file_transfer {
     struct ev_timer settle_timer;
     int status;
     uint64_t from, len, sent;
-    bool is_sse; /* file_watch.c: the response is server-sent events */
     struct open_stream open_stream;
-    struct ev_timer heartbeat_timer;
+    struct message_stream messages; /* file_watch.c */
     struct buf out;
     struct jsonw w;
 };

@@ -19,7 +19,7 @@ void file_transfer_free(struct file_transfer *t)
 {
     files_free(t->job);
     open_stream_unregister(&t->open_stream);
-    ev_timer_clear(t->api->settings.ev, &t->heartbeat_timer);
+    message_stream_done(&t->messages);
     ev_timer_clear(t->api->settings.ev, &t->settle_timer);
     if (t->holds_sandbox)
         manager_release_sandbox(t->api->settings.manager, t->sandbox);
