@@ -27,37 +27,34 @@
 
 /* --- messages from the server --- */
 
-void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
-                                  const struct socket_execution *a)
+struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *execution)
 {
-    message_begin(w, out, type);
-    jsonw_ku64(w, "seq", ++so->seq);
-    jsonw_ku64(w, "timestamp", clock_real_ms());
-    if (a)
-        jsonw_kstr(w, "executionId", a->name);
+    message_begin(&so->writer, &so->message, type);
+    jsonw_ku64(&so->writer, "seq", ++so->seq);
+    jsonw_ku64(&so->writer, "timestamp", clock_real_ms());
+    if (execution)
+        jsonw_kstr(&so->writer, "executionId", execution);
+    return &so->writer;
 }
 
-void sandbox_socket_send_message(struct sandbox_socket *so, struct jsonw *w)
+void sandbox_socket_send_message(struct sandbox_socket *so)
 {
-    jsonw_end_object(w);
-    (void)ws_send(so->ws, w->out->data, w->out->len);
+    jsonw_end_object(&so->writer);
+    (void)ws_send(so->ws, so->message.data, so->message.len);
+    buf_done(&so->message); /* an idle socket holds no memory */
 }
 
 void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err)
 {
     const struct err_info *info = err_info(err->id);
     bool hidden = info->kind == ERR_KIND_SYS || info->kind == ERR_KIND_BUG;
-    auto_buf out = { 0 };
-    struct jsonw w;
+    struct jsonw *w = sandbox_socket_begin_message(so, "error", name);
 
-    sandbox_socket_begin_message(so, &w, &out, "error", NULL);
-    if (name)
-        jsonw_kstr(&w, "executionId", name);
-    jsonw_kstr(&w, "code", code ? code : info->code);
-    jsonw_kstr(&w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
+    jsonw_kstr(w, "code", code ? code : info->code);
+    jsonw_kstr(w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
     if (err_fix(err->id))
-        jsonw_kstr(&w, "fix", err_fix(err->id));
-    sandbox_socket_send_message(so, &w);
+        jsonw_kstr(w, "fix", err_fix(err->id));
+    sandbox_socket_send_message(so);
 }
 
 uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *action, const char *outcome,
@@ -77,21 +74,19 @@ struct socket_usage_query {
 
 static void sandbox_socket_send_status(struct sandbox_socket *so, const struct sandbox_handle_usage *u)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
+    struct jsonw *w = sandbox_socket_begin_message(so, "status_update", NULL);
 
-    sandbox_socket_begin_message(so, &w, &out, "status_update", NULL);
-    jsonw_kstr(&w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
+    jsonw_kstr(w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
     if (u) {
-        jsonw_key(&w, "resources");
-        jsonw_object(&w);
+        jsonw_key(w, "resources");
+        jsonw_object(w);
         if (u->cpu_ns != SANDBOX_USAGE_UNKNOWN)
-            jsonw_ku64(&w, "cpuUsage", u->cpu_ns / NS_PER_MS);
+            jsonw_ku64(w, "cpuUsage", u->cpu_ns / NS_PER_MS);
         if (u->memory != SANDBOX_USAGE_UNKNOWN)
-            jsonw_ku64(&w, "memoryUsage", u->memory);
-        jsonw_end_object(&w);
+            jsonw_ku64(w, "memoryUsage", u->memory);
+        jsonw_end_object(w);
     }
-    sandbox_socket_send_message(so, &w);
+    sandbox_socket_send_message(so);
 }
 
 static void sandbox_socket_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
@@ -332,14 +327,12 @@ static int socket_message_on_input(struct socket_message *m, struct err *err)
 
 static int socket_message_on_ping(struct socket_message *m, struct err *err UNUSED)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
     const json_t *sent = json_object_get(m->body, "timestamp");
+    struct jsonw *w = sandbox_socket_begin_message(m->socket, "pong", NULL);
 
-    sandbox_socket_begin_message(m->socket, &w, &out, "pong", NULL);
     if (json_is_integer(sent))
-        jsonw_ki64(&w, "pingTimestamp", json_integer_value(sent));
-    sandbox_socket_send_message(m->socket, &w);
+        jsonw_ki64(w, "pingTimestamp", json_integer_value(sent));
+    sandbox_socket_send_message(m->socket);
     return 0;
 }
 

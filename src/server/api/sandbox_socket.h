@@ -26,6 +26,8 @@ struct sandbox_socket {
     struct sandbox_subscription *subscription;
     struct open_stream open_stream;
     uint64_t seq;
+    struct buf message; /* being written, by `writer` */
+    struct jsonw writer;
     struct socket_execution *executions;
     size_t nexecutions;
     struct ev_defer pump_defer;
@@ -58,9 +60,10 @@ struct socket_execution {
 };
 
 /* sandbox_socket.c */
-void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
-                                  const struct socket_execution *a);
-void sandbox_socket_send_message(struct sandbox_socket *so, struct jsonw *w); /* closes the object */
+/* Begins the next message, of which there is one at a time; the caller adds members. execution: its
+ * name, or NULL. */
+struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *execution);
+void sandbox_socket_send_message(struct sandbox_socket *so); /* closes the object */
 void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err);
 /* Writes an audit record; returns its number, or 0. */
 uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *action, const char *outcome,

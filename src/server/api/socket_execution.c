@@ -98,29 +98,26 @@ static void socket_execution_fail(struct socket_execution *a, const struct err *
 static void socket_execution_send_start(struct socket_execution *a, const struct store_execution *row)
 {
     const struct output_pump *p = &a->pump;
-    auto_buf out = { 0 }, execution = { 0 };
-    struct jsonw w;
+    auto_buf execution = { 0 };
 
     stored_output_write_execution(p->manager, row, false, &execution);
-    sandbox_socket_begin_message(a->socket, &w, &out, "execution_start", a);
-    jsonw_ku64(&w, "stdoutOffset", p->offset[0]);
-    jsonw_ku64(&w, "stderrOffset", p->offset[1]);
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "execution_start", a->name);
+    jsonw_ku64(w, "stdoutOffset", p->offset[0]);
+    jsonw_ku64(w, "stderrOffset", p->offset[1]);
     if (output_pump_has_events(p))
-        jsonw_ku64(&w, "eventsOffset", p->offset[2]);
+        jsonw_ku64(w, "eventsOffset", p->offset[2]);
     if (p->watch && execution_watch_terminal_size(p->watch, &a->rows, &a->cols)) {
-        jsonw_ku64(&w, "rows", a->rows);
-        jsonw_ku64(&w, "cols", a->cols);
+        jsonw_ku64(w, "rows", a->rows);
+        jsonw_ku64(w, "cols", a->cols);
     }
     if (p->watch)
-        jsonw_ku64(&w, "stdinBytes", a->acked_input_bytes = execution_watch_input_bytes(p->watch));
-    api_write_raw_json(&w, "execution", execution.data);
-    sandbox_socket_send_message(a->socket, &w);
+        jsonw_ku64(w, "stdinBytes", a->acked_input_bytes = execution_watch_input_bytes(p->watch));
+    api_write_raw_json(w, "execution", execution.data);
+    sandbox_socket_send_message(a->socket);
 }
 
 static void socket_execution_send_tty_size(struct socket_execution *a)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
     uint16_t rows, cols;
 
     if (!a->pump.watch || !execution_watch_terminal_size(a->pump.watch, &rows, &cols) ||
@@ -130,10 +127,10 @@ static void socket_execution_send_tty_size(struct socket_execution *a)
         return; /* while this client does not read, others may resize: only the last size is sent */
     a->rows = rows;
     a->cols = cols;
-    sandbox_socket_begin_message(a->socket, &w, &out, "resized", a);
-    jsonw_ku64(&w, "rows", rows);
-    jsonw_ku64(&w, "cols", cols);
-    sandbox_socket_send_message(a->socket, &w);
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "resized", a->name);
+    jsonw_ku64(w, "rows", rows);
+    jsonw_ku64(w, "cols", cols);
+    sandbox_socket_send_message(a->socket);
 }
 
 /* --- the client of the pump --- */
@@ -148,24 +145,20 @@ static bool socket_execution_has_room(void *client)
 static void socket_execution_send_output(void *client, const struct output_piece *piece)
 {
     const struct socket_execution *a = client;
-    auto_buf out = { 0 };
-    struct jsonw w;
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "output", a->name);
 
-    sandbox_socket_begin_message(a->socket, &w, &out, "output", a);
-    output_piece_write(piece, "content", &w);
-    sandbox_socket_send_message(a->socket, &w);
+    output_piece_write(piece, "content", w);
+    sandbox_socket_send_message(a->socket);
 }
 
 static void socket_execution_send_event(void *client, const char *type UNUSED, const struct buf *json)
 {
     const struct socket_execution *a = client;
-    auto_buf out = { 0 };
-    struct jsonw w;
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "event", a->name);
 
-    sandbox_socket_begin_message(a->socket, &w, &out, "event", a);
-    jsonw_ku64(&w, "eventsOffset", a->pump.offset[CONTEXT_EVENTS - 1]);
-    api_write_raw_json(&w, "event", json->data);
-    sandbox_socket_send_message(a->socket, &w);
+    jsonw_ku64(w, "eventsOffset", a->pump.offset[CONTEXT_EVENTS - 1]);
+    api_write_raw_json(w, "event", json->data);
+    sandbox_socket_send_message(a->socket);
 }
 
 static const char *socket_execution_end_error_code(const json_t *execution)
@@ -186,8 +179,6 @@ static void socket_execution_send_end(void *client, const char *execution_json)
     auto_json *execution = json_loads(execution_json, 0, NULL);
     const char *error_code = socket_execution_end_error_code(execution);
     const json_t *exit_code = json_object_get(execution, "exitCode");
-    auto_buf out = { 0 };
-    struct jsonw w;
 
     if (error_code) {
         const char *text = json_string_value(json_object_get(json_object_get(execution, "error"), "message"));
@@ -197,14 +188,14 @@ static void socket_execution_send_end(void *client, const char *execution_json)
                 text ? text : "a time limit of the execution or of its sandbox was reached");
         sandbox_socket_send_error(a->socket, a->name, error_code, &err);
     }
-    sandbox_socket_begin_message(a->socket, &w, &out, "execution_complete", a);
-    jsonw_key(&w, "exitCode");
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "execution_complete", a->name);
+    jsonw_key(w, "exitCode");
     if (json_is_integer(exit_code))
-        jsonw_i64(&w, json_integer_value(exit_code));
+        jsonw_i64(w, json_integer_value(exit_code));
     else
-        jsonw_null(&w);
-    api_write_raw_json(&w, "execution", execution_json);
-    sandbox_socket_send_message(a->socket, &w);
+        jsonw_null(w);
+    api_write_raw_json(w, "execution", execution_json);
+    sandbox_socket_send_message(a->socket);
 }
 
 static const struct output_client_ops socket_execution_output_ops = { .piece_max = PIECE,
@@ -385,15 +376,12 @@ size_t socket_execution_pending_input(const struct socket_execution *a)
 
 static void socket_execution_send_stdin_ack(struct socket_execution *a)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
-
     if (execution_writer_bytes(a->writer) == a->acked_input_bytes)
         return;
     a->acked_input_bytes = execution_writer_bytes(a->writer);
-    sandbox_socket_begin_message(a->socket, &w, &out, "stdin_ack", a);
-    jsonw_ku64(&w, "stdinBytes", a->acked_input_bytes);
-    sandbox_socket_send_message(a->socket, &w);
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "stdin_ack", a->name);
+    jsonw_ku64(w, "stdinBytes", a->acked_input_bytes);
+    sandbox_socket_send_message(a->socket);
 }
 
 static void socket_execution_write_input(struct socket_execution *a)
