@@ -5,12 +5,13 @@
  * client has read, or the previous call returned OUTPUT_PUMP_MORE. Live output, which is stored
  * nowhere: output_pump_add(), and output_pump_flush() after the last byte.
  *
- * 1. Bytes of a channel are sent once and in the order of offsets. `offset` is that of the next byte
- *    to send, also while a function of the client runs.
+ * 1. Bytes of a channel are sent once and in the order of offsets. While a function of the client
+ *    runs, `offset` is already that of the next byte.
  * 2. Text is sent as text: a character that is split at the end of a piece waits for its remaining
  *    bytes. A piece with bytes that are not UTF-8 is sent as base64.
  * 3. An event is sent after the output that preceded it, and the end after the last byte.
- * 4. Nothing is read for a client without room: a client that does not read costs its offsets. */
+ * 4. Nothing is read for a client whose buffer is full. A slow client costs only its offsets, and
+ *    does not delay the execution. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -86,7 +87,7 @@ enum output_pump_result {
 };
 enum output_pump_result output_pump_run(struct output_pump *p, struct err *err);
 
-/* Sends live output, also to a client without room: the caller stops the source. */
+/* Sends live output, even if the client's buffer is full: the caller stops the source. */
 void output_pump_add(struct output_pump *p, int channel, const void *data, size_t len);
 void output_pump_flush(struct output_pump *p);
 

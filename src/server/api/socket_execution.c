@@ -22,31 +22,6 @@ struct socket_execution *socket_execution_find(const struct sandbox_socket *so, 
     return a;
 }
 
-static void socket_execution_on_progress(void *arg)
-{
-    struct socket_execution *a = arg;
-
-    sandbox_socket_schedule_pump(a->socket);
-}
-
-static const struct output_client_ops socket_execution_output_ops;
-
-static struct socket_execution *socket_execution_new(struct sandbox_socket *so, const char *name, const char *id)
-{
-    struct socket_execution *a = mem_new(struct socket_execution);
-
-    a->socket = so;
-    a->api = so->api;
-    output_pump_init(&a->pump, so->api->settings.manager, &socket_execution_output_ops, a, socket_execution_on_progress,
-                     a);
-    (void)str_copy(a->name, sizeof(a->name), name);
-    (void)str_copy(a->id, sizeof(a->id), id);
-    a->next = so->executions;
-    so->executions = a;
-    so->nexecutions++;
-    return a;
-}
-
 static void socket_execution_free(struct socket_execution *a)
 {
     if (a->api->settings.audit)
@@ -221,6 +196,29 @@ bool socket_execution_pump(struct socket_execution *a)
 }
 
 /* --- join --- */
+
+static void socket_execution_on_progress(void *arg)
+{
+    struct socket_execution *a = arg;
+
+    sandbox_socket_schedule_pump(a->socket);
+}
+
+static struct socket_execution *socket_execution_new(struct sandbox_socket *so, const char *name, const char *id)
+{
+    struct socket_execution *a = mem_new(struct socket_execution);
+
+    a->socket = so;
+    a->api = so->api;
+    output_pump_init(&a->pump, so->api->settings.manager, &socket_execution_output_ops, a, socket_execution_on_progress,
+                     a);
+    (void)str_copy(a->name, sizeof(a->name), name);
+    (void)str_copy(a->id, sizeof(a->id), id);
+    a->next = so->executions;
+    so->executions = a;
+    so->nexecutions++;
+    return a;
+}
 
 static int socket_execution_join(struct socket_execution *a, const struct store_execution *row, struct err *err)
 {
