@@ -110,27 +110,6 @@ int api_context_read_call(const json_t *body, struct api *api, struct context_ex
  * input. */
 int api_context_read_input_line(const json_t *body, const char **ret, struct err *err);
 
-/* --- output in JSON (output_chunk.c) --- */
-
-/* Opens a file of output: returns 1 with a descriptor in *ret; 0 if the file does not exist,
- * because nothing was written or retention removed it; -1 if it exists and cannot be opened, with
- * ERR_DESCRIPTORS or ERR_SYS. */
-int output_chunk_open_file(struct api *api, const char *execution, int channel, int *ret, struct err *err);
-
-/* Writes the bytes as a member: the valid UTF-8 prefix under text_key, or if there is none all
- * bytes under "base64". Returns the number of bytes written. last: no more bytes follow. */
-size_t output_chunk_write_json(struct jsonw *w, const char *text_key, const char *data, size_t n, bool last);
-bool output_chunk_is_partial_utf8(const char *data, size_t n); /* the bytes are only the start of a character */
-
-/* --- events of a context's language kernel (kernel_events.c) --- */
-
-/* Reads the line at the offset, without its newline, and its type. False: no complete line
- * there. */
-bool kernel_events_read_line(int fd, uint64_t offset, struct buf *ret, char ret_type[16]);
-/* Writes "results": [...] and, if present, "exception": {...}. True: some results did not fit into
- * the response. */
-bool kernel_events_write_results(struct api *api, const char *execution, struct jsonw *w);
-
 /* --- terminals and signals (terminals.c) --- */
 
 void terminal_resize(struct http_req *req, void *ctx);

@@ -4,6 +4,7 @@
 
 #include "server/api/api_internal.h"
 #include "server/api/directory_page.h"
+#include "server/api/message_stream.h"
 #include "service/sandbox_files.h"
 
 struct file_transfer {
@@ -17,9 +18,8 @@ struct file_transfer {
     bool answer_begun; /* the response has begun */
     int status;
     uint64_t len, sent; /* of the content */
-    bool is_sse;        /* file_watch.c: the response is server-sent events */
     struct open_stream open_stream;
-    struct ev_timer heartbeat_timer;
+    struct message_stream messages; /* file_watch.c */
     struct buf out;
 };
 

@@ -19,7 +19,7 @@ void file_transfer_free(struct file_transfer *t)
 {
     sandbox_files_free(t->job);
     open_stream_unregister(&t->open_stream);
-    ev_timer_clear(t->api->settings.ev, &t->heartbeat_timer);
+    message_stream_done(&t->messages);
     json_decref(t->body);
     directory_page_done(&t->page);
     buf_done(&t->out);
