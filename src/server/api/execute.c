@@ -13,6 +13,7 @@
 #include "service/execute/run_path.h"
 #include "service/context.h"
 #include "service/custom_policy.h"
+#include "service/language_kernel.h"
 #include "service/template_cache.h"
 #include "service/template_check.h"
 
@@ -368,7 +369,7 @@ static int execute_read_program(struct execute_request *c, struct err *err)
                                : "code or command is required");
     if (!language)
         return 0;
-    r->language = context_language_name(language);
+    r->language = language_kernel_language(language);
     if (!r->language) {
         err_set(err, ERR_RUNTIME_MISSING, "language: unknown language '%.40s'; use python, node or bash", language);
         err_sanitize(err);
@@ -427,7 +428,7 @@ static int execute_read_spec(struct execute_request *c, struct err *err)
         (void)str_copy(c->spec.runtime, sizeof(c->spec.runtime),
                        c->run_request.language ? c->run_request.language : "python");
     if (c->run_request.code && !c->run_request.language)
-        c->run_request.language = context_language_name(c->spec.runtime);
+        c->run_request.language = language_kernel_language(c->spec.runtime);
     if (c->run_request.code && !c->run_request.language)
         return err_set(err, ERR_INVALID,
                        "language: the runtime %s of the template cannot run code; set language to python, node or bash",

@@ -64,7 +64,6 @@ static bool run_replace_dead_sandbox(struct run *r, const struct err *err);
 static void run_drop_output(struct run *r)
 {
     run_set_kept_bytes(r, 0);
-    buf_done(&r->kernel_out);
     buf_done(&r->output[0]);
     buf_done(&r->output[1]);
     buf_done(&r->events);
@@ -78,17 +77,16 @@ void run_free(struct run *r)
 
     linked_remove(r);
     run_drop_output(r);
-    ev_timer_clear(ev, &r->timer);
     ev_defer_clear(ev, &r->stop_defer);
     ev_defer_clear(ev, &r->end_defer);
     fair_queue_release(&r->slot);
     gather_free(r);
     files_free(r->files_job);
     exec_handle_free(r->exec);
+    language_kernel_reset(&r->kernel);
     ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, false);
     ephemeral_sandbox_end(&r->sandbox);
     sandbox_handle_free(r->sandbox.handle);
-    kernel_event_reader_reset(&r->kernel_reader);
     spec_done(&r->spec);
     free(r);
 }
@@ -121,7 +119,7 @@ static void run_begin_teardown(void *arg)
 static void run_finish(struct run *r)
 {
     r->state = RUN_DONE;
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    language_kernel_close(&r->kernel);
     ev_defer(r->executor->settings.ev, &r->end_defer, run_begin_teardown, r);
 }
 
@@ -170,7 +168,7 @@ static void run_deliver_result(void *arg)
 static void run_complete(struct run *r)
 {
     r->state = RUN_DONE;
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    language_kernel_close(&r->kernel);
     if (r->in_submit_call)
         ev_defer(r->executor->settings.ev, &r->end_defer, run_deliver_result, r);
     else
@@ -199,7 +197,6 @@ void run_complete_with_result(struct run *r)
 
 void run_program_ended(struct run *r)
 {
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
     if (r->request.outputs && r->request.outputs[0] && !r->has_error) {
         r->state = RUN_GATHERING;
         gather_start(r);
@@ -246,8 +243,8 @@ void run_cancel(struct run *r)
 
 void run_pause_output(struct run *r, bool hold)
 {
-    if (r->exec)
-        exec_handle_hold_credit(r->exec, hold);
+    if (run_get_exec(r))
+        exec_handle_hold_credit(run_get_exec(r), hold);
 }
 
 /* --- output --- */
@@ -367,7 +364,6 @@ static bool run_replace_dead_sandbox(struct run *r, const struct err *err)
 
     if (err->id != ERR_LOST || !r->sandbox.from_pool || !r->sandbox.claim_pending || r->stop_requested || !r->ops)
         return false;
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
     run_reset_program(r);
     r->has_error = false;
     r->state = RUN_CREATING;
@@ -386,8 +382,8 @@ static void run_on_stop_deferred(void *arg)
         return;
     if (r->has_receipt)
         run_complete_with_result(r); /* without the files that are not collected yet */
-    else if (r->exec)
-        exec_handle_kill(r->exec);
+    else if (run_get_exec(r))
+        exec_handle_kill(run_get_exec(r));
     else
         run_fail(r, &r->error);
 }
