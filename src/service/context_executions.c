@@ -91,6 +91,8 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
         ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
     if (!ex->spec.output_max)
         ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
+    if (ex->spec.output_max)
+        ex->output.stream.limit = ex->spec.output_max;
     while (*p)
         p = &(*p)->next_in_context;
     *p = ex;
@@ -150,6 +152,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
                                            int code, int signo, struct receipt *r)
 {
     static const char why[] = "the language kernel of a context is one process for all its executions";
+    const struct output_stream *s = &ex->output.stream;
     struct language_kernel_figures f = {
         .execution = ex->id,
         .request = ex->request_id,
@@ -161,9 +164,9 @@ static void context_execution_make_receipt(const struct context *cx, const struc
         .other_why = why,
         .wall_limit_ms = ex->spec.wall_ms,
         .output_limit = ex->spec.output_max,
-        .stdout_bytes = ex->output_bytes[0] + ex->dropped_bytes[0],
-        .stderr_bytes = ex->output_bytes[1] + ex->dropped_bytes[1],
-        .dropped_bytes = ex->dropped_bytes[0] + ex->dropped_bytes[1] + ex->dropped_bytes[2],
+        .stdout_bytes = s->kept[0] + s->dropped[0],
+        .stderr_bytes = s->kept[1] + s->dropped[1],
+        .dropped_bytes = s->dropped[0] + s->dropped[1] + s->dropped[2],
     };
 
     language_kernel_make_receipt(&cx->kernel, &f, by, code, signo, r);
@@ -231,15 +234,6 @@ void context_execution_signal(struct execution *ex, int signo)
 
 /* --- from the language kernel --- */
 
-static size_t context_execution_output_budget(const struct execution *ex)
-{
-    uint64_t kept = ex->output_bytes[0] + ex->output_bytes[1] + ex->output_bytes[2];
-
-    if (!ex->spec.output_max)
-        return SIZE_MAX;
-    return (size_t)(ex->spec.output_max > kept ? ex->spec.output_max - kept : 0);
-}
-
 void context_execution_output(void *arg, int channel, const void *data, size_t len)
 {
     struct context *cx = arg;
@@ -247,23 +241,13 @@ void context_execution_output(void *arg, int channel, const void *data, size_t l
 
     if (!ex)
         return;
-    size_t n = min_size(len, context_execution_output_budget(ex));
-    ex->dropped_bytes[channel - 1] += len - n;
-    if (n > 0)
-        output_append(ex, channel, data, n);
+    output_stream_write(&ex->output.stream, channel, data, len);
     execution_notify(ex);
 }
 
 static void context_execution_keep_event(struct execution *ex, const struct kernel_event *e)
 {
-    auto_buf line = { 0 };
-
-    kernel_event_json(e, &line);
-    buf_adds(&line, "\n");
-    if (line.len <= context_execution_output_budget(ex))
-        output_append(ex, CONTEXT_EVENTS, line.data, line.len);
-    else
-        ex->dropped_bytes[CONTEXT_EVENTS - 1] += line.len;
+    output_stream_write_event(&ex->output.stream, e);
     execution_notify(ex);
 }
 

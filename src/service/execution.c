@@ -62,7 +62,7 @@ struct execution *execution_alloc(const char *id)
     else
         id_new("ex", ex->id);
     ex->spec.request = ex->request_id;
-    ex->output_fd[0] = ex->output_fd[1] = ex->output_fd[2] = -1;
+    output_init(ex);
     ex->created_ms = clock_real_ms();
     return ex;
 }
@@ -183,7 +183,7 @@ static void execution_on_output(void *arg, int channel, const void *data, size_t
 {
     struct execution *ex = arg;
 
-    output_append(ex, channel, data, len);
+    output_stream_write(&ex->output.stream, channel, data, len);
     execution_notify(ex);
 }
 
@@ -255,7 +255,7 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->spec.tty) {
         jsonw_ku64(&w, "rows", ex->spec.rows);
         jsonw_ku64(&w, "cols", ex->spec.cols);
-        jsonw_ku64(&w, "ring", ex->ring_bytes);
+        jsonw_ku64(&w, "ring", ex->output.ring_bytes);
     }
     jsonw_end_object(&w);
     return out.data;
@@ -466,7 +466,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
     if (!ex->spec.output_max)
         ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
     if (ex->spec.tty) {
-        ex->ring_bytes = ex->spec.output_max ? max_u64(ex->spec.output_max, TERMINAL_RING_MIN) : 0;
+        ex->output.ring_bytes = ex->spec.output_max ? max_u64(ex->spec.output_max, TERMINAL_RING_MIN) : 0;
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
@@ -545,8 +545,8 @@ int execution_resume(struct execution *ex, struct err *err)
 
     if (output_open_existing(ex) < 0)
         return err_sys(err, ERR_SYS, "output of %s", ex->id);
-    resume.stored_bytes[0] = ex->output_bytes[0];
-    resume.stored_bytes[1] = ex->output_bytes[1];
+    resume.stored_bytes[0] = ex->output.stream.kept[0];
+    resume.stored_bytes[1] = ex->output.stream.kept[1];
     resume.started_real_ns = ex->started_ms * NS_PER_MS;
     resume.cpu_base_ns = ex->cpu_base_ns;
     ex->spec.id = ex->id;

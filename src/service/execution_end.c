@@ -36,6 +36,8 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
 
 static void execution_fill_ended_row(const struct execution *ex, struct store_execution *row)
 {
+    const struct output_stream *s = &ex->output.stream;
+
     *row = (struct store_execution){ .state = ex->end_state,
                                      .background = ex->background,
                                      .tty = ex->spec.tty,
@@ -48,9 +50,9 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
     memcpy(row->id, ex->id, sizeof(row->id));
     memcpy(row->sandbox, ex->sandbox->id, sizeof(row->sandbox));
     memcpy(row->owner, ex->sandbox->owner, sizeof(row->owner));
-    for (int i = 0; i < 3; i++) {
-        row->out_bytes[i] = ex->output_bytes[i] + ex->dropped_bytes[i];
-        row->dropped[i] = ex->dropped_bytes[i];
+    for (int i = 0; i < OUTPUT_CHANNELS; i++) {
+        row->dropped[i] = s->dropped[i] + s->lost[i];
+        row->out_bytes[i] = s->kept[i] + row->dropped[i];
     }
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
@@ -178,7 +180,7 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
     ex->ended_by = r->ended_by;
     ex->has_ended_by = true;
     for (int i = 0; i < 2 && ex->exec; i++)
-        ex->dropped_bytes[i] = exec_handle_dropped_bytes(ex->exec, i + 1);
+        ex->output.stream.dropped[i] = exec_handle_dropped_bytes(ex->exec, i + 1);
 }
 
 void manager_stats_count_receipt(struct manager_stats *s, const struct receipt *r)
@@ -235,8 +237,6 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
         ex->ended_by = ENDED_LOST;
         ex->has_ended_by = true;
     }
-    for (int i = 0; i < 3; i++)
-        ex->dropped_bytes[i] += ex->lost_bytes[i];
     if (state == STORE_EXECUTION_FAILED)
         m->stats.executions_failed++;
     if (ex->has_ended_by)

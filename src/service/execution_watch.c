@@ -70,12 +70,12 @@ void execution_watch_free(struct execution_watch *w)
 
 uint64_t execution_watch_output_bytes(const struct execution_watch *w, int channel)
 {
-    return w->execution ? w->execution->output_bytes[channel - 1] : 0;
+    return w->execution ? w->execution->output.stream.kept[channel - 1] : 0;
 }
 
 uint64_t execution_watch_first_kept_offset(const struct execution_watch *w)
 {
-    return w->execution ? w->execution->discarded_bytes : 0;
+    return w->execution ? w->execution->output.discarded_bytes : 0;
 }
 
 uint64_t execution_watch_input_bytes(const struct execution_watch *w)

@@ -128,7 +128,7 @@ void language_kernel_interrupt(struct language_kernel *k, enum ended_by cause);
 void language_kernel_death_error(const struct language_kernel *k, const struct language_kernel_death *death,
                                  const char *subject, struct err *ret);
 
-/* What the receipt of a request contains besides the receipt of the language kernel's process. */
+/* The figures of one request, for its receipt. */
 struct language_kernel_figures {
     const char *execution, *request;
     bool final; /* no sums of the request follow later */

@@ -105,7 +105,7 @@ static int recovery_read_request(struct execution *ex, const char *text, struct 
         json_input_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
         json_input_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
         json_input_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
-        json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring_bytes, NULL, err) < 0 ||
+        json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->output.ring_bytes, NULL, err) < 0 ||
         json_input_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
         json_input_text(root, "", "stdin", 0, JSON_INPUT_SIZE_MAX, &input, err) < 0)
         return -1;

@@ -6,6 +6,7 @@
 #include "service/execute/executor.h"
 #include "service/ephemeral_sandbox.h"
 #include "service/language_kernel.h"
+#include "service/output_stream.h"
 #include "core/ev/fair_queue.h"
 
 enum run_state {
@@ -56,8 +57,10 @@ struct run {
     uint64_t cpu_base_ns;
 
     /* the result */
-    struct buf output[2], events, exception;
-    uint64_t produced_bytes[2], dropped_bytes[2], events_dropped, kept_bytes;
+    struct output_stream stream;
+    struct buf output[2], events, exception; /* not streamed: the kept output */
+    uint64_t held_bytes;                     /* of the memory for kept output */
+    uint64_t rejected_lines;                 /* of the language kernel; each may have been a result */
     struct receipt receipt;
     bool has_receipt;
     enum kernel_status kernel_status; /* as the language kernel reported it */
@@ -95,10 +98,11 @@ void run_free(struct run *r);
 void run_program_started(struct run *r);
 void run_program_ended(struct run *r); /* the run has a receipt or an error: collects files, then completes */
 void run_fail(struct run *r, const struct err *err);
-/* Keep or pass on output and events, within the output limit. */
-void run_add_output(struct run *r, int channel, const void *data, size_t len);
-void run_add_kernel_event(struct run *r, const struct kernel_event *e);
 void run_complete_with_result(struct run *r);
+
+/* run_output.c */
+void run_output_init(struct run *r);
+void run_output_free(struct run *r); /* and the result that contains it */
 
 /* run_program.c: input files, the program, events of the language kernel */
 void run_stage_files(struct run *r);

@@ -8,10 +8,7 @@
  * 1. on_end is called once, never inside executor_run, and never after run_cancel.
  * 2. A run holds a slot from CREATING until its sandbox is gone or waits for its teardown
  *    (teardown.c).
- * 3. The kept output of all runs together is at most settings.output_bytes; output beyond it is
- *    dropped and counted as dropped. Half of it is divided equally among the slots, so that other
- *    runs cannot use up the guaranteed share of a run.
- * 4. Until the sandbox is ready, a run has had no effect and nothing is reported. So a pool member
+ * 3. Until the sandbox is ready, a run has had no effect and nothing is reported. So a pool member
  *    that turns out to be dead is replaced once, without notice. */
 #include "service/execute/executor_internal.h"
 
@@ -22,61 +19,16 @@
 
 #include <inttypes.h>
 
-/* --- kept output --- */
-
-static uint64_t saturating_sub_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-/* The share of output that every slot is guaranteed. */
-static uint64_t run_guaranteed_bytes(const struct executor *e)
-{
-    return e->settings.output_bytes / 2 / e->settings.running_max;
-}
-
-static size_t run_output_budget(const struct run *r)
-{
-    const struct executor *e = r->executor;
-    uint64_t mine = saturating_sub_u64(r->request.output_max, r->kept_bytes);
-    uint64_t all = saturating_sub_u64(run_guaranteed_bytes(e), r->kept_bytes) +
-                   saturating_sub_u64(e->settings.output_bytes / 2, e->shared_held_bytes);
-
-    return (size_t)(r->request.streamed ? mine : min_u64(mine, all));
-}
-
-static void run_set_kept_bytes(struct run *r, uint64_t kept)
-{
-    struct executor *e = r->executor;
-
-    if (!r->request.streamed) {
-        e->shared_held_bytes -= saturating_sub_u64(r->kept_bytes, run_guaranteed_bytes(e));
-        e->shared_held_bytes += saturating_sub_u64(kept, run_guaranteed_bytes(e));
-        e->stats.held_bytes += kept - r->kept_bytes;
-    }
-    r->kept_bytes = kept;
-}
-
 static bool run_replace_dead_sandbox(struct run *r, const struct err *err);
 
 /* --- the end --- */
-
-static void run_drop_output(struct run *r)
-{
-    run_set_kept_bytes(r, 0);
-    buf_done(&r->output[0]);
-    buf_done(&r->output[1]);
-    buf_done(&r->events);
-    buf_done(&r->exception);
-    buf_done(&r->result_json);
-}
 
 void run_free(struct run *r)
 {
     struct ev *ev = r->executor->settings.ev;
 
     linked_remove(r);
-    run_drop_output(r);
+    run_output_free(r);
     ev_defer_clear(ev, &r->stop_defer);
     ev_defer_clear(ev, &r->end_defer);
     fair_queue_release(&r->slot);
@@ -111,7 +63,7 @@ static void run_begin_teardown(void *arg)
 
     files_free(take_ptr(&r->files_job));
     gather_free(r);
-    run_drop_output(r);
+    run_output_free(r);
     teardown_add(r);
 }
 
@@ -129,7 +81,7 @@ static void run_account(struct run *r)
     uint64_t took = r->ended_ns > r->dequeued_ns ? r->ended_ns - r->dequeued_ns : 0;
     struct ephemeral_run_usage use = { .receipt = r->has_receipt ? &r->receipt : NULL,
                                        .wall_ms = r->started_ns ? (r->ended_ns - r->started_ns) / NS_PER_MS : 0,
-                                       .output_bytes = r->kept_bytes,
+                                       .output_bytes = output_stream_kept(&r->stream),
                                        .failed = r->has_error };
 
     if (!r->dequeued_ns || r->sandbox.execution_counted || !r->sandbox.link)
@@ -247,55 +199,7 @@ void run_pause_output(struct run *r, bool hold)
         exec_handle_hold_credit(run_get_exec(r), hold);
 }
 
-/* --- output --- */
-
-static void run_keep_bytes(struct run *r, uint64_t n)
-{
-    run_set_kept_bytes(r, r->kept_bytes + n);
-}
-
-void run_add_output(struct run *r, int channel, const void *data, size_t len)
-{
-    size_t n = min_size(len, run_output_budget(r));
-
-    r->produced_bytes[channel - 1] += len;
-    r->dropped_bytes[channel - 1] += len - n;
-    if (n == 0)
-        return;
-    run_keep_bytes(r, n);
-    if (!r->request.streamed)
-        buf_add(&r->output[channel - 1], data, n);
-    else if (r->ops && r->ops->on_output)
-        r->ops->on_output(r->arg, channel, data, n);
-}
-
-static const char *run_event_type_name(const struct kernel_event *e)
-{
-    return e->kind == KERNEL_EVENT_DISPLAY ? "display" : e->kind == KERNEL_EVENT_RESULT ? "result" : "exception";
-}
-
-void run_add_kernel_event(struct run *r, const struct kernel_event *e)
-{
-    auto_buf line = { 0 };
-
-    kernel_event_json(e, &line);
-    if (line.len > run_output_budget(r)) {
-        r->events_dropped++;
-        return;
-    }
-    run_keep_bytes(r, line.len);
-    if (r->request.streamed) {
-        if (r->ops && r->ops->on_event)
-            r->ops->on_event(r->arg, run_event_type_name(e), &line);
-        return;
-    }
-    struct buf *to = e->kind == KERNEL_EVENT_ERROR ? &r->exception : &r->events;
-    if (to == &r->exception)
-        buf_clear(to);
-    else if (to->len)
-        buf_adds(to, ",");
-    buf_add(to, line.data, line.len);
-}
+/* --- the program --- */
 
 static void run_report_started(struct run *r)
 {
@@ -473,6 +377,7 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
     r->arg = arg;
     r->in_submit_call = true;
     r->submitted_ns = ev_now(e->settings.ev);
+    run_output_init(r);
     linked_push(&e->runs, r);
     ephemeral_sandbox_init(&r->sandbox, e->settings.manager, req->owner, req->created_by);
     r->sandbox.on_stop = run_on_tenant_stop;

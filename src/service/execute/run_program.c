@@ -137,7 +137,7 @@ static bool run_on_kernel_event(void *arg, const struct kernel_event *e)
     struct run *r = arg;
 
     if (e->kind == KERNEL_EVENT_DISPLAY || e->kind == KERNEL_EVENT_RESULT || e->kind == KERNEL_EVENT_ERROR)
-        run_add_kernel_event(r, e);
+        output_stream_write_event(&r->stream, e);
     else if (e->kind == KERNEL_EVENT_INPUT)
         run_answer_input_request(r);
     return true;
@@ -148,7 +148,7 @@ static void run_on_kernel_rejected(void *arg, const struct kernel_event *e)
     struct run *r = arg;
 
     if (!e && !r->has_receipt)
-        r->events_dropped++; /* the rejected line may have been a result */
+        r->rejected_lines++;
 }
 
 static void run_on_code_finished(void *arg, const struct language_kernel_result *result)
@@ -231,7 +231,7 @@ static void run_on_output(void *arg, int channel, const void *data, size_t len)
     struct run *r = arg;
 
     if (r->state == RUN_RUNNING && !r->has_receipt)
-        run_add_output(r, channel, data, len);
+        output_stream_write(&r->stream, channel, data, len);
 }
 
 static const struct language_kernel_ops run_kernel_ops = { .grace_ns = RUN_GRACE_NS,

@@ -23,9 +23,9 @@ void run_make_receipt(struct run *r, enum ended_by by, int code, int signo)
         .other_why = "counted at the end of the sandbox, after this result is sent",
         .wall_limit_ms = r->request.timeout_ms,
         .output_limit = r->request.output_max,
-        .stdout_bytes = r->produced_bytes[0],
-        .stderr_bytes = r->produced_bytes[1],
-        .dropped_bytes = r->dropped_bytes[0] + r->dropped_bytes[1],
+        .stdout_bytes = r->stream.kept[0] + r->stream.dropped[0],
+        .stderr_bytes = r->stream.kept[1] + r->stream.dropped[1],
+        .dropped_bytes = r->stream.dropped[0] + r->stream.dropped[1],
     };
 
     language_kernel_make_receipt(&r->kernel, &f, by, code, signo, &r->receipt);
@@ -48,7 +48,9 @@ static const char *run_status_name(const struct run *r)
 
 static bool run_output_is_truncated(const struct run *r)
 {
-    return r->dropped_bytes[0] || r->dropped_bytes[1] || r->events_dropped || r->receipt.dropped_bytes;
+    const uint64_t *dropped = r->stream.dropped;
+
+    return dropped[0] || dropped[1] || dropped[2] || r->rejected_lines || r->receipt.dropped_bytes;
 }
 
 bool run_result_is_cacheable(const struct run *r)
@@ -94,7 +96,7 @@ void run_write_result_json(struct run *run)
 
     if (!run->request.code) {
         r->limits.v[LIMIT_OUTPUT] = run->request.output_max;
-        r->dropped_bytes = run->dropped_bytes[0] + run->dropped_bytes[1];
+        r->dropped_bytes = run->stream.dropped[0] + run->stream.dropped[1];
     }
     jsonw_init(&w, &run->result_json, 0);
     jsonw_object(&w);
