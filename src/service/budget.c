@@ -1,86 +1,90 @@
-/* Enforces the budgets of tenants per day and per month.
- *
- * Only tenants with a budget are known here. The usage of everything that has ended is read once
+/* Only tenants with a budget are known here. The usage of everything that has ended is read once
  * from the store and updated when something ends. Live sandboxes and executions are counted when
  * they begin and end, so a check takes constant time, however many sandboxes there are. New work is
  * refused when a limit is reached. Once per second the CPU counters are read and the tenants with
- * live sandboxes are checked: executions that exceed the CPU budget are killed, and sandboxes end
- * when their time is used up.
+ * live work are checked.
  *
- * Invariants of each budget:
- * 1. nspans and spans_from_ms equal the results of budget_count_spans(), and nexecutions equals the
- *    result of budget_count_executions().
- * 2. A span or an execution is either in these counters or in period.used, never in both.
- *
- * Totals over all tenants since the start of this process are kept as well, for metrics. */
-#include "service/service_internal.h"
+ * Invariants:
+ * 1. The spans of a tenant, running or not stored yet, are in its list, and nexecutions of its
+ *    quota is the number of its executions that have begun and not ended. Both hold without a
+ *    budget too, so that a new budget begins with the right numbers.
+ * 2. nspans and spans_from_ms of a budget are sums over the running spans of that list.
+ * 3. A span or an execution is either in these counters or in period.used, never in both. */
+#include "service/budget.h"
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "service/budget_period.h"
-#include "service/ephemeral_sandbox.h"
+
+#include <string.h>
 
 #define TICK_NS (1 * NS_PER_S)
-#define LEFTOVER_TICK_US (100 * 1000u)  /* in one tick, without an execution: a program was left running */
-#define LEFTOVER_TOTAL_US (500 * 1000u) /* in all ticks together: a program that works slowly */
+
+struct tenant_budget {
+    struct tenant_budget *next;
+    struct budgets *budgets;
+    struct tenant_quota *quota;  /* of the same tenant */
+    struct budget_period period; /* used: everything that has ended, and all CPU time read so far */
+    size_t nloading;             /* pending answers of the store */
+    bool load_failed;            /* an answer was an error; requests are refused until a retry succeeds */
+    bool is_over;                /* a limit was reached at the last tick */
+    struct store_request *requests[STORE_PERIOD_COUNT];
+    uint64_t nspans; /* running spans */
+    /* Sum over the running spans: the beginning of the span or the period, whichever is later. */
+    uint64_t spans_from_ms[STORE_PERIOD_COUNT];
+};
+
+struct budgets {
+    struct ev *ev;
+    struct store *store;
+    struct tenant_quotas *quotas;
+    const struct budgets_ops *ops;
+    void *arg;
+    struct tenant_budget *list;
+    struct store_request *request; /* reads the budgets */
+    bool loaded;
+    struct ev_timer timer;
+    uint64_t started_ms; /* wall clock */
+    /* Usage since started_ms, except the lifetimes of live sandboxes and executions that still run;
+     * in us, ms and counts. */
+    uint64_t used[STORE_BUDGET_RESOURCES];
+    uint64_t refused;
+};
 
 /* --- sums --- */
 
-static struct tenant_budget *budget_find(const struct manager *m, const char *owner)
+static struct tenant_budget *budget_find(const struct budgets *a, const char *owner)
 {
-    struct tenant_budget *b = m->budgets;
+    struct tenant_budget *b = a->list;
 
     while (b && !str_eq(b->period.owner, owner))
         b = b->next;
     return b;
 }
 
-/* Reads the CPU counters of live sandboxes, which adds their growth to the sums. `only` selects
- * one budget; NULL: all. */
-static void budget_read_cpu(struct manager *m, const struct tenant_budget *only)
-{
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (only ? sb->quota->budget == only : sb->quota->budget != NULL)
-                (void)usage_meter_read_cpu_us(sb);
-    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
-        if (only ? g->quota->budget == only : g->quota->budget != NULL)
-            (void)ephemeral_sandbox_read_cpu_us(g);
-}
-
 static void budget_add_running_span(struct tenant_budget *b, const struct budget_span *s)
 {
-    if (!s->running)
-        return;
     b->nspans++;
     for (int p = 0; p < STORE_PERIOD_COUNT; p++)
         b->spans_from_ms[p] += max_u64(s->from_ms, b->period.begin_ms[p]);
+}
+
+static void budget_remove_running_span(struct tenant_budget *b, const struct budget_span *s)
+{
+    b->nspans--;
+    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
+        b->spans_from_ms[p] -= max_u64(s->from_ms, b->period.begin_ms[p]);
 }
 
 static void budget_count_spans(struct tenant_budget *b)
 {
     b->nspans = 0;
     memset(b->spans_from_ms, 0, sizeof(b->spans_from_ms));
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
-            if (sb->quota == b->quota)
-                budget_add_running_span(b, &sb->span);
-    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
-        if (g->quota == b->quota)
-            budget_add_running_span(b, &g->span);
-}
-
-static void budget_count_executions(struct tenant_budget *b)
-{
-    b->nexecutions = 0;
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
-            for (const struct execution *ex = sb->quota == b->quota ? sb->executions : NULL; ex; ex = ex->next)
-                b->nexecutions += !ex->ended;
-    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
-        b->nexecutions += g->quota == b->quota && !g->execution_counted;
+    for (const struct budget_span *s = b->quota->spans; s; s = s->next)
+        if (budget_span_is_running(s))
+            budget_add_running_span(b, s);
 }
 
 /* Call it before anything is added or summed up. A new period changes the beginnings of the running
@@ -105,17 +109,17 @@ static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
         uint64_t until = b->nspans * now;
 
         ret[p][STORE_BUDGET_SANDBOX_SECONDS] += until > b->spans_from_ms[p] ? until - b->spans_from_ms[p] : 0;
-        ret[p][STORE_BUDGET_EXECUTIONS] += b->nexecutions;
+        ret[p][STORE_BUDGET_EXECUTIONS] += b->quota->nexecutions;
     }
 }
 
-int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err)
+int budget_check(struct budgets *a, const struct tenant_quota *q, bool execution, struct err *err)
 {
     struct tenant_budget *b = q->budget;
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = a->ops->now_ms();
     enum store_period p;
 
-    if (!m->budgets_loaded || (b && (b->nloading || b->load_failed)))
+    if (!a->loaded || (b && (b->nloading || b->load_failed)))
         return err_set(err, ERR_BUSY, "the server is still reading the usage of %s; try again", q->tenant);
     if (!b)
         return 0;
@@ -123,7 +127,7 @@ int budget_check(struct manager *m, const struct tenant_quota *q, bool execution
     for (int what = 0; what < STORE_BUDGET_RESOURCES; what++)
         if ((what != STORE_BUDGET_EXECUTIONS || execution) &&
             budget_period_limit_reached(&b->period, sums, (enum store_budget_resource)what, &p)) {
-            m->budget_refused++;
+            a->refused++;
             return budget_period_set_error(&b->period, sums, (enum store_budget_resource)what, p, now, err);
         }
     return 0;
@@ -131,157 +135,122 @@ int budget_check(struct manager *m, const struct tenant_quota *q, bool execution
 
 /* --- work that begins and ends, and CPU counters --- */
 
-void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us)
+void budget_add_cpu(struct budgets *a, const struct tenant_quota *q, uint64_t us)
 {
-    uint64_t now = clock_real_ms();
+    uint64_t now = a->ops->now_ms();
 
-    m->usage_totals[STORE_BUDGET_CPU_SECONDS] += us;
+    a->used[STORE_BUDGET_CPU_SECONDS] += us;
     if (!q->budget)
         return;
     budget_roll(q->budget, now);
     budget_period_add(&q->budget->period, STORE_BUDGET_CPU_SECONDS, us, now);
 }
 
-void budget_execution_begin(const struct tenant_quota *q)
+void budget_execution_begin(struct tenant_quota *q)
 {
-    if (q->budget)
-        q->budget->nexecutions++;
+    q->nexecutions++;
 }
 
-void budget_execution_cancel(const struct tenant_quota *q)
+void budget_execution_cancel(struct tenant_quota *q)
 {
-    if (q->budget)
-        q->budget->nexecutions--;
+    q->nexecutions--;
 }
 
-void budget_execution_end(struct manager *m, const struct tenant_quota *q)
+void budget_execution_end(struct budgets *a, struct tenant_quota *q)
 {
-    uint64_t now = clock_real_ms();
+    uint64_t now = a->ops->now_ms();
 
-    m->usage_totals[STORE_BUDGET_EXECUTIONS]++;
+    a->used[STORE_BUDGET_EXECUTIONS]++;
+    q->nexecutions--;
     if (!q->budget)
         return;
-    q->budget->nexecutions--;
     budget_roll(q->budget, now);
     budget_period_add(&q->budget->period, STORE_BUDGET_EXECUTIONS, 1, now);
 }
 
-void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms)
+uint64_t budget_span_observed_ms(const struct budgets *a, const struct budget_span *s, uint64_t until_ms)
+{
+    uint64_t from = max_u64(s->from_ms, a->started_ms);
+
+    return until_ms > from ? until_ms - from : 0;
+}
+
+void budget_span_begin(struct tenant_quota *q, struct budget_span *s, uint64_t from_ms)
 {
     if (q->budget)
-        budget_roll(q->budget, clock_real_ms());
-    *s = (struct budget_span){ true, from_ms };
+        budget_roll(q->budget, q->budget->budgets->ops->now_ms());
+    *s = (struct budget_span){ .from_ms = from_ms };
+    linked_push(&q->spans, s);
     if (q->budget)
         budget_add_running_span(q->budget, s);
 }
 
 void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s)
 {
-    struct tenant_budget *b = q->budget;
-
-    if (!s->running)
-        return;
-    s->running = false;
-    if (!b)
-        return;
-    b->nspans--;
-    for (int p = 0; p < STORE_PERIOD_COUNT; p++)
-        b->spans_from_ms[p] -= max_u64(s->from_ms, b->period.begin_ms[p]);
+    if (budget_span_is_running(s) && q->budget)
+        budget_remove_running_span(q->budget, s);
+    linked_remove(s);
 }
 
-void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms)
+void budget_span_end(struct budgets *a, const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms)
 {
-    uint64_t now = clock_real_ms();
+    uint64_t now = a->ops->now_ms();
 
-    if (!s->running)
+    if (!budget_span_is_running(s))
         return;
-    budget_span_cancel(q, s);
+    a->used[STORE_BUDGET_SANDBOX_SECONDS] += budget_span_observed_ms(a, s, to_ms);
+    s->to_ms = to_ms;
     if (!q->budget)
         return;
+    budget_remove_running_span(q->budget, s);
     budget_roll(q->budget, now);
     budget_period_add_span(&q->budget->period, s->from_ms, to_ms, now);
 }
 
+void budget_span_stored(struct budget_span *s)
+{
+    linked_remove(s);
+}
+
 /* --- enforcement --- */
-
-static void budget_stop_executions(struct sandbox *sb, const struct err *why)
-{
-    bool left = sb->over_budget_cpu_us && !sb->nexecutions;
-
-    if (left && (sb->cpu_us > sb->over_budget_cpu_us + LEFTOVER_TICK_US ||
-                 sb->cpu_us > sb->budget_stop_cpu_us + LEFTOVER_TOTAL_US)) {
-        sandbox_end(sb, ENDED_BUDGET, why);
-        return;
-    }
-    if (!left)
-        sb->budget_stop_cpu_us = sb->cpu_us;
-    sb->over_budget_cpu_us = sb->cpu_us + 1;
-    for (struct execution *ex = sb->executions; ex; ex = ex->next)
-        if ((ex->exec || ex->running_context) && !ex->ended && !ex->over_budget) {
-            ex->over_budget = true;
-            execution_kill(ex);
-        }
-}
-
-/* The budget is not used up any more: programs left running before are not counted again. */
-static void budget_clear_over_budget(struct tenant_budget *b)
-{
-    if (!b->is_over)
-        return;
-    b->is_over = false;
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
-            if (str_eq(sb->owner, b->period.owner))
-                sb->over_budget_cpu_us = 0;
-}
 
 static void budget_load_usage(struct tenant_budget *b);
 
 static void budget_enforce(struct tenant_budget *b)
 {
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
+    struct budgets *a = b->budgets;
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = a->ops->now_ms();
     struct err why = { 0 };
     enum store_period p;
-    size_t n = 0;
 
     if (b->load_failed && !b->nloading)
         budget_load_usage(b);
     if (b->nloading)
         return;
     budget_sum_usage(b, now, sums);
-    bool over = budget_period_limit_reached(&b->period, sums, STORE_BUDGET_SANDBOX_SECONDS, &p);
-    if (!over && !budget_period_limit_reached(&b->period, sums, STORE_BUDGET_CPU_SECONDS, &p)) {
-        budget_clear_over_budget(b);
+    bool time_over = budget_period_limit_reached(&b->period, sums, STORE_BUDGET_SANDBOX_SECONDS, &p);
+    if (!time_over && !budget_period_limit_reached(&b->period, sums, STORE_BUDGET_CPU_SECONDS, &p)) {
+        if (b->is_over)
+            a->ops->on_renewed(a->arg, b->quota);
+        b->is_over = false;
         return;
     }
     b->is_over = true;
-    (void)budget_period_set_error(&b->period, sums, over ? STORE_BUDGET_SANDBOX_SECONDS : STORE_BUDGET_CPU_SECONDS, p,
-                                  now, &why);
-    struct sandbox **all = mem_new_array(struct sandbox *, b->manager->nsandboxes + 1);
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
-            if (str_eq(sb->owner, b->period.owner) &&
-                (sb->state == SANDBOX_STATE_RUNNING || sb->state == SANDBOX_STATE_PAUSED))
-                all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
-        if (over)
-            sandbox_end(all[i], ENDED_BUDGET, &why);
-        else
-            budget_stop_executions(all[i], &why);
-    free(all);
-    ephemeral_sandboxes_stop(b->manager, b->period.owner, ENDED_BUDGET, &why);
+    (void)budget_period_set_error(&b->period, sums, time_over ? STORE_BUDGET_SANDBOX_SECONDS : STORE_BUDGET_CPU_SECONDS,
+                                  p, now, &why);
+    a->ops->stop(a->arg, b->quota, time_over, &why);
 }
 
 static void budget_on_tick(void *arg)
 {
-    struct manager *m = arg;
+    struct budgets *a = arg;
 
-    budget_read_cpu(m, NULL);
-    for (struct tenant_budget *b = m->budgets; b; b = b->next)
-        if (m->nsandboxes > 0 || m->ephemeral_sandboxes || b->load_failed)
+    a->ops->read_cpu(a->arg, NULL);
+    for (struct tenant_budget *b = a->list; b; b = b->next)
+        if (b->quota->spans || b->quota->nexecutions || b->load_failed)
             budget_enforce(b);
-    if (m->budgets)
-        ev_timer_set(m->ev, &m->budget_timer, ev_now(m->ev) + TICK_NS, budget_on_tick, m);
+    if (a->list)
+        ev_timer_set(a->ev, &a->timer, ev_now(a->ev) + TICK_NS, budget_on_tick, a);
 }
 
 /* --- loading --- */
@@ -317,27 +286,22 @@ static void budget_on_month_usage(void *arg, const struct err *err, const struct
 
 /* Adds the spans that have ended but are not in the store yet: a span is stored together with the
  * end of its sandbox, which is still to be committed. */
-static void budget_add_uncommitted_spans(struct tenant_budget *b, uint64_t now)
+static void budget_add_unstored_spans(struct tenant_budget *b, uint64_t now)
 {
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (const struct sandbox *sb = b->manager->sandboxes[i]; sb; sb = sb->next)
-            if (sb->quota == b->quota && sb->state == SANDBOX_STATE_ENDING && !sb->is_destroyed && !sb->creation_failed)
-                budget_period_add_span(&b->period, sb->created_ms, sb->ended_ms, now);
-    for (const struct ephemeral_sandbox *g = b->manager->ephemeral_sandboxes; g; g = g->next)
-        if (g->quota == b->quota && g->quota_released)
-            budget_period_add_span(&b->period, g->created_ms, g->released_ms, now);
+    for (const struct budget_span *s = b->quota->spans; s; s = s->next)
+        if (!budget_span_is_running(s))
+            budget_period_add_span(&b->period, s->from_ms, s->to_ms, now);
 }
 
 static void budget_load_usage(struct tenant_budget *b)
 {
-    struct manager *m = b->manager;
-    uint64_t now = clock_real_ms();
+    struct budgets *a = b->budgets;
+    uint64_t now = a->ops->now_ms();
 
     b->load_failed = false;
-    manager_commit_cpu_usage(m, b->period.owner); /* so that the stored sums and the counters leave no gap */
+    a->ops->commit_usage(a->arg, b->quota); /* so that the stored sums and the counters leave no gap */
     budget_period_roll(&b->period, now);
     budget_count_spans(b);
-    budget_count_executions(b);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         struct store_usage_query q = { .owner = b->period.owner,
                                        .from_ms = b->period.begin_ms[p],
@@ -348,12 +312,12 @@ static void budget_load_usage(struct tenant_budget *b)
             store_request_detach(b->requests[p]);
         else
             b->nloading++;
-        b->requests[p] = store_usage_list(m->store, &q,
+        b->requests[p] = store_usage_list(a->store, &q,
                                           p == STORE_PERIOD_DAY ? budget_on_day_usage : budget_on_month_usage, b);
     }
-    budget_add_uncommitted_spans(b, now);
-    if (!m->budget_timer.slot)
-        ev_timer_set(m->ev, &m->budget_timer, ev_now(m->ev) + TICK_NS, budget_on_tick, m);
+    budget_add_unstored_spans(b, now);
+    if (!a->timer.slot)
+        ev_timer_set(a->ev, &a->timer, ev_now(a->ev) + TICK_NS, budget_on_tick, a);
 }
 
 static void budget_free(struct tenant_budget *b)
@@ -365,14 +329,14 @@ static void budget_free(struct tenant_budget *b)
     free(b);
 }
 
-void manager_set_budget(struct manager *m, const struct store_budget *row)
+void budgets_set(struct budgets *a, const struct store_budget *row)
 {
     static const uint64_t none[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES];
-    struct tenant_budget *b = budget_find(m, row->owner);
+    struct tenant_budget *b = budget_find(a, row->owner);
     bool fresh = !b;
 
     if (memcmp(row->max, none, sizeof(none)) == 0) {
-        struct tenant_budget **at = &m->budgets;
+        struct tenant_budget **at = &a->list;
 
         while (*at && *at != b)
             at = &(*at)->next;
@@ -384,13 +348,13 @@ void manager_set_budget(struct manager *m, const struct store_budget *row)
     }
     if (fresh) {
         b = mem_new(struct tenant_budget);
-        b->manager = m;
-        b->quota = tenant_quota_get(m, row->owner);
+        b->budgets = a;
+        b->quota = tenant_quotas_get(a->quotas, row->owner);
         b->quota->budget = b;
         b->is_over = true; /* sandboxes may be marked by an earlier budget */
         memcpy(b->period.owner, row->owner, sizeof(b->period.owner));
-        b->next = m->budgets;
-        m->budgets = b;
+        b->next = a->list;
+        a->list = b;
     }
     memcpy(b->period.max, row->max, sizeof(b->period.max));
     if (fresh)
@@ -399,44 +363,53 @@ void manager_set_budget(struct manager *m, const struct store_budget *row)
 
 static void budget_on_list(void *arg, const struct err *err, const struct store_budget *rows, size_t n)
 {
-    struct manager *m = arg;
+    struct budgets *a = arg;
 
-    m->budgets_request = NULL;
+    a->request = NULL;
     if (err) {
         log_error("cannot read the budgets; no work is accepted: %s", err->msg);
         return;
     }
-    m->budgets_loaded = true;
+    a->loaded = true;
     for (size_t i = 0; i < n; i++)
-        manager_set_budget(m, &rows[i]);
+        budgets_set(a, &rows[i]);
 }
 
-void budget_load_all(struct manager *m)
+struct budgets *budgets_new(struct ev *ev, struct store *store, struct tenant_quotas *quotas,
+                            const struct budgets_ops *ops, void *arg)
 {
-    m->budgets_request = store_budget_list(m->store, STORE_ANY_OWNER, budget_on_list, m);
+    struct budgets *a = mem_new(struct budgets);
+
+    *a = (struct budgets){ .ev = ev, .store = store, .quotas = quotas, .ops = ops, .arg = arg };
+    a->started_ms = ops->now_ms();
+    a->request = store_budget_list(store, STORE_ANY_OWNER, budget_on_list, a);
+    return a;
 }
 
-void budget_free_all(struct manager *m)
+void budgets_free(struct budgets *a)
 {
-    if (m->budgets_request)
-        store_request_detach(m->budgets_request);
-    while (m->budgets) {
-        struct tenant_budget *b = m->budgets;
+    if (!a)
+        return;
+    if (a->request)
+        store_request_detach(a->request);
+    while (a->list) {
+        struct tenant_budget *b = a->list;
 
-        m->budgets = b->next;
+        a->list = b->next;
         budget_free(b);
     }
-    ev_timer_clear(m->ev, &m->budget_timer);
+    ev_timer_clear(a->ev, &a->timer);
+    free(a);
 }
 
-bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret)
+bool budgets_get(struct budgets *a, const char *owner, struct manager_budget *ret)
 {
-    struct tenant_budget *b = budget_find(m, owner);
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms();
+    struct tenant_budget *b = budget_find(a, owner);
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = a->ops->now_ms();
 
     if (!b || b->nloading || b->load_failed)
         return false;
-    budget_read_cpu(m, b);
+    a->ops->read_cpu(a->arg, b->quota);
     budget_sum_usage(b, now, sums);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         ret->renews_ms[p] = budget_period_end_ms((enum store_period)p, now);
@@ -448,30 +421,13 @@ bool manager_get_budget(struct manager *m, const char *owner, struct manager_bud
     return true;
 }
 
-/* A sandbox in creation may still fail, and a metric must never decrease. */
-static bool budget_sandbox_is_counted(const struct sandbox *sb)
+void budgets_totals(struct budgets *a, struct manager_usage_totals *ret)
 {
-    return sb->span.running && sb->state != SANDBOX_STATE_CREATING;
-}
+    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = a->ops->now_ms();
 
-void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
-{
-    uint64_t sums[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], now = clock_real_ms(), alive = 0;
-
-    *ret = (struct manager_usage_totals){ .refused = m->budget_refused };
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (budget_sandbox_is_counted(sb)) {
-                (void)usage_meter_read_cpu_us(sb); /* which adds it to the sums */
-                alive += sandbox_observed_ms(sb, now);
-            }
-    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
-        (void)ephemeral_sandbox_read_cpu_us(g);
-        alive += g->span.running ? ephemeral_sandbox_lived_ms(g, now) : 0;
-    }
-    memcpy(ret->used, m->usage_totals, sizeof(ret->used));
-    ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;
-    for (struct tenant_budget *b = m->budgets; b; b = b->next) {
+    *ret = (struct manager_usage_totals){ .refused = a->refused };
+    memcpy(ret->used, a->used, sizeof(ret->used));
+    for (struct tenant_budget *b = a->list; b; b = b->next) {
         if (b->nloading || b->load_failed)
             continue;
         budget_sum_usage(b, now, sums);

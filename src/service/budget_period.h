@@ -16,12 +16,6 @@ struct budget_period {
     uint64_t used[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES]; /* in units of budget_resource_units */
 };
 
-/* The lifetime of one sandbox, which counts as sandboxSeconds; all zero: not begun. */
-struct budget_span {
-    bool running;
-    uint64_t from_ms; /* beginning, by the wall clock; undefined before it begins */
-};
-
 extern const char *const budget_resource_names[STORE_BUDGET_RESOURCES]; /* field names in JSON */
 extern const char *const budget_period_names[STORE_PERIOD_COUNT];       /* field names in JSON */
 /* Units of `used` per one of `max`: us, ms, count. */

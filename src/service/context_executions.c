@@ -71,9 +71,9 @@ static int context_may_add_execution(const struct context *cx, const struct exec
         return err_set(err, ERR_LIMIT,
                        "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
                        sb->nexecutions);
-    if (budget_check(sb->manager, sb->quota, true, err) < 0)
+    if (budget_check(sb->manager->budgets, sb->quota, true, err) < 0)
         return -1;
-    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), err);
+    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), err);
 }
 
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err)

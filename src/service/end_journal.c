@@ -12,14 +12,17 @@
  * 2. A line without a newline was never acknowledged.
  * 3. If acknowledged data must survive more than a kill (store.sync: full), the journal is not used
  *    and answers wait for the store. */
-#include "service/service_internal.h"
+#include "service/end_journal.h"
 
+#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
+#include "core/base/jsonw.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/json_input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,25 +34,24 @@
 #define END_JOURNAL_BYTES_MAX (64 * MIB) /* above this size answers wait for the store until it has caught up */
 #define END_JOURNAL_TRUNCATE_DELAY_NS (1 * NS_PER_S)
 
-void end_journal_open(struct manager *m)
-{
-    m->end_journal.fd = -1;
-    if (m->settings.sync_full)
-        return;
-    m->end_journal.fd = openat(m->output_dir, END_JOURNAL_FILE, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-                               0600);
-    if (m->end_journal.fd < 0)
-        log_warn("cannot open the journal of ends; answers wait for the store: %s", strerror(errno));
-}
+struct end_journal {
+    struct ev *ev;
+    struct store *store;
+    int fd; /* -1: the journal is not used */
+    uint64_t size;
+    size_t uncommitted; /* entries that are not committed yet */
+    struct end_journal_entry *replay_entries;
+    struct ev_timer timer;
+};
 
 /* --- writing --- */
 
 static void end_journal_truncate(void *arg)
 {
-    struct manager *m = arg;
+    struct end_journal *j = arg;
 
-    if (m->end_journal.uncommitted == 0 && m->end_journal.fd >= 0 && ftruncate(m->end_journal.fd, 0) == 0)
-        m->end_journal.size = 0;
+    if (j->uncommitted == 0 && j->fd >= 0 && ftruncate(j->fd, 0) == 0)
+        j->size = 0;
 }
 
 static void end_journal_write_row_json(const struct store_execution *row, struct buf *out)
@@ -90,38 +92,37 @@ static void end_journal_write_row_json(const struct store_execution *row, struct
     buf_adds(out, "\t");
 }
 
-bool end_journal_append(struct manager *m, const struct store_execution *row)
+bool end_journal_append(struct end_journal *j, const struct store_execution *row)
 {
     auto_buf head = { 0 };
     char *receipt = row->receipt_json ? row->receipt_json : (char *)"";
 
-    if (m->end_journal.fd < 0 || m->end_journal.size > END_JOURNAL_BYTES_MAX)
+    if (j->fd < 0 || j->size > END_JOURNAL_BYTES_MAX)
         return false;
     end_journal_write_row_json(row, &head);
     struct iovec line[] = { { head.data, head.len }, { receipt, strlen(receipt) }, { (char *)"\n", 1 } };
     size_t len = head.len + line[1].iov_len + 1;
     if (len > JSON_INPUT_SIZE_MAX)
         return false;
-    if (writev(m->end_journal.fd, line, 3) != (ssize_t)len) {
+    if (writev(j->fd, line, 3) != (ssize_t)len) {
         /* A partial line would corrupt the next one. */
-        if (ftruncate(m->end_journal.fd, (off_t)m->end_journal.size) < 0)
-            fd_close(&m->end_journal.fd);
+        if (ftruncate(j->fd, (off_t)j->size) < 0)
+            fd_close(&j->fd);
         return false;
     }
-    m->end_journal.size += len;
-    m->end_journal.uncommitted++;
+    j->size += len;
+    j->uncommitted++;
     return true;
 }
 
-void end_journal_committed(struct manager *m)
+void end_journal_committed(struct end_journal *j)
 {
-    if (--m->end_journal.uncommitted > 0)
+    if (--j->uncommitted > 0)
         return;
-    if (m->end_journal.size > END_JOURNAL_BYTES_MAX)
-        end_journal_truncate(m);
+    if (j->size > END_JOURNAL_BYTES_MAX)
+        end_journal_truncate(j);
     else
-        ev_timer_set(m->ev, &m->end_journal.timer, ev_now(m->ev) + END_JOURNAL_TRUNCATE_DELAY_NS, end_journal_truncate,
-                     m);
+        ev_timer_set(j->ev, &j->timer, ev_now(j->ev) + END_JOURNAL_TRUNCATE_DELAY_NS, end_journal_truncate, j);
 }
 
 /* --- replay after a kill --- */
@@ -129,25 +130,15 @@ void end_journal_committed(struct manager *m)
 struct end_journal_entry {
     struct end_journal_entry *next;
     struct store_request *request;
-    struct manager *manager;
+    struct end_journal *journal;
     char id[ID_SIZE], sandbox[ID_SIZE];
     char owner[STORE_OWNER_MAX + 1];
 };
 
 static void end_journal_entry_free(struct end_journal_entry *r)
 {
-    list_remove(&r->manager->end_journal.replay_entries, r);
+    list_remove(&r->journal->replay_entries, r);
     free(r);
-}
-
-void end_journal_close(struct manager *m)
-{
-    while (m->end_journal.replay_entries) {
-        store_request_detach(m->end_journal.replay_entries->request);
-        end_journal_entry_free(m->end_journal.replay_entries);
-    }
-    ev_timer_clear(m->ev, &m->end_journal.timer);
-    fd_close(&m->end_journal.fd);
 }
 
 static void end_journal_append_event(const struct end_journal_entry *r, const char *kind)
@@ -157,24 +148,24 @@ static void end_journal_append_event(const struct end_journal_entry *r, const ch
 
     memcpy(row.owner, r->owner, sizeof(row.owner));
     memcpy(row.sandbox, r->sandbox, sizeof(row.sandbox));
-    store_event_append(r->manager->store, &row, NULL, NULL);
+    store_event_append(r->journal->store, &row, NULL, NULL);
 }
 
 /* Both store calls end here. The call that changed something also appends the missing events. */
 static void end_journal_on_applied(struct end_journal_entry *r, bool inserted, const struct err *err)
 {
-    struct manager *m = r->manager;
+    struct end_journal *j = r->journal;
 
     if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
         log_error("cannot store the journaled end of %s; the journal is kept: %s", r->id, err->msg);
-        m->end_journal.uncommitted++; /* never decremented: the journal stays for the next start */
+        j->uncommitted++; /* never decremented: the journal stays for the next start */
     }
     if (!err && inserted)
         end_journal_append_event(r, "execution_started");
     if (!err)
         end_journal_append_event(r, "execution_ended");
     end_journal_entry_free(r);
-    end_journal_committed(m);
+    end_journal_committed(j);
 }
 
 static void end_journal_on_updated(void *arg, const struct err *err, const struct store_execution *row UNUSED)
@@ -187,17 +178,17 @@ static void end_journal_on_inserted(void *arg, const struct err *err)
     end_journal_on_applied(arg, true, err);
 }
 
-static struct end_journal_entry *end_journal_entry_new(struct manager *m, const struct store_execution *row)
+static struct end_journal_entry *end_journal_entry_new(struct end_journal *j, const struct store_execution *row)
 {
     struct end_journal_entry *r = mem_new(struct end_journal_entry);
 
-    r->manager = m;
+    r->journal = j;
     memcpy(r->id, row->id, sizeof(r->id));
     memcpy(r->sandbox, row->sandbox, sizeof(r->sandbox));
     memcpy(r->owner, row->owner, sizeof(r->owner));
-    r->next = m->end_journal.replay_entries;
-    m->end_journal.replay_entries = r;
-    m->end_journal.uncommitted++;
+    r->next = j->replay_entries;
+    j->replay_entries = r;
+    j->uncommitted++;
     return r;
 }
 
@@ -246,7 +237,7 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
     return 0;
 }
 
-static void end_journal_replay_line(struct manager *m, const char *line, size_t len)
+static void end_journal_replay_line(struct end_journal *j, const char *line, size_t len)
 {
     struct store_execution row = { 0 };
     auto_json *root = NULL;
@@ -264,27 +255,61 @@ static void end_journal_replay_line(struct manager *m, const char *line, size_t 
     }
     if (receipt && *receipt)
         row.receipt_json = receipt;
-    struct end_journal_entry *update = end_journal_entry_new(m, &row), *insert = end_journal_entry_new(m, &row);
-    update->request = store_execution_update(m->store, row.owner, &row, EXECUTION_SET_ALL,
+    struct end_journal_entry *update = end_journal_entry_new(j, &row), *insert = end_journal_entry_new(j, &row);
+    update->request = store_execution_update(j->store, row.owner, &row, EXECUTION_SET_ALL,
                                              &(struct store_condition){ .states = STORE_EXECUTION_LIVE },
                                              end_journal_on_updated, update);
-    insert->request = store_execution_insert(m->store, &row, end_journal_on_inserted, insert);
+    insert->request = store_execution_insert(j->store, &row, end_journal_on_inserted, insert);
 }
 
-void end_journal_replay(struct manager *m)
+static void end_journal_replay(struct end_journal *j)
 {
     struct stat st;
 
-    if (m->end_journal.fd < 0 || fstat(m->end_journal.fd, &st) < 0 || st.st_size == 0)
+    if (j->fd < 0 || fstat(j->fd, &st) < 0 || st.st_size == 0)
         return;
-    size_t size = (size_t)min_u64((uint64_t)st.st_size, 2 * END_JOURNAL_BYTES_MAX);
+    size_t size = (size_t)st.st_size;
     auto_free char *text = mem_alloc(size + 1);
-    ssize_t n = pread(m->end_journal.fd, text, size, 0);
-    char *at = text, *end = text + (n > 0 ? n : 0);
+    char *at = text, *end = text + size;
 
-    m->end_journal.size = (uint64_t)st.st_size;
+    if (pread(j->fd, text, size, 0) != st.st_size) {
+        log_error("cannot read the journal of ends; it is kept, and answers wait for the store: %s", strerror(errno));
+        fd_close(&j->fd);
+        return;
+    }
     for (char *stop; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
-        end_journal_replay_line(m, at, (size_t)(stop - at));
-    if (m->end_journal.uncommitted == 0)
-        end_journal_truncate(m);
+        end_journal_replay_line(j, at, (size_t)(stop - at));
+    /* The rest is a partial line, which would corrupt the next one. */
+    j->size = (uint64_t)(at - text);
+    if (ftruncate(j->fd, (off_t)j->size) < 0)
+        fd_close(&j->fd);
+    if (j->uncommitted == 0)
+        end_journal_truncate(j);
+}
+
+struct end_journal *end_journal_new(struct ev *ev, struct store *store, int dir_fd)
+{
+    struct end_journal *j = mem_new(struct end_journal);
+
+    *j = (struct end_journal){ .ev = ev, .store = store, .fd = -1 };
+    if (dir_fd < 0)
+        return j;
+    j->fd = openat(dir_fd, END_JOURNAL_FILE, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (j->fd < 0)
+        log_warn("cannot open the journal of ends; answers wait for the store: %s", strerror(errno));
+    end_journal_replay(j);
+    return j;
+}
+
+void end_journal_free(struct end_journal *j)
+{
+    if (!j)
+        return;
+    while (j->replay_entries) {
+        store_request_detach(j->replay_entries->request);
+        end_journal_entry_free(j->replay_entries);
+    }
+    ev_timer_clear(j->ev, &j->timer);
+    fd_close(&j->fd);
+    free(j);
 }

@@ -3,35 +3,38 @@
  * An ephemeral sandbox cannot be found by its id and does not survive a restart: it is not kept, so
  * the jailer ends it when this process ends. Its usage still belongs to its tenant: it counts
  * against quotas while it lives and against budgets. The usage of all ephemeral sandboxes is summed
- * and committed about once per second; a kill loses the usage of that second. */
+ * and committed about once per second (usage_batch.h). */
 #pragma once
 
-#include "sandbox/pool/pools.h"
-#include "service/budget_period.h"
+#include "service/budget.h"
 #include "service/manager.h"
+#include "service/sandbox_source.h"
+
+enum ephemeral_state {
+    EPHEMERAL_NONE,     /* not admitted */
+    EPHEMERAL_ADMITTED, /* its execution counts; it has no quota yet */
+    EPHEMERAL_LIVE,     /* quota_amounts are reserved */
+    EPHEMERAL_RELEASED, /* quota released; waiting for teardown */
+    EPHEMERAL_OVER,
+};
 
 /* Embedded in its owner; all zero: none. It must not move while it is in use. */
 struct ephemeral_sandbox {
-    struct ephemeral_sandbox *next, **link; /* list of the manager; link NULL: not admitted, or over */
+    struct ephemeral_sandbox *next, **link; /* list of the manager, from ADMITTED to RELEASED */
+    enum ephemeral_state state;
     struct manager *manager;
     struct tenant_quota *quota;
     char created_by[ID_SIZE];
     uint64_t quota_amounts[STORE_QUOTA_COUNT];
-    bool quota_reserved;    /* quota_amounts are reserved and the sandbox lives */
     bool execution_counted; /* its execution is included in the sums of ended executions */
-    bool quota_released;    /* quota released; waiting for teardown */
     uint64_t created_ms, released_ms, cpu_us;
     struct budget_span span;       /* its lifetime, from its creation until its quota is released */
     struct sandbox_handle *handle; /* owned by the embedding run; NULL: none */
-    bool from_pool;                /* it came from a pool */
-    struct pool_loan loan;
+    struct sandbox_source source;
     struct pool_return pool_return; /* while it is being returned */
-    struct sandbox_spec return_spec;
     void (*on_returned)(void *arg);
     uint64_t cpu_base_ns; /* CPU counter of a recycled sandbox when it was taken; 0 for a fresh one */
     uint64_t memory_peak; /* of a sandbox that was returned to its pool */
-    bool claim_pending;
-    uint64_t claim_began_ns;
     /* The tenant must stop: the sandbox is to be ended, and ephemeral_sandbox_end follows soon.
      * Called at most once. */
     void (*on_stop)(void *arg, enum ended_by by, const struct err *why);
@@ -47,15 +50,12 @@ struct fair_queue_line *ephemeral_sandbox_queue_line(const struct ephemeral_sand
 uint32_t ephemeral_sandbox_waiting(const struct ephemeral_sandbox *g); /* how many runs of the tenant wait */
 /* Adds 1 or -1 to the number of waiting runs of the tenant. */
 void ephemeral_sandbox_count_waiting(const struct ephemeral_sandbox *g, int by);
-/* Reserves the quota and creates the sandbox: g->handle. on_stop and arg must be set. */
+/* Reserves the quota and creates the sandbox: g->handle. on_stop and arg must be set; spec must
+ * stay until ephemeral_sandbox_end. */
 int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spec, const struct sandbox_handle_ops *ops,
                              void *arg, struct err *err);
-/* Replaces a pool member that turned out to be dead by a new sandbox. The old one reports nothing
- * more. */
-int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, const struct spec *spec,
-                              const struct sandbox_handle_ops *ops, void *arg, struct err *err);
-/* Reports to the pools that the claim succeeded or failed. */
-void ephemeral_sandbox_claim_finished(struct ephemeral_sandbox *g, const struct spec *spec, bool well);
+/* Replaces a member that died before it confirmed the claim. */
+int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, struct err *err);
 
 struct ephemeral_run_usage {
     const struct receipt *receipt; /* NULL: it did not run to an end */
@@ -73,8 +73,7 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g);
 /* Returns the sandbox to its pool if the pool recycles. `done` follows; g->handle is NULL if the
  * pool took it. False: there is no pool to return it to, and `done` is not called. by_itself: the
  * program ended and was not killed. */
-bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, const struct spec *spec, bool by_itself, bool full,
-                                      void (*done)(void *arg));
+bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, bool by_itself, bool full, void (*done)(void *arg));
 /* For shutdown, after the last ephemeral sandbox: submits the collected usage. */
 void manager_flush_ephemeral_usage(struct manager *m);
 /* The sandbox is gone or never existed: releases the quota and counts its lifetime. No effect if it

@@ -77,7 +77,7 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     sb->executions = ex;
     sb->nexecutions++;
     budget_execution_begin(sb->quota);
-    sb->manager->sample_schedule.running_executions++;
+    usage_meter_execution_begin(sb->manager->usage_meter);
     sandbox_restart_idle_timer(sb);
 }
 
@@ -97,7 +97,7 @@ static void execution_unlink(struct execution *ex)
     sb->nexecutions--;
     if (!ex->ended)
         budget_execution_cancel(sb->quota);
-    sb->manager->sample_schedule.running_executions--;
+    usage_meter_execution_end(sb->manager->usage_meter);
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
     ev_timer_clear(sb->manager->ev, &ex->insert_timer);
     ev_defer_clear(sb->manager->ev, &ex->notify_defer);
@@ -440,7 +440,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         execution_abort_start(ex, err);
         return;
     }
-    if (budget_check(sb->manager, sb->quota, true, &why) < 0) {
+    if (budget_check(sb->manager->budgets, sb->quota, true, &why) < 0) {
         manager_release_sandbox(sb->manager, sb->id);
         execution_abort_start(ex, &why);
         return;
@@ -470,7 +470,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
-        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager), &why) < 0)
+        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), &why) < 0)
         execution_abort_start(ex, &why);
     else
         fair_queue_acquire(&sb->manager->start_queue, &sb->quota->start_line, &ex->start_slot, execution_on_start_slot,
@@ -524,7 +524,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->spec.rows = s->rows;
     ex->spec.cols = s->cols;
     ex->sandbox = m->loaded ? sandbox_find(m, owner, sandbox) : NULL;
-    manager_acquire_sandbox(m, owner, sandbox, execution_on_sandbox_acquired, ex);
+    sandbox_acquire_at_once(m, owner, sandbox, execution_on_sandbox_acquired, ex);
 }
 
 /* --- resume after a restart --- */

@@ -23,7 +23,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
         return;
     }
     if (ex->end_journaled)
-        end_journal_committed(sb->manager);
+        end_journal_committed(sb->manager->end_journal);
     if (row)
         execution_notify_end(ex, row);
     if (ex->has_receipt && ex->exec && !ex->resume_stream && !sb->first_execution_id[0]) {
@@ -140,7 +140,7 @@ static bool execution_ack_before_commit(struct execution *ex)
     if ((!done && !ex->watches) || (done && !ex->report_only_end))
         return false;
     execution_fill_ended_row(ex, &row);
-    if (!end_journal_append(m, &row))
+    if (!end_journal_append(m->end_journal, &row))
         return false;
     ex->end_journaled = true;
     ex->done = NULL;
@@ -223,8 +223,8 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     ex->ended = true;
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
-    ex->end_cpu_us = usage_meter_read_cpu_us(ex->sandbox);
-    budget_execution_end(m, ex->sandbox->quota);
+    ex->end_cpu_us = sandbox_read_cpu_us(ex->sandbox);
+    budget_execution_end(m->budgets, ex->sandbox->quota);
     output_close(ex);
     if (r) {
         execution_set_receipt(ex, r);

@@ -1,16 +1,11 @@
-/* The table of live sandboxes, and the connection to the jailer.
+/* The table of live sandboxes.
  *
  * Only live sandboxes are in memory; ended ones are in the store. A sandbox enters the table when
  * its creation begins or when it is loaded, and leaves it when its end is committed, so for any id
- * the table and the store together give one answer.
- *
- * When the jailer is lost, its sandboxes are lost too. The engine reports the loss to each sandbox
- * before it reports it to the manager, so by then every sandbox is already ending. The manager only
- * has to reconnect, with exponential back-off. */
+ * the table and the store together give one answer. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
-#include "core/base/fd.h"
 #include "core/base/hash.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
@@ -18,11 +13,7 @@
 #include "core/base/str.h"
 
 #include <assert.h>
-#include <fcntl.h>
-#include <stdio.h>
 
-#define BACKOFF_MIN (100 * NS_PER_MS)
-#define BACKOFF_MAX (5 * NS_PER_S)
 #define QUEUE_MAX_WAIT_NS (60 * NS_PER_S)
 /* Many times the usual duration; limits how long a hanging request delays others. */
 #define CREATE_MAX_HOLD_NS (2 * NS_PER_S)
@@ -56,6 +47,13 @@ bool manager_sandbox_is_live(const struct manager *m, const char *owner, const c
     return sb ? sb->state != SANDBOX_STATE_ENDING : !m->loaded;
 }
 
+const char *manager_sandbox_owner(const struct manager *m, const char *sandbox)
+{
+    const struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, sandbox);
+
+    return sb ? sb->owner : NULL;
+}
+
 struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner)
 {
     struct sandbox *sb = mem_new(struct sandbox);
@@ -65,7 +63,7 @@ struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner
     (void)str_copy(sb->id, sizeof(sb->id), id);
     (void)str_copy(sb->owner, sizeof(sb->owner), owner);
     spec_init(&sb->spec);
-    sb->quota = tenant_quota_get(m, owner);
+    sb->quota = tenant_quotas_get(m->quotas, owner);
     sb->next = *p;
     *p = sb;
     m->nsandboxes++;
@@ -104,6 +102,7 @@ void sandbox_free(struct sandbox *sb)
             m->pinned_per_cpu[i]--;
     ev_timer_clear(m->ev, &sb->idle_timer);
     ev_timer_clear(m->ev, &sb->retry_timer);
+    ev_defer_clear(m->ev, &sb->ops_defer);
     for (struct sandbox_subscription *a = sb->subscriptions; a; a = a->next)
         a->sandbox = NULL;
     fair_queue_release(&sb->create_slot);
@@ -254,75 +253,31 @@ void sandbox_append_event(struct sandbox *sb, const char *kind, const char *exec
 
 /* --- the jailer --- */
 
-static void manager_on_engine_lost(void *arg, const struct err *why)
+static void manager_on_jailer_connected(void *arg)
 {
-    manager_jailer_lost(arg, why);
-}
+    struct manager *m = arg;
 
-static const struct engine_ops manager_engine_ops = { .on_lost = manager_on_engine_lost };
-
-static void manager_free_engine(void *arg)
-{
-    engine_free(arg);
-}
-
-static void manager_on_reconnect_timer(void *arg)
-{
-    manager_connect_jailer(arg);
-}
-
-void manager_jailer_lost(struct manager *m, const struct err *why)
-{
-    log_warn("no connection to the jailer: %s", why->msg);
-    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "no connection to the jailer: %.120s", why->msg);
-    pools_set_engine(m->pools, NULL);
-    if (m->engine)
-        ev_defer(m->ev, &m->free_engine_defer, manager_free_engine, take_ptr(&m->engine));
-    ev_timer_set(m->ev, &m->reconnect_timer, ev_now(m->ev) + backoff_next(&m->reconnect_backoff),
-                 manager_on_reconnect_timer, m);
-}
-
-static int manager_new_engine(struct manager *m, struct err *err)
-{
-    int jailer = -1, monitor = -1;
-
-    if (m->settings.connect(m->settings.arg, &jailer, &monitor, err) < 0)
-        return -1;
-    if (engine_new(m->ev, jailer, &manager_engine_ops, m, &m->engine, err) < 0) {
-        fd_close(&jailer);
-        fd_close(&monitor);
-        return -1;
-    }
-    if (monitor < 0)
-        engine_connect_monitor(m->engine);
-    else if (engine_set_monitor(m->engine, monitor, err) < 0)
-        log_warn("no connection to the monitor: %s", err->msg); /* receipts then say that denials were not counted */
-    return 0;
-}
-
-void manager_connect_jailer(struct manager *m)
-{
-    struct err err = { 0 };
-
-    if (manager_new_engine(m, &err) < 0) {
-        manager_jailer_lost(m, &err);
-        return;
-    }
-    m->stats.reconnects++;
-    backoff_reset(&m->reconnect_backoff);
-    m->not_ready_reason[0] = '\0';
+    m->supply.engine = jailer_link_engine(m->jailer_link);
     if (m->loaded)
         recovery_adopt_all(m);
+}
+
+static void manager_on_jailer_lost(void *arg)
+{
+    struct manager *m = arg;
+
+    m->supply.engine = NULL;
+    pools_set_engine(m->pools, NULL);
 }
 
 bool manager_ready(const struct manager *m, const char **ret_why)
 {
     const char *why = NULL;
 
-    if (!m->engine)
-        why = m->not_ready_reason;
+    if (!jailer_link_engine(m->jailer_link))
+        why = jailer_link_why_lost(m->jailer_link);
     else if (!m->loaded)
-        why = "the store is still being read";
+        why = m->load_error[0] ? m->load_error : "the store is still being read";
     else if (m->nadopting > 0)
         why = "the sandboxes of the previous server are still being adopted";
     if (ret_why)
@@ -333,6 +288,7 @@ bool manager_ready(const struct manager *m, const char **ret_why)
 void manager_stats(const struct manager *m, struct manager_stats *ret)
 {
     *ret = m->stats;
+    ret->reconnects = jailer_link_connections(m->jailer_link);
     ret->running = ret->paused = ret->executing = 0;
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (const struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next) {
@@ -342,33 +298,83 @@ void manager_stats(const struct manager *m, struct manager_stats *ret)
         }
 }
 
+void manager_set_tenant(struct manager *m, const struct store_tenant *row)
+{
+    tenant_quotas_set(m->quotas, row);
+}
+
+bool manager_tenant_is_suspended(struct manager *m, const char *tenant)
+{
+    return tenant_quotas_get(m->quotas, tenant)->is_suspended;
+}
+
+void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT])
+{
+    struct tenant_quota *q = tenant_quotas_get(m->quotas, tenant);
+
+    memcpy(ret, q->used, sizeof(q->used));
+    ret[STORE_QUOTA_EXECUTIONS] = quota_executions_last_hour(q, quota_now_ms(m->ev));
+}
+
+static const struct budgets_ops manager_budgets_ops = { .read_cpu = live_usage_read_cpu,
+                                                        .commit_usage = live_usage_commit,
+                                                        .stop = tenant_stop_over_budget,
+                                                        .on_renewed = tenant_budget_renewed,
+                                                        .now_ms = clock_real_ms };
+
+void manager_set_budget(struct manager *m, const struct store_budget *row)
+{
+    budgets_set(m->budgets, row);
+}
+
+bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret)
+{
+    return budgets_get(m->budgets, owner, ret);
+}
+
+void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg)
+{
+    retention_run(m->retention, keep, strays, done, arg);
+}
+
 /* --- creation and end --- */
 
 int manager_new(struct ev *ev, const struct manager_settings *set, struct manager **ret, struct err *err)
 {
-    auto_fd int dir = open(set->output_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    struct output_dir *dir;
 
-    if (dir < 0)
-        return err_sys(err, ERR_SYS, "%s", set->output_dir);
+    if (output_dir_new(set->output_dir, &dir, err) < 0)
+        return -1;
     struct manager *m = mem_new(struct manager);
     m->ev = ev;
     m->settings = *set;
     m->settings.output_dir = NULL;
     m->store = set->store;
     m->pending_commits_last = &m->pending_commits;
-    m->output_dir = take_fd(&dir);
-    m->reconnect_backoff = (struct backoff){ .min_ns = BACKOFF_MIN, .max_ns = BACKOFF_MAX };
+    m->output_dir = dir;
+    m->retention = retention_new(m->store, dir);
+    m->quotas = tenant_quotas_new(ev, m->store, tenant_stop_suspended, m);
+    m->usage_meter = usage_meter_new(ev, live_usage_sample, m);
+    m->ephemeral_usage = usage_batch_new(ev, m->store);
+    m->jailer_link = jailer_link_new(ev, &(struct jailer_link_ops){ .connect = set->connect,
+                                                                    .connect_arg = set->arg,
+                                                                    .on_connected = manager_on_jailer_connected,
+                                                                    .on_lost = manager_on_jailer_lost,
+                                                                    .arg = m });
     m->pools = set->pools ? set->pools : pools_new(ev);
+    m->supply = (struct sandbox_supply){ .ev = ev,
+                                         .pools = m->pools,
+                                         .hidden_dir = output_dir_fd(m->output_dir),
+                                         .required_limits = set->required_limits,
+                                         .require_all_walls = set->require_all_walls };
     assert(set->executions_max && set->creating_max && set->starting_max);
     fair_queue_init(&m->create_queue, ev, set->creating_max, QUEUE_MAX_WAIT_NS, CREATE_MAX_HOLD_NS);
     fair_queue_init(&m->start_queue, ev, set->starting_max, QUEUE_MAX_WAIT_NS, START_MAX_HOLD_NS);
     *ret = m;
-    m->started_ms = clock_real_ms();
-    budget_load_all(m);
-    end_journal_open(m);
-    end_journal_replay(m);
+    m->budgets = budgets_new(ev, m->store, m->quotas, &manager_budgets_ops, m);
+    m->end_journal = end_journal_new(ev, m->store, set->sync_full ? -1 : output_dir_fd(m->output_dir));
     recovery_start(m);
-    manager_connect_jailer(m);
+    jailer_link_start(m->jailer_link);
     return 0;
 }
 
@@ -418,6 +424,7 @@ void manager_finish(struct manager *m)
 
     if (!m)
         return;
+    sandbox_refusals_report_all(m);
     err_set(&why, ERR_BUSY, "the server is stopping; programs in sandboxes keep running");
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
@@ -430,28 +437,24 @@ void manager_free(struct manager *m)
     if (!m)
         return;
     m->on_empty = NULL;
-    ev_timer_clear(m->ev, &m->reconnect_timer);
-    budget_free_all(m);
     ev_defer_clear(m->ev, &m->flush_defer);
-    if (m->free_engine_defer.on) {
-        ev_defer_clear(m->ev, &m->free_engine_defer);
-        engine_free(m->free_engine_defer.arg);
-    }
     pools_set_engine(m->pools, NULL);
-    engine_free(m->engine);
+    jailer_link_free(m->jailer_link);
     if (!m->settings.pools)
         pools_free(m->pools);
     for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
         while (m->sandboxes[i])
             sandbox_free(m->sandboxes[i]);
+    sandbox_refusals_free(m);
     ephemeral_sandboxes_free(m);
+    usage_batch_free(m->ephemeral_usage);
     fair_queue_done(&m->create_queue);
     fair_queue_done(&m->start_queue);
-    tenant_quotas_free(m);
-    end_journal_close(m);
-    if (m->gc_dir)
-        closedir(m->gc_dir);
-    fd_close(&m->output_dir);
-    usage_meter_stop(m); /* freeing sandboxes has set the timer again */
+    budgets_free(m->budgets);
+    tenant_quotas_free(m->quotas);
+    end_journal_free(m->end_journal);
+    retention_free(m->retention);
+    output_dir_free(m->output_dir);
+    usage_meter_free(m->usage_meter); /* only now: freeing a sandbox uses it */
     free(m);
 }

@@ -4,11 +4,12 @@
  * jailer and outlive this process, rows belong to the store, output is in files. The next manager
  * adopts the sandboxes that still live and records the end of the others.
  *
- * Every call answers through `done`, exactly once, in the loop; `done` may run before the call
- * returns. Success means committed: the result survives kill -9 of this process. Rows are borrowed
- * for the duration of the callback. Every call names an owner and sees only that owner's objects
- * (STORE_ANY_OWNER: all objects); the id of an object of another owner is ERR_MISSING. A call on a
- * sandbox that has ended fails with ERR_SANDBOX_ENDED and the reason of the end. */
+ * Every call answers through `done`, exactly once, in the loop. A request to a sandbox is answered
+ * after the call has returned; the `done` of an execution or a context may run earlier. Success
+ * means committed: the result survives kill -9 of this process. Rows are borrowed for the duration
+ * of the callback. Every call names an owner and sees only that owner's objects (STORE_ANY_OWNER:
+ * all objects); the id of an object of another owner is ERR_MISSING. A call on a sandbox that has
+ * ended fails with ERR_SANDBOX_ENDED and the reason of the end. */
 #pragma once
 
 #include "core/base/base.h"
@@ -19,8 +20,9 @@
 #include "sandbox/files.h"
 #include "core/ev/ev.h"
 #include "sandbox/pool/pools.h"
-#include "service/budget_period.h"
+#include "service/budget.h"
 #include "service/quota.h"
+#include "service/retention.h"
 #include "service/spec.h"
 #include "store/usage.h"
 
@@ -224,34 +226,14 @@ void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t r
 
 /* Applies a budget that was committed to the store. */
 void manager_set_budget(struct manager *m, const struct store_budget *row);
-struct manager_budget {
-    uint64_t max[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES], used[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES];
-    uint64_t renews_ms[STORE_PERIOD_COUNT];
-};
 /* False: the owner has no budget, or it is still being read. */
 bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret);
-/* Sums over all tenants. */
-struct manager_usage_totals {
-    /* Since the manager started, including live sandboxes; in us, ms and counts. */
-    uint64_t used[STORE_BUDGET_RESOURCES];
-    uint64_t refused; /* requests that a budget refused */
-    /* Limits of all tenants, by how much of each is used. */
-    uint64_t bounds[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES][BUDGET_LIMIT_STATES];
-};
+/* With the lifetimes of live sandboxes until now. */
 void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret);
 
 /* --- housekeeping --- */
 
-struct manager_gc {
-    uint64_t executions, sandboxes, events, idem;
-    uint64_t usage;                    /* usage rows that were removed or merged into another row */
-    uint64_t output_bytes;             /* output of the removed executions */
-    uint64_t stray_files, stray_bytes; /* output files of executions without a row */
-};
-typedef void manager_gc_fn(void *arg, const struct err *err, const struct manager_gc *removed);
-/* Applies the retention to rows and output. With `strays`, also removes output files that belong to
- * no execution, which looks up every file. With keep->dry_run nothing is removed, only counted.
- * One run at a time: ERR_BUSY. */
+/* As retention_run(). */
 void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg);
 
 #define MANAGER_END_CAUSES 10    /* enum ended_by */

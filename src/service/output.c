@@ -1,5 +1,4 @@
-/* Output of executions, in plain files: <id>.1 and <id>.2 for stdout and stderr, <id>.3 for the
- * events of a context.
+/* Output of executions, in the plain files of output_dir.h.
  *
  * A byte is in its file before the sandbox gets credit for it, and a file only grows. So everything
  * that a reader was shown is there after a kill, and the lengths of the files say exactly where a
@@ -10,129 +9,39 @@
  * punched), so that offsets stay valid and about the last ring_bytes bytes are kept. The file
  * itself shows where data begins. A file system that cannot punch holes keeps the beginning, up to
  * a limit, and later output is lost as on a full disk: a sandbox must not fill the host, and a
- * terminal that shows no new output is noticed.
- *
- * A program may write before its row is committed, and a kill in between would leave files that no
- * retention ever finds. So until then the files are called <id>.1.new and <id>.2.new, and the next
- * manager looks up what became of each. */
+ * terminal that shows no new output is noticed. */
 #include "service/service_internal.h"
 
 #include "core/base/fd.h"
 #include "core/base/log.h"
-#include "core/base/mem.h"
-#include "core/base/str.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define NAME_SIZE (ID_SIZE + sizeof(".1.new"))
 #define UNPUNCHED_RINGS 16u
-
-static void output_file_name(char ret[NAME_SIZE], const char *id, int channel, bool unnamed)
-{
-    snprintf(ret, NAME_SIZE, "%s.%d%s", id, channel, unnamed ? ".new" : "");
-}
-
-static int output_open_file(const struct manager *m, const char *id, int channel, bool unnamed, int flags)
-{
-    char name[NAME_SIZE];
-
-    output_file_name(name, id, channel, unnamed);
-    return openat(m->output_dir, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-}
 
 int manager_open_output(struct manager *m, const char *id, int channel)
 {
-    if (!id_valid(id, "ex")) {
-        errno = ENOENT;
-        return -1;
-    }
-    int fd = output_open_file(m, id, channel, false, O_RDONLY);
-    return fd >= 0 || errno != ENOENT ? fd : output_open_file(m, id, channel, true, O_RDONLY);
-}
-
-/* --- names --- */
-
-static int output_set_final_name(const struct manager *m, const char *id, int channel)
-{
-    char from[NAME_SIZE], to[NAME_SIZE];
-
-    output_file_name(from, id, channel, true);
-    output_file_name(to, id, channel, false);
-    return renameat(m->output_dir, from, m->output_dir, to);
-}
-
-static void output_remove_file(const struct manager *m, const char *id, int channel, bool unnamed)
-{
-    char name[NAME_SIZE];
-
-    output_file_name(name, id, channel, unnamed);
-    if (unlinkat(m->output_dir, name, 0) < 0 && errno != ENOENT)
-        log_warn("output %s: %s", name, strerror(errno));
+    return output_dir_open_for_read(m->output_dir, id, channel);
 }
 
 void output_set_final_names(struct execution *ex, bool has_row)
 {
-    const struct manager *m = ex->sandbox->manager;
+    const struct output_dir *dir = ex->sandbox->manager->output_dir;
 
     for (int i = 0; i < OUTPUT_CHANNELS; i++) {
         if (!ex->output.has_temp_name[i])
             continue;
         ex->output.has_temp_name[i] = false;
         if (!has_row)
-            output_remove_file(m, ex->id, i + 1, true);
-        else if (output_set_final_name(m, ex->id, i + 1) < 0)
+            output_dir_remove_temp_file(dir, ex->id, i + 1);
+        else if (output_dir_set_final_name(dir, ex->id, i + 1) < 0)
             log_error("output %s.%d: cannot rename it from its .new name: %s", ex->id, i + 1, strerror(errno));
     }
 }
-
-struct output_temp_lookup {
-    struct manager *manager;
-    char id[ID_SIZE];
-};
-
-static void output_on_temp_looked_up(void *arg, const struct err *err, const struct store_execution *row UNUSED)
-{
-    auto_free struct output_temp_lookup *s = arg;
-
-    for (int i = 1; i <= OUTPUT_CHANNELS; i++)
-        if (!err)
-            (void)output_set_final_name(s->manager, s->id, i);
-        else if (err->id == ERR_MISSING)
-            output_remove_file(s->manager, s->id, i, true);
-}
-
-void output_resolve_temp_files(struct manager *m)
-{
-    int fd = openat(m->output_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    const struct dirent *e;
-
-    while (dir && (e = readdir(dir))) {
-        char id[ID_SIZE] = { 0 };
-
-        if (strlen(e->d_name) != NAME_SIZE - 2 || !str_ends(e->d_name, ".new"))
-            continue;
-        memcpy(id, e->d_name, ID_SIZE - 1);
-        if (!id_valid(id, "ex"))
-            continue;
-        struct output_temp_lookup *s = mem_new(struct output_temp_lookup);
-        s->manager = m;
-        memcpy(s->id, id, sizeof(s->id));
-        store_execution_get(m->store, STORE_ANY_OWNER, id, output_on_temp_looked_up, s);
-    }
-    if (dir)
-        closedir(dir);
-    else
-        fd_close(&fd);
-}
-
-/* --- bytes --- */
 
 static void output_punch_old(struct execution *ex, uint64_t size)
 {
@@ -180,7 +89,7 @@ static size_t output_write(void *arg, int channel, const void *data, size_t len)
     size_t done = 0, room;
 
     if (*fd < 0 && !refused) {
-        *fd = output_open_file(m, ex->id, channel, !ex->row_inserted, O_WRONLY | O_CREAT | O_APPEND);
+        *fd = output_dir_open_file(m->output_dir, ex->id, channel, !ex->row_inserted, O_WRONLY | O_CREAT | O_APPEND);
         o->has_temp_name[channel - 1] = *fd >= 0 && !ex->row_inserted;
     }
     while (done < len && *fd >= 0 && !refused &&
@@ -219,14 +128,15 @@ void output_init(struct execution *ex)
 
 int output_open_existing(struct execution *ex)
 {
+    const struct output_dir *dir = ex->sandbox->manager->output_dir;
     struct stat st;
 
     for (int i = 0; i < OUTPUT_CHANNELS; i++) {
         if (ex->output.fd[i] >= 0)
             continue;
         /* In case it was not renamed before the kill. */
-        (void)output_set_final_name(ex->sandbox->manager, ex->id, i + 1);
-        ex->output.fd[i] = output_open_file(ex->sandbox->manager, ex->id, i + 1, false, O_WRONLY | O_APPEND);
+        (void)output_dir_set_final_name(dir, ex->id, i + 1);
+        ex->output.fd[i] = output_dir_open_file(dir, ex->id, i + 1, false, O_WRONLY | O_APPEND);
         if (ex->output.fd[i] < 0 && errno == ENOENT)
             continue;
         if (ex->output.fd[i] < 0 || fstat(ex->output.fd[i], &st) < 0)
@@ -242,33 +152,4 @@ void output_close(struct execution *ex)
 {
     for (int i = 0; i < OUTPUT_CHANNELS; i++)
         fd_close(&ex->output.fd[i]);
-}
-
-void output_remove(const struct manager *m, const char *id)
-{
-    for (int i = 1; i <= OUTPUT_CHANNELS; i++)
-        output_remove_file(m, id, i, false);
-}
-
-bool output_parse_file_name(const char *name, char ret_id[ID_SIZE])
-{
-    size_t len = strlen(name);
-
-    if (len != ID_SIZE + 1 || (!str_ends(name, ".1") && !str_ends(name, ".2") && !str_ends(name, ".3")))
-        return false;
-    memcpy(ret_id, name, ID_SIZE - 1);
-    ret_id[ID_SIZE - 1] = '\0';
-    return id_valid(ret_id, "ex");
-}
-
-void output_file_sizes(const struct manager *m, const char *id, uint64_t ret[3])
-{
-    char name[NAME_SIZE];
-    struct stat st;
-
-    for (int i = 0; i < OUTPUT_CHANNELS; i++) {
-        (void)output_set_final_name(m, id, i + 1);
-        output_file_name(name, id, i + 1, false);
-        ret[i] = fstatat(m->output_dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
-    }
 }

@@ -4,11 +4,14 @@
  * quota. */
 #include "service/quota.h"
 
+#include "core/base/clock.h"
 #include "core/base/str.h"
+#include "service/spec.h"
 
 #include <inttypes.h>
 
 #define MINUTE_MS 60000u
+#define HOUR_MS 3600000u
 
 const char *const quota_names[STORE_QUOTA_COUNT] = { "sandboxes", "cpuMillis", "memoryBytes", "storageBytes",
                                                      "executionsPerHour" };
@@ -107,4 +110,21 @@ void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t
     if (age_minutes < QUOTA_MINUTES)
         s->executions_by_minute[(s->newest_minute - age_minutes) % QUOTA_MINUTES] += (uint32_t)min_u64(n,
                                                                                                        UINT32_MAX / 2);
+}
+
+/* One hour is added, so that the clock is past its first hour even right after boot. */
+uint64_t quota_now_ms(const struct ev *ev)
+{
+    return ev_now(ev) / NS_PER_MS + HOUR_MS;
+}
+
+void quota_amounts_for_spec(const struct spec *spec, uint64_t ret[STORE_QUOTA_COUNT])
+{
+    const uint64_t *v = spec->limits.v;
+
+    ret[STORE_QUOTA_SANDBOXES] = 1;
+    ret[STORE_QUOTA_CPU] = v[LIMIT_CPU];
+    ret[STORE_QUOTA_MEMORY] = v[LIMIT_MEMORY];
+    ret[STORE_QUOTA_STORAGE] = v[LIMIT_WORKSPACE];
+    ret[STORE_QUOTA_EXECUTIONS] = 0;
 }

@@ -10,11 +10,15 @@
 
 #define QUOTA_MINUTES 60u
 
+struct budget_span;
+struct spec;
 struct tenant_budget;
 
 struct tenant_quota {
     struct tenant_quota *next;
     struct tenant_budget *budget; /* budget.c; NULL: the tenant has none */
+    struct budget_span *spans;    /* lifetimes of sandboxes that are not in the store yet (budget.c) */
+    uint64_t nexecutions;         /* executions that have begun and not ended (budget.c) */
     char tenant[STORE_OWNER_MAX + 1];
     uint64_t limit[STORE_QUOTA_COUNT];            /* 0: unlimited */
     uint64_t used[STORE_QUOTA_COUNT];             /* except executions */
@@ -37,3 +41,6 @@ void quota_release(struct tenant_quota *s, const uint64_t amounts[STORE_QUOTA_CO
 int quota_reserve_execution(struct tenant_quota *s, uint64_t now_ms, struct err *err);
 void quota_add_past_executions(struct tenant_quota *s, uint64_t now_ms, uint64_t age_minutes, uint64_t n);
 uint64_t quota_executions_last_hour(struct tenant_quota *s, uint64_t now_ms);
+uint64_t quota_now_ms(const struct ev *ev); /* now_ms of the functions above */
+/* The amounts that a sandbox reserves. */
+void quota_amounts_for_spec(const struct spec *spec, uint64_t ret[STORE_QUOTA_COUNT]);

@@ -29,7 +29,7 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     struct sandbox *sb = sandbox_new(m, row->id, row->owner);
     struct err err = { 0 };
 
-    sb->state = row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED;
+    sandbox_set_state(sb, row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED);
     sb->row_inserted = true;
     sb->created_ms = row->created_ms;
     budget_span_begin(sb->quota, &sb->span, sb->created_ms);
@@ -54,7 +54,7 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
 static void recovery_load_failed(struct manager *m, const struct err *err)
 {
     log_error("cannot read the store: %s", err->msg);
-    snprintf(m->not_ready_reason, sizeof(m->not_ready_reason), "cannot read the store: %.100s", err->msg);
+    snprintf(m->load_error, sizeof(m->load_error), "cannot read the store: %.100s", err->msg);
 }
 
 static void recovery_on_sandboxes(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
@@ -139,7 +139,7 @@ static void recovery_end_orphan(struct manager *m, const struct store_execution 
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
     end.error_json = why;
-    output_file_sizes(m, row->id, end.out_bytes);
+    output_dir_file_sizes(m->output_dir, row->id, end.out_bytes);
     store_execution_update(
         m->store, row->owner, &end, STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT,
         &(struct store_condition){ .states = STORE_EXECUTION_LIVE }, recovery_on_orphan_committed, NULL);
@@ -184,8 +184,8 @@ static void recovery_on_executions(void *arg, const struct err *err, const struc
         return;
     }
     m->loaded = true;
-    output_resolve_temp_files(m);
-    if (m->engine)
+    output_dir_resolve_temp_files(m->output_dir, m->store);
+    if (jailer_link_engine(m->jailer_link))
         recovery_adopt_all(m);
 }
 
@@ -200,14 +200,17 @@ static void recovery_load_executions(struct manager *m, const char *cursor)
     store_execution_list(m->store, &q, recovery_on_executions, m);
 }
 
-static void recovery_on_quotas_loaded(struct manager *m)
+static void recovery_on_quotas_loaded(void *arg, const struct err *err)
 {
-    recovery_load_sandboxes(m, NULL);
+    if (err)
+        recovery_load_failed(arg, err);
+    else
+        recovery_load_sandboxes(arg, NULL);
 }
 
 void recovery_start(struct manager *m)
 {
-    tenant_quotas_load(m, recovery_on_quotas_loaded, recovery_load_failed);
+    tenant_quotas_load(m->quotas, recovery_on_quotas_loaded, m);
 }
 
 /* --- adoption --- */
@@ -228,7 +231,8 @@ static void recovery_adopt_sandbox(struct sandbox *sb)
     spec_fill_sandbox_spec(&sb->spec, &sandbox);
     sandbox.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
     sandbox.limits.v[LIMIT_WALL] = min_u64(sandbox.limits.v[LIMIT_WALL], sandbox.limits.v[LIMIT_LIFETIME]);
-    if (sandbox_handle_adopt(m->engine, sb->id, &sandbox, &sandbox_engine_ops, sb, &sb->handle, &err) < 0) {
+    if (sandbox_handle_adopt(jailer_link_engine(m->jailer_link), sb->id, &sandbox, &sandbox_engine_ops, sb, &sb->handle,
+                             &err) < 0) {
         sandbox_end(sb, ENDED_LOST, &err);
         recovery_sandbox_resolved(m);
         return;
@@ -244,7 +248,7 @@ static void recovery_on_refrozen(void *arg, const struct err *err)
         return;
     if (err)
         log_warn("sandbox %s: cannot pause it again: %s", sb->id, err->msg);
-    sb->state = err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED;
+    sandbox_set_state(sb, err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED);
     sandbox_restart_idle_timer(sb);
     recovery_sandbox_resolved(sb->manager);
 }
@@ -255,7 +259,7 @@ void recovery_sandbox_ready(struct sandbox *sb)
     if (sb->quota->is_suspended) {
         struct manager *m = sb->manager;
 
-        sb->state = SANDBOX_STATE_RUNNING;
+        sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
         sandbox_end_suspended(sb);
         recovery_sandbox_resolved(m);
         return;
@@ -275,7 +279,7 @@ void recovery_sandbox_ready(struct sandbox *sb)
         sandbox_handle_freeze(sb->handle, recovery_on_refrozen, sb);
         return;
     }
-    sb->state = SANDBOX_STATE_RUNNING;
+    sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     sandbox_restart_idle_timer(sb);
     recovery_sandbox_resolved(sb->manager);
 }
@@ -283,28 +287,31 @@ void recovery_sandbox_ready(struct sandbox *sb)
 static void recovery_on_jailer_list(void *arg, const char (*ids)[ID_SIZE], size_t n, const struct err *err)
 {
     struct manager *m = arg;
+    struct engine *engine = jailer_link_engine(m->jailer_link);
 
     if (err) {
         log_warn("cannot list the sandboxes of the jailer: %s", err->msg);
-        pools_set_engine(m->pools, m->engine);
+        pools_set_engine(m->pools, engine);
         return;
     }
     for (size_t i = 0; i < n; i++)
         if (!sandbox_find(m, STORE_ANY_OWNER, ids[i])) {
             log_info("sandbox %s has no row and is destroyed", ids[i]);
-            engine_destroy_sandbox(m->engine, ids[i]);
+            engine_destroy_sandbox(engine, ids[i]);
         }
     if (n == ENGINE_LIST_MAX)
-        engine_list_sandboxes(m->engine, ids[n - 1], recovery_on_jailer_list, m);
+        engine_list_sandboxes(engine, ids[n - 1], recovery_on_jailer_list, m);
     else
-        pools_set_engine(m->pools, m->engine); /* only now: sandboxes of pools have no rows either */
+        pools_set_engine(m->pools, engine); /* only now: sandboxes of pools have no rows either */
 }
 
 /* After the last adoption, destroys the sandboxes of the jailer that have no row. */
 void recovery_sandbox_resolved(struct manager *m)
 {
-    if (m->nadopting > 0 && --m->nadopting == 0 && m->engine)
-        engine_list_sandboxes(m->engine, NULL, recovery_on_jailer_list, m);
+    struct engine *engine = jailer_link_engine(m->jailer_link);
+
+    if (m->nadopting > 0 && --m->nadopting == 0 && engine)
+        engine_list_sandboxes(engine, NULL, recovery_on_jailer_list, m);
 }
 
 static void recovery_end_unfinished(struct sandbox *sb)
@@ -312,7 +319,7 @@ static void recovery_end_unfinished(struct sandbox *sb)
     struct err why;
 
     err_set(&why, ERR_LOST, "the server restarted before the sandbox was ready");
-    engine_destroy_sandbox(sb->manager->engine, sb->id);
+    engine_destroy_sandbox(jailer_link_engine(sb->manager->jailer_link), sb->id);
     sandbox_end(sb, ENDED_LOST, &why);
 }
 

@@ -19,11 +19,18 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "sandbox/hide.h"
 
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
+
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
+{
+    static const char *const names[] = { "loaded", "creating", "running", "paused", "ending" };
+
+    log_debug("sandbox %s: %s -> %s", sb->id, names[sb->state], names[state]);
+    sb->state = state;
+}
 
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret)
 {
@@ -31,9 +38,6 @@ void sandbox_ended_error(const struct sandbox *sb, struct err *ret)
             sb->creation_failed ? "was not created" : "has ended (",
             sb->creation_failed ? "" : ended_by_name(sb->ended_by), sb->creation_failed ? "" : ")", sb->end_error.msg);
 }
-
-static void sandbox_claim_finished(struct sandbox *sb, bool well);
-static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *err);
 
 /* The sandbox has its own copy; keeping secrets here would only risk a leak. */
 static void sandbox_free_env(struct sandbox *sb)
@@ -81,7 +85,7 @@ static void sandbox_commit_end(void *arg)
     struct sandbox *sb = arg;
     struct store_sandbox row = { .state = STORE_SANDBOX_ENDED,
                                  .ended_ms = sb->ended_ms,
-                                 .cpu_us = usage_meter_read_cpu_us(sb) };
+                                 .cpu_us = sandbox_read_cpu_us(sb) };
     auto_free char *why = manager_error_json(&sb->end_error);
 
     if (sb->handle && sandbox_handle_memory_peak(sb->handle) != SANDBOX_USAGE_UNKNOWN)
@@ -91,6 +95,7 @@ static void sandbox_commit_end(void *arg)
     row.why_json = why;
     store_sandbox_update(sb->manager->store, sb->owner, &row, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_on_end_committed, sb);
+    budget_span_stored(&sb->span);
 }
 
 static void sandbox_on_first_receipt_committed(void *arg UNUSED, const struct err *err,
@@ -156,34 +161,23 @@ static void sandbox_on_destroyed(void *arg, const struct err *err)
     sandbox_finish_end(sb);
 }
 
-uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms)
-{
-    uint64_t from = max_u64(sb->created_ms, sb->manager->started_ms);
-
-    return until_ms > from ? until_ms - from : 0;
-}
-
-static void sandbox_count_lifetime(struct sandbox *sb)
-{
-    sb->manager->usage_totals[STORE_BUDGET_SANDBOX_SECONDS] += sandbox_observed_ms(sb, sb->ended_ms);
-    budget_span_end(sb->quota, &sb->span, sb->ended_ms);
-}
-
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
 {
     bool made = sb->handle != NULL && !sb->is_destroyed;
 
     if (sb->state == SANDBOX_STATE_ENDING)
         return;
-    sb->state = SANDBOX_STATE_ENDING;
+    sandbox_set_state(sb, SANDBOX_STATE_ENDING);
     sb->ended_by = by;
     sb->end_error = *why;
     sb->ended_ms = clock_real_ms();
+    sandbox_source_finish(&sb->source, false);
+    sandbox_free_env(sb);
     if (sb->creation_failed)
         budget_span_cancel(sb->quota, &sb->span);
     else
-        sandbox_count_lifetime(sb);
-    (void)usage_meter_read_cpu_us(sb); /* used if the counter cannot be read at the end */
+        budget_span_end(sb->manager->budgets, sb->quota, &sb->span, sb->ended_ms);
+    (void)sandbox_read_cpu_us(sb); /* used if the counter cannot be read at the end */
     ev_timer_clear(sb->manager->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
     if (made)
@@ -198,7 +192,6 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
  * the sandbox counts as lost. */
 static void sandbox_fail_create(struct sandbox *sb, const struct err *err)
 {
-    sandbox_claim_finished(sb, false);
     sb->manager->stats.create_failed++;
     if (sb->state != SANDBOX_STATE_ENDING)
         sb->creation_failed = err->id != ERR_LOST;
@@ -215,7 +208,7 @@ static void sandbox_count_start_time(const struct sandbox *sb)
         at++;
     if (at == nruntimes || at >= MANAGER_LANGUAGES_MAX)
         return;
-    histogram_add(&sb->manager->stats.starts[at][sb->from_warm_pool], ns);
+    histogram_add(&sb->manager->stats.starts[at][sb->source.loan.result == POOL_HIT], ns);
 }
 
 static void sandbox_on_running_committed(void *arg, const struct err *err, const struct store_sandbox *row)
@@ -243,7 +236,7 @@ static void sandbox_create_step(struct sandbox *sb)
     if (sb->state != SANDBOX_STATE_CREATING || !sb->row_inserted || !sb->kept_by_jailer)
         return;
     fair_queue_release(&sb->create_slot);
-    sb->state = SANDBOX_STATE_RUNNING;
+    sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     sb->expires_ms = clock_real_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
     sb->expires_mono_ms = manager_mono_ms(sb->manager) + sb->spec.limits.v[LIMIT_LIFETIME];
     auto_free char *spec = sandbox_stored_json(sb);
@@ -291,10 +284,8 @@ static void sandbox_on_ready(void *arg)
         return;
     }
     sandbox_handle_keep(sb->handle, sandbox_on_kept_by_jailer, sb);
-    sandbox_claim_finished(sb, true);
-    if (sb->pool_member_unconfirmed)
-        sandbox_free_env(sb);
-    sb->pool_member_unconfirmed = false;
+    sandbox_source_finish(&sb->source, true);
+    sandbox_free_env(sb);
 }
 
 bool sandbox_lifetime_expired(const struct sandbox *sb, uint64_t slack_ms)
@@ -309,8 +300,13 @@ static void sandbox_on_failed(void *arg, const struct err *err)
     bool loaded = sb->state == SANDBOX_STATE_LOADED, late = loaded && sandbox_lifetime_expired(sb, 0);
     struct err why = *err;
 
-    if (sandbox_replace_dead_member(sb, err))
+    if (sb->state == SANDBOX_STATE_CREATING && sb->manager->supply.engine &&
+        sandbox_source_member_died(&sb->source, err)) {
+        /* The new sandbox has the id of the member, which may be stored already. */
+        if (sandbox_source_replace(&sb->source, &why) < 0)
+            sandbox_fail_create(sb, &why);
         return;
+    }
     if (loaded && err->id == ERR_MISSING && late)
         err_set(&why, ERR_TIMEOUT, "its lifetime ended while the server was down");
     else if (loaded && err->id == ERR_MISSING)
@@ -412,121 +408,6 @@ static int sandbox_create_check(struct manager *m, const struct spec *spec, stru
               : language_unknown_error("runtime", spec->runtime, err);
 }
 
-/* The hidden paths of a policy, as mounts for the jailer. */
-struct sandbox_hidden_mounts {
-    struct sandbox_mount mounts[POLICY_PATHS_MAX];
-    char dst[POLICY_PATHS_MAX][POLICY_TARGET_TEXT + 1];
-    size_t n;
-};
-
-static int sandbox_open_hidden_mounts(const struct manager *m, const struct spec *spec, struct sandbox_hidden_mounts *h,
-                                      struct err *err)
-{
-    for (size_t i = 0; i < spec->nhidden_paths; i++) {
-        int fd;
-
-        if (hide_open(m->output_dir, NULL, spec->hidden_paths[i], h->dst[h->n], &fd, err) < 0)
-            return -1;
-        if (fd >= 0) {
-            h->mounts[h->n] = (struct sandbox_mount){ SANDBOX_MOUNT_BIND_RO, fd, h->dst[h->n] };
-            h->n++;
-        }
-    }
-    return 0;
-}
-
-static void sandbox_close_hidden_mounts(struct sandbox_hidden_mounts *h)
-{
-    while (h->n > 0)
-        close(h->mounts[--h->n].fd);
-}
-
-static void sandbox_fill_handle_spec(const struct sandbox *sb, struct sandbox_spec *ret)
-{
-    spec_fill_sandbox_spec(&sb->spec, ret);
-    ret->id = sb->id;
-    ret->require_enforced = sb->manager->settings.required_limits;
-    ret->require_all_walls = sb->manager->settings.require_all_walls;
-}
-
-/* A pool member already has an id, so it cannot serve a request that chose its own. */
-static void sandbox_take_pool_member(struct sandbox *sb)
-{
-    struct sandbox_spec sandbox;
-    enum pool_result found;
-
-    sandbox_fill_handle_spec(sb, &sandbox);
-    if (sb->id_chosen_by_caller || sb->spec.nhidden_paths)
-        return;
-    sb->handle = pools_take(sb->manager->pools, &sandbox, &found);
-    sb->from_warm_pool = found == POOL_HIT;
-    sb->claim_pending = true;
-    sb->claim_began_ns = ev_now(sb->manager->ev);
-    sb->pool_member_unconfirmed = sb->handle != NULL;
-    if (sb->handle)
-        sandbox_set_id(sb, sandbox_handle_id(sb->handle));
-}
-
-static void sandbox_claim_finished(struct sandbox *sb, bool well)
-{
-    struct sandbox_spec sandbox;
-
-    if (!sb->claim_pending)
-        return;
-    sb->claim_pending = false;
-    sandbox_fill_handle_spec(sb, &sandbox);
-    pools_claim_finished(sb->manager->pools, &sandbox, well ? ev_now(sb->manager->ev) - sb->claim_began_ns + 1 : 0);
-}
-
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
-                               const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
-                               struct err *err)
-{
-    struct sandbox_hidden_mounts h = { .n = 0 };
-    int rc = sandbox_open_hidden_mounts(m, spec, &h, err);
-
-    if (rc == 0) {
-        sandbox->mounts = h.mounts;
-        sandbox->nmounts = h.n;
-        sandbox->owner_uid = h.n ? geteuid() : 0;
-        sandbox->owner_gid = h.n ? getegid() : 0;
-        rc = sandbox_handle_new(m->engine, sandbox, ops, arg, ret, err);
-    }
-    sandbox_close_hidden_mounts(&h);
-    return rc;
-}
-
-static int sandbox_new_or_claim_handle(struct sandbox *sb, struct err *err)
-{
-    struct sandbox_spec sandbox;
-    int rc;
-
-    sandbox_fill_handle_spec(sb, &sandbox);
-    if (sb->handle)
-        return sandbox_handle_claim(sb->handle, &sandbox, &sandbox_engine_ops, sb, err);
-    rc = manager_new_sandbox_handle(sb->manager, &sb->spec, &sandbox, &sandbox_engine_ops, sb, &sb->handle, err);
-    if (rc == 0)
-        sandbox_free_env(sb);
-    return rc;
-}
-
-/* A pool member that died before it was claimed has run nothing for its new owner: it is replaced
- * once by a new sandbox with the same id, without notice. */
-static bool sandbox_replace_dead_member(struct sandbox *sb, const struct err *err)
-{
-    struct err why = { 0 };
-
-    if (sb->state != SANDBOX_STATE_CREATING || !sb->pool_member_unconfirmed || err->id != ERR_LOST ||
-        !sb->manager->engine)
-        return false;
-    sandbox_claim_finished(sb, false);
-    sb->pool_member_unconfirmed = sb->from_warm_pool = false;
-    sandbox_handle_free(take_ptr(&sb->handle));
-    if (sandbox_new_or_claim_handle(sb, &why) < 0)
-        sandbox_fail_create(sb, &why);
-    return true;
-}
-
 /* The sandbox has acquired its slot, or failed to. */
 static void sandbox_on_create_slot(void *arg, const struct err *failed)
 {
@@ -534,20 +415,29 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
     struct manager *m = sb->manager;
     struct err err = { 0 };
 
-    if (!failed && !m->engine)
+    if (!failed && !jailer_link_engine(m->jailer_link))
         /* The jailer was lost while this sandbox waited. */
-        failed = (err_set(&err, ERR_BUSY, "%s", m->not_ready_reason), &err);
+        failed = (err_set(&err, ERR_BUSY, "%s", jailer_link_why_lost(m->jailer_link)), &err);
     if (failed) {
         sandbox_fail_create(sb, failed);
         return;
     }
     if (sb->spec.cpu_pinning)
         sandbox_pin_cpus(sb);
-    sandbox_take_pool_member(sb);
+    sb->source = (struct sandbox_source){ .supply = &m->supply,
+                                          .spec = &sb->spec,
+                                          .id = sb->id,
+                                          .handle = &sb->handle,
+                                          .ops = &sandbox_engine_ops,
+                                          .arg = sb };
+    if (!sb->id_chosen_by_caller) /* a member already has an id */
+        sandbox_source_take(&sb->source, NULL);
+    if (sb->handle)
+        sandbox_set_id(sb, sandbox_handle_id(sb->handle));
     if (sb->on_id_assigned)
         sb->on_id_assigned(sb->on_created_arg, sb->id);
     sandbox_insert_row(sb);
-    if (sandbox_new_or_claim_handle(sb, &err) < 0 && !sandbox_replace_dead_member(sb, &err))
+    if (sandbox_source_start(&sb->source, &err) < 0)
         sandbox_fail_create(sb, &err);
 }
 
@@ -562,11 +452,11 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     if (id && sandbox_find(m, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
     if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
-        budget_check(m, tenant_quota_get(m, owner), false, &err) < 0 ||
-        quota_reserve(tenant_quota_get(m, owner), amounts, &err) < 0) {
+        budget_check(m->budgets, tenant_quotas_get(m->quotas, owner), false, &err) < 0 ||
+        quota_reserve(tenant_quotas_get(m->quotas, owner), amounts, &err) < 0) {
         spec_done(spec);
         m->stats.create_failed++;
-        done(arg, &err, NULL);
+        sandbox_refuse(m, &(struct sandbox_reply){ done, .arg = arg }, &err);
         return;
     }
     if (!id)
@@ -575,7 +465,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     spec_done(&sb->spec);
     sb->spec = *spec;
     *spec = (struct spec){ 0 };
-    sb->state = SANDBOX_STATE_CREATING;
+    sandbox_set_state(sb, SANDBOX_STATE_CREATING);
     sb->id_chosen_by_caller = id != NULL && !named;
     sb->on_id_assigned = named;
     sb->created_ms = clock_real_ms();

@@ -1,5 +1,7 @@
 /* Requests to a sandbox, one after another: each is sent to the jailer, then committed, then
- * answered. The end of the sandbox answers all pending requests with its reason.
+ * answered. The end of the sandbox answers all pending requests with its reason. A request begins
+ * at the end of the loop iteration, and a refusal is reported there, so no caller is answered
+ * before its call has returned.
  *
  * Idleness causes such a request too. It is measured here and not by the engine, because file
  * requests count as use, and because an idle sandbox may be paused instead of ended. The next use
@@ -7,29 +9,65 @@
 #include "service/service_internal.h"
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+
+/* --- answers --- */
+
+/* A success of `done` has a row; the others are answered here only with an error. */
+static void sandbox_reply_send(const struct sandbox_reply *r, const struct err *err, const struct store_sandbox *row)
+{
+    if (r->on_usage)
+        r->on_usage(r->arg, NULL, err);
+    else if (r->on_acquired)
+        r->on_acquired(r->arg, NULL, err);
+    else if (r->done)
+        r->done(r->arg, err, row);
+}
+
+static void sandbox_refusal_report(void *arg)
+{
+    auto_free struct sandbox_refusal *f = arg;
+
+    linked_remove(f);
+    ev_defer_clear(f->manager->ev, &f->defer);
+    sandbox_reply_send(&f->reply, &f->why, NULL);
+}
+
+void sandbox_refuse(struct manager *m, const struct sandbox_reply *reply, const struct err *why)
+{
+    struct sandbox_refusal *f = mem_new(struct sandbox_refusal);
+
+    f->manager = m;
+    f->reply = *reply;
+    f->why = *why;
+    linked_push(&m->refusals, f);
+    ev_defer(m->ev, &f->defer, sandbox_refusal_report, f);
+}
+
+void sandbox_refusals_report_all(struct manager *m)
+{
+    while (m->refusals)
+        sandbox_refusal_report(m->refusals);
+}
+
+void sandbox_refusals_free(struct manager *m)
+{
+    while (m->refusals) {
+        auto_free struct sandbox_refusal *f = m->refusals;
+
+        linked_remove(f);
+        ev_defer_clear(m->ev, &f->defer);
+    }
+}
 
 /* --- lookup --- */
 
 struct sandbox_lookup { /* for an id that is not in the table */
-    store_sandbox_fn *done;
-    sandbox_handle_usage_fn *on_usage;
-    manager_acquire_fn *on_acquired;
-    void *arg;
+    struct sandbox_reply reply;
     bool include_ended; /* return the row of an ended sandbox instead of an error */
 };
-
-static void sandbox_lookup_answer(const struct sandbox_lookup *l, const struct err *err,
-                                  const struct store_sandbox *row)
-{
-    if (l->on_usage)
-        l->on_usage(l->arg, NULL, err);
-    else if (l->on_acquired)
-        l->on_acquired(l->arg, NULL, err);
-    else if (l->done)
-        l->done(l->arg, err, row);
-}
 
 static void sandbox_lookup_on_row(void *arg, const struct err *err, const struct store_sandbox *row)
 {
@@ -38,20 +76,20 @@ static void sandbox_lookup_on_row(void *arg, const struct err *err, const struct
     char at[32];
 
     if (err) {
-        sandbox_lookup_answer(l, err, NULL);
+        sandbox_reply_send(&l->reply, err, NULL);
     } else if (row->state != STORE_SANDBOX_ENDED) { /* its end is being committed, or it is being loaded */
         err_set(&why, ERR_BUSY, "sandbox %s is being created, recovered or ended; try again", row->id);
-        sandbox_lookup_answer(l, &why, NULL);
+        sandbox_reply_send(&l->reply, &why, NULL);
     } else if (l->include_ended) {
-        sandbox_lookup_answer(l, NULL, row);
+        sandbox_reply_send(&l->reply, NULL, row);
     } else {
         err_set(&why, ERR_SANDBOX_ENDED, "sandbox %s ended at %s (%s)", row->id,
                 clock_rfc3339(row->ended_ms * NS_PER_MS, at), row->ended_by ? row->ended_by : "it was not created");
-        sandbox_lookup_answer(l, &why, NULL);
+        sandbox_reply_send(&l->reply, &why, NULL);
     }
 }
 
-/* NULL: the request is answered, or will be. */
+/* NULL: the request will be answered. */
 static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *owner, const char *id,
                                               const struct sandbox_lookup *l)
 {
@@ -72,7 +110,7 @@ static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *own
     } else {
         return sb;
     }
-    sandbox_lookup_answer(l, &err, NULL);
+    sandbox_refuse(m, &l->reply, &err);
     return NULL;
 }
 
@@ -88,23 +126,13 @@ static void sandbox_op_pop(struct sandbox *sb)
     free(op);
 }
 
-static void sandbox_op_answer(const struct sandbox_op *op, const struct err *err, const struct store_sandbox *row)
-{
-    if (op->on_usage)
-        op->on_usage(op->arg, NULL, err);
-    else if (op->on_acquired)
-        op->on_acquired(op->arg, NULL, err);
-    else if (op->done)
-        op->done(op->arg, err, row);
-}
-
 void sandbox_fail_ops(struct sandbox *sb, const struct err *err)
 {
     while (sb->ops) {
         struct sandbox_op *op = sb->ops;
 
         sb->ops = op->next;
-        sandbox_op_answer(op, err, NULL);
+        sandbox_reply_send(&op->reply, err, NULL);
         free(op);
     }
 }
@@ -121,7 +149,7 @@ static void sandbox_op_finish(struct sandbox *sb, const struct err *err, const s
     struct sandbox_op op = *sb->ops;
 
     sandbox_op_pop(sb);
-    sandbox_op_answer(&op, err, row);
+    sandbox_reply_send(&op.reply, err, row);
     sandbox_op_run_queue(sb);
 }
 
@@ -165,7 +193,7 @@ static void sandbox_op_on_frozen(void *arg, const struct err *err)
         sandbox_op_finish(sb, err, NULL);
         return;
     }
-    sb->state = SANDBOX_STATE_PAUSED;
+    sandbox_set_state(sb, SANDBOX_STATE_PAUSED);
     sb->paused_at_ms = manager_mono_ms(sb->manager);
     sb->paused_by_idle = op->idle_initiated;
     sandbox_append_event(sb, "sandbox_paused", NULL, op->idle_initiated ? "\"by\":\"idle\"" : "\"by\":\"request\"");
@@ -184,7 +212,7 @@ static void sandbox_op_on_thawed(void *arg, const struct err *err)
         return;
     }
     uint64_t now = manager_mono_ms(sb->manager);
-    sb->state = SANDBOX_STATE_RUNNING;
+    sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     if (now > sb->paused_at_ms)
         sb->paused_total_ms += now - sb->paused_at_ms;
     sb->paused_at_ms = 0;
@@ -226,7 +254,7 @@ static void sandbox_op_on_usage(void *arg, const struct sandbox_handle_usage *u,
     struct sandbox_op finished = *op;
     uint64_t idle_at = sb->idle_timer.slot ? sb->idle_timer.at : 0;
     sandbox_op_pop(sb);
-    finished.on_usage(finished.arg, u, err);
+    finished.reply.on_usage(finished.reply.arg, u, err);
     sandbox_op_run_queue(sb);
     if (idle_at && sb->idle_timer.slot) /* reading usage is not use: the idle timer continues */
         ev_timer_set(sb->manager->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);
@@ -245,10 +273,10 @@ static void sandbox_op_start_acquire(struct sandbox *sb)
     sandbox_op_pop(sb);
     if (sb->state == SANDBOX_STATE_PAUSED) {
         err_set(&err, ERR_SANDBOX_PAUSED, "sandbox %s is paused; resume it first", sb->id);
-        op.on_acquired(op.arg, NULL, &err);
+        op.reply.on_acquired(op.reply.arg, NULL, &err);
     } else {
         sb->use_count++;
-        op.on_acquired(op.arg, sb->handle, NULL);
+        op.reply.on_acquired(op.reply.arg, sb->handle, NULL);
     }
 }
 
@@ -294,35 +322,36 @@ static void sandbox_op_run_queue(struct sandbox *sb)
         sandbox_restart_idle_timer(sb);
 }
 
+static void sandbox_op_on_deferred(void *arg)
+{
+    sandbox_op_run_queue(arg);
+}
+
 static void sandbox_op_add(struct sandbox *sb, const struct sandbox_op *op)
 {
-    struct sandbox_op **p = &sb->ops;
-
-    while (*p)
-        p = &(*p)->next;
-    *p = mem_copy(op, sizeof(*op));
-    sandbox_op_run_queue(sb);
+    list_append(&sb->ops, (struct sandbox_op *)mem_copy(op, sizeof(*op)));
+    ev_defer(sb->manager->ev, &sb->ops_defer, sandbox_op_on_deferred, sb);
 }
 
 static void sandbox_op_submit(struct manager *m, const char *owner, const char *id, const struct sandbox_op *op)
 {
-    struct sandbox_lookup l = {
-        .done = op->done, .on_usage = op->on_usage, .on_acquired = op->on_acquired, .arg = op->arg
-    };
-    struct sandbox *sb = sandbox_find_or_answer(m, owner, id, &l);
+    struct sandbox *sb = sandbox_find_or_answer(m, owner, id, &(struct sandbox_lookup){ .reply = op->reply });
 
-    if (sb)
-        sandbox_op_add(sb, op);
+    if (!sb)
+        return;
+    if (op->kind == SANDBOX_OP_ACQUIRE) /* the idle period ends now, not when the request begins */
+        ev_timer_clear(m->ev, &sb->idle_timer);
+    sandbox_op_add(sb, op);
 }
 
 void manager_pause(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
 {
-    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_PAUSE, .done = done, .arg = arg });
+    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_PAUSE, .reply = { done, .arg = arg } });
 }
 
 void manager_resume(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
 {
-    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_RESUME, .done = done, .arg = arg });
+    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_RESUME, .reply = { done, .arg = arg } });
 }
 
 void manager_extend(struct manager *m, const char *owner, const char *id, uint64_t lifetime_ms, store_sandbox_fn *done,
@@ -330,19 +359,33 @@ void manager_extend(struct manager *m, const char *owner, const char *id, uint64
 {
     sandbox_op_submit(
         m, owner, id,
-        &(struct sandbox_op){ .kind = SANDBOX_OP_EXTEND, .lifetime_ms = lifetime_ms, .done = done, .arg = arg });
+        &(struct sandbox_op){ .kind = SANDBOX_OP_EXTEND, .lifetime_ms = lifetime_ms, .reply = { done, .arg = arg } });
 }
 
 void manager_sandbox_usage(struct manager *m, const char *owner, const char *id, sandbox_handle_usage_fn *done,
                            void *arg)
 {
-    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_USAGE, .on_usage = done, .arg = arg });
+    sandbox_op_submit(m, owner, id,
+                      &(struct sandbox_op){ .kind = SANDBOX_OP_USAGE, .reply = { .on_usage = done, .arg = arg } });
 }
 
 void manager_acquire_sandbox(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg)
 {
     sandbox_op_submit(m, owner, id,
-                      &(struct sandbox_op){ .kind = SANDBOX_OP_ACQUIRE, .on_acquired = done, .arg = arg });
+                      &(struct sandbox_op){ .kind = SANDBOX_OP_ACQUIRE, .reply = { .on_acquired = done, .arg = arg } });
+}
+
+void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg)
+{
+    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+
+    if (!sb || sb->state != SANDBOX_STATE_RUNNING || sb->ops) {
+        manager_acquire_sandbox(m, owner, id, done, arg);
+        return;
+    }
+    sb->use_count++;
+    done(arg, sb->handle, NULL);
+    sandbox_restart_idle_timer(sb);
 }
 
 void manager_release_sandbox(struct manager *m, const char *id)
@@ -357,7 +400,7 @@ void manager_release_sandbox(struct manager *m, const char *id)
 
 void manager_delete(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
 {
-    struct sandbox_lookup l = { .done = done, .arg = arg, .include_ended = true };
+    struct sandbox_lookup l = { .reply = { done, .arg = arg }, .include_ended = true };
     struct sandbox *sb = sandbox_find_or_answer(m, owner, id, &l);
     struct err why;
 
@@ -394,7 +437,7 @@ void sandbox_restart_idle_timer(struct sandbox *sb)
     struct ev *ev = sb->manager->ev;
     uint64_t idle_ns = sb->spec.limits.v[LIMIT_IDLE] * NS_PER_MS;
 
-    usage_meter_activity(sb->manager);
+    usage_meter_activity(sb->manager->usage_meter, sb->manager->nsandboxes);
     if (idle_ns && sb->state == SANDBOX_STATE_RUNNING && !sb->nexecutions && !sb->use_count && !sb->ops)
         ev_timer_set(ev, &sb->idle_timer, ev_now(ev) + idle_ns, sandbox_on_idle, sb);
     else

@@ -7,19 +7,21 @@
  * committed, so every callback that is still due runs first. */
 #pragma once
 
-#include "service/sample_schedule.h"
-#include "service/budget_period.h"
+#include "service/budget.h"
+#include "service/end_journal.h"
+#include "service/jailer_link.h"
 #include "service/manager.h"
+#include "service/output_dir.h"
 #include "service/output_stream.h"
+#include "service/sandbox_source.h"
+#include "service/tenant_quotas.h"
+#include "service/usage_batch.h"
+#include "service/usage_meter.h"
 
-#include "core/base/backoff.h"
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
 
-#include <dirent.h>
-
 #define SANDBOX_BUCKETS 1024u
-#define TENANT_QUOTA_BUCKETS 64u
 #define RETRY_NS (1 * NS_PER_S) /* before an end that the store refused is submitted again */
 
 enum sandbox_state {
@@ -32,16 +34,28 @@ enum sandbox_state {
 
 enum sandbox_op_kind { SANDBOX_OP_PAUSE, SANDBOX_OP_RESUME, SANDBOX_OP_EXTEND, SANDBOX_OP_USAGE, SANDBOX_OP_ACQUIRE };
 
+struct sandbox_reply { /* how the caller of a request is answered; at most one function is set */
+    store_sandbox_fn *done;
+    sandbox_handle_usage_fn *on_usage;
+    manager_acquire_fn *on_acquired;
+    void *arg;
+};
+
+struct sandbox_refusal { /* an error that is reported after the call has returned */
+    struct sandbox_refusal *next, **link;
+    struct manager *manager;
+    struct sandbox_reply reply;
+    struct err why;
+    struct ev_defer defer;
+};
+
 struct sandbox_op { /* one request to a sandbox; requests run one after another */
     struct sandbox_op *next;
     enum sandbox_op_kind kind;
     bool in_progress;    /* waiting for the jailer or the store */
     bool idle_initiated; /* SANDBOX_OP_PAUSE: caused by idleness, not by a request */
     uint64_t lifetime_ms;
-    store_sandbox_fn *done;
-    sandbox_handle_usage_fn *on_usage;
-    manager_acquire_fn *on_acquired;
-    void *arg;
+    struct sandbox_reply reply;
 };
 
 struct sandbox_end_waiter { /* waits for the end of a sandbox */
@@ -78,6 +92,7 @@ struct sandbox {
     char first_execution_id[ID_SIZE];
     enum ended_by first_exec_ended_by; /* as in its row; the engine does not know budgets, so its receipt may differ */
     struct sandbox_op *ops;
+    struct ev_defer ops_defer; /* begins the first of ops */
     struct sandbox_end_waiter *end_waiters;
     struct sandbox_subscription *subscriptions;
     struct ev_timer idle_timer;
@@ -88,16 +103,14 @@ struct sandbox {
      * budget. */
     uint64_t over_budget_cpu_us;
     uint64_t budget_stop_cpu_us;       /* CPU counter when the last execution was stopped for the budget */
-    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (usage_meter.c) */
+    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (live_usage.c) */
 
     /* CREATING */
     bool row_inserted, kept_by_jailer;
     bool id_chosen_by_caller;               /* the caller insists on its own id */
     manager_id_assigned_fn *on_id_assigned; /* called with on_created_arg; may be NULL */
-    bool claim_pending;                     /* pools_claim_finished() must still be called */
-    bool from_warm_pool;                    /* it was ready before the request */
-    bool pool_member_unconfirmed;           /* a pool member that has not confirmed yet that it lives */
-    uint64_t create_began_ns, claim_began_ns;
+    struct sandbox_source source;
+    uint64_t create_began_ns;
     store_sandbox_fn *on_created;
     void *on_created_arg;
     /* ENDING */
@@ -199,62 +212,33 @@ struct execution {
 
 struct ephemeral_sandbox;
 
-struct ephemeral_usage_batch { /* usage of ephemeral sandboxes (ephemeral_sandbox.c) */
-    struct store_usage *rows, *flushing;
-    size_t n, nflushing;
-    struct store_request *request;
-    struct ev_timer timer;
-};
-
 struct manager {
     struct ev *ev;
     struct store *store;
     struct manager_settings settings;
-    int output_dir;
-    struct {
-        int fd; /* -1: the journal is not used */
-        uint64_t size;
-        size_t uncommitted; /* entries that are not committed yet */
-        struct end_journal_entry *replay_entries;
-        struct ev_timer timer;
-    } end_journal;
-    struct engine *engine;
+    struct output_dir *output_dir;
+    struct end_journal *end_journal;
+    struct jailer_link *jailer_link;
     struct pools *pools;
-    struct ev_timer reconnect_timer;
-    struct backoff reconnect_backoff;
+    struct sandbox_supply supply;
     struct sandbox *sandboxes[SANDBOX_BUCKETS];
     size_t nsandboxes;
-    struct tenant_quota *quotas[TENANT_QUOTA_BUCKETS];
+    struct sandbox_refusal *refusals;
+    struct tenant_quotas *quotas;
     struct fair_queue create_queue, start_queue;
-    bool loaded;      /* all live rows of the store are loaded */
-    size_t nadopting; /* sandboxes still to be adopted */
-    char not_ready_reason[160];
+    bool loaded;                 /* all live rows of the store are loaded */
+    size_t nadopting;            /* sandboxes still to be adopted */
+    char load_error[160];        /* why the rows cannot be loaded; "": no error */
     unsigned pinned_per_cpu[64]; /* sandboxes pinned to each CPU */
     struct manager_stats stats;
-    bool gc_running, gc_strays;
-    DIR *gc_dir; /* open while output files are searched for strays */
-    char gc_name[ID_SIZE + 8];
-    struct store_retention gc_retention;
-    struct manager_gc gc_removed;
-    manager_gc_fn *gc_done;
-    void *gc_arg;
-    struct ev_defer free_engine_defer;
+    struct retention *retention;
     /* Ends that were acknowledged and must still be submitted to the store. */
     struct execution *pending_commits, **pending_commits_last;
     struct ev_defer flush_defer;
-    struct ev_timer sample_timer;
-    struct sample_schedule sample_schedule;
-    uint64_t started_ms; /* wall clock */
-    /* Usage since started_ms, except the lifetimes of live sandboxes and executions that still run;
-     * in us, ms and counts. */
-    uint64_t usage_totals[STORE_BUDGET_RESOURCES];
-    uint64_t budget_refused;
-    struct tenant_budget *budgets;
-    struct store_request *budgets_request;
-    bool budgets_loaded;
-    struct ev_timer budget_timer;
+    struct usage_meter *usage_meter;
+    struct budgets *budgets;
     struct ephemeral_sandbox *ephemeral_sandboxes;
-    struct ephemeral_usage_batch ephemeral_usage;
+    struct usage_batch *ephemeral_usage;
     void (*on_empty)(void *arg); /* called when the last sandbox is gone; may be NULL */
     void *on_empty_arg;
 };
@@ -274,34 +258,33 @@ void sandbox_append_event(struct sandbox *sb, const char *kind, const char *exec
 char *manager_error_json(const struct err *why);
 char *sandbox_stored_json(const struct sandbox *sb); /* as stored in the row */
 int sandbox_read_stored_json(struct sandbox *sb, const char *spec_json, struct err *err);
-void manager_jailer_lost(struct manager *m, const struct err *why);
-void manager_connect_jailer(struct manager *m);
 
-/* tenant_quotas.c */
-struct tenant_quota *tenant_quota_get(struct manager *m, const char *name); /* created on first use */
-void tenant_quotas_free(struct manager *m);
-uint64_t quota_now_ms(const struct manager *m);
+/* tenant_stop.c */
 void sandbox_end_suspended(struct sandbox *sb); /* because its tenant is suspended */
-void quota_amounts_for_spec(const struct spec *spec, uint64_t ret[STORE_QUOTA_COUNT]);
-void tenant_quotas_load(struct manager *m, void (*done)(struct manager *m),
-                        void (*failed)(struct manager *m, const struct err *err));
+/* Ends all live work of the tenant. arg: the manager. */
+void tenant_stop_suspended(void *arg, const struct tenant_quota *q);
+/* Members of struct budgets_ops; arg: the manager. */
+void tenant_stop_over_budget(void *arg, const struct tenant_quota *q, bool end_sandboxes, const struct err *why);
+void tenant_budget_renewed(void *arg, const struct tenant_quota *q); /* programs left running before are forgotten */
 
 /* sandbox_lifecycle.c */
 extern const struct sandbox_handle_ops sandbox_engine_ops;
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
-/* The part of its lifetime that this process has seen. */
-uint64_t sandbox_observed_ms(const struct sandbox *sb, uint64_t until_ms);
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
-/* Creates a handle without a pool. Opens and closes the mounts that the spec requires. */
-int manager_new_sandbox_handle(struct manager *m, const struct spec *spec, struct sandbox_spec *sandbox,
-                               const struct sandbox_handle_ops *ops, void *arg, struct sandbox_handle **ret,
-                               struct err *err);
 
 /* sandbox_ops.c */
 /* Call it when something begins or ends in the sandbox: the idle period starts again. */
 void sandbox_restart_idle_timer(struct sandbox *sb);
 void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const struct store_sandbox *row);
 void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
+/* Answers a request with an error at the end of this loop iteration. */
+void sandbox_refuse(struct manager *m, const struct sandbox_reply *reply, const struct err *why);
+void sandbox_refusals_report_all(struct manager *m); /* now */
+void sandbox_refusals_free(struct manager *m);       /* without a report */
+/* Like manager_acquire_sandbox, but `done` may run before the call returns, which saves executions
+ * the wait for the end of the loop iteration. */
+void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
 
 /* execution.c */
 extern const struct exec_handle_ops execution_engine_ops;
@@ -330,47 +313,17 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
 void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused or resumed */
 void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
-/* budget.c */
-struct tenant_budget {
-    struct tenant_budget *next;
-    struct manager *manager;
-    struct tenant_quota *quota;  /* of the same tenant */
-    struct budget_period period; /* used: everything that has ended, and all CPU time read so far */
-    size_t nloading;             /* pending answers of the store */
-    bool load_failed;            /* an answer was an error; requests are refused until a retry succeeds */
-    bool is_over;                /* a limit was reached at the last tick, so sandboxes may have over_budget_cpu_us */
-    struct store_request *requests[STORE_PERIOD_COUNT];
-    /* Live sandboxes and executions, counted so that budget_check() takes constant time. */
-    uint64_t nspans; /* running spans */
-    /* Sum over the running spans: the beginning of the span or the period, whichever is later. */
-    uint64_t spans_from_ms[STORE_PERIOD_COUNT];
-    uint64_t nexecutions; /* executions that have begun and are not in period.used yet */
-};
-void budget_load_all(struct manager *m);
-void budget_free_all(struct manager *m);
-/* Whether a sandbox or an execution may begin; otherwise ERR_BUDGET. The CPU time is that of the
- * last tick, at most one second ago. */
-int budget_check(struct manager *m, const struct tenant_quota *q, bool execution, struct err *err);
-void budget_add_cpu(struct manager *m, const struct tenant_quota *q, uint64_t us); /* a CPU counter grew by us */
-void budget_execution_begin(const struct tenant_quota *q);
-void budget_execution_end(struct manager *m, const struct tenant_quota *q);
-void budget_execution_cancel(const struct tenant_quota *q); /* it began, but does not count */
-void budget_span_begin(const struct tenant_quota *q, struct budget_span *s, uint64_t from_ms);
-/* Both do nothing if the span is not running; cancel does not count it. */
-void budget_span_end(const struct tenant_quota *q, struct budget_span *s, uint64_t to_ms);
-void budget_span_cancel(const struct tenant_quota *q, struct budget_span *s);
-
 /* ephemeral_sandbox.c */
 uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its CPU counter in us; 0: unknown */
-uint64_t ephemeral_sandbox_lived_ms(const struct ephemeral_sandbox *g, uint64_t now_ms);
 void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why);
-void ephemeral_usage_flush(struct manager *m); /* submits the collected rows to the store */
 void ephemeral_sandboxes_free(struct manager *m);
 
-/* usage_meter.c */
-uint64_t usage_meter_read_cpu_us(struct sandbox *sb); /* its CPU counter in us; 0: unknown */
-void usage_meter_activity(struct manager *m);         /* something began or ended */
-void usage_meter_stop(struct manager *m);
+/* live_usage.c */
+uint64_t sandbox_read_cpu_us(struct sandbox *sb);     /* its CPU counter in us; 0: unknown */
+bool live_usage_sample(void *arg, uint64_t since_ns); /* for usage_meter_new(); arg: the manager */
+/* Members of struct budgets_ops; arg: the manager. */
+void live_usage_read_cpu(void *arg, const struct tenant_quota *q);
+void live_usage_commit(void *arg, const struct tenant_quota *q);
 
 /* execution_watch.c */
 struct execution *execution_find(const struct sandbox *sb, const char *id);
@@ -382,21 +335,6 @@ void output_init(struct execution *ex);
 void output_close(struct execution *ex);
 int output_open_existing(struct execution *ex); /* files of an earlier server; may be called twice */
 void output_set_final_names(struct execution *ex, bool has_row);
-void output_remove(const struct manager *m, const char *id);
-/* False: not a file of an execution with a row. */
-bool output_parse_file_name(const char *name, char ret_id[ID_SIZE]);
-void output_file_sizes(const struct manager *m, const char *id, uint64_t ret[3]);
-void output_resolve_temp_files(struct manager *m); /* files of executions that may have no row */
-
-/* end_journal.c */
-#define EXECUTION_SET_ALL                                                                                             \
-    (STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED | STORE_EXECUTION_SET_OUTPUT | STORE_EXECUTION_SET_END | \
-     STORE_EXECUTION_SET_RECEIPT)
-void end_journal_open(struct manager *m);
-void end_journal_close(struct manager *m);
-bool end_journal_append(struct manager *m, const struct store_execution *row); /* true: it may be acknowledged */
-void end_journal_committed(struct manager *m);                                 /* one journaled end is committed */
-void end_journal_replay(struct manager *m); /* before anything is read from the store */
 
 /* recovery.c */
 void recovery_start(struct manager *m);

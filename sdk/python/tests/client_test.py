@@ -131,9 +131,9 @@ class Scripted(unittest.TestCase):
             client.version()
         self.assertEqual((met.exception.code, met.exception.fix, met.exception.cause), ("not_on_sundays", "f", "c"))
         client = self.talk((404, {}, {"error": {"code": "not_found", "message": "no", "docs": "", "requestId": "rq1"}}))
-        with self.assertRaises(CoveError) as met:
+        with self.assertRaises(CoveError) as missing:
             client.version()
-        self.assertEqual((str(met.exception), met.exception.fix, met.exception.cause), ("no [not_found]", None, None))
+        self.assertEqual((str(missing.exception), missing.exception.fix, missing.exception.cause), ("no [not_found]", None, None))
         for odd in (b"no json", b"[" * 200000, b'"text"'):
             for status in (200, 400):
                 with self.assertRaises(CoveError):

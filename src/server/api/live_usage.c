@@ -90,14 +90,14 @@ static void api_live_usage(struct http_req *req, void *ctx)
     g->req = req;
     g->n = manager_list_live_sandboxes(api->settings.manager, request_visible_owner(req), living, LIVE_SANDBOXES_MAX);
     g->entries = mem_new_array(struct live_usage_entry, g->n + 1);
-    g->waiting = g->n + 1; /* one reference of our own, so that no reply completes the query before all were sent */
+    g->waiting = g->n;
     for (size_t i = 0; i < g->n; i++)
         g->entries[i] = (struct live_usage_entry){ .query = g, .sandbox = living[i] };
     for (size_t i = 0; i < g->n; i++)
         manager_sandbox_usage(api->settings.manager, STORE_ANY_OWNER, living[i].id, live_usage_on_usage,
                               &g->entries[i]);
     free(living);
-    if (--g->waiting == 0)
+    if (g->n == 0)
         live_usage_answer(g);
 }
 

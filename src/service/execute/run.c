@@ -36,7 +36,6 @@ void run_free(struct run *r)
     files_free(r->files_job);
     exec_handle_free(r->exec);
     language_kernel_reset(&r->kernel);
-    ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, false);
     ephemeral_sandbox_end(&r->sandbox);
     sandbox_handle_free(r->sandbox.handle);
     spec_done(&r->spec);
@@ -84,7 +83,7 @@ static void run_account(struct run *r)
                                        .output_bytes = output_stream_kept(&r->stream),
                                        .failed = r->has_error };
 
-    if (!r->dequeued_ns || r->sandbox.execution_counted || !r->sandbox.link)
+    if (!r->dequeued_ns || r->sandbox.execution_counted || r->sandbox.state == EPHEMERAL_OVER)
         return;
     ephemeral_sandbox_count_execution(&r->sandbox, &use);
     histogram_add(&e->stats.runs, took);
@@ -107,8 +106,8 @@ static void run_deliver_result(void *arg)
                     result ? &(struct run_result){ .id = r->id,
                                                    .json = &r->result_json,
                                                    .from_cache = r->from_cache,
-                                                   .pool_result = r->sandbox.loan.result,
-                                                   .recycled = r->sandbox.loan.uses > 0,
+                                                   .pool_result = r->sandbox.source.loan.result,
+                                                   .recycled = r->sandbox.source.loan.uses > 0,
                                                    .queued_ns = r->dequeued_ns ? r->dequeued_ns - r->submitted_ns : 0 }
                            : NULL);
     if (r->has_cache_key && !r->from_cache && run_result_is_cacheable(r))
@@ -215,7 +214,7 @@ void run_program_started(struct run *r)
     r->state = RUN_RUNNING;
     r->started_ns = ev_now(r->executor->settings.ev);
     r->started_real_ns = clock_real_ns();
-    if (!r->sandbox.claim_pending)
+    if (!sandbox_source_is_pending(&r->sandbox.source))
         run_report_started(r);
 }
 
@@ -225,10 +224,8 @@ static void run_on_sandbox_ready(void *arg)
 {
     struct run *r = arg;
 
-    bool claimed = r->sandbox.claim_pending;
-
-    ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, true);
-    if (claimed && r->state == RUN_RUNNING)
+    sandbox_source_finish(&r->sandbox.source, true);
+    if (r->state == RUN_RUNNING)
         run_report_started(r);
     if (r->state != RUN_CREATING)
         return;
@@ -241,7 +238,7 @@ static void run_on_sandbox_failed(void *arg, const struct err *err)
     struct run *r = arg;
 
     run_fail(r, err);
-    ephemeral_sandbox_claim_finished(&r->sandbox, &r->spec, false);
+    sandbox_source_finish(&r->sandbox.source, false);
 }
 
 /* The end of the program was reported before; only output files may still be missing. */
@@ -266,14 +263,14 @@ static bool run_replace_dead_sandbox(struct run *r, const struct err *err)
 {
     struct err why = { 0 };
 
-    if (err->id != ERR_LOST || !r->sandbox.from_pool || !r->sandbox.claim_pending || r->stop_requested || !r->ops)
+    if (!sandbox_source_member_died(&r->sandbox.source, err) || r->stop_requested || !r->ops)
         return false;
     run_reset_program(r);
     r->has_error = false;
     r->state = RUN_CREATING;
-    r->executor->stats.by_pool_result[r->sandbox.loan.result]--;
+    r->executor->stats.by_pool_result[r->sandbox.source.loan.result]--;
     r->executor->stats.by_pool_result[POOL_MISS]++;
-    if (ephemeral_sandbox_replace(&r->sandbox, &r->spec, &run_sandbox_ops, r, &why) < 0)
+    if (ephemeral_sandbox_replace(&r->sandbox, &why) < 0)
         run_fail(r, &why);
     return true;
 }
@@ -321,7 +318,7 @@ static void run_on_slot(void *arg, const struct err *failed)
         run_fail(r, failed ? failed : &err);
         return;
     }
-    e->stats.by_pool_result[r->sandbox.loan.result]++;
+    e->stats.by_pool_result[r->sandbox.source.loan.result]++;
     /* EXEC does not wait for CLAIMED: nothing is staged, and a failed claim fails EXEC too. */
     if (r->request.nfiles == 0 && sandbox_handle_accepts_exec(r->sandbox.handle)) {
         r->state = RUN_STAGING;

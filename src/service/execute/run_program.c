@@ -202,9 +202,9 @@ static void run_on_kernel_failed(struct run *r, const struct err *err)
         sandbox_handle_accepts_exec(r->sandbox.handle)) {
         run_reset_program(r);
         r->cold_start_only = true;
-        r->executor->stats.by_pool_result[r->sandbox.loan.result]--;
-        r->sandbox.loan.result = r->sandbox.from_pool ? POOL_PARTIAL : POOL_MISS;
-        r->executor->stats.by_pool_result[r->sandbox.loan.result]++;
+        r->executor->stats.by_pool_result[r->sandbox.source.loan.result]--;
+        r->sandbox.source.loan.result = sandbox_source_is_member(&r->sandbox.source) ? POOL_PARTIAL : POOL_MISS;
+        r->executor->stats.by_pool_result[r->sandbox.source.loan.result]++;
         run_start_program(r);
     } else {
         run_fail(r, err);

@@ -65,8 +65,7 @@ static void teardown_start(struct run *r)
     bool full = r->has_receipt && !r->receipt.full_filesystems_why && r->receipt.full_filesystems;
 
     if (!r->sandbox.handle || sandbox_handle_is_lost(r->sandbox.handle) || r->executor->is_stopping ||
-        !ephemeral_sandbox_return_to_pool(&r->sandbox, &r->spec, teardown_ended_normally(r), full,
-                                          teardown_on_pool_answer))
+        !ephemeral_sandbox_return_to_pool(&r->sandbox, teardown_ended_normally(r), full, teardown_on_pool_answer))
         teardown_destroy(r);
 }
 

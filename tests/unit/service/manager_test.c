@@ -1,6 +1,7 @@
 /* The manager with a fake jailer and a real store: what it reports, and when. */
 #include "tests/unit/sandbox/fake.h"
 
+#include "sandbox/pool/pool_internal.h"
 #include "service/service_internal.h"
 #include "service/ephemeral_sandbox.h"
 
@@ -235,6 +236,40 @@ TEST(a_sandbox_beyond_the_limit_is_refused_and_destroyed)
     scene_close(&s);
 }
 
+static struct sandbox *only_sandbox(const struct scene *s)
+{
+    struct sandbox *found = NULL;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        if (s->m->sandboxes[i]) {
+            assert_null(found);
+            found = s->m->sandboxes[i];
+        }
+    assert_non_null(found);
+    return found;
+}
+
+TEST(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim)
+{
+    struct scene s;
+
+    scene_open(&s, 0);
+    create(&s, NULL);
+    expect(&s, FRAME_J_CREATE);
+    assert_int_equal(s.m->pools->claims_in_flight, 1);
+    manager_delete(s.m, "me", only_sandbox(&s)->id, on_row, &s);
+    assert_int_equal(s.m->pools->claims_in_flight, 0);
+    fd_close(&s.k.runtime);
+    fd_close(&s.k.cpu);
+    jailer_created(&s.k, ALL_OUTSIDE);
+    expect(&s, FRAME_J_DESTROY);
+    jailer_stats(&s.k, &(struct jail_stats){ 0 });
+    answered(&s);
+    assert_int_equal(s.state, STORE_SANDBOX_ENDED);
+    assert_int_equal(s.m->pools->claims_in_flight, 0);
+    scene_close(&s);
+}
+
 TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
 {
     struct scene s;
@@ -254,6 +289,82 @@ TEST(a_lost_jailer_fails_pending_creations_and_is_reconnected)
     assert_int_equal(connects, 2);
     assert_true(manager_ready(s.m, NULL));
     scene_close(&s);
+}
+
+static void on_usage_refused(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
+{
+    assert_null(u);
+    on_row(arg, err, NULL);
+}
+
+static void on_acquire_refused(void *arg, struct sandbox_handle *sandbox, const struct err *err)
+{
+    assert_null(sandbox);
+    on_row(arg, err, NULL);
+}
+
+static void on_acquired(void *arg, struct sandbox_handle *sandbox, const struct err *err)
+{
+    struct scene *s = arg;
+
+    assert_non_null(sandbox);
+    assert_null(err);
+    s->answers++;
+}
+
+/* Every request that can be refused at once, for the id of no sandbox. */
+static int refuse_all(struct scene *s)
+{
+    static const char none[] = "sb";
+    struct spec spec;
+
+    manager_pause(s->m, "me", none, on_row, s);
+    manager_resume(s->m, "me", none, on_row, s);
+    manager_extend(s->m, "me", none, 60000, on_row, s);
+    manager_delete(s->m, "me", none, on_row, s);
+    manager_sandbox_usage(s->m, "me", none, on_usage_refused, s);
+    manager_acquire_sandbox(s->m, "me", none, on_acquire_refused, s);
+    spec_init(&spec);
+    str_copy(spec.runtime, sizeof(spec.runtime), "cobol");
+    manager_create(s->m, "me", NULL, &spec, NULL, NULL, on_row, s);
+    return 7;
+}
+
+TEST(a_request_is_answered_after_the_call_has_returned)
+{
+    struct scene s;
+    int n;
+
+    scene_open(&s, 0);
+    n = refuse_all(&s);
+    assert_int_equal(s.answers, 0);
+    ev_turn(s.k.ev, 0);
+    assert_int_equal(s.answers, n);
+    assert_true(s.failed);
+    s.answers = 0;
+    create_ready(&s);
+    jailer_ok(&s.k);
+    answered(&s);
+    manager_acquire_sandbox(s.m, "me", name, on_acquired, &s);
+    assert_int_equal(s.answers, 0);
+    ev_turn(s.k.ev, 0);
+    assert_int_equal(s.answers, 1);
+    manager_release_sandbox(s.m, name);
+    scene_close(&s);
+}
+
+TEST(a_server_that_stops_answers_refused_requests_first)
+{
+    struct scene s;
+    int n;
+
+    scene_open(&s, 0);
+    n = refuse_all(&s);
+    manager_finish(s.m);
+    assert_int_equal(s.answers, n);
+    refuse_all(&s); /* these are not answered, and not leaked */
+    scene_close(&s);
+    assert_int_equal(s.answers, n);
 }
 
 /* --- executions and budgets --- */
@@ -380,46 +491,36 @@ TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
     scene_close(&s);
 }
 
-/* Compares the counters of all budgets with the live sandboxes and executions. */
-static void check_budgets(const struct scene *s, uint64_t spans, uint64_t executions)
+/* Compares the counters of the tenant with its live sandboxes and executions. */
+static void check_counters(const struct scene *s, uint64_t spans, uint64_t executions)
 {
-    uint64_t all_spans = 0, all_executions = 0;
+    const struct tenant_quota *q = tenant_quotas_get(s->m->quotas, "me");
+    uint64_t nspans = 0, nexecutions = 0, nrunning = 0;
 
-    for (const struct tenant_budget *b = s->m->budgets; b; b = b->next) {
-        uint64_t nspans = 0, nexecutions = 0, from[STORE_PERIOD_COUNT] = { 0 };
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
+            bool lives = sb->state != SANDBOX_STATE_ENDING;
 
-        assert_ptr_equal(b->quota->budget, b);
-        for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-            for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
-                if (!str_eq(sb->owner, b->period.owner))
-                    continue;
-                for (const struct execution *ex = sb->executions; ex; ex = ex->next)
-                    nexecutions += !ex->ended;
-                if (sb->state == SANDBOX_STATE_ENDING)
-                    continue;
-                nspans++;
-                for (int p = 0; p < STORE_PERIOD_COUNT; p++)
-                    from[p] += max_u64(sb->created_ms, b->period.begin_ms[p]);
-            }
-        for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
-            if (!str_eq(g->quota->tenant, b->period.owner))
-                continue;
-            nexecutions += !g->execution_counted;
-            if (!g->quota_reserved || g->quota_released)
-                continue;
-            nspans++;
-            for (int p = 0; p < STORE_PERIOD_COUNT; p++)
-                from[p] += max_u64(g->created_ms, b->period.begin_ms[p]);
+            assert_ptr_equal(sb->quota, q);
+            for (const struct execution *ex = sb->executions; ex; ex = ex->next)
+                nexecutions += !ex->ended;
+            assert_int_equal(budget_span_is_running(&sb->span), lives);
+            assert_int_equal(sb->span.from_ms, sb->created_ms);
+            nspans += lives;
         }
-        assert_int_equal(b->nspans, nspans);
-        assert_int_equal(b->nexecutions, nexecutions);
-        for (int p = 0; p < STORE_PERIOD_COUNT; p++)
-            assert_int_equal(b->spans_from_ms[p], from[p]);
-        all_spans += nspans;
-        all_executions += nexecutions;
+    for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
+        bool lives = g->state == EPHEMERAL_LIVE;
+
+        nexecutions += g->quota == q && !g->execution_counted;
+        assert_int_equal(budget_span_is_running(&g->span), lives);
+        nspans += g->quota == q && lives;
     }
-    assert_int_equal(all_spans, spans);
-    assert_int_equal(all_executions, executions);
+    for (const struct budget_span *a = q->spans; a; a = a->next)
+        nrunning += budget_span_is_running(a);
+    assert_int_equal(nrunning, nspans);
+    assert_int_equal(nspans, spans);
+    assert_int_equal(q->nexecutions, nexecutions);
+    assert_int_equal(nexecutions, executions);
 }
 
 TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
@@ -432,28 +533,26 @@ TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
 
     scene_open(&s, 0);
     run_with_budget(&s, STORE_BUDGET_EXECUTIONS, 2, &row);
-    check_budgets(&s, 1, 1);
+    check_counters(&s, 1, 1);
     manager_execute(s.m, "me", name, NULL, &(struct execution_spec){ .argv = argv }, on_execution, &refused);
-    check_budgets(&s, 1, 2);
+    check_counters(&s, 1, 2);
     runtime_exit(&s.k, 0, 0);
-    check_budgets(&s, 1, 1);
+    check_counters(&s, 1, 1);
     assert_true(manager_get_budget(s.m, "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_MONTH][STORE_BUDGET_EXECUTIONS], 2);
-    s.m->budgets->period.begin_ms[STORE_PERIOD_MONTH]--; /* as if another month had begun */
-    assert_true(manager_get_budget(s.m, "me", &budget));
-    check_budgets(&s, 1, 1);
     manager_delete(s.m, "me", name, on_row, &s);
-    check_budgets(&s, 0, 1);
+    check_counters(&s, 0, 1);
     expect(&s, FRAME_J_DESTROY);
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
     answered(&s);
-    check_budgets(&s, 0, 0);
+    check_counters(&s, 0, 0);
     manager_set_budget(s.m, &none);
-    assert_null(s.m->budgets);
+    assert_null(tenant_quotas_get(s.m->quotas, "me")->budget);
+    assert_null(tenant_quotas_get(s.m->quotas, "me")->spans);
     create(&s, NULL);
     none.max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 1;
     manager_set_budget(s.m, &none); /* counts the sandbox that exists already */
-    check_budgets(&s, 1, 0);
+    check_counters(&s, 1, 0);
     for (struct store_stats st = { .waiting = 1 }; st.waiting > 0; store_stats(s.store, &st))
         ev_turn(s.k.ev, 5); /* the insertion of its row must be answered before it is freed */
     scene_close(&s);
@@ -476,27 +575,27 @@ TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
     ephemeral_sandbox_init(&one, s.m, "me", NULL);
     assert_int_equal(ephemeral_sandbox_admit(&one, &err), 0);
     manager_set_budget(s.m, &bound);
-    check_budgets(&s, 0, 1); /* it was admitted before the budget was set */
+    check_counters(&s, 0, 1); /* it was admitted before the budget was set */
     while (!manager_get_budget(s.m, "me", &budget))
         ev_turn(s.k.ev, 5);
     ephemeral_sandbox_init(&two, s.m, "me", NULL);
     ephemeral_sandbox_init(&three, s.m, "other", NULL);
     assert_int_equal(ephemeral_sandbox_admit(&two, &err), 0);
     assert_int_equal(ephemeral_sandbox_admit(&three, &err), 0);
-    check_budgets(&s, 0, 2);
+    check_counters(&s, 0, 2);
     assert_int_equal(ephemeral_sandbox_create(&two, &spec, &ops, NULL, &err), 0);
-    check_budgets(&s, 1, 2);
+    check_counters(&s, 1, 2);
     ephemeral_sandbox_count_execution(&two, &(struct ephemeral_run_usage){ .wall_ms = 1 });
-    check_budgets(&s, 1, 1);
+    check_counters(&s, 1, 1);
     ephemeral_sandbox_release_quota(&two);
-    check_budgets(&s, 0, 1);
+    check_counters(&s, 0, 1);
     assert_true(manager_get_budget(s.m, "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 2);
     ephemeral_sandbox_end(&two);
-    check_budgets(&s, 0, 1);
+    check_counters(&s, 0, 1);
     ephemeral_sandbox_end(&one); /* its execution never ran */
     ephemeral_sandbox_end(&three);
-    check_budgets(&s, 0, 0);
+    check_counters(&s, 0, 0);
     assert_true(manager_get_budget(s.m, "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 1);
     sandbox_handle_free(two.handle);
@@ -607,8 +706,11 @@ int main(void)
         RUN(counters_of_a_budget_follow_ephemeral_sandboxes),
         RUN(an_execution_that_is_restored_from_the_journal_keeps_its_context_and_terminal),
         RUN(the_receipt_of_a_journal_line_follows_its_tab_and_is_no_member),
+        RUN(a_request_is_answered_after_the_call_has_returned),
+        RUN(a_server_that_stops_answers_refused_requests_first),
         RUN(ending_all_sandboxes_waits_until_their_ends_are_committed),
         RUN(a_sandbox_beyond_the_limit_is_refused_and_destroyed),
+        RUN(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim),
         RUN(a_lost_jailer_fails_pending_creations_and_is_reconnected),
     };
 

@@ -1,0 +1,160 @@
+/* The usage of live sandboxes: reads their CPU counters and sends them to the store.
+ *
+ * A counter is one file of the kernel, read in a few microseconds; an unchanged counter is not
+ * sent. The store adds only the difference above the highest value so far, so a reading that
+ * arrives twice, or after the end, changes nothing. */
+#include "service/service_internal.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/mem.h"
+#include "core/base/str.h"
+#include "service/ephemeral_sandbox.h"
+#include "store/usage.h"
+
+#include <stdlib.h>
+
+uint64_t sandbox_read_cpu_us(struct sandbox *sb)
+{
+    uint64_t ns = sb->handle ? sandbox_handle_cpu_ns(sb->handle) : SANDBOX_USAGE_UNKNOWN;
+
+    if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > sb->cpu_us) {
+        budget_add_cpu(sb->manager->budgets, sb->quota, ns / NS_PER_US - sb->cpu_us);
+        sb->cpu_us = ns / NS_PER_US;
+    }
+    return sb->cpu_us;
+}
+
+static void live_usage_on_committed(void *arg UNUSED, const struct err *err)
+{
+    if (err)
+        log_warn("cannot store CPU usage; the next sample includes it: %s", err->msg);
+}
+
+/* The user of the CPU time: the user of the only running execution. With several or none, "": the
+ * creator of the sandbox. */
+static const char *live_usage_cpu_user(const struct sandbox *sb)
+{
+    return sb->executions && !sb->executions->next ? sb->executions->created_by : "";
+}
+
+void manager_commit_cpu_usage(struct manager *m, const char *owner)
+{
+    struct store_cpu_reading *notes = mem_new_array(struct store_cpu_reading, m->nsandboxes + 1);
+    uint64_t now = clock_real_ms();
+    size_t n = 0;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next) {
+            bool theirs = str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner);
+
+            if (!theirs || (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED) ||
+                sandbox_read_cpu_us(sb) <= sb->committed_cpu_us)
+                continue;
+            notes[n] = (struct store_cpu_reading){ .cpu_us = sb->cpu_us, .at_ms = now };
+            memcpy(notes[n].sandbox, sb->id, sizeof(notes[n].sandbox));
+            (void)str_copy(notes[n].created_by, sizeof(notes[n].created_by), live_usage_cpu_user(sb));
+            sb->committed_cpu_us = sb->cpu_us;
+            n++;
+        }
+    if (n)
+        store_usage_record_cpu(m->store, notes, n, live_usage_on_committed, NULL);
+    free(notes);
+    usage_batch_flush(m->ephemeral_usage);
+}
+
+static int live_sandbox_compare_age(const void *a, const void *b)
+{
+    const struct manager_live_sandbox *x = a, *y = b;
+
+    return x->created_ms != y->created_ms ? (x->created_ms < y->created_ms ? -1 : 1) : strcmp(x->id, y->id);
+}
+
+size_t manager_list_live_sandboxes(const struct manager *m, const char *owner, struct manager_live_sandbox *ret,
+                                   size_t max)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (const struct sandbox *sb = m->sandboxes[i]; sb && n < max; sb = sb->next) {
+            if (!str_eq(owner, STORE_ANY_OWNER) && !str_eq(owner, sb->owner))
+                continue;
+            if (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED)
+                continue;
+            ret[n] = (struct manager_live_sandbox){ .paused = sb->state == SANDBOX_STATE_PAUSED,
+                                                    .created_ms = sb->created_ms,
+                                                    .executions = sb->nexecutions,
+                                                    .cpu_millis = sb->spec.limits.v[LIMIT_CPU],
+                                                    .memory_bytes = sb->spec.limits.v[LIMIT_MEMORY],
+                                                    .pids = sb->spec.limits.v[LIMIT_PIDS] };
+            memcpy(ret[n].id, sb->id, sizeof(ret[n].id));
+            memcpy(ret[n].owner, sb->owner, sizeof(ret[n].owner));
+            n++;
+        }
+    if (n > 1)
+        qsort(ret, n, sizeof(*ret), live_sandbox_compare_age);
+    return n;
+}
+
+/* Whether a program runs in the sandbox without an execution: at least 1 % of a CPU since the last
+ * reading. The first reading does not count, because it contains the start of the sandbox. */
+static bool live_usage_grows(struct sandbox *sb, uint64_t since_ns)
+{
+    uint64_t before = sb->cpu_us;
+
+    return before && (sandbox_read_cpu_us(sb) - before) * NS_PER_US * 100 >= since_ns;
+}
+
+bool live_usage_sample(void *arg, uint64_t since_ns)
+{
+    struct manager *m = arg;
+    bool moved = false;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            moved |= live_usage_grows(sb, since_ns);
+    manager_commit_cpu_usage(m, STORE_ANY_OWNER);
+    return moved;
+}
+
+void live_usage_read_cpu(void *arg, const struct tenant_quota *q)
+{
+    struct manager *m = arg;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (q ? sb->quota == q : sb->quota->budget != NULL)
+                (void)sandbox_read_cpu_us(sb);
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
+        if (q ? g->quota == q : g->quota->budget != NULL)
+            (void)ephemeral_sandbox_read_cpu_us(g);
+}
+
+void live_usage_commit(void *arg, const struct tenant_quota *q)
+{
+    manager_commit_cpu_usage(arg, q->tenant);
+}
+
+/* A sandbox in creation may still fail, and a metric must never decrease. */
+static bool live_usage_is_counted(const struct sandbox *sb)
+{
+    return budget_span_is_running(&sb->span) && sb->state != SANDBOX_STATE_CREATING;
+}
+
+void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
+{
+    uint64_t now = clock_real_ms(), alive = 0;
+
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
+        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
+            if (live_usage_is_counted(sb)) {
+                (void)sandbox_read_cpu_us(sb); /* which adds it to the sums */
+                alive += budget_span_observed_ms(m->budgets, &sb->span, now);
+            }
+    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
+        (void)ephemeral_sandbox_read_cpu_us(g);
+        alive += budget_span_is_running(&g->span) ? budget_span_observed_ms(m->budgets, &g->span, now) : 0;
+    }
+    budgets_totals(m->budgets, ret);
+    ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;
+}
