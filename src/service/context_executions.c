@@ -120,7 +120,7 @@ static void context_execution_begin(struct execution *ex)
 {
     struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
 
-    ex->started = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_RUNNING);
     row.started_ms = ex->started_ms = clock_real_ms();
     ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
     ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
@@ -210,7 +210,7 @@ static void context_execution_on_cancel_deferred(void *arg)
 {
     struct execution *ex = arg;
 
-    if (ex->ended)
+    if (ex->state == EXECUTION_ENDED)
         return;
     if (context_execution_is_running(ex))
         language_kernel_interrupt(&ex->running_context->kernel, ENDED_KILLED);

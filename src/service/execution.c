@@ -85,7 +85,7 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
 {
     struct execution *ex = execution_alloc(id);
 
-    ex->row_submitted = true; /* the row exists already */
+    ex->row = EXECUTION_ROW_COMMITTED;
     execution_link(ex, sb);
     return ex;
 }
@@ -95,7 +95,7 @@ static void execution_unlink(struct execution *ex)
     struct sandbox *sb = ex->sandbox;
     list_remove(&sb->executions, ex);
     sb->nexecutions--;
-    if (!ex->ended)
+    if (ex->state != EXECUTION_ENDED)
         budget_execution_cancel(sb->quota);
     usage_meter_execution_end(sb->manager->usage_meter);
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
@@ -160,11 +160,12 @@ static void execution_on_started(void *arg)
     struct execution *ex = arg;
     struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
 
-    ex->started = true;
+    if (ex->state < EXECUTION_RUNNING)
+        execution_set_state(ex->id, &ex->state, EXECUTION_RUNNING);
     fair_queue_release(&ex->start_slot);
     if (!ex->started_ms)
         row.started_ms = ex->started_ms = clock_real_ms();
-    if (row.started_ms && ex->row_submitted) {
+    if (row.started_ms && ex->row != EXECUTION_ROW_NONE) {
         memcpy(row.id, ex->id, sizeof(row.id));
         store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,
                                STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
@@ -280,21 +281,21 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     ex->insert_request = NULL;
     ex->done = NULL;
     if (err && ex->end_journaled) {
-        ex->row_submitted = false; /* retried with its end */
+        ex->row = EXECUTION_ROW_NONE; /* retried with its end */
         return;
     }
     output_set_final_names(ex, !err);
     if (err) {
-        if (!ex->ended)
+        if (ex->state != EXECUTION_ENDED)
             execution_kill(ex);
         done(ex->done_arg, err, NULL);
         return;
     }
-    ex->row_inserted = true;
+    ex->row = EXECUTION_ROW_COMMITTED;
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
-    row.state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
+    row.state = ex->started_ms ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
     memcpy(row.context, ex->context_id, sizeof(row.context));
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     if (done)
@@ -303,14 +304,14 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
 
 void execution_insert_row(struct execution *ex)
 {
-    struct store_execution row = { .state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
+    struct store_execution row = { .state = ex->started_ms ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
                                    .created_ms = ex->created_ms,
                                    .started_ms = ex->started_ms,
                                    .background = ex->background,
                                    .tty = ex->spec.tty };
     auto_free char *request = execution_request_json(ex);
 
-    ex->row_submitted = true;
+    ex->row = EXECUTION_ROW_SUBMITTED;
     ev_timer_clear(ex->sandbox->manager->ev, &ex->insert_timer);
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
@@ -348,6 +349,7 @@ static void execution_start(struct execution *ex)
         execution_abort_start(ex, &err);
         return;
     }
+    execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
     ex->sandbox->manager->stats.executions++;
     ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
     if (ex->report_only_end)
@@ -384,6 +386,7 @@ static void execution_write_code_file(struct execution *ex)
     struct err err = { 0 };
 
     ex->code_in_file = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_STAGING);
     if (files_write(ex->sandbox->handle, path, 0600, 0, &ops, ex, &ex->files_job, &err) < 0)
         execution_abort_start(ex, &err);
     else
@@ -552,6 +555,7 @@ int execution_resume(struct execution *ex, struct err *err)
     ex->spec.id = ex->id;
     ex->spec.stdin_open = ex->input_open || ex->input;
     ex->spec.confirm_end = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
     return sandbox_handle_exec_resume(ex->sandbox->handle, &ex->spec, &resume, &execution_engine_ops, ex, &ex->exec,
                                       err);
 }

@@ -17,7 +17,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
     bool gone = err && (err->id == ERR_MISSING || err->id == ERR_EXISTS);
 
     ex->end_request = NULL;
-    if (err && (!gone || (ex->end_journaled && !ex->row_inserted))) {
+    if (err && (!gone || (ex->end_journaled && ex->row != EXECUTION_ROW_COMMITTED))) {
         log_error("cannot store the end of %s, will retry: %s", ex->id, err->msg);
         ev_timer_set(sb->manager->ev, &ex->retry_timer, ev_now(sb->manager->ev) + RETRY_NS, execution_commit_end, ex);
         return;
@@ -67,7 +67,7 @@ static void execution_commit_end(void *arg)
     struct execution *ex = arg;
     struct store_execution row;
 
-    if (!ex->row_submitted)
+    if (ex->row == EXECUTION_ROW_NONE)
         execution_insert_row(ex);
     execution_fill_ended_row(ex, &row);
     ex->end_request = store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row, EXECUTION_SET_ALL,
@@ -211,16 +211,16 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
 {
     struct manager *m = ex->sandbox->manager;
 
-    if (ex->ended)
+    if (ex->state == EXECUTION_ENDED)
         return;
     fair_queue_release(&ex->start_slot);
-    if (!ex->exec && !ex->row_submitted) { /* only its caller knows it */
+    if (!ex->exec && ex->row == EXECUTION_ROW_NONE) { /* only its caller knows it */
         if (ex->done)
             ex->done(ex->done_arg, why, NULL);
         execution_free(ex);
         return;
     }
-    ex->ended = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_ENDED);
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = sandbox_read_cpu_us(ex->sandbox);

@@ -86,11 +86,12 @@ static size_t output_write(void *arg, int channel, const void *data, size_t len)
     int *fd = &o->fd[channel - 1];
     bool refused = o->stream.lost[0] + o->stream.lost[1] + o->stream.lost[2] > 0;
     uint64_t size = o->stream.kept[channel - 1];
+    bool temp = ex->row != EXECUTION_ROW_COMMITTED;
     size_t done = 0, room;
 
     if (*fd < 0 && !refused) {
-        *fd = output_dir_open_file(m->output_dir, ex->id, channel, !ex->row_inserted, O_WRONLY | O_CREAT | O_APPEND);
-        o->has_temp_name[channel - 1] = *fd >= 0 && !ex->row_inserted;
+        *fd = output_dir_open_file(m->output_dir, ex->id, channel, temp, O_WRONLY | O_CREAT | O_APPEND);
+        o->has_temp_name[channel - 1] = *fd >= 0 && temp;
     }
     while (done < len && *fd >= 0 && !refused &&
            (room = output_writable_bytes(o, channel, size + done, len - done)) > 0) {

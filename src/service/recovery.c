@@ -161,7 +161,6 @@ static void recovery_load_execution(struct manager *m, const struct store_execut
     ex->spec.tty = row->tty;
     memcpy(ex->context_id, row->context, sizeof(ex->context_id));
     (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
-    ex->row_inserted = true;
     if (recovery_read_request(ex, row->request_json, &err) < 0)
         log_error("execution %s: cannot read its row: %s", ex->id, err.msg);
     if (output_open_existing(ex) < 0) /* tried again when it is resumed */

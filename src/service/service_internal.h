@@ -9,6 +9,7 @@
 
 #include "service/budget.h"
 #include "service/end_journal.h"
+#include "service/execution_state.h"
 #include "service/jailer_link.h"
 #include "service/manager.h"
 #include "service/output_dir.h"
@@ -158,6 +159,8 @@ struct execution {
     struct execution *next;
     struct sandbox *sandbox;
     char id[ID_SIZE];
+    enum execution_state state;
+    enum { EXECUTION_ROW_NONE, EXECUTION_ROW_SUBMITTED, EXECUTION_ROW_COMMITTED } row; /* its insertion */
     struct exec_handle *exec;
     struct context *running_context;   /* the context whose queue it is in; NULL after that */
     struct execution *next_in_context; /* the next one in that queue */
@@ -184,10 +187,7 @@ struct execution {
     uint64_t sandbox_paused_ms;               /* paused_total_ms of the sandbox when it began */
     bool background;
     struct stored_output output;
-    bool started, ended;  /* ended: the end is being committed */
     bool report_only_end; /* the caller needs no answer before the end */
-    bool row_submitted;   /* the insertion was submitted */
-    bool row_inserted;    /* the insertion is committed */
     bool end_journaled;   /* its end is in the journal and was acknowledged */
     struct execution_watch *watches;
     struct ev_timer retry_timer, insert_timer;

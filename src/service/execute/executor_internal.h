@@ -5,19 +5,10 @@
 #include "service/execute/result_cache.h"
 #include "service/execute/executor.h"
 #include "service/ephemeral_sandbox.h"
+#include "service/execution_state.h"
 #include "service/language_kernel.h"
 #include "service/output_stream.h"
 #include "core/ev/fair_queue.h"
-
-enum run_state {
-    RUN_WAITING,  /* in the queue */
-    RUN_CREATING, /* its sandbox is being made */
-    RUN_STAGING,  /* its input files are being written */
-    RUN_STARTING, /* its program is being started */
-    RUN_RUNNING,
-    RUN_GATHERING, /* the program has ended; output files are being collected */
-    RUN_DONE,      /* completed or cancelled; its sandbox is being destroyed */
-};
 
 struct gather; /* gather.c */
 
@@ -35,7 +26,7 @@ struct run {
     struct spec spec;
     const struct run_ops *ops; /* NULL: completed or cancelled */
     void *arg;
-    enum run_state state;
+    enum execution_state state;
     bool counted_waiting; /* included in the numbers of waiting runs, of the executor and of its tenant */
     bool in_submit_call;  /* executor_run has not returned: no callback may run */
     struct ephemeral_sandbox sandbox;

@@ -1,4 +1,4 @@
-/* One run: WAITING -> CREATING -> STAGING -> STARTING -> RUNNING -> GATHERING -> DONE.
+/* One run: WAITING -> CREATING -> STAGING -> STARTING -> RUNNING -> GATHERING -> ENDED.
  *
  * The result is delivered as soon as it is complete; the sandbox and the run are removed
  * afterwards. So between the end of the program and the delivery, nothing is stored and the jailer
@@ -69,7 +69,7 @@ static void run_begin_teardown(void *arg)
 /* No callback follows; the sandbox may be removed. */
 static void run_finish(struct run *r)
 {
-    r->state = RUN_DONE;
+    execution_set_state(r->id, &r->state, EXECUTION_ENDED);
     language_kernel_close(&r->kernel);
     ev_defer(r->executor->settings.ev, &r->end_defer, run_begin_teardown, r);
 }
@@ -118,7 +118,7 @@ static void run_deliver_result(void *arg)
 
 static void run_complete(struct run *r)
 {
-    r->state = RUN_DONE;
+    execution_set_state(r->id, &r->state, EXECUTION_ENDED);
     language_kernel_close(&r->kernel);
     if (r->in_submit_call)
         ev_defer(r->executor->settings.ev, &r->end_defer, run_deliver_result, r);
@@ -128,7 +128,7 @@ static void run_complete(struct run *r)
 
 void run_fail(struct run *r, const struct err *err)
 {
-    if (r->state == RUN_DONE || run_replace_dead_sandbox(r, err))
+    if (r->state == EXECUTION_ENDED || run_replace_dead_sandbox(r, err))
         return;
     r->has_error = true;
     r->has_receipt = false;
@@ -140,7 +140,7 @@ void run_fail(struct run *r, const struct err *err)
 
 void run_complete_with_result(struct run *r)
 {
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         return;
     run_write_result_json(r);
     run_complete(r);
@@ -149,7 +149,7 @@ void run_complete_with_result(struct run *r)
 void run_program_ended(struct run *r)
 {
     if (r->request.outputs && r->request.outputs[0] && !r->has_error) {
-        r->state = RUN_GATHERING;
+        execution_set_state(r->id, &r->state, EXECUTION_GATHERING);
         gather_start(r);
     } else {
         run_complete_with_result(r);
@@ -176,7 +176,7 @@ static void run_uncount_waiting(struct run *r)
 static void run_leave_queue(struct run *r)
 {
     run_uncount_waiting(r);
-    if (r->state == RUN_WAITING)
+    if (r->state == EXECUTION_WAITING)
         fair_queue_release(&r->slot);
 }
 
@@ -184,7 +184,7 @@ void run_cancel(struct run *r)
 {
     r->ops = NULL;
     r->executor->stats.cancelled++;
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         return;
     run_leave_queue(r);
     r->ended_ns = ev_now(r->executor->settings.ev);
@@ -209,9 +209,9 @@ static void run_report_started(struct run *r)
 
 void run_program_started(struct run *r)
 {
-    if (r->state != RUN_STARTING)
+    if (r->state != EXECUTION_STARTING)
         return;
-    r->state = RUN_RUNNING;
+    execution_set_state(r->id, &r->state, EXECUTION_RUNNING);
     r->started_ns = ev_now(r->executor->settings.ev);
     r->started_real_ns = clock_real_ns();
     if (!sandbox_source_is_pending(&r->sandbox.source))
@@ -225,11 +225,11 @@ static void run_on_sandbox_ready(void *arg)
     struct run *r = arg;
 
     sandbox_source_finish(&r->sandbox.source, true);
-    if (r->state == RUN_RUNNING)
+    if (r->state == EXECUTION_RUNNING)
         run_report_started(r);
-    if (r->state != RUN_CREATING)
+    if (r->state != EXECUTION_CREATING)
         return;
-    r->state = RUN_STAGING;
+    execution_set_state(r->id, &r->state, EXECUTION_STAGING);
     run_stage_files(r);
 }
 
@@ -246,7 +246,7 @@ static void run_on_sandbox_ended(void *arg, const struct err *why)
 {
     struct run *r = arg;
 
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         teardown_remove(r);
     else if (r->has_receipt)
         run_complete_with_result(r);
@@ -267,7 +267,7 @@ static bool run_replace_dead_sandbox(struct run *r, const struct err *err)
         return false;
     run_reset_program(r);
     r->has_error = false;
-    r->state = RUN_CREATING;
+    execution_set_state(r->id, &r->state, EXECUTION_CREATING);
     r->executor->stats.by_pool_result[r->sandbox.source.loan.result]--;
     r->executor->stats.by_pool_result[POOL_MISS]++;
     if (ephemeral_sandbox_replace(&r->sandbox, &why) < 0)
@@ -279,7 +279,7 @@ static void run_on_stop_deferred(void *arg)
 {
     struct run *r = arg;
 
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         return;
     if (r->has_receipt)
         run_complete_with_result(r); /* without the files that are not collected yet */
@@ -294,7 +294,7 @@ static void run_on_tenant_stop(void *arg, enum ended_by by, const struct err *wh
 {
     struct run *r = arg;
 
-    if (r->state == RUN_DONE || r->stop_requested)
+    if (r->state == EXECUTION_ENDED || r->stop_requested)
         return;
     r->stop_requested = true;
     r->stop_cause = by;
@@ -313,7 +313,7 @@ static void run_on_slot(void *arg, const struct err *failed)
     run_uncount_waiting(r);
     r->dequeued_ns = ev_now(e->settings.ev);
     histogram_add(&e->stats.waits, r->dequeued_ns - r->submitted_ns);
-    r->state = RUN_CREATING;
+    execution_set_state(r->id, &r->state, EXECUTION_CREATING);
     if (failed || ephemeral_sandbox_create(&r->sandbox, &r->spec, &run_sandbox_ops, r, &err) < 0) {
         run_fail(r, failed ? failed : &err);
         return;
@@ -321,7 +321,7 @@ static void run_on_slot(void *arg, const struct err *failed)
     e->stats.by_pool_result[r->sandbox.source.loan.result]++;
     /* EXEC does not wait for CLAIMED: nothing is staged, and a failed claim fails EXEC too. */
     if (r->request.nfiles == 0 && sandbox_handle_accepts_exec(r->sandbox.handle)) {
-        r->state = RUN_STAGING;
+        execution_set_state(r->id, &r->state, EXECUTION_STAGING);
         run_stage_files(r);
     }
 }

@@ -36,7 +36,7 @@ static void run_on_file_staged(void *arg, const struct files_done *d UNUSED, con
     struct err why;
 
     files_free(take_ptr(&r->files_job));
-    if (r->state != RUN_STAGING)
+    if (r->state != EXECUTION_STAGING)
         return;
     if (err) {
         err_set(&why, err->id, "files[%zu]: %.180s", r->file_index, err->msg);
@@ -198,7 +198,7 @@ static void run_end_without_result(struct run *r, const struct language_kernel_d
 /* A prepared interpreter that died before it was claimed has run nothing: start a new one. */
 static void run_on_kernel_failed(struct run *r, const struct err *err)
 {
-    if (r->uses_prepared_interpreter && err->id == ERR_LOST && !r->stop_requested && r->state < RUN_GATHERING &&
+    if (r->uses_prepared_interpreter && err->id == ERR_LOST && !r->stop_requested && r->state < EXECUTION_GATHERING &&
         sandbox_handle_accepts_exec(r->sandbox.handle)) {
         run_reset_program(r);
         r->cold_start_only = true;
@@ -221,7 +221,7 @@ static void run_on_kernel_died(void *arg, const struct language_kernel_death *d)
         run_on_kernel_failed(r, d->error);
         return;
     }
-    if (!r->has_receipt && r->state != RUN_DONE)
+    if (!r->has_receipt && r->state != EXECUTION_ENDED)
         run_end_without_result(r, d);
     ephemeral_sandbox_count_denials(&r->sandbox, d->receipt);
 }
@@ -230,7 +230,7 @@ static void run_on_output(void *arg, int channel, const void *data, size_t len)
 {
     struct run *r = arg;
 
-    if (r->state == RUN_RUNNING && !r->has_receipt)
+    if (r->state == EXECUTION_RUNNING && !r->has_receipt)
         output_stream_write(&r->stream, channel, data, len);
 }
 
@@ -250,7 +250,7 @@ static void run_on_command_writable(void *arg)
 {
     struct run *r = arg;
 
-    if (r->exec && r->state != RUN_DONE && r->request.input)
+    if (r->exec && r->state != EXECUTION_ENDED && r->request.input)
         run_send_input(r);
 }
 
@@ -263,9 +263,9 @@ static void run_on_command_exit(void *arg, const struct receipt *x)
 {
     struct run *r = arg;
 
-    if (!r->has_receipt && r->state != RUN_DONE && x->ended_by == ENDED_LOST) {
+    if (!r->has_receipt && r->state != EXECUTION_ENDED && x->ended_by == ENDED_LOST) {
         run_fail_lost(r);
-    } else if (!r->has_receipt && r->state != RUN_DONE) {
+    } else if (!r->has_receipt && r->state != EXECUTION_ENDED) {
         r->receipt = *x;
         r->has_receipt = true;
         if (r->stop_requested && x->ended_by == ENDED_KILLED)
@@ -334,7 +334,7 @@ static void run_start_program(struct run *r)
 {
     struct err err = { 0 };
 
-    r->state = RUN_STARTING;
+    execution_set_state(r->id, &r->state, EXECUTION_STARTING);
     if ((r->request.code ? run_start_code(r, &err) : run_start_command(r, &err)) < 0)
         run_fail(r, &err);
 }
