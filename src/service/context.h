@@ -15,8 +15,6 @@
 
 #include "service/manager.h"
 
-#include <limits.h>
-
 /* The request with its JSON quoting must fit into one line to the language kernel. */
 #define CONTEXT_CODE_MAX (512 * KIB)
 #define CONTEXT_INPUT_MAX (64 * KIB)
@@ -55,16 +53,6 @@ struct context_spec {
 };
 
 typedef void context_fn(void *arg, const struct err *err, const struct context_info *info);
-
-/* Resolves a language name or one of its aliases; NULL: unknown. */
-const char *context_language_name(const char *name);
-
-/* The command that starts the language kernel in a sandbox. */
-struct context_command {
-    const char *argv[5];
-    char path[PATH_MAX];
-};
-int context_kernel_command(const char *language, struct context_command *ret, struct err *err);
 
 /* `done` runs when the language kernel is ready for the first execution and the context is
  * committed. */

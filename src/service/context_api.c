@@ -3,6 +3,7 @@
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -21,9 +22,9 @@ void contexts_json(const struct sandbox *sb, struct jsonw *w)
     for (const struct context *cx = sb->contexts; cx; cx = cx->next) {
         jsonw_object(w);
         jsonw_kstr(w, "id", cx->id);
-        jsonw_kstr(w, "language", context_get_language(cx));
+        jsonw_kstr(w, "language", language_kernel_name(&cx->kernel));
         jsonw_kstr(w, "version", cx->version);
-        jsonw_ku64(w, "stream", cx->exec ? exec_handle_stream_id(cx->exec) : 0);
+        jsonw_ku64(w, "stream", cx->kernel.exec ? exec_handle_stream_id(cx->kernel.exec) : 0);
         jsonw_ku64(w, "createdMs", cx->created_ms);
         jsonw_kstr(w, "createdBy", cx->created_by);
         if (cx->cwd)
@@ -52,7 +53,7 @@ static int context_read_json(struct sandbox *sb, const json_t *o, struct err *er
         json_input_u64(o, "", "createdMs", 0, UINT64_MAX, &created, NULL, err) < 0 ||
         json_input_bool(o, "", "hadEnv", &had_env, err) < 0)
         return -1;
-    if (!id || !id_valid(id, "cx") || !language || !context_language_name(language))
+    if (!id || !id_valid(id, "cx") || !language || !language_kernel_language(language))
         return err_set(err, ERR_STORE_CORRUPT, "invalid context");
     struct context *cx = context_new(sb, id, language);
     cx->resume_stream = (uint32_t)stream;
@@ -62,7 +63,6 @@ static int context_read_json(struct sandbox *sb, const json_t *o, struct err *er
     snprintf(cx->version, sizeof(cx->version), "%s", version ? version : "");
     snprintf(cx->created_by, sizeof(cx->created_by), "%s", by ? by : "");
     snprintf(cx->forked_from, sizeof(cx->forked_from), "%s", from ? from : "");
-    cx->state = CONTEXT_DEAD;
     return 0;
 }
 
@@ -156,10 +156,9 @@ void contexts_adopt(struct sandbox *sb)
     for (struct context *cx = sb->contexts; cx; cx = cx->next) {
         struct err err = { 0 };
 
-        cx->resumed_busy_ms = context_time_left_ms(cx);
         if (!cx->resume_stream)
             err_set(&err, ERR_CONTEXT_DEAD, "context %s had no kernel when the server was restarted", cx->id);
-        if (!cx->resume_stream || context_resume_kernel(cx, &err) < 0)
+        if (!cx->resume_stream || context_resume_kernel(cx, context_time_left_ms(cx), &err) < 0)
             context_mark_dead(cx, &err);
     }
     for (struct execution *ex = sb->executions, *next; ex; ex = next) {
@@ -283,12 +282,14 @@ static int context_request_fork(struct context_request *o, struct context *of, s
 {
     struct sandbox *sb = of->sandbox;
 
-    if (of->state != CONTEXT_IDLE || of->queries || of->kernel_out.len > 0)
+    enum context_state state = context_get_state(of);
+
+    if (state != CONTEXT_IDLE || of->queries || language_kernel_has_unsent(&of->kernel))
         return err_set(err, ERR_EXISTS, "context %s is %s; fork it when it is idle", of->id,
-                       of->state == CONTEXT_IDLE ? "answering a query" : context_states[of->state]);
+                       state == CONTEXT_IDLE ? "answering a query" : context_states[state]);
     if (context_may_add(sb, o->new_id, err) < 0)
         return -1;
-    struct context *cx = context_new(sb, o->new_id[0] ? o->new_id : NULL, context_get_language(of));
+    struct context *cx = context_new(sb, o->new_id[0] ? o->new_id : NULL, language_kernel_name(&of->kernel));
     cx->env = execution_copy_list((const char *const *)of->env);
     cx->env_lost = of->env_lost;
     cx->cwd = of->cwd ? str_dup(of->cwd) : NULL;
@@ -313,80 +314,32 @@ static void context_query_on_timeout(void *arg)
     context_query_finish(a, &err, NULL);
 }
 
-static void context_query_send(struct context_query *a, const char *code, uint64_t cursor)
-{
-    auto_buf line = { 0 };
-    struct jsonw w;
-
-    a->next = a->context->queries;
-    a->context->queries = a;
-    jsonw_init(&w, &line, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "op", a->inspect ? "inspect" : "complete");
-    jsonw_kstr(&w, "id", a->id);
-    jsonw_kstr(&w, "code", code);
-    jsonw_ku64(&w, "cursor", cursor);
-    jsonw_end_object(&w);
-    buf_adds(&line, "\n");
-    context_send_kernel(a->context, line.data, line.len);
-}
-
 static int context_request_query(struct context_request *o, struct context *cx, struct err *err)
 {
     size_t n = 0;
 
     for (const struct context_query *a = cx->queries; a; a = a->next)
         n++;
-    if (cx->state != CONTEXT_IDLE || n >= CONTEXT_QUERIES_MAX)
+    if (cx->kernel.state != LANGUAGE_KERNEL_IDLE || n >= CONTEXT_QUERIES_MAX)
         return err_set(err, ERR_EXISTS, "context %s is %s; try again when it is idle", cx->id,
-                       context_states[cx->state]);
+                       context_states[context_get_state(cx)]);
     struct context_query *a = mem_new(struct context_query);
     *a = (struct context_query){ .context = cx, .inspect = o->inspect, .done = o->on_query, .arg = o->arg };
     snprintf(a->id, sizeof(a->id), "q%" PRIu64, ++cx->query_seq);
     ev_timer_set(cx->sandbox->manager->ev, &a->timer, ev_now(cx->sandbox->manager->ev) + CONTEXT_QUERY_TIMEOUT_NS,
                  context_query_on_timeout, a);
-    context_query_send(a, o->code, o->cursor);
+    list_push(&cx->queries, a);
+    language_kernel_send_query(&cx->kernel, a->inspect, a->id, o->code, o->cursor);
     return 0;
-}
-
-static void context_on_became_idle(void *arg, const struct err *err UNUSED, const char *json UNUSED)
-{
-    struct context *cx = arg;
-
-    if (!cx->resumed_busy || cx->sandbox->state == SANDBOX_STATE_ENDING)
-        return; /* the query failed: the language kernel has ended */
-    ev_timer_clear(cx->sandbox->manager->ev, &cx->timer);
-    cx->state = CONTEXT_IDLE;
-    cx->outcome = cx->interrupt_sent ? "interrupted" : "finished";
-    cx->resumed_busy = cx->interrupt_sent = false;
-    context_notify_waiters(cx, CONTEXT_WAIT_EXECUTION, NULL);
-    cx->outcome = NULL;
-    context_start_next_execution(cx);
-}
-
-/* Its state is unknown, because rows are committed a little later. But a language kernel handles
- * one request after another, so when it answers this query it has finished everything before. The
- * id of the query is one that no earlier server used. */
-void context_await_idle(struct context *cx)
-{
-    struct context_query *a = mem_new(struct context_query);
-
-    *a = (struct context_query){ .context = cx, .done = context_on_became_idle, .arg = cx };
-    id_new("qs", a->id);
-    cx->state = CONTEXT_BUSY;
-    cx->resumed_busy = true;
-    context_send_kernel(cx, "\n", 1); /* ends a line that the earlier server may have sent in part */
-    context_query_send(a, "", 0);
-    context_set_timer(cx, cx->resumed_busy_ms * NS_PER_MS);
 }
 
 static int context_request_interrupt(struct context_request *o, struct context *cx)
 {
     struct context_info info;
 
-    if (cx->state == CONTEXT_BUSY) {
+    if (context_get_state(cx) == CONTEXT_BUSY) {
         context_add_waiter(cx, CONTEXT_WAIT_EXECUTION, o->done, o->arg);
-        context_interrupt(cx, ENDED_SIGNAL);
+        language_kernel_interrupt(&cx->kernel, ENDED_SIGNAL);
         return 0;
     }
     context_fill_info(cx, &info);
@@ -395,25 +348,17 @@ static int context_request_interrupt(struct context_request *o, struct context *
     return 0;
 }
 
-/* From here on it accepts nothing more. */
-static void context_stop_kernel(struct context *cx)
-{
-    if (cx->state == CONTEXT_IDLE)
-        cx->state = CONTEXT_STARTING;
-    context_kill_kernel(cx);
-}
-
 static int context_request_restart(struct context_request *o, struct context *cx, struct err *err)
 {
-    if (!cx->exec) {
+    if (!cx->kernel.exec) {
         if (context_start_kernel(cx, err) < 0)
             return -1;
         cx->restarts++;
         cx->executions_run = 0;
         cx->forked_from[0] = '\0';
-    } else if (cx->state != CONTEXT_STARTING) {
+    } else if (context_get_state(cx) != CONTEXT_STARTING) {
         cx->restart_requested = true;
-        context_stop_kernel(cx);
+        language_kernel_kill(&cx->kernel);
     }
     context_add_waiter(cx, CONTEXT_WAIT_READY, o->done, o->arg);
     return 0;
@@ -425,8 +370,8 @@ static int context_request_delete(struct context_request *o, struct context *cx)
 
     cx->delete_requested = true;
     context_add_waiter(cx, CONTEXT_WAIT_DELETED, o->done, o->arg);
-    if (cx->exec) {
-        context_stop_kernel(cx);
+    if (cx->kernel.exec) {
+        language_kernel_kill(&cx->kernel);
         return 0;
     }
     context_notify_waiters(cx, CONTEXT_WAIT_DELETED, NULL);
@@ -442,7 +387,8 @@ static int context_request_run(struct context_request *o, struct sandbox *sb, st
     struct context *cx = context_find(sb, o->id);
     if (!cx || cx->delete_requested)
         return err_set(err, ERR_MISSING, "there is no such context in this sandbox");
-    if (cx->state == CONTEXT_DEAD && o->kind != CONTEXT_REQUEST_RESTART && o->kind != CONTEXT_REQUEST_DELETE) {
+    if (context_get_state(cx) == CONTEXT_DEAD && o->kind != CONTEXT_REQUEST_RESTART &&
+        o->kind != CONTEXT_REQUEST_DELETE) {
         *err = cx->death_error;
         return -1;
     }

@@ -91,6 +91,8 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
         ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
     if (!ex->spec.output_max)
         ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
+    if (ex->spec.output_max)
+        ex->output.stream.limit = ex->spec.output_max;
     while (*p)
         p = &(*p)->next_in_context;
     *p = ex;
@@ -104,8 +106,9 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
 
 static bool context_execution_is_running(const struct execution *ex)
 {
-    return ex->running_context && ex->running_context->state == CONTEXT_BUSY && !ex->running_context->resumed_busy &&
-           ex->running_context->queue == ex;
+    const struct context *cx = ex->running_context;
+
+    return cx && language_kernel_is_executing(&cx->kernel) && cx->queue == ex;
 }
 
 static void context_execution_on_start_committed(void *arg UNUSED, const struct err *err UNUSED,
@@ -117,7 +120,7 @@ static void context_execution_begin(struct execution *ex)
 {
     struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
 
-    ex->started = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_RUNNING);
     row.started_ms = ex->started_ms = clock_real_ms();
     ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
     ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
@@ -134,65 +137,39 @@ static void context_execution_begin(struct execution *ex)
 void context_start_next_execution(struct context *cx)
 {
     struct execution *ex = cx->queue;
-    struct buf line = { 0 };
-    struct jsonw w;
 
-    if (cx->state != CONTEXT_IDLE || !ex || cx->sandbox->state == SANDBOX_STATE_ENDING)
+    if (cx->kernel.state != LANGUAGE_KERNEL_IDLE || !ex || cx->sandbox->state == SANDBOX_STATE_ENDING)
         return;
-    cx->state = CONTEXT_BUSY;
-    cx->interrupt_sent = false;
     cx->executions_run++;
     context_execution_begin(ex);
-    jsonw_init(&w, &line, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "op", "execute");
-    jsonw_kstr(&w, "id", ex->id);
-    jsonw_kstr(&w, "code", ex->code);
-    jsonw_end_object(&w);
-    buf_adds(&line, "\n");
-    context_send_kernel(cx, line.data, line.len);
-    buf_done(&line);
+    language_kernel_execute(&cx->kernel, ex->id, ex->code, ex->spec.wall_ms * NS_PER_MS);
     free(take_ptr(&ex->code));
-    context_set_timer(cx, ex->spec.wall_ms * NS_PER_MS);
 }
 
 /* --- the end --- */
 
-static struct receipt_figure context_execution_shared_figure(void)
-{
-    return (struct receipt_figure){ .why = "the language kernel of a context is one process for all its executions" };
-}
-
 static void context_execution_make_receipt(const struct context *cx, const struct execution *ex, enum ended_by by,
                                            int code, int signo, struct receipt *r)
 {
-    uint64_t cpu = sandbox_handle_cpu_ns(ex->sandbox->handle);
+    static const char why[] = "the language kernel of a context is one process for all its executions";
+    const struct output_stream *s = &ex->output.stream;
+    struct language_kernel_figures f = {
+        .execution = ex->id,
+        .request = ex->request_id,
+        .final = true,
+        .started_real_ns = ex->started_ms * NS_PER_MS,
+        .wall_ns = context_execution_elapsed_ms(ex) * NS_PER_MS,
+        .cpu_base_ns = ex->is_only_execution ? ex->cpu_base_ns : SANDBOX_USAGE_UNKNOWN,
+        .cpu_why = why,
+        .other_why = why,
+        .wall_limit_ms = ex->spec.wall_ms,
+        .output_limit = ex->spec.output_max,
+        .stdout_bytes = s->kept[0] + s->dropped[0],
+        .stderr_bytes = s->kept[1] + s->dropped[1],
+        .dropped_bytes = s->dropped[0] + s->dropped[1] + s->dropped[2],
+    };
 
-    *r = *exec_handle_receipt(cx->exec);
-    r->changes = NULL;
-    r->denials = NULL;
-    r->nchanges = r->ndenials = 0;
-    memcpy(r->execution, ex->id, sizeof(r->execution));
-    memcpy(r->request, ex->request_id, sizeof(r->request));
-    r->final = true; /* no sums of this execution follow later */
-    r->ended_by = by;
-    r->exit_code = code;
-    r->signal = signo;
-    r->started_real_ns = ex->started_ms * NS_PER_MS;
-    r->wall_ns = (struct receipt_figure){ .v = context_execution_elapsed_ms(ex) * NS_PER_MS };
-    r->cpu_ns = context_execution_shared_figure();
-    if (ex->is_only_execution && cpu != SANDBOX_USAGE_UNKNOWN && ex->cpu_base_ns != SANDBOX_USAGE_UNKNOWN &&
-        cpu >= ex->cpu_base_ns)
-        r->cpu_ns = (struct receipt_figure){ .v = cpu - ex->cpu_base_ns };
-    r->memory_peak = r->read_bytes = r->write_bytes = r->tasks_started = r->pids_peak =
-        context_execution_shared_figure();
-    r->pids_refused = r->oom_kills = r->throttled_ns = context_execution_shared_figure();
-    r->denials_why = r->full_filesystems_why = context_execution_shared_figure().why;
-    r->limits.v[LIMIT_WALL] = ex->spec.wall_ms;
-    r->limits.v[LIMIT_OUTPUT] = ex->spec.output_max;
-    r->stdout_bytes = ex->output_bytes[0] + ex->dropped_bytes[0];
-    r->stderr_bytes = ex->output_bytes[1] + ex->dropped_bytes[1];
-    r->dropped_bytes = ex->dropped_bytes[0] + ex->dropped_bytes[1] + ex->dropped_bytes[2];
+    language_kernel_make_receipt(&cx->kernel, &f, by, code, signo, r);
 }
 
 static void context_execution_end(struct context *cx, struct execution *ex, enum ended_by by, int code, int signo)
@@ -206,8 +183,6 @@ static void context_execution_end(struct context *cx, struct execution *ex, enum
 
 void context_execution_over(struct context *cx, enum ended_by by, int code, int signo)
 {
-    ev_timer_clear(cx->sandbox->manager->ev, &cx->timer);
-    cx->state = CONTEXT_IDLE;
     context_execution_end(cx, cx->queue, by, code, signo);
 }
 
@@ -216,7 +191,6 @@ void context_execution_kernel_died(struct context *cx, const struct receipt *ker
     struct execution *ex = cx->queue;
     struct receipt r;
 
-    cx->state = CONTEXT_IDLE;
     context_execution_make_receipt(cx, ex, kernel->ended_by, kernel->exit_code, kernel->signal, &r);
     context_unlink_execution(cx, ex);
     execution_end(ex, STORE_EXECUTION_FAILED, &r, why);
@@ -236,11 +210,11 @@ static void context_execution_on_cancel_deferred(void *arg)
 {
     struct execution *ex = arg;
 
-    if (ex->ended)
+    if (ex->state == EXECUTION_ENDED)
         return;
     if (context_execution_is_running(ex))
-        context_interrupt(ex->running_context, ENDED_KILLED);
-    else if (ex->running_context && ex->running_context->exec)
+        language_kernel_interrupt(&ex->running_context->kernel, ENDED_KILLED);
+    else if (ex->running_context && ex->running_context->kernel.exec)
         context_execution_end(ex->running_context, ex, ENDED_KILLED, -1, 0);
 }
 
@@ -253,73 +227,43 @@ void context_execution_kill(struct execution *ex)
 void context_execution_signal(struct execution *ex, int signo)
 {
     if (context_execution_is_running(ex) && signo == SIGINT)
-        context_interrupt(ex->running_context, ENDED_SIGNAL);
+        language_kernel_interrupt(&ex->running_context->kernel, ENDED_SIGNAL);
     else if (context_execution_is_running(ex))
-        exec_handle_signal(ex->running_context->exec, signo);
+        exec_handle_signal(ex->running_context->kernel.exec, signo);
 }
 
 /* --- from the language kernel --- */
 
-static size_t context_execution_output_budget(const struct execution *ex)
+void context_execution_output(void *arg, int channel, const void *data, size_t len)
 {
-    uint64_t kept = ex->output_bytes[0] + ex->output_bytes[1] + ex->output_bytes[2];
-
-    if (!ex->spec.output_max)
-        return SIZE_MAX;
-    return (size_t)(ex->spec.output_max > kept ? ex->spec.output_max - kept : 0);
-}
-
-static struct execution *context_running_execution(const struct context *cx)
-{
-    return cx->state == CONTEXT_BUSY && !cx->resumed_busy ? cx->queue : NULL;
-}
-
-void context_execution_output(struct context *cx, int channel, const void *data, size_t len)
-{
-    struct execution *ex = context_running_execution(cx);
+    struct context *cx = arg;
+    struct execution *ex = cx->queue;
 
     if (!ex)
         return;
-    size_t n = min_size(len, context_execution_output_budget(ex));
-    ex->dropped_bytes[channel - 1] += len - n;
-    if (n > 0)
-        output_append(ex, channel, data, n);
+    output_stream_write(&ex->output.stream, channel, data, len);
     execution_notify(ex);
 }
 
 static void context_execution_keep_event(struct execution *ex, const struct kernel_event *e)
 {
-    auto_buf line = { 0 };
-
-    kernel_event_json(e, &line);
-    buf_adds(&line, "\n");
-    if (line.len <= context_execution_output_budget(ex))
-        output_append(ex, CONTEXT_EVENTS, line.data, line.len);
-    else
-        ex->dropped_bytes[CONTEXT_EVENTS - 1] += line.len;
+    output_stream_write_event(&ex->output.stream, e);
     execution_notify(ex);
 }
 
-static void context_execution_on_finished(struct context *cx, const struct kernel_event *e)
+void context_execution_on_finished(void *arg, const struct language_kernel_result *result)
 {
-    enum ended_by cause = cx->interrupt_cause;
-    bool stopped = cx->interrupt_sent && e->status == KERNEL_STATUS_INTERRUPTED;
+    struct context *cx = arg;
 
-    cx->outcome = e->status == KERNEL_STATUS_INTERRUPTED ? "interrupted" : "finished";
-    if (stopped && cause != ENDED_SIGNAL)
-        context_execution_over(cx, cause, -1, SIGINT); /* the code obeyed a timeout or a cancel request */
-    else if (e->status == KERNEL_STATUS_INTERRUPTED)
-        context_execution_over(cx, ENDED_SIGNAL, -1, SIGINT);
-    else
-        context_execution_over(cx, ENDED_EXIT, e->status == KERNEL_STATUS_OK ? 0 : 1, 0);
-    context_notify_waiters(cx, CONTEXT_WAIT_EXECUTION, NULL);
-    cx->outcome = NULL;
+    if (cx->queue)
+        context_execution_over(cx, result->ended_by, result->exit_code, result->signal);
+    context_notify_outcome(cx, result->status == KERNEL_STATUS_INTERRUPTED ? "interrupted" : "finished", NULL);
     context_start_next_execution(cx);
 }
 
 bool context_execution_event(struct context *cx, const struct kernel_event *e)
 {
-    struct execution *ex = context_running_execution(cx);
+    struct execution *ex = language_kernel_is_executing(&cx->kernel) ? cx->queue : NULL;
 
     if (!ex || !str_eq(e->id, ex->id))
         return false;
@@ -336,8 +280,6 @@ bool context_execution_event(struct context *cx, const struct kernel_event *e)
     case KERNEL_EVENT_STARTED:
         return true;
     case KERNEL_EVENT_FINISHED:
-        context_execution_on_finished(cx, e);
-        return true;
     case KERNEL_EVENT_READY:
     case KERNEL_EVENT_COMPLETIONS:
     case KERNEL_EVENT_INSPECTION:
@@ -352,24 +294,12 @@ int manager_context_input(struct manager *m, const char *owner, const char *sand
 {
     struct sandbox *sb = sandbox_find(m, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, execution) : NULL;
-    auto_buf line = { 0 };
-    struct jsonw w;
 
     if (!ex)
         return err_set(err, ERR_MISSING, "there is no such running execution");
     if (!context_execution_is_running(ex) || !ex->awaits_input)
         return err_set(err, ERR_EXISTS, "execution %s does not wait for input", ex->id);
     ex->awaits_input = false;
-    jsonw_init(&w, &line, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "op", "input");
-    jsonw_kstr(&w, "id", ex->id);
-    if (text)
-        jsonw_kstr(&w, "text", text);
-    else
-        jsonw_kbool(&w, "eof", true);
-    jsonw_end_object(&w);
-    buf_adds(&line, "\n");
-    context_send_kernel(ex->running_context, line.data, line.len);
+    language_kernel_send_input(&ex->running_context->kernel, text);
     return 0;
 }

@@ -4,7 +4,7 @@
 
 #include "service/context.h"
 #include "service/service_internal.h"
-#include "service/kernel_event.h"
+#include "service/language_kernel.h"
 
 struct context_waiter { /* a caller that waits for an event of the context */
     struct context_waiter *next;
@@ -27,7 +27,7 @@ struct context {
     struct context *next;
     struct sandbox *sandbox;
     char id[ID_SIZE];
-    const struct language_kernel_spec *kernel_spec;
+    struct language_kernel kernel;
     char **env;
     bool env_lost; /* it had variables, which only an earlier server knew */
     char *cwd;
@@ -35,25 +35,13 @@ struct context {
     char forked_from[ID_SIZE]; /* "" after a restart of the language kernel */
     uint64_t created_ms;
 
-    enum context_state state;
-    struct err death_error; /* DEAD */
-    struct exec_handle *exec;
-    uint32_t resume_stream; /* stream id from before a restart of the server, until resumed; 0: none */
-    struct kernel_event_reader kernel_reader;
-    struct buf kernel_out; /* lines not yet sent to the language kernel */
+    struct err death_error; /* CONTEXT_DEAD */
+    uint32_t resume_stream; /* stream id of the language kernel from before a restart of the server; 0: none */
     char version[64];
-    char stderr_head[160]; /* STARTING: beginning of stderr, for the error message */
     uint64_t executions_run, restarts, rejected_lines, query_seq;
 
-    struct execution *queue; /* BUSY: the first one runs, unless resumed_busy */
+    struct execution *queue; /* the first one runs if language_kernel_is_executing() */
     size_t nqueued;
-    /* STARTING: deadline. BUSY: timeout of the execution, or grace period after the interrupt. */
-    struct ev_timer timer;
-    bool resumed_busy;             /* BUSY: may run an execution of an earlier server, whose result is not reported */
-    uint64_t resumed_busy_ms;      /* how long that execution may still run */
-    bool interrupt_sent;           /* SIGINT was sent; the timer is the grace period */
-    bool kill_sent;                /* the kernel was killed after the deadline or the grace period */
-    enum ended_by interrupt_cause; /* SIGNAL, WALL or KILLED */
     /* The language kernel was never ready: the creator still waits, and the context is freed when
      * its kernel ends. */
     bool never_ready;
@@ -71,23 +59,22 @@ struct context *context_new(struct sandbox *sb, const char *id, const char *lang
 struct context *context_find(const struct sandbox *sb, const char *id);
 int context_start_kernel(struct context *cx, struct err *err);
 int context_fork_kernel(struct context *cx, const struct context *of, struct err *err);
-int context_resume_kernel(struct context *cx, struct err *err);
-void context_kill_kernel(struct context *cx); /* the end is reported later */
-void context_interrupt(struct context *cx, enum ended_by cause);
-void context_send_kernel(struct context *cx, const char *line, size_t len); /* with its '\n' */
-void context_set_timer(struct context *cx, uint64_t ns);
+int context_resume_kernel(struct context *cx, uint64_t busy_ms, struct err *err);
 void context_mark_dead(struct context *cx, const struct err *why); /* it has no language kernel */
 void context_notify_waiters(struct context *cx, int what, const struct err *err);
+/* Answers the waiters for the end of an execution. */
+void context_notify_outcome(struct context *cx, const char *outcome, const struct err *err);
 void context_add_waiter(struct context *cx, int what, context_fn *done, void *arg);
 void context_free(struct context *cx);
 void context_query_finish(struct context_query *a, const struct err *err, const char *json);
-const char *context_get_language(const struct context *cx);
+enum context_state context_get_state(const struct context *cx);
 void context_fill_info(const struct context *cx, struct context_info *ret);
 
 /* context_executions.c: executions */
 /* False: not about the running execution. */
 bool context_execution_event(struct context *cx, const struct kernel_event *e);
-void context_execution_output(struct context *cx, int channel, const void *data, size_t len);
+void context_execution_output(void *arg, int channel, const void *data, size_t len);
+void context_execution_on_finished(void *arg, const struct language_kernel_result *result);
 void context_start_next_execution(struct context *cx);
 /* Ends the running execution. */
 void context_execution_over(struct context *cx, enum ended_by by, int exit_code, int signo);
@@ -108,5 +95,3 @@ int contexts_read(struct sandbox *sb, const json_t *root, struct err *err);
 void contexts_commit(struct sandbox *sb);
 void contexts_fail_waiters(struct sandbox *sb, const struct err *why); /* answers all waiters with why */
 void contexts_adopt(struct sandbox *sb); /* its handle is ready; executions of contexts are ended as lost */
-/* After adoption: the context counts as busy until its language kernel answers a query. */
-void context_await_idle(struct context *cx);

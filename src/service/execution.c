@@ -62,7 +62,7 @@ struct execution *execution_alloc(const char *id)
     else
         id_new("ex", ex->id);
     ex->spec.request = ex->request_id;
-    ex->output_fd[0] = ex->output_fd[1] = ex->output_fd[2] = -1;
+    output_init(ex);
     ex->created_ms = clock_real_ms();
     return ex;
 }
@@ -85,7 +85,7 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
 {
     struct execution *ex = execution_alloc(id);
 
-    ex->row_submitted = true; /* the row exists already */
+    ex->row = EXECUTION_ROW_COMMITTED;
     execution_link(ex, sb);
     return ex;
 }
@@ -95,7 +95,7 @@ static void execution_unlink(struct execution *ex)
     struct sandbox *sb = ex->sandbox;
     list_remove(&sb->executions, ex);
     sb->nexecutions--;
-    if (!ex->ended)
+    if (ex->state != EXECUTION_ENDED)
         budget_execution_cancel(sb->quota);
     usage_meter_execution_end(sb->manager->usage_meter);
     ev_timer_clear(sb->manager->ev, &ex->retry_timer);
@@ -160,11 +160,12 @@ static void execution_on_started(void *arg)
     struct execution *ex = arg;
     struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
 
-    ex->started = true;
+    if (ex->state < EXECUTION_RUNNING)
+        execution_set_state(ex->id, &ex->state, EXECUTION_RUNNING);
     fair_queue_release(&ex->start_slot);
     if (!ex->started_ms)
         row.started_ms = ex->started_ms = clock_real_ms();
-    if (row.started_ms && ex->row_submitted) {
+    if (row.started_ms && ex->row != EXECUTION_ROW_NONE) {
         memcpy(row.id, ex->id, sizeof(row.id));
         store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,
                                STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
@@ -183,7 +184,7 @@ static void execution_on_output(void *arg, int channel, const void *data, size_t
 {
     struct execution *ex = arg;
 
-    output_append(ex, channel, data, len);
+    output_stream_write(&ex->output.stream, channel, data, len);
     execution_notify(ex);
 }
 
@@ -255,7 +256,7 @@ static char *execution_request_json(const struct execution *ex)
     if (ex->spec.tty) {
         jsonw_ku64(&w, "rows", ex->spec.rows);
         jsonw_ku64(&w, "cols", ex->spec.cols);
-        jsonw_ku64(&w, "ring", ex->ring_bytes);
+        jsonw_ku64(&w, "ring", ex->output.ring_bytes);
     }
     jsonw_end_object(&w);
     return out.data;
@@ -280,22 +281,22 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     ex->insert_request = NULL;
     ex->done = NULL;
     if (err && ex->end_journaled) {
-        ex->row_submitted = false; /* retried with its end */
+        ex->row = EXECUTION_ROW_NONE; /* retried with its end */
         return;
     }
     output_set_final_names(ex, !err);
     if (err) {
-        if (!ex->ended)
+        if (ex->state != EXECUTION_ENDED)
             execution_kill(ex);
         if (done)
             done(ex->done_arg, err, NULL);
         return;
     }
-    ex->row_inserted = true;
+    ex->row = EXECUTION_ROW_COMMITTED;
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
-    row.state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
+    row.state = ex->started_ms ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING;
     memcpy(row.context, ex->context_id, sizeof(row.context));
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
     if (done)
@@ -304,14 +305,14 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
 
 void execution_insert_row(struct execution *ex)
 {
-    struct store_execution row = { .state = ex->started ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
+    struct store_execution row = { .state = ex->started_ms ? STORE_EXECUTION_RUNNING : STORE_EXECUTION_STARTING,
                                    .created_ms = ex->created_ms,
                                    .started_ms = ex->started_ms,
                                    .background = ex->background,
                                    .tty = ex->spec.tty };
     auto_free char *request = execution_request_json(ex);
 
-    ex->row_submitted = true;
+    ex->row = EXECUTION_ROW_SUBMITTED;
     ev_timer_clear(ex->sandbox->manager->ev, &ex->insert_timer);
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
@@ -349,6 +350,7 @@ static void execution_start(struct execution *ex)
         execution_abort_start(ex, &err);
         return;
     }
+    execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
     ex->sandbox->manager->stats.executions++;
     ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
     if (ex->report_only_end)
@@ -385,6 +387,7 @@ static void execution_write_code_file(struct execution *ex)
     struct err err = { 0 };
 
     ex->code_in_file = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_STAGING);
     if (files_write(ex->sandbox->handle, path, 0600, 0, &ops, ex, &ex->files_job, &err) < 0)
         execution_abort_start(ex, &err);
     else
@@ -467,7 +470,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
     if (!ex->spec.output_max)
         ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
     if (ex->spec.tty) {
-        ex->ring_bytes = ex->spec.output_max ? max_u64(ex->spec.output_max, TERMINAL_RING_MIN) : 0;
+        ex->output.ring_bytes = ex->spec.output_max ? max_u64(ex->spec.output_max, TERMINAL_RING_MIN) : 0;
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
@@ -546,13 +549,14 @@ int execution_resume(struct execution *ex, struct err *err)
 
     if (output_open_existing(ex) < 0)
         return err_sys(err, ERR_SYS, "output of %s", ex->id);
-    resume.stored_bytes[0] = ex->output_bytes[0];
-    resume.stored_bytes[1] = ex->output_bytes[1];
+    resume.stored_bytes[0] = ex->output.stream.kept[0];
+    resume.stored_bytes[1] = ex->output.stream.kept[1];
     resume.started_real_ns = ex->started_ms * NS_PER_MS;
     resume.cpu_base_ns = ex->cpu_base_ns;
     ex->spec.id = ex->id;
     ex->spec.stdin_open = ex->input_open || ex->input;
     ex->spec.confirm_end = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
     return sandbox_handle_exec_resume(ex->sandbox->handle, &ex->spec, &resume, &execution_engine_ops, ex, &ex->exec,
                                       err);
 }

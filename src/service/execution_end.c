@@ -17,7 +17,7 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
     bool gone = err && (err->id == ERR_MISSING || err->id == ERR_EXISTS);
 
     ex->end_request = NULL;
-    if (err && (!gone || (ex->end_journaled && !ex->row_inserted))) {
+    if (err && (!gone || (ex->end_journaled && ex->row != EXECUTION_ROW_COMMITTED))) {
         log_error("cannot store the end of %s, will retry: %s", ex->id, err->msg);
         ev_timer_set(sb->manager->ev, &ex->retry_timer, ev_now(sb->manager->ev) + RETRY_NS, execution_commit_end, ex);
         return;
@@ -36,6 +36,8 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
 
 static void execution_fill_ended_row(const struct execution *ex, struct store_execution *row)
 {
+    const struct output_stream *s = &ex->output.stream;
+
     *row = (struct store_execution){ .state = ex->end_state,
                                      .background = ex->background,
                                      .tty = ex->spec.tty,
@@ -48,9 +50,9 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
     memcpy(row->id, ex->id, sizeof(row->id));
     memcpy(row->sandbox, ex->sandbox->id, sizeof(row->sandbox));
     memcpy(row->owner, ex->sandbox->owner, sizeof(row->owner));
-    for (int i = 0; i < 3; i++) {
-        row->out_bytes[i] = ex->output_bytes[i] + ex->dropped_bytes[i];
-        row->dropped[i] = ex->dropped_bytes[i];
+    for (int i = 0; i < OUTPUT_CHANNELS; i++) {
+        row->dropped[i] = s->dropped[i] + s->lost[i];
+        row->out_bytes[i] = s->kept[i] + row->dropped[i];
     }
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
     row->receipt_json = ex->receipt_json;
@@ -65,7 +67,7 @@ static void execution_commit_end(void *arg)
     struct execution *ex = arg;
     struct store_execution row;
 
-    if (!ex->row_submitted)
+    if (ex->row == EXECUTION_ROW_NONE)
         execution_insert_row(ex);
     execution_fill_ended_row(ex, &row);
     ex->end_request = store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row, EXECUTION_SET_ALL,
@@ -178,7 +180,7 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
     ex->ended_by = r->ended_by;
     ex->has_ended_by = true;
     for (int i = 0; i < 2 && ex->exec; i++)
-        ex->dropped_bytes[i] = exec_handle_dropped_bytes(ex->exec, i + 1);
+        ex->output.stream.dropped[i] = exec_handle_dropped_bytes(ex->exec, i + 1);
 }
 
 void manager_stats_count_receipt(struct manager_stats *s, const struct receipt *r)
@@ -209,16 +211,16 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
 {
     struct manager *m = ex->sandbox->manager;
 
-    if (ex->ended)
+    if (ex->state == EXECUTION_ENDED)
         return;
     fair_queue_release(&ex->start_slot);
-    if (!ex->exec && !ex->row_submitted) { /* only its caller knows it */
+    if (!ex->exec && ex->row == EXECUTION_ROW_NONE) { /* only its caller knows it */
         if (ex->done)
             ex->done(ex->done_arg, why, NULL);
         execution_free(ex);
         return;
     }
-    ex->ended = true;
+    execution_set_state(ex->id, &ex->state, EXECUTION_ENDED);
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = sandbox_read_cpu_us(ex->sandbox);
@@ -235,8 +237,6 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
         ex->ended_by = ENDED_LOST;
         ex->has_ended_by = true;
     }
-    for (int i = 0; i < 3; i++)
-        ex->dropped_bytes[i] += ex->lost_bytes[i];
     if (state == STORE_EXECUTION_FAILED)
         m->stats.executions_failed++;
     if (ex->has_ended_by)

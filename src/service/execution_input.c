@@ -15,11 +15,11 @@ struct execution_writer *manager_open_execution_input(struct manager *m, const c
     struct sandbox *sb = sandbox_find(m, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, id) : NULL;
 
-    if (!ex || !ex->row_inserted || (ex->resume_stream && !ex->started && !ex->ended)) {
+    if (!ex || ex->row != EXECUTION_ROW_COMMITTED || (ex->resume_stream && ex->state < EXECUTION_RUNNING)) {
         err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
         return NULL;
     }
-    const char *why = ex->ended                            ? "has ended"
+    const char *why = ex->state == EXECUTION_ENDED         ? "has ended"
                       : !ex->input_open                    ? "was started without stdinOpen"
                       : ex->input_closed                   ? "has already received the end of its standard input"
                       : ex->input_writers && !ex->spec.tty ? "is already being written to by another request"

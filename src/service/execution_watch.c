@@ -49,7 +49,7 @@ struct execution_watch *manager_watch_execution(struct manager *m, const char *o
     struct sandbox *sb = sandbox_find(m, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, id) : NULL;
 
-    if (!ex || !ex->row_inserted)
+    if (!ex || ex->row != EXECUTION_ROW_COMMITTED)
         return NULL;
     struct execution_watch *w = mem_new(struct execution_watch);
     w->execution = ex;
@@ -70,12 +70,12 @@ void execution_watch_free(struct execution_watch *w)
 
 uint64_t execution_watch_output_bytes(const struct execution_watch *w, int channel)
 {
-    return w->execution ? w->execution->output_bytes[channel - 1] : 0;
+    return w->execution ? w->execution->output.stream.kept[channel - 1] : 0;
 }
 
 uint64_t execution_watch_first_kept_offset(const struct execution_watch *w)
 {
-    return w->execution ? w->execution->discarded_bytes : 0;
+    return w->execution ? w->execution->output.discarded_bytes : 0;
 }
 
 uint64_t execution_watch_input_bytes(const struct execution_watch *w)
@@ -85,14 +85,14 @@ uint64_t execution_watch_input_bytes(const struct execution_watch *w)
 
 bool execution_watch_has_started(const struct execution_watch *w)
 {
-    return w->execution && w->execution->started;
+    return w->execution && w->execution->state >= EXECUTION_RUNNING && w->execution->started_ms;
 }
 
 void execution_watch_signal(struct execution_watch *w, int signo)
 {
     struct execution *ex = w->execution;
 
-    if (!ex || ex->ended)
+    if (!ex || ex->state == EXECUTION_ENDED)
         return;
     if (ex->exec)
         exec_handle_signal(ex->exec, signo);
@@ -110,7 +110,7 @@ bool execution_watch_resize(struct execution_watch *w, uint16_t rows, uint16_t c
         return true;
     ex->spec.rows = rows;
     ex->spec.cols = cols;
-    if (ex->exec && !ex->ended)
+    if (ex->exec && ex->state != EXECUTION_ENDED)
         exec_handle_resize(ex->exec, rows, cols);
     execution_notify(ex);
     return true;
@@ -127,6 +127,6 @@ bool execution_watch_terminal_size(const struct execution_watch *w, uint16_t *ro
 
 void execution_watch_kill(struct execution_watch *w)
 {
-    if (w->execution && !w->execution->ended)
+    if (w->execution && w->execution->state != EXECUTION_ENDED)
         execution_kill(w->execution);
 }

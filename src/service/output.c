@@ -33,9 +33,9 @@ void output_set_final_names(struct execution *ex, bool has_row)
     const struct output_dir *dir = ex->sandbox->manager->output_dir;
 
     for (int i = 0; i < OUTPUT_CHANNELS; i++) {
-        if (!ex->has_temp_name[i])
+        if (!ex->output.has_temp_name[i])
             continue;
-        ex->has_temp_name[i] = false;
+        ex->output.has_temp_name[i] = false;
         if (!has_row)
             output_dir_remove_temp_file(dir, ex->id, i + 1);
         else if (output_dir_set_final_name(dir, ex->id, i + 1) < 0)
@@ -43,29 +43,30 @@ void output_set_final_names(struct execution *ex, bool has_row)
     }
 }
 
-static void output_punch_old(struct execution *ex)
+static void output_punch_old(struct execution *ex, uint64_t size)
 {
-    uint64_t from = ex->discarded_bytes, to = (ex->output_bytes[0] - ex->ring_bytes) & ~(uint64_t)4095;
+    struct stored_output *o = &ex->output;
+    uint64_t from = o->discarded_bytes, to = (size - o->ring_bytes) & ~(uint64_t)4095;
 
-    if (ex->output_bytes[0] < from + ex->ring_bytes + ex->ring_bytes / 4)
+    if (size < from + o->ring_bytes + o->ring_bytes / 4)
         return;
-    if (fallocate(ex->output_fd[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
-        ex->discarded_bytes = to;
+    if (fallocate(o->fd[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0) {
+        o->discarded_bytes = to;
         return;
     }
-    ex->file_bytes_max = max_u64(ex->ring_bytes * UNPUNCHED_RINGS, ex->output_bytes[0]);
+    o->file_bytes_max = max_u64(o->ring_bytes * UNPUNCHED_RINGS, size);
     log_warn("output of terminal %s: the file system cannot punch holes, so output after %" PRIu64 " bytes is lost: %s",
-             ex->id, ex->file_bytes_max, strerror(errno));
-    ex->ring_bytes = 0;
+             ex->id, o->file_bytes_max, strerror(errno));
+    o->ring_bytes = 0;
 }
 
-/* How much of the data may be stored. */
-static size_t output_writable_bytes(const struct execution *ex, int channel, size_t len)
+/* How much of the data may be stored in a file that has this size. */
+static size_t output_writable_bytes(const struct stored_output *o, int channel, uint64_t size, size_t len)
 {
-    if (channel != 1 || !ex->file_bytes_max)
+    if (channel != 1 || !o->file_bytes_max)
         return len;
     errno = EFBIG; /* for the log line of the caller */
-    return (size_t)min_u64(len, ex->file_bytes_max - min_u64(ex->file_bytes_max, ex->output_bytes[0]));
+    return (size_t)min_u64(len, o->file_bytes_max - min_u64(o->file_bytes_max, size));
 }
 
 uint64_t output_first_kept_offset(int fd, uint64_t offset)
@@ -76,38 +77,54 @@ uint64_t output_first_kept_offset(int fd, uint64_t offset)
     return data > (off_t)offset ? (uint64_t)data : offset;
 }
 
-void output_append(struct execution *ex, int channel, const void *data, size_t len)
+/* The sink of the stream. */
+static size_t output_write(void *arg, int channel, const void *data, size_t len)
 {
-    int *fd = &ex->output_fd[channel - 1];
+    struct execution *ex = arg;
+    struct stored_output *o = &ex->output;
     struct manager *m = ex->sandbox->manager;
-    bool refused = ex->lost_bytes[0] + ex->lost_bytes[1] + ex->lost_bytes[2] > 0;
+    int *fd = &o->fd[channel - 1];
+    bool refused = o->stream.lost[0] + o->stream.lost[1] + o->stream.lost[2] > 0;
+    uint64_t size = o->stream.kept[channel - 1];
+    bool temp = ex->row != EXECUTION_ROW_COMMITTED;
+    size_t done = 0, room;
 
     if (*fd < 0 && !refused) {
-        *fd = output_dir_open_file(m->output_dir, ex->id, channel, !ex->row_inserted, O_WRONLY | O_CREAT | O_APPEND);
-        ex->has_temp_name[channel - 1] = *fd >= 0 && !ex->row_inserted;
+        *fd = output_dir_open_file(m->output_dir, ex->id, channel, temp, O_WRONLY | O_CREAT | O_APPEND);
+        o->has_temp_name[channel - 1] = *fd >= 0 && temp;
     }
-    const uint8_t *p = data;
-    size_t room;
-    while (len > 0 && *fd >= 0 && !refused && (room = output_writable_bytes(ex, channel, len)) > 0) {
-        ssize_t n = write(*fd, p, room);
+    while (done < len && *fd >= 0 && !refused &&
+           (room = output_writable_bytes(o, channel, size + done, len - done)) > 0) {
+        ssize_t n = write(*fd, (const char *)data + done, room);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             break;
-        p += n;
-        len -= (size_t)n;
-        ex->output_bytes[channel - 1] += (uint64_t)n;
-        m->stats.output_bytes += (uint64_t)n;
+        done += (size_t)n;
     }
-    if (ex->ring_bytes && channel == 1)
-        output_punch_old(ex);
-    if (len == 0)
-        return;
-    if (!refused)
+    m->stats.output_bytes += done;
+    m->stats.output_lost_bytes += len - done;
+    if (done < len && !refused)
         log_error("output of %s: no more is stored: %s", ex->id, strerror(errno));
-    ex->lost_bytes[channel - 1] += len;
-    m->stats.output_lost_bytes += len;
+    if (o->ring_bytes && channel == 1)
+        output_punch_old(ex, size + done);
+    return done;
+}
+
+static size_t output_write_event(void *arg, const struct kernel_event *e UNUSED, const struct buf *json)
+{
+    return output_write(arg, OUTPUT_EVENTS, json->data, json->len);
+}
+
+void output_init(struct execution *ex)
+{
+    static const struct output_sink sink = { .event_end = "\n",
+                                             .write = output_write,
+                                             .write_event = output_write_event };
+
+    ex->output = (struct stored_output){ .stream = { .sink = &sink, .arg = ex, .limit = OUTPUT_UNLIMITED },
+                                         .fd = { -1, -1, -1 } };
 }
 
 int output_open_existing(struct execution *ex)
@@ -116,25 +133,24 @@ int output_open_existing(struct execution *ex)
     struct stat st;
 
     for (int i = 0; i < OUTPUT_CHANNELS; i++) {
-        if (ex->output_fd[i] >= 0)
+        if (ex->output.fd[i] >= 0)
             continue;
         /* In case it was not renamed before the kill. */
         (void)output_dir_set_final_name(dir, ex->id, i + 1);
-        ex->output_fd[i] = output_dir_open_file(dir, ex->id, i + 1, false, O_WRONLY | O_APPEND);
-        if (ex->output_fd[i] < 0 && errno == ENOENT)
+        ex->output.fd[i] = output_dir_open_file(dir, ex->id, i + 1, false, O_WRONLY | O_APPEND);
+        if (ex->output.fd[i] < 0 && errno == ENOENT)
             continue;
-        if (ex->output_fd[i] < 0 || fstat(ex->output_fd[i], &st) < 0)
+        if (ex->output.fd[i] < 0 || fstat(ex->output.fd[i], &st) < 0)
             return -1;
-        ex->output_bytes[i] = (uint64_t)st.st_size;
+        ex->output.stream.kept[i] = (uint64_t)st.st_size;
         if (i == 0)
-            ex->discarded_bytes = output_first_kept_offset(ex->output_fd[0], 0);
+            ex->output.discarded_bytes = output_first_kept_offset(ex->output.fd[0], 0);
     }
     return 0;
 }
 
 void output_close(struct execution *ex)
 {
-    fd_close(&ex->output_fd[0]);
-    fd_close(&ex->output_fd[1]);
-    fd_close(&ex->output_fd[2]);
+    for (int i = 0; i < OUTPUT_CHANNELS; i++)
+        fd_close(&ex->output.fd[i]);
 }

@@ -9,8 +9,7 @@
 #include "core/base/base.h"
 #include "core/base/err.h"
 #include "core/base/id.h"
-
-#define OUTPUT_CHANNELS 3
+#include "service/output_stream.h"
 
 struct store;
 struct output_dir;

@@ -105,7 +105,7 @@ static int recovery_read_request(struct execution *ex, const char *text, struct 
         json_input_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
         json_input_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
         json_input_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
-        json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->ring_bytes, NULL, err) < 0 ||
+        json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->output.ring_bytes, NULL, err) < 0 ||
         json_input_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
         json_input_text(root, "", "stdin", 0, JSON_INPUT_SIZE_MAX, &input, err) < 0)
         return -1;
@@ -161,7 +161,6 @@ static void recovery_load_execution(struct manager *m, const struct store_execut
     ex->spec.tty = row->tty;
     memcpy(ex->context_id, row->context, sizeof(ex->context_id));
     (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
-    ex->row_inserted = true;
     if (recovery_read_request(ex, row->request_json, &err) < 0)
         log_error("execution %s: cannot read its row: %s", ex->id, err.msg);
     if (output_open_existing(ex) < 0) /* tried again when it is resumed */

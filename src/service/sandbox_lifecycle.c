@@ -137,7 +137,7 @@ static void sandbox_finish_end(struct sandbox *sb)
     sb->is_destroyed = true;
     for (struct execution *ex = sb->executions, *next; ex; ex = next) {
         next = ex->next;
-        if (ex->ended)
+        if (ex->state == EXECUTION_ENDED)
             continue;
         ex->ended_by = sb->ended_by;
         ex->has_ended_by = true;

@@ -9,9 +9,11 @@
 
 #include "service/budget.h"
 #include "service/end_journal.h"
+#include "service/execution_state.h"
 #include "service/jailer_link.h"
 #include "service/manager.h"
 #include "service/output_dir.h"
+#include "service/output_stream.h"
 #include "service/sandbox_source.h"
 #include "service/tenant_quotas.h"
 #include "service/usage_batch.h"
@@ -142,10 +144,23 @@ struct execution_writer {
     void *arg;
 };
 
+/* The output files of an execution (output.c). */
+struct stored_output {
+    struct output_stream stream; /* kept: bytes in the files; lost: bytes that the disk refused */
+    int fd[OUTPUT_CHANNELS];
+    bool has_temp_name[OUTPUT_CHANNELS]; /* its file has the .new name until the row is inserted */
+    uint64_t ring_bytes;                 /* terminal: size of the kept tail; 0: everything is kept */
+    /* Size limit of the file of a terminal whose file system cannot punch holes; 0: unlimited. */
+    uint64_t file_bytes_max;
+    uint64_t discarded_bytes; /* terminal: bytes discarded from the beginning */
+};
+
 struct execution {
     struct execution *next;
     struct sandbox *sandbox;
     char id[ID_SIZE];
+    enum execution_state state;
+    enum { EXECUTION_ROW_NONE, EXECUTION_ROW_SUBMITTED, EXECUTION_ROW_COMMITTED } row; /* its insertion */
     struct exec_handle *exec;
     struct context *running_context;   /* the context whose queue it is in; NULL after that */
     struct execution *next_in_context; /* the next one in that queue */
@@ -171,19 +186,9 @@ struct execution {
     uint64_t cpu_base_ns;                     /* CPU counter of the sandbox when it began */
     uint64_t sandbox_paused_ms;               /* paused_total_ms of the sandbox when it began */
     bool background;
-    int output_fd[3]; /* stdout, stderr, events of a context */
-    uint64_t output_bytes[3];
-    uint64_t ring_bytes; /* terminal: size of the kept tail; 0: everything is kept */
-    /* Size limit of the file of a terminal whose file system cannot punch holes; 0: unlimited. */
-    uint64_t file_bytes_max;
-    uint64_t discarded_bytes; /* terminal: bytes discarded from the beginning */
-    uint64_t lost_bytes[3];   /* bytes not stored because the disk refused */
-    bool has_temp_name[3];    /* its file has the .new name until the row is inserted */
-    bool started, ended;      /* ended: the end is being committed */
-    bool report_only_end;     /* the caller needs no answer before the end */
-    bool row_submitted;       /* the insertion was submitted */
-    bool row_inserted;        /* the insertion is committed */
-    bool end_journaled;       /* its end is in the journal and was acknowledged */
+    struct stored_output output;
+    bool report_only_end; /* the caller needs no answer before the end */
+    bool end_journaled;   /* its end is in the journal and was acknowledged */
     struct execution_watch *watches;
     struct ev_timer retry_timer, insert_timer;
     struct ev_defer notify_defer, cancel_defer;
@@ -194,7 +199,6 @@ struct execution {
     enum store_execution_state end_state;
     bool has_receipt;
     int exit_code, signal;
-    uint64_t dropped_bytes[3]; /* beyond the output limit, or lost */
     enum ended_by ended_by;
     bool has_ended_by;
     char *receipt_json, *error_json;
@@ -327,7 +331,7 @@ void execution_notify(struct execution *ex);                                    
 void execution_notify_end(struct execution *ex, const struct store_execution *row); /* its end is committed */
 
 /* output.c */
-void output_append(struct execution *ex, int channel, const void *data, size_t len);
+void output_init(struct execution *ex);
 void output_close(struct execution *ex);
 int output_open_existing(struct execution *ex); /* files of an earlier server; may be called twice */
 void output_set_final_names(struct execution *ex, bool has_row);

@@ -50,7 +50,7 @@ static void tenant_stop_executions(struct sandbox *sb, const struct err *why)
         sb->budget_stop_cpu_us = sb->cpu_us;
     sb->over_budget_cpu_us = sb->cpu_us + 1;
     for (struct execution *ex = sb->executions; ex; ex = ex->next)
-        if ((ex->exec || ex->running_context) && !ex->ended && !ex->over_budget) {
+        if ((ex->exec || ex->running_context) && ex->state != EXECUTION_ENDED && !ex->over_budget) {
             ex->over_budget = true;
             execution_kill(ex);
         }

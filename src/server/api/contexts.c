@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "service/context.h"
+#include "service/language_kernel.h"
 
 #define CWD_MAX 4000
 
@@ -154,7 +155,7 @@ static int context_creation_read_language(const json_t *body, const char **ret, 
 
     if (json_input_text(body, "", "language", 1, 40, &said, err) < 0)
         return -1;
-    *ret = context_language_name(said ? said : "python");
+    *ret = language_kernel_language(said ? said : "python");
     if (!*ret)
         return err_set(err, ERR_INVALID, "language: must be python, node or bash");
     return 0;

@@ -5,7 +5,7 @@
  * `output`, events of the language kernel, `end`. Nothing is stored, so a broken stream cannot be
  * resumed, and the program is killed when the client disconnects. */
 #include "server/api/api_internal.h"
-#include "server/api/output_stream.h"
+#include "server/api/output_response.h"
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -14,6 +14,7 @@
 #include "service/execute/run_path.h"
 #include "service/context.h"
 #include "service/custom_policy.h"
+#include "service/language_kernel.h"
 #include "service/template_cache.h"
 #include "service/template_check.h"
 
@@ -41,7 +42,7 @@ struct execute_request {
     struct run *active_run;
     struct open_stream open_stream;
     char id[ID_SIZE], sandbox[ID_SIZE]; /* "" before it has started */
-    struct output_stream stream;        /* begins when the run has started */
+    struct output_response stream;      /* begins when the run has started */
 };
 
 static void execute_request_free(void *arg)
@@ -106,7 +107,7 @@ static void execute_on_started(void *arg, const char *id, const char *sandbox)
     (void)str_copy(c->sandbox, sizeof(c->sandbox), sandbox);
     snprintf(json, sizeof(json), "{\"id\":\"%s\",\"sandboxId\":\"%s\"}", c->id, c->sandbox);
     http_on_room(c->req, execute_on_room, c);
-    output_stream_begin(&c->stream, c->req, c->api->settings.ev, c->mode == FOLLOW_EVENTS, json);
+    output_response_begin(&c->stream, c->req, c->api->settings.ev, c->mode == FOLLOW_EVENTS, json);
 }
 
 static void execute_on_output(void *arg, int channel, const void *data, size_t len)
@@ -121,7 +122,7 @@ static void execute_on_event(void *arg, const char *type, const struct buf *json
 {
     struct execute_request *c = arg;
 
-    output_stream_send(&c->stream, type, json);
+    output_response_send(&c->stream, type, json);
     execute_pause_if_full(c);
 }
 
@@ -164,7 +165,7 @@ static void execute_end_stream(struct execute_request *c, const struct err *err,
         execute_write_lost(c, err, &out);
     }
     buf_adds(&out, "}");
-    output_stream_send(&c->stream, "end", &out);
+    output_response_send(&c->stream, "end", &out);
     http_stream_end(c->req);
     execute_request_free(c);
 }
@@ -298,7 +299,7 @@ static int execute_read_program(struct execute_request *c, struct err *err)
                                : "code or command is required");
     if (!language)
         return 0;
-    r->language = context_language_name(language);
+    r->language = language_kernel_language(language);
     if (!r->language) {
         err_set(err, ERR_RUNTIME_MISSING, "language: unknown language '%.40s'; use python, node or bash", language);
         err_sanitize(err);
@@ -357,7 +358,7 @@ static int execute_read_spec(struct execute_request *c, struct err *err)
         (void)str_copy(c->spec.runtime, sizeof(c->spec.runtime),
                        c->run_request.language ? c->run_request.language : "python");
     if (c->run_request.code && !c->run_request.language)
-        c->run_request.language = context_language_name(c->spec.runtime);
+        c->run_request.language = language_kernel_language(c->spec.runtime);
     if (c->run_request.code && !c->run_request.language)
         return err_set(err, ERR_INVALID,
                        "language: the runtime %s of the template cannot run code; set language to python, node or bash",
@@ -469,7 +470,7 @@ static void api_execute(struct http_req *req, void *ctx)
     c->api = ctx;
     c->mode = follow_mode_of_request(req);
     spec_init(&c->spec);
-    output_pump_init(&c->stream.pump, NULL, &output_stream_message_ops, &c->stream, NULL, NULL);
+    output_pump_init(&c->stream.pump, NULL, &output_response_message_ops, &c->stream, NULL, NULL);
     if (!c->api->settings.executor)
         err_set(&err, ERR_BUSY, "this server has no executor");
     if (err.id || unread_responses_check(c->api->settings.gateway, gateway_tenant(req), &err) < 0 ||

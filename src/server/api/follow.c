@@ -1,7 +1,7 @@
 /* Following an execution: as one response after its end, as a stream of events, or as the raw bytes
  * of one channel. A client that does not read stops its follower and nothing else: the execution
  * goes on. */
-#include "server/api/output_stream.h"
+#include "server/api/output_response.h"
 
 #include "core/base/fd.h"
 #include "core/base/log.h"
@@ -16,7 +16,7 @@ struct follower {
     struct http_req *req;
     struct api *api;
     struct follow_spec spec; /* its strings are valid until the execution is joined */
-    struct output_stream stream;
+    struct output_response stream;
     struct open_stream open_stream;
     struct ev_defer run_defer;
 };
@@ -129,7 +129,7 @@ static void follower_begin_messages(struct follower *f, const struct store_execu
 
     stored_output_write_execution(f->api->settings.manager, row, false, &execution);
     f->stream.has_ids = f->spec.mode == FOLLOW_EVENTS;
-    output_stream_begin(&f->stream, f->req, f->api->settings.ev, f->spec.mode == FOLLOW_EVENTS, execution.data);
+    output_response_begin(&f->stream, f->req, f->api->settings.ev, f->spec.mode == FOLLOW_EVENTS, execution.data);
 }
 
 static void follower_begin(struct follower *f, const struct store_execution *row)
@@ -181,9 +181,9 @@ static struct follower *follower_new(struct http_req *req, struct api *api, cons
 {
     static const struct output_client_ops answer_ops = { .embeds_output = true };
     static const struct output_client_ops *const ops[] = { [FOLLOW_ANSWER] = &answer_ops,
-                                                           [FOLLOW_NDJSON] = &output_stream_message_ops,
-                                                           [FOLLOW_EVENTS] = &output_stream_message_ops,
-                                                           [FOLLOW_RAW] = &output_stream_raw_ops };
+                                                           [FOLLOW_NDJSON] = &output_response_message_ops,
+                                                           [FOLLOW_EVENTS] = &output_response_message_ops,
+                                                           [FOLLOW_RAW] = &output_response_raw_ops };
     struct follower *f = mem_new(struct follower);
 
     f->req = req;

@@ -37,7 +37,7 @@ void executor_finish(struct executor *e)
 
         next = r->next;
         r->ops = NULL;
-        if (ops && r->state != RUN_DONE)
+        if (ops && r->state != EXECUTION_ENDED)
             ops->on_end(r->arg, &why, NULL);
         ephemeral_sandbox_end(&r->sandbox);
     }
@@ -52,8 +52,8 @@ void executor_stats(const struct executor *e, struct executor_stats *ret)
     ret->cache_entries = result_cache_entries(e->cache);
     ret->waiting = e->nwaiting;
     for (const struct run *r = e->runs; r; r = r->next) {
-        ret->running += r->state > RUN_WAITING && r->state < RUN_DONE;
-        ret->ending += r->state == RUN_DONE;
+        ret->running += r->state > EXECUTION_WAITING && r->state < EXECUTION_ENDED;
+        ret->ending += r->state == EXECUTION_ENDED;
     }
 }
 

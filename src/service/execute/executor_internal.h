@@ -5,18 +5,10 @@
 #include "service/execute/result_cache.h"
 #include "service/execute/executor.h"
 #include "service/ephemeral_sandbox.h"
-#include "service/kernel_event.h"
+#include "service/execution_state.h"
+#include "service/language_kernel.h"
+#include "service/output_stream.h"
 #include "core/ev/fair_queue.h"
-
-enum run_state {
-    RUN_WAITING,  /* in the queue */
-    RUN_CREATING, /* its sandbox is being made */
-    RUN_STAGING,  /* its input files are being written */
-    RUN_STARTING, /* its program is being started */
-    RUN_RUNNING,
-    RUN_GATHERING, /* the program has ended; output files are being collected */
-    RUN_DONE,      /* completed or cancelled; its sandbox is being destroyed */
-};
 
 struct gather; /* gather.c */
 
@@ -34,13 +26,13 @@ struct run {
     struct spec spec;
     const struct run_ops *ops; /* NULL: completed or cancelled */
     void *arg;
-    enum run_state state;
+    enum execution_state state;
     bool counted_waiting; /* included in the numbers of waiting runs, of the executor and of its tenant */
     bool in_submit_call;  /* executor_run has not returned: no callback may run */
     struct ephemeral_sandbox sandbox;
     struct fair_queue_slot slot;
-    struct exec_handle *exec;
-    struct ev_timer timer;
+    struct exec_handle *exec;      /* a command */
+    struct language_kernel kernel; /* code */
     struct ev_defer stop_defer, end_defer;
     bool start_reported; /* on_started was called */
     uint64_t submitted_ns, dequeued_ns, started_ns, ended_ns;
@@ -50,25 +42,20 @@ struct run {
     size_t file_index, file_sent; /* index of the current file; bytes of it already sent */
     size_t input_sent;
 
-    /* code: the language kernel */
-    struct kernel_event_reader kernel_reader;
-    struct buf kernel_out; /* lines not yet sent */
-    bool interrupt_sent;
-    bool exited_itself; /* the code ended itself with exit_status */
-    int exit_status;
     /* The interpreter waits in the sandbox already, or a zygote forks it into the sandbox. */
     bool uses_prepared_interpreter;
     bool cold_start_only; /* the prepared interpreter was dead: start a new one */
     uint64_t cpu_base_ns;
-    char stderr_head[160]; /* beginning of stderr, for the error message */
 
     /* the result */
-    struct buf output[2], events, exception;
-    uint64_t produced_bytes[2], dropped_bytes[2], events_dropped, kept_bytes;
+    struct output_stream stream;
+    struct buf output[2], events, exception; /* not streamed: the kept output */
+    uint64_t held_bytes;                     /* of the memory for kept output */
+    uint64_t rejected_lines;                 /* of the language kernel; each may have been a result */
     struct receipt receipt;
     bool has_receipt;
     enum kernel_status kernel_status; /* as the language kernel reported it */
-    enum ended_by stop_cause;         /* why it was stopped */
+    enum ended_by stop_cause;         /* stop_requested */
     bool stop_requested;
     bool has_error;
     struct err error; /* why it died or could not run */
@@ -102,15 +89,16 @@ void run_free(struct run *r);
 void run_program_started(struct run *r);
 void run_program_ended(struct run *r); /* the run has a receipt or an error: collects files, then completes */
 void run_fail(struct run *r, const struct err *err);
-/* Keep or pass on output and events, within the output limit. */
-void run_add_output(struct run *r, int channel, const void *data, size_t len);
-void run_add_kernel_event(struct run *r, const struct kernel_event *e);
 void run_complete_with_result(struct run *r);
+
+/* run_output.c */
+void run_output_init(struct run *r);
+void run_output_free(struct run *r); /* and the result that contains it */
 
 /* run_program.c: input files, the program, events of the language kernel */
 void run_stage_files(struct run *r);
-void run_reset_program(struct run *r);               /* as if the program had not been started */
-void run_interrupt(struct run *r, enum ended_by by); /* after a timeout or a stop request */
+void run_reset_program(struct run *r);                 /* as if the program had not been started */
+struct exec_handle *run_get_exec(const struct run *r); /* of its program; NULL: none */
 
 /* gather.c: output files */
 void gather_start(struct run *r); /* ends with run_complete_with_result */

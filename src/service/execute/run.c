@@ -1,4 +1,4 @@
-/* One run: WAITING -> CREATING -> STAGING -> STARTING -> RUNNING -> GATHERING -> DONE.
+/* One run: WAITING -> CREATING -> STAGING -> STARTING -> RUNNING -> GATHERING -> ENDED.
  *
  * The result is delivered as soon as it is complete; the sandbox and the run are removed
  * afterwards. So between the end of the program and the delivery, nothing is stored and the jailer
@@ -8,10 +8,7 @@
  * 1. on_end is called once, never inside executor_run, and never after run_cancel.
  * 2. A run holds a slot from CREATING until its sandbox is gone or waits for its teardown
  *    (teardown.c).
- * 3. The kept output of all runs together is at most settings.output_bytes; output beyond it is
- *    dropped and counted as dropped. Half of it is divided equally among the slots, so that other
- *    runs cannot use up the guaranteed share of a run.
- * 4. Until the sandbox is ready, a run has had no effect and nothing is reported. So a pool member
+ * 3. Until the sandbox is ready, a run has had no effect and nothing is reported. So a pool member
  *    that turns out to be dead is replaced once, without notice. */
 #include "service/execute/executor_internal.h"
 
@@ -22,72 +19,25 @@
 
 #include <inttypes.h>
 
-/* --- kept output --- */
-
-static uint64_t saturating_sub_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-/* The share of output that every slot is guaranteed. */
-static uint64_t run_guaranteed_bytes(const struct executor *e)
-{
-    return e->settings.output_bytes / 2 / e->settings.running_max;
-}
-
-static size_t run_output_budget(const struct run *r)
-{
-    const struct executor *e = r->executor;
-    uint64_t mine = saturating_sub_u64(r->request.output_max, r->kept_bytes);
-    uint64_t all = saturating_sub_u64(run_guaranteed_bytes(e), r->kept_bytes) +
-                   saturating_sub_u64(e->settings.output_bytes / 2, e->shared_held_bytes);
-
-    return (size_t)(r->request.streamed ? mine : min_u64(mine, all));
-}
-
-static void run_set_kept_bytes(struct run *r, uint64_t kept)
-{
-    struct executor *e = r->executor;
-
-    if (!r->request.streamed) {
-        e->shared_held_bytes -= saturating_sub_u64(r->kept_bytes, run_guaranteed_bytes(e));
-        e->shared_held_bytes += saturating_sub_u64(kept, run_guaranteed_bytes(e));
-        e->stats.held_bytes += kept - r->kept_bytes;
-    }
-    r->kept_bytes = kept;
-}
-
 static bool run_replace_dead_sandbox(struct run *r, const struct err *err);
 
 /* --- the end --- */
-
-static void run_drop_output(struct run *r)
-{
-    run_set_kept_bytes(r, 0);
-    buf_done(&r->kernel_out);
-    buf_done(&r->output[0]);
-    buf_done(&r->output[1]);
-    buf_done(&r->events);
-    buf_done(&r->exception);
-    buf_done(&r->result_json);
-}
 
 void run_free(struct run *r)
 {
     struct ev *ev = r->executor->settings.ev;
 
     linked_remove(r);
-    run_drop_output(r);
-    ev_timer_clear(ev, &r->timer);
+    run_output_free(r);
     ev_defer_clear(ev, &r->stop_defer);
     ev_defer_clear(ev, &r->end_defer);
     fair_queue_release(&r->slot);
     gather_free(r);
     files_free(r->files_job);
     exec_handle_free(r->exec);
+    language_kernel_reset(&r->kernel);
     ephemeral_sandbox_end(&r->sandbox);
     sandbox_handle_free(r->sandbox.handle);
-    kernel_event_reader_reset(&r->kernel_reader);
     spec_done(&r->spec);
     free(r);
 }
@@ -112,15 +62,15 @@ static void run_begin_teardown(void *arg)
 
     files_free(take_ptr(&r->files_job));
     gather_free(r);
-    run_drop_output(r);
+    run_output_free(r);
     teardown_add(r);
 }
 
 /* No callback follows; the sandbox may be removed. */
 static void run_finish(struct run *r)
 {
-    r->state = RUN_DONE;
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    execution_set_state(r->id, &r->state, EXECUTION_ENDED);
+    language_kernel_close(&r->kernel);
     ev_defer(r->executor->settings.ev, &r->end_defer, run_begin_teardown, r);
 }
 
@@ -130,7 +80,7 @@ static void run_account(struct run *r)
     uint64_t took = r->ended_ns > r->dequeued_ns ? r->ended_ns - r->dequeued_ns : 0;
     struct ephemeral_run_usage use = { .receipt = r->has_receipt ? &r->receipt : NULL,
                                        .wall_ms = r->started_ns ? (r->ended_ns - r->started_ns) / NS_PER_MS : 0,
-                                       .output_bytes = r->kept_bytes,
+                                       .output_bytes = output_stream_kept(&r->stream),
                                        .failed = r->has_error };
 
     if (!r->dequeued_ns || r->sandbox.execution_counted || r->sandbox.state == EPHEMERAL_OVER)
@@ -168,8 +118,8 @@ static void run_deliver_result(void *arg)
 
 static void run_complete(struct run *r)
 {
-    r->state = RUN_DONE;
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
+    execution_set_state(r->id, &r->state, EXECUTION_ENDED);
+    language_kernel_close(&r->kernel);
     if (r->in_submit_call)
         ev_defer(r->executor->settings.ev, &r->end_defer, run_deliver_result, r);
     else
@@ -178,7 +128,7 @@ static void run_complete(struct run *r)
 
 void run_fail(struct run *r, const struct err *err)
 {
-    if (r->state == RUN_DONE || run_replace_dead_sandbox(r, err))
+    if (r->state == EXECUTION_ENDED || run_replace_dead_sandbox(r, err))
         return;
     r->has_error = true;
     r->has_receipt = false;
@@ -190,7 +140,7 @@ void run_fail(struct run *r, const struct err *err)
 
 void run_complete_with_result(struct run *r)
 {
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         return;
     run_write_result_json(r);
     run_complete(r);
@@ -198,9 +148,8 @@ void run_complete_with_result(struct run *r)
 
 void run_program_ended(struct run *r)
 {
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
     if (r->request.outputs && r->request.outputs[0] && !r->has_error) {
-        r->state = RUN_GATHERING;
+        execution_set_state(r->id, &r->state, EXECUTION_GATHERING);
         gather_start(r);
     } else {
         run_complete_with_result(r);
@@ -227,7 +176,7 @@ static void run_uncount_waiting(struct run *r)
 static void run_leave_queue(struct run *r)
 {
     run_uncount_waiting(r);
-    if (r->state == RUN_WAITING)
+    if (r->state == EXECUTION_WAITING)
         fair_queue_release(&r->slot);
 }
 
@@ -235,7 +184,7 @@ void run_cancel(struct run *r)
 {
     r->ops = NULL;
     r->executor->stats.cancelled++;
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         return;
     run_leave_queue(r);
     r->ended_ns = ev_now(r->executor->settings.ev);
@@ -245,59 +194,11 @@ void run_cancel(struct run *r)
 
 void run_pause_output(struct run *r, bool hold)
 {
-    if (r->exec)
-        exec_handle_hold_credit(r->exec, hold);
+    if (run_get_exec(r))
+        exec_handle_hold_credit(run_get_exec(r), hold);
 }
 
-/* --- output --- */
-
-static void run_keep_bytes(struct run *r, uint64_t n)
-{
-    run_set_kept_bytes(r, r->kept_bytes + n);
-}
-
-void run_add_output(struct run *r, int channel, const void *data, size_t len)
-{
-    size_t n = min_size(len, run_output_budget(r));
-
-    r->produced_bytes[channel - 1] += len;
-    r->dropped_bytes[channel - 1] += len - n;
-    if (n == 0)
-        return;
-    run_keep_bytes(r, n);
-    if (!r->request.streamed)
-        buf_add(&r->output[channel - 1], data, n);
-    else if (r->ops && r->ops->on_output)
-        r->ops->on_output(r->arg, channel, data, n);
-}
-
-static const char *run_event_type_name(const struct kernel_event *e)
-{
-    return e->kind == KERNEL_EVENT_DISPLAY ? "display" : e->kind == KERNEL_EVENT_RESULT ? "result" : "exception";
-}
-
-void run_add_kernel_event(struct run *r, const struct kernel_event *e)
-{
-    auto_buf line = { 0 };
-
-    kernel_event_json(e, &line);
-    if (line.len > run_output_budget(r)) {
-        r->events_dropped++;
-        return;
-    }
-    run_keep_bytes(r, line.len);
-    if (r->request.streamed) {
-        if (r->ops && r->ops->on_event)
-            r->ops->on_event(r->arg, run_event_type_name(e), &line);
-        return;
-    }
-    struct buf *to = e->kind == KERNEL_EVENT_ERROR ? &r->exception : &r->events;
-    if (to == &r->exception)
-        buf_clear(to);
-    else if (to->len)
-        buf_adds(to, ",");
-    buf_add(to, line.data, line.len);
-}
+/* --- the program --- */
 
 static void run_report_started(struct run *r)
 {
@@ -308,9 +209,9 @@ static void run_report_started(struct run *r)
 
 void run_program_started(struct run *r)
 {
-    if (r->state != RUN_STARTING)
+    if (r->state != EXECUTION_STARTING)
         return;
-    r->state = RUN_RUNNING;
+    execution_set_state(r->id, &r->state, EXECUTION_RUNNING);
     r->started_ns = ev_now(r->executor->settings.ev);
     r->started_real_ns = clock_real_ns();
     if (!sandbox_source_is_pending(&r->sandbox.source))
@@ -324,11 +225,11 @@ static void run_on_sandbox_ready(void *arg)
     struct run *r = arg;
 
     sandbox_source_finish(&r->sandbox.source, true);
-    if (r->state == RUN_RUNNING)
+    if (r->state == EXECUTION_RUNNING)
         run_report_started(r);
-    if (r->state != RUN_CREATING)
+    if (r->state != EXECUTION_CREATING)
         return;
-    r->state = RUN_STAGING;
+    execution_set_state(r->id, &r->state, EXECUTION_STAGING);
     run_stage_files(r);
 }
 
@@ -345,7 +246,7 @@ static void run_on_sandbox_ended(void *arg, const struct err *why)
 {
     struct run *r = arg;
 
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         teardown_remove(r);
     else if (r->has_receipt)
         run_complete_with_result(r);
@@ -364,10 +265,9 @@ static bool run_replace_dead_sandbox(struct run *r, const struct err *err)
 
     if (!sandbox_source_member_died(&r->sandbox.source, err) || r->stop_requested || !r->ops)
         return false;
-    ev_timer_clear(r->executor->settings.ev, &r->timer);
     run_reset_program(r);
     r->has_error = false;
-    r->state = RUN_CREATING;
+    execution_set_state(r->id, &r->state, EXECUTION_CREATING);
     r->executor->stats.by_pool_result[r->sandbox.source.loan.result]--;
     r->executor->stats.by_pool_result[POOL_MISS]++;
     if (ephemeral_sandbox_replace(&r->sandbox, &why) < 0)
@@ -379,12 +279,12 @@ static void run_on_stop_deferred(void *arg)
 {
     struct run *r = arg;
 
-    if (r->state == RUN_DONE)
+    if (r->state == EXECUTION_ENDED)
         return;
     if (r->has_receipt)
         run_complete_with_result(r); /* without the files that are not collected yet */
-    else if (r->exec)
-        exec_handle_kill(r->exec);
+    else if (run_get_exec(r))
+        exec_handle_kill(run_get_exec(r));
     else
         run_fail(r, &r->error);
 }
@@ -394,7 +294,7 @@ static void run_on_tenant_stop(void *arg, enum ended_by by, const struct err *wh
 {
     struct run *r = arg;
 
-    if (r->state == RUN_DONE || r->stop_requested)
+    if (r->state == EXECUTION_ENDED || r->stop_requested)
         return;
     r->stop_requested = true;
     r->stop_cause = by;
@@ -413,7 +313,7 @@ static void run_on_slot(void *arg, const struct err *failed)
     run_uncount_waiting(r);
     r->dequeued_ns = ev_now(e->settings.ev);
     histogram_add(&e->stats.waits, r->dequeued_ns - r->submitted_ns);
-    r->state = RUN_CREATING;
+    execution_set_state(r->id, &r->state, EXECUTION_CREATING);
     if (failed || ephemeral_sandbox_create(&r->sandbox, &r->spec, &run_sandbox_ops, r, &err) < 0) {
         run_fail(r, failed ? failed : &err);
         return;
@@ -421,7 +321,7 @@ static void run_on_slot(void *arg, const struct err *failed)
     e->stats.by_pool_result[r->sandbox.source.loan.result]++;
     /* EXEC does not wait for CLAIMED: nothing is staged, and a failed claim fails EXEC too. */
     if (r->request.nfiles == 0 && sandbox_handle_accepts_exec(r->sandbox.handle)) {
-        r->state = RUN_STAGING;
+        execution_set_state(r->id, &r->state, EXECUTION_STAGING);
         run_stage_files(r);
     }
 }
@@ -474,6 +374,7 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
     r->arg = arg;
     r->in_submit_call = true;
     r->submitted_ns = ev_now(e->settings.ev);
+    run_output_init(r);
     linked_push(&e->runs, r);
     ephemeral_sandbox_init(&r->sandbox, e->settings.manager, req->owner, req->created_by);
     r->sandbox.on_stop = run_on_tenant_stop;

@@ -10,42 +10,26 @@
 #include "core/base/jsonw.h"
 #include "core/base/str.h"
 
-static struct receipt_figure run_figure_not_counted_yet(void)
+void run_make_receipt(struct run *r, enum ended_by by, int code, int signo)
 {
-    return (struct receipt_figure){ .why = "counted at the end of the sandbox, after this result is sent" };
-}
+    struct language_kernel_figures f = {
+        .execution = r->id,
+        .request = r->request.request_id,
+        .final = false, /* the final sums come later and are not reported */
+        .started_real_ns = r->started_real_ns,
+        .wall_ns = clock_mono_ns() - r->started_ns, /* both times may lie in one turn of the loop */
+        .cpu_base_ns = r->cpu_base_ns,
+        .cpu_why = "this host has no CPU counter for the sandbox",
+        .other_why = "counted at the end of the sandbox, after this result is sent",
+        .wall_limit_ms = r->request.timeout_ms,
+        .output_limit = r->request.output_max,
+        .stdout_bytes = r->stream.kept[0] + r->stream.dropped[0],
+        .stderr_bytes = r->stream.kept[1] + r->stream.dropped[1],
+        .dropped_bytes = r->stream.dropped[0] + r->stream.dropped[1],
+    };
 
-void run_make_receipt(struct run *run, enum ended_by by, int code, int signo)
-{
-    struct receipt *r = &run->receipt;
-    uint64_t cpu = sandbox_handle_cpu_ns(run->sandbox.handle);
-
-    *r = *exec_handle_receipt(run->exec);
-    r->changes = NULL;
-    r->denials = NULL;
-    r->nchanges = r->ndenials = 0;
-    r->final = false; /* the final sums come later and are not reported */
-    r->ended_by = by;
-    r->exit_code = code;
-    r->signal = signo;
-    r->started_real_ns = run->started_real_ns;
-    r->wall_ns = (struct receipt_figure){ .v = clock_mono_ns() -
-                                               /* clock_mono_ns(), because both times may lie in one
-                                                * turn of the loop. */
-                                               run->started_ns };
-    if (cpu == SANDBOX_USAGE_UNKNOWN || run->cpu_base_ns == SANDBOX_USAGE_UNKNOWN || cpu < run->cpu_base_ns)
-        r->cpu_ns = (struct receipt_figure){ .why = "this host has no CPU counter for the sandbox" };
-    else
-        r->cpu_ns = (struct receipt_figure){ .v = cpu - run->cpu_base_ns };
-    r->memory_peak = r->read_bytes = r->write_bytes = r->tasks_started = r->pids_peak = run_figure_not_counted_yet();
-    r->pids_refused = r->oom_kills = r->throttled_ns = run_figure_not_counted_yet();
-    r->denials_why = r->full_filesystems_why = run_figure_not_counted_yet().why;
-    r->limits.v[LIMIT_WALL] = run->request.timeout_ms;
-    r->limits.v[LIMIT_OUTPUT] = run->request.output_max;
-    r->stdout_bytes = run->produced_bytes[0];
-    r->stderr_bytes = run->produced_bytes[1];
-    r->dropped_bytes = run->dropped_bytes[0] + run->dropped_bytes[1];
-    run->has_receipt = true;
+    language_kernel_make_receipt(&r->kernel, &f, by, code, signo, &r->receipt);
+    r->has_receipt = true;
 }
 
 static const char *run_status_name(const struct run *r)
@@ -64,7 +48,9 @@ static const char *run_status_name(const struct run *r)
 
 static bool run_output_is_truncated(const struct run *r)
 {
-    return r->dropped_bytes[0] || r->dropped_bytes[1] || r->events_dropped || r->receipt.dropped_bytes;
+    const uint64_t *dropped = r->stream.dropped;
+
+    return dropped[0] || dropped[1] || dropped[2] || r->rejected_lines || r->receipt.dropped_bytes;
 }
 
 bool run_result_is_cacheable(const struct run *r)
@@ -110,7 +96,7 @@ void run_write_result_json(struct run *run)
 
     if (!run->request.code) {
         r->limits.v[LIMIT_OUTPUT] = run->request.output_max;
-        r->dropped_bytes = run->dropped_bytes[0] + run->dropped_bytes[1];
+        r->dropped_bytes = run->stream.dropped[0] + run->stream.dropped[1];
     }
     jsonw_init(&w, &run->result_json, 0);
     jsonw_object(&w);

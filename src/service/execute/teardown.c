@@ -57,7 +57,7 @@ static void teardown_on_pool_answer(void *arg)
 static bool teardown_ended_normally(const struct run *r)
 {
     return r->has_receipt && r->receipt.ended_by == ENDED_EXIT && !r->has_error && !r->stop_requested &&
-           !r->interrupt_sent;
+           !r->kernel.was_interrupted;
 }
 
 static void teardown_start(struct run *r)
@@ -152,7 +152,7 @@ void teardown_add(struct run *r)
     struct executor *e = r->executor;
     struct teardown_queue *g = &e->teardown;
 
-    if (!r->sandbox.handle || !r->has_receipt || r->stop_requested || r->interrupt_sent) {
+    if (!r->sandbox.handle || !r->has_receipt || r->stop_requested || r->kernel.was_interrupted) {
         teardown_start(r);
         return;
     }

@@ -503,7 +503,7 @@ static void check_counters(const struct scene *s, uint64_t spans, uint64_t execu
 
             assert_ptr_equal(sb->quota, q);
             for (const struct execution *ex = sb->executions; ex; ex = ex->next)
-                nexecutions += !ex->ended;
+                nexecutions += ex->state != EXECUTION_ENDED;
             assert_int_equal(budget_span_is_running(&sb->span), lives);
             assert_int_equal(sb->span.from_ms, sb->created_ms);
             nspans += lives;

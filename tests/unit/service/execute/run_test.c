@@ -168,7 +168,7 @@ static void check_waiting(const struct scene *s, uint32_t expected)
     uint32_t waiting = 0;
 
     for (const struct run *r = s->executor->runs; r; r = r->next)
-        waiting += r->state == RUN_WAITING && r->counted_waiting;
+        waiting += r->state == EXECUTION_WAITING && r->counted_waiting;
     assert_int_equal(s->executor->nwaiting, waiting);
     executor_stats(s->executor, &stats);
     assert_int_equal(stats.waiting, waiting);
