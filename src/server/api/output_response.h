@@ -1,5 +1,5 @@
-/* output_response.h - an HTTP response as the client of an output pump: messages (NDJSON or SSE), or
- * the bytes of one channel. */
+/* output_response.h - an HTTP response as the client of an output pump: messages (NDJSON or SSE),
+ * or the bytes of one channel. */
 #pragma once
 
 #include "server/api/message_stream.h"
