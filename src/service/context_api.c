@@ -183,7 +183,7 @@ void contexts_fail_waiters(struct sandbox *sb, const struct err *why)
 int manager_contexts(const struct manager *m, const char *owner, const char *sandbox,
                      struct context_info ret[CONTEXTS_MAX], size_t *ret_n, struct err *err)
 {
-    const struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    const struct sandbox *sb = registry_find(m->registry, owner, sandbox);
 
     if (!sb && !m->loaded)
         return err_set(err, ERR_BUSY,
@@ -419,7 +419,7 @@ static void context_request_on_sandbox(void *arg, struct sandbox_handle *sandbox
     if (err) {
         context_request_fail(o, err);
     } else {
-        struct sandbox *sb = sandbox_find(o->manager, o->owner, o->sandbox);
+        struct sandbox *sb = registry_find(o->manager->registry, o->owner, o->sandbox);
 
         if (!sb)
             err_set(&why, ERR_MISSING, "there is no such sandbox");

@@ -292,7 +292,7 @@ bool context_execution_event(struct context *cx, const struct kernel_event *e)
 int manager_context_input(struct manager *m, const char *owner, const char *sandbox, const char *execution,
                           const char *text, struct err *err)
 {
-    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct sandbox *sb = registry_find(m->registry, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, execution) : NULL;
 
     if (!ex)

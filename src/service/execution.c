@@ -527,7 +527,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->spec.tty = s->tty;
     ex->spec.rows = s->rows;
     ex->spec.cols = s->cols;
-    ex->sandbox = m->loaded ? sandbox_find(m, owner, sandbox) : NULL;
+    ex->sandbox = m->loaded ? registry_find(m->registry, owner, sandbox) : NULL;
     sandbox_acquire_at_once(m, owner, sandbox, execution_on_sandbox_acquired, ex);
 }
 

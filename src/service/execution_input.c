@@ -12,7 +12,7 @@ struct execution_writer *manager_open_execution_input(struct manager *m, const c
                                                       const char *id, const struct execution_writer_ops *ops, void *arg,
                                                       struct err *err)
 {
-    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct sandbox *sb = registry_find(m->registry, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, id) : NULL;
 
     if (!ex || ex->row != EXECUTION_ROW_COMMITTED || (ex->resume_stream && ex->state < EXECUTION_RUNNING)) {

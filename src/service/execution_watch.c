@@ -46,7 +46,7 @@ struct execution *execution_find(const struct sandbox *sb, const char *id)
 struct execution_watch *manager_watch_execution(struct manager *m, const char *owner, const char *sandbox,
                                                 const char *id, execution_watch_fn *fn, void *arg)
 {
-    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct sandbox *sb = registry_find(m->registry, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, id) : NULL;
 
     if (!ex || ex->row != EXECUTION_ROW_COMMITTED)

@@ -40,23 +40,22 @@ static const char *live_usage_cpu_user(const struct sandbox *sb)
 
 void manager_commit_cpu_usage(struct manager *m, const char *owner)
 {
-    struct store_cpu_reading *notes = mem_new_array(struct store_cpu_reading, m->nsandboxes + 1);
+    struct store_cpu_reading *notes = mem_new_array(struct store_cpu_reading, registry_count(m->registry) + 1);
     uint64_t now = clock_real_ms();
     size_t n = 0;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next) {
-            bool theirs = str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner);
+    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));) {
+        bool theirs = str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner);
 
-            if (!theirs || (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED) ||
-                sandbox_read_cpu_us(sb) <= sb->committed_cpu_us)
-                continue;
-            notes[n] = (struct store_cpu_reading){ .cpu_us = sb->cpu_us, .at_ms = now };
-            memcpy(notes[n].sandbox, sb->id, sizeof(notes[n].sandbox));
-            (void)str_copy(notes[n].created_by, sizeof(notes[n].created_by), live_usage_cpu_user(sb));
-            sb->committed_cpu_us = sb->cpu_us;
-            n++;
-        }
+        if (!theirs || (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED) ||
+            sandbox_read_cpu_us(sb) <= sb->committed_cpu_us)
+            continue;
+        notes[n] = (struct store_cpu_reading){ .cpu_us = sb->cpu_us, .at_ms = now };
+        memcpy(notes[n].sandbox, sb->id, sizeof(notes[n].sandbox));
+        (void)str_copy(notes[n].created_by, sizeof(notes[n].created_by), live_usage_cpu_user(sb));
+        sb->committed_cpu_us = sb->cpu_us;
+        n++;
+    }
     if (n)
         store_usage_record_cpu(m->store, notes, n, live_usage_on_committed, NULL);
     free(notes);
@@ -75,22 +74,21 @@ size_t manager_list_live_sandboxes(const struct manager *m, const char *owner, s
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (const struct sandbox *sb = m->sandboxes[i]; sb && n < max; sb = sb->next) {
-            if (!str_eq(owner, STORE_ANY_OWNER) && !str_eq(owner, sb->owner))
-                continue;
-            if (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED)
-                continue;
-            ret[n] = (struct manager_live_sandbox){ .paused = sb->state == SANDBOX_STATE_PAUSED,
-                                                    .created_ms = sb->created_ms,
-                                                    .executions = sb->nexecutions,
-                                                    .cpu_millis = sb->spec.limits.v[LIMIT_CPU],
-                                                    .memory_bytes = sb->spec.limits.v[LIMIT_MEMORY],
-                                                    .pids = sb->spec.limits.v[LIMIT_PIDS] };
-            memcpy(ret[n].id, sb->id, sizeof(ret[n].id));
-            memcpy(ret[n].owner, sb->owner, sizeof(ret[n].owner));
-            n++;
-        }
+    for (const struct sandbox *sb = NULL; n < max && (sb = registry_next(m->registry, sb));) {
+        if (!str_eq(owner, STORE_ANY_OWNER) && !str_eq(owner, sb->owner))
+            continue;
+        if (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED)
+            continue;
+        ret[n] = (struct manager_live_sandbox){ .paused = sb->state == SANDBOX_STATE_PAUSED,
+                                                .created_ms = sb->created_ms,
+                                                .executions = sb->nexecutions,
+                                                .cpu_millis = sb->spec.limits.v[LIMIT_CPU],
+                                                .memory_bytes = sb->spec.limits.v[LIMIT_MEMORY],
+                                                .pids = sb->spec.limits.v[LIMIT_PIDS] };
+        memcpy(ret[n].id, sb->id, sizeof(ret[n].id));
+        memcpy(ret[n].owner, sb->owner, sizeof(ret[n].owner));
+        n++;
+    }
     if (n > 1)
         qsort(ret, n, sizeof(*ret), live_sandbox_compare_age);
     return n;
@@ -110,9 +108,8 @@ bool live_usage_sample(void *arg, uint64_t since_ns)
     struct manager *m = arg;
     bool moved = false;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            moved |= live_usage_grows(sb, since_ns);
+    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+        moved |= live_usage_grows(sb, since_ns);
     manager_commit_cpu_usage(m, STORE_ANY_OWNER);
     return moved;
 }
@@ -121,10 +118,9 @@ void live_usage_read_cpu(void *arg, const struct tenant_quota *q)
 {
     struct manager *m = arg;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (q ? sb->quota == q : sb->quota->budget != NULL)
-                (void)sandbox_read_cpu_us(sb);
+    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+        if (q ? sb->quota == q : sb->quota->budget != NULL)
+            (void)sandbox_read_cpu_us(sb);
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
         if (q ? g->quota == q : g->quota->budget != NULL)
             (void)ephemeral_sandbox_read_cpu_us(g);
@@ -145,12 +141,11 @@ void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
 {
     uint64_t now = clock_real_ms(), alive = 0;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (live_usage_is_counted(sb)) {
-                (void)sandbox_read_cpu_us(sb); /* which adds it to the sums */
-                alive += budget_span_observed_ms(m->budgets, &sb->span, now);
-            }
+    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+        if (live_usage_is_counted(sb)) {
+            (void)sandbox_read_cpu_us(sb); /* which adds it to the sums */
+            alive += budget_span_observed_ms(m->budgets, &sb->span, now);
+        }
     for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
         (void)ephemeral_sandbox_read_cpu_us(g);
         alive += budget_span_is_running(&g->span) ? budget_span_observed_ms(m->budgets, &g->span, now) : 0;

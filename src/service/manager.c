@@ -1,13 +1,7 @@
-/* The table of live sandboxes.
- *
- * Only live sandboxes are in memory; ended ones are in the store. A sandbox enters the table when
- * its creation begins or when it is loaded, and leaves it when its end is committed, so for any id
- * the table and the store together give one answer. */
+/* Makes the objects of the service and hands them to each other. */
 #include "service/context_internal.h"
 
 #include "core/base/clock.h"
-#include "core/base/hash.h"
-#include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -24,32 +18,18 @@ uint64_t manager_mono_ms(const struct manager *m)
     return ev_now(m->ev) / NS_PER_MS;
 }
 
-/* --- the table --- */
-
-static struct sandbox **sandbox_bucket(const struct manager *m, const char *id)
-{
-    return (struct sandbox **)&m->sandboxes[hash_str(HASH_INIT, id) % SANDBOX_BUCKETS];
-}
-
-struct sandbox *sandbox_find(const struct manager *m, const char *owner, const char *id)
-{
-    struct sandbox *sb = *sandbox_bucket(m, id);
-
-    while (sb && !str_eq(sb->id, id))
-        sb = sb->next;
-    return sb && (str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner)) ? sb : NULL;
-}
+/* --- sandboxes --- */
 
 bool manager_sandbox_is_live(const struct manager *m, const char *owner, const char *id)
 {
-    const struct sandbox *sb = sandbox_find(m, owner, id);
+    const struct sandbox *sb = registry_find(m->registry, owner, id);
 
     return sb ? sb->state != SANDBOX_STATE_ENDING : !m->loaded;
 }
 
 const char *manager_sandbox_owner(const struct manager *m, const char *sandbox)
 {
-    const struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, sandbox);
+    const struct sandbox *sb = registry_find(m->registry, STORE_ANY_OWNER, sandbox);
 
     return sb ? sb->owner : NULL;
 }
@@ -57,52 +37,20 @@ const char *manager_sandbox_owner(const struct manager *m, const char *sandbox)
 struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner)
 {
     struct sandbox *sb = mem_new(struct sandbox);
-    struct sandbox **p = sandbox_bucket(m, id);
 
     sb->manager = m;
     (void)str_copy(sb->id, sizeof(sb->id), id);
     (void)str_copy(sb->owner, sizeof(sb->owner), owner);
     spec_init(&sb->spec);
     sb->quota = tenant_quotas_get(m->quotas, owner);
-    sb->next = *p;
-    *p = sb;
-    m->nsandboxes++;
+    registry_add(m->registry, sb);
     return sb;
-}
-
-static void sandbox_unlist(struct sandbox *sb)
-{
-    list_remove(sandbox_bucket(sb->manager, sb->id), sb);
-}
-
-void sandbox_set_id(struct sandbox *sb, const char *id)
-{
-    sandbox_unlist(sb);
-    (void)str_copy(sb->id, sizeof(sb->id), id);
-    struct sandbox **p = sandbox_bucket(sb->manager, id);
-    sb->next = *p;
-    *p = sb;
-}
-
-void sandbox_set_pinned_cpus(struct sandbox *sb, uint64_t pins)
-{
-    sb->pinned_cpus = pins;
-    for (unsigned i = 0; i < 64; i++)
-        sb->manager->pinned_per_cpu[i] += pins >> i & 1;
 }
 
 void sandbox_free(struct sandbox *sb)
 {
     struct manager *m = sb->manager;
 
-    sandbox_unlist(sb);
-    m->nsandboxes--;
-    for (unsigned i = 0; i < 64; i++)
-        if (sb->pinned_cpus >> i & 1)
-            m->pinned_per_cpu[i]--;
-    ev_timer_clear(m->ev, &sb->idle_timer);
-    ev_timer_clear(m->ev, &sb->retry_timer);
-    ev_defer_clear(m->ev, &sb->ops_defer);
     for (struct sandbox_subscription *a = sb->subscriptions; a; a = a->next)
         a->sandbox = NULL;
     fair_queue_release(&sb->create_slot);
@@ -112,6 +60,9 @@ void sandbox_free(struct sandbox *sb)
         context_free(sb->contexts);
     while (sb->executions)
         execution_free(sb->executions);
+    ev_timer_clear(m->ev, &sb->idle_timer);
+    ev_timer_clear(m->ev, &sb->retry_timer);
+    ev_defer_clear(m->ev, &sb->ops_defer);
     exec_handle_free(sb->first_exec);
     sandbox_handle_free(sb->handle);
     while (sb->ops) {
@@ -128,9 +79,8 @@ void sandbox_free(struct sandbox *sb)
     }
     spec_done(&sb->spec);
     free(sb->template);
+    registry_remove(m->registry, sb);
     free(sb);
-    if (m->nsandboxes == 0 && m->on_empty)
-        m->on_empty(m->on_empty_arg);
 }
 
 /* --- stored state --- */
@@ -290,12 +240,11 @@ void manager_stats(const struct manager *m, struct manager_stats *ret)
     *ret = m->stats;
     ret->reconnects = jailer_link_connections(m->jailer_link);
     ret->running = ret->paused = ret->executing = 0;
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (const struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next) {
-            ret->running += sb->state == SANDBOX_STATE_RUNNING;
-            ret->paused += sb->state == SANDBOX_STATE_PAUSED;
-            ret->executing += sb->nexecutions;
-        }
+    for (const struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));) {
+        ret->running += sb->state == SANDBOX_STATE_RUNNING;
+        ret->paused += sb->state == SANDBOX_STATE_PAUSED;
+        ret->executing += sb->nexecutions;
+    }
 }
 
 void manager_set_tenant(struct manager *m, const struct store_tenant *row)
@@ -352,6 +301,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->store = set->store;
     m->pending_commits_last = &m->pending_commits;
     m->output_dir = dir;
+    m->registry = registry_new();
     m->retention = retention_new(m->store, dir);
     m->quotas = tenant_quotas_new(ev, m->store, tenant_stop_suspended, m);
     m->usage_meter = usage_meter_new(ev, live_usage_sample, m);
@@ -380,18 +330,12 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
 
 void manager_end_all(struct manager *m, const struct err *why, void (*done)(void *arg), void *arg)
 {
-    size_t n = 0;
-    struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
+    auto_free struct sandbox **all = registry_snapshot(m->registry);
 
-    m->on_empty = done;
-    m->on_empty_arg = arg;
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
-        sandbox_end(all[i], ENDED_KILLED, why);
-    free(all);
-    if (n == 0)
+    registry_set_on_empty(m->registry, done, arg);
+    for (struct sandbox **sb = all; *sb; sb++)
+        sandbox_end(*sb, ENDED_KILLED, why);
+    if (!*all)
         done(arg);
 }
 
@@ -426,9 +370,8 @@ void manager_finish(struct manager *m)
         return;
     sandbox_refusals_report_all(m);
     err_set(&why, ERR_BUSY, "the server is stopping; programs in sandboxes keep running");
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            manager_fail_sandbox_callers(sb, &why);
+    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+        manager_fail_sandbox_callers(sb, &why);
 }
 
 /* The engine is freed first: without it, freeing an execution kills nothing. */
@@ -436,15 +379,15 @@ void manager_free(struct manager *m)
 {
     if (!m)
         return;
-    m->on_empty = NULL;
+    registry_set_on_empty(m->registry, NULL, NULL);
     ev_defer_clear(m->ev, &m->flush_defer);
     pools_set_engine(m->pools, NULL);
     jailer_link_free(m->jailer_link);
     if (!m->settings.pools)
         pools_free(m->pools);
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        while (m->sandboxes[i])
-            sandbox_free(m->sandboxes[i]);
+    for (struct sandbox *sb; (sb = registry_next(m->registry, NULL));)
+        sandbox_free(sb);
+    registry_free(m->registry);
     sandbox_refusals_free(m);
     ephemeral_sandboxes_free(m);
     usage_batch_free(m->ephemeral_usage);

@@ -42,7 +42,7 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     }
     (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
     if (sb->spec.cpu_pinning)
-        sandbox_set_pinned_cpus(sb, sb->spec.limits.v[LIMIT_CPUSET]);
+        registry_pin_cpus(sb->manager->registry, sb, sb->spec.limits.v[LIMIT_CPUSET]);
     quota_amounts_for_spec(&sb->spec, sb->quota_reserved);
     quota_add_reserved(sb->quota, sb->quota_reserved);
     if (row->state != STORE_SANDBOX_PAUSED)
@@ -147,7 +147,7 @@ static void recovery_end_orphan(struct manager *m, const struct store_execution 
 
 static void recovery_load_execution(struct manager *m, const struct store_execution *row)
 {
-    struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, row->sandbox);
+    struct sandbox *sb = registry_find(m->registry, STORE_ANY_OWNER, row->sandbox);
     struct err err = { 0 };
 
     if (!sb) {
@@ -294,7 +294,7 @@ static void recovery_on_jailer_list(void *arg, const char (*ids)[ID_SIZE], size_
         return;
     }
     for (size_t i = 0; i < n; i++)
-        if (!sandbox_find(m, STORE_ANY_OWNER, ids[i])) {
+        if (!registry_find(m->registry, STORE_ANY_OWNER, ids[i])) {
             log_info("sandbox %s has no row and is destroyed", ids[i]);
             engine_destroy_sandbox(engine, ids[i]);
         }
@@ -324,22 +324,20 @@ static void recovery_end_unfinished(struct sandbox *sb)
 
 void recovery_adopt_all(struct manager *m)
 {
-    size_t n = 0;
-    struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
+    auto_free struct sandbox **all = registry_snapshot(m->registry);
 
     m->nadopting = 1; /* one extra, so that the count reaches 0 only after all adoptions have started */
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (!sb->handle && !sb->create_slot.is_waiting &&
-                (sb->state == SANDBOX_STATE_LOADED || sb->state == SANDBOX_STATE_CREATING))
-                all[n++] = sb;
-    for (size_t i = 0; i < n; i++) {
-        m->nadopting += all[i]->state == SANDBOX_STATE_LOADED;
-        if (all[i]->state == SANDBOX_STATE_LOADED)
-            recovery_adopt_sandbox(all[i]);
-        else
-            recovery_end_unfinished(all[i]);
+    for (struct sandbox **p = all; *p; p++) {
+        struct sandbox *sb = *p;
+
+        if (sb->handle || sb->create_slot.is_waiting)
+            continue;
+        if (sb->state == SANDBOX_STATE_LOADED) {
+            m->nadopting++;
+            recovery_adopt_sandbox(sb);
+        } else if (sb->state == SANDBOX_STATE_CREATING) {
+            recovery_end_unfinished(sb);
+        }
     }
-    free(all);
     recovery_sandbox_resolved(m);
 }

@@ -21,7 +21,6 @@
 #include "core/base/str.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
@@ -346,42 +345,17 @@ const struct sandbox_handle_ops sandbox_engine_ops = { .on_ready = sandbox_on_re
                                                        .on_failed = sandbox_on_failed,
                                                        .on_ended = sandbox_on_ended };
 
-/* Chooses as many CPUs as the CPU limit needs, from those that the policy and the operator limits
- * allow (0: all), with the fewest sandboxes pinned to them. */
-static uint64_t sandbox_choose_cpus(struct manager *m, uint64_t millis, uint64_t within)
-{
-    uint64_t chosen = 0, wanted = (millis + 999) / 1000;
-    cpu_set_t allowed;
-
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
-        return 0;
-    for (; wanted > 0; wanted--) {
-        int best = -1;
-
-        for (int i = 0; i < 64; i++) {
-            if (!CPU_ISSET((size_t)i, &allowed) || chosen >> i & 1 || (within && !(within >> i & 1)))
-                continue;
-            if (best < 0 || m->pinned_per_cpu[i] < m->pinned_per_cpu[best])
-                best = i;
-        }
-        if (best < 0)
-            break;
-        chosen |= 1ull << best;
-    }
-    return chosen;
-}
-
 /* If no CPU can be chosen the set stays unchanged, and the jailer refuses CPUs that this host does
  * not have. */
 static void sandbox_pin_cpus(struct sandbox *sb)
 {
     uint64_t *set = &sb->spec.limits.v[LIMIT_CPUSET];
-    uint64_t pins = sandbox_choose_cpus(sb->manager, sb->spec.limits.v[LIMIT_CPU], *set);
+    uint64_t pins = registry_choose_cpus(sb->manager->registry, sb->spec.limits.v[LIMIT_CPU], *set);
 
     if (!pins)
         return;
     *set = pins;
-    sandbox_set_pinned_cpus(sb, pins);
+    registry_pin_cpus(sb->manager->registry, sb, pins);
 }
 
 static void sandbox_insert_row(struct sandbox *sb)
@@ -440,7 +414,7 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
     if (!sb->id_chosen_by_caller) /* a member already has an id */
         sandbox_source_take(&sb->source, NULL);
     if (sb->handle)
-        sandbox_set_id(sb, sandbox_handle_id(sb->handle));
+        registry_rename(m->registry, sb, sandbox_handle_id(sb->handle));
     if (sb->on_id_assigned)
         sb->on_id_assigned(sb->on_created_arg, sb->id);
     sandbox_insert_row(sb);
@@ -456,7 +430,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     uint64_t amounts[STORE_QUOTA_COUNT];
 
     quota_amounts_for_spec(spec, amounts);
-    if (id && sandbox_find(m, STORE_ANY_OWNER, id))
+    if (id && registry_find(m->registry, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
     if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
         budget_check(m->budgets, tenant_quotas_get(m->quotas, owner), false, &err) < 0 ||

@@ -93,7 +93,7 @@ static void sandbox_lookup_on_row(void *arg, const struct err *err, const struct
 static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *owner, const char *id,
                                               const struct sandbox_lookup *l)
 {
-    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+    struct sandbox *sb = m->loaded ? registry_find(m->registry, owner, id) : NULL;
     struct err err = { 0 };
 
     if (!id_valid(id, "sb")) {
@@ -377,7 +377,7 @@ void manager_acquire_sandbox(struct manager *m, const char *owner, const char *i
 
 void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg)
 {
-    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+    struct sandbox *sb = m->loaded ? registry_find(m->registry, owner, id) : NULL;
 
     if (!sb || sb->state != SANDBOX_STATE_RUNNING || sb->ops) {
         manager_acquire_sandbox(m, owner, id, done, arg);
@@ -390,7 +390,7 @@ void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *i
 
 void manager_release_sandbox(struct manager *m, const char *id)
 {
-    struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, id);
+    struct sandbox *sb = registry_find(m->registry, STORE_ANY_OWNER, id);
 
     if (!sb || sb->use_count == 0)
         return;
@@ -437,7 +437,7 @@ void sandbox_restart_idle_timer(struct sandbox *sb)
     struct ev *ev = sb->manager->ev;
     uint64_t idle_ns = sb->spec.limits.v[LIMIT_IDLE] * NS_PER_MS;
 
-    usage_meter_activity(sb->manager->usage_meter, sb->manager->nsandboxes);
+    usage_meter_activity(sb->manager->usage_meter, registry_count(sb->manager->registry));
     if (idle_ns && sb->state == SANDBOX_STATE_RUNNING && !sb->nexecutions && !sb->use_count && !sb->ops)
         ev_timer_set(ev, &sb->idle_timer, ev_now(ev) + idle_ns, sandbox_on_idle, sb);
     else

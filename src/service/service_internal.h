@@ -14,6 +14,7 @@
 #include "service/manager.h"
 #include "service/output_dir.h"
 #include "service/output_stream.h"
+#include "service/registry.h"
 #include "service/sandbox_source.h"
 #include "service/tenant_quotas.h"
 #include "service/usage_batch.h"
@@ -22,7 +23,6 @@
 #include "core/base/buf.h"
 #include "sandbox/receipt.h"
 
-#define SANDBOX_BUCKETS 1024u
 #define RETRY_NS (1 * NS_PER_S) /* before an end that the store refused is submitted again */
 
 enum sandbox_state {
@@ -221,15 +221,13 @@ struct manager {
     struct jailer_link *jailer_link;
     struct pools *pools;
     struct sandbox_supply supply;
-    struct sandbox *sandboxes[SANDBOX_BUCKETS];
-    size_t nsandboxes;
+    struct registry *registry;
     struct sandbox_refusal *refusals;
     struct tenant_quotas *quotas;
     struct fair_queue create_queue, start_queue;
-    bool loaded;                 /* all live rows of the store are loaded */
-    size_t nadopting;            /* sandboxes still to be adopted */
-    char load_error[160];        /* why the rows cannot be loaded; "": no error */
-    unsigned pinned_per_cpu[64]; /* sandboxes pinned to each CPU */
+    bool loaded;          /* all live rows of the store are loaded */
+    size_t nadopting;     /* sandboxes still to be adopted */
+    char load_error[160]; /* why the rows cannot be loaded; "": no error */
     struct manager_stats stats;
     struct retention *retention;
     /* Ends that were acknowledged and must still be submitted to the store. */
@@ -239,17 +237,11 @@ struct manager {
     struct budgets *budgets;
     struct ephemeral_sandbox *ephemeral_sandboxes;
     struct usage_batch *ephemeral_usage;
-    void (*on_empty)(void *arg); /* called when the last sandbox is gone; may be NULL */
-    void *on_empty_arg;
 };
 
 /* manager.c */
-struct sandbox *sandbox_find(const struct manager *m, const char *owner, const char *id);
 struct sandbox *sandbox_new(struct manager *m, const char *id, const char *owner);
-void sandbox_set_id(struct sandbox *sb, const char *id); /* only while the old id is unknown to all clients */
 void sandbox_free(struct sandbox *sb);
-/* Call once: counts the sandbox on these CPUs until it is freed. */
-void sandbox_set_pinned_cpus(struct sandbox *sb, uint64_t pins);
 /* Milliseconds since boot. A sandbox does not survive a reboot, so stored values of a live sandbox
  * stay comparable after a restart of the server, even if the wall clock was changed meanwhile. */
 uint64_t manager_mono_ms(const struct manager *m);

@@ -7,7 +7,7 @@
 struct sandbox_subscription *sandbox_subscribe(struct manager *m, const char *owner, const char *id,
                                                sandbox_subscription_fn *fn, void *arg, struct err *err)
 {
-    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+    struct sandbox *sb = m->loaded ? registry_find(m->registry, owner, id) : NULL;
 
     if (!sb || sb->state == SANDBOX_STATE_LOADED || sb->state == SANDBOX_STATE_CREATING) {
         if (!m->loaded || sb)

@@ -19,16 +19,11 @@ void tenant_stop_suspended(void *arg, const struct tenant_quota *q)
 {
     struct manager *m = arg;
     struct err why;
-    size_t n = 0;
-    struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
+    auto_free struct sandbox **all = registry_snapshot(m->registry);
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (sb->quota == q && sb->state != SANDBOX_STATE_LOADED)
-                all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
-        sandbox_end_suspended(all[i]);
-    free(all);
+    for (struct sandbox **sb = all; *sb; sb++)
+        if ((*sb)->quota == q && (*sb)->state != SANDBOX_STATE_LOADED)
+            sandbox_end_suspended(*sb);
     err_set(&why, ERR_TENANT_SUSPENDED, "the tenant %s was suspended or removed", q->tenant);
     ephemeral_sandboxes_stop(m, q->tenant, ENDED_KILLED, &why);
     if (m->pools)
@@ -59,19 +54,18 @@ static void tenant_stop_executions(struct sandbox *sb, const struct err *why)
 void tenant_stop_over_budget(void *arg, const struct tenant_quota *q, bool end_sandboxes, const struct err *why)
 {
     struct manager *m = arg;
-    size_t n = 0;
-    struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
+    auto_free struct sandbox **all = registry_snapshot(m->registry);
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (sb->quota == q && (sb->state == SANDBOX_STATE_RUNNING || sb->state == SANDBOX_STATE_PAUSED))
-                all[n++] = sb;
-    for (size_t i = 0; i < n; i++) /* ending a sandbox may free it, but no other */
+    for (struct sandbox **p = all; *p; p++) {
+        struct sandbox *sb = *p;
+
+        if (sb->quota != q || (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED))
+            continue;
         if (end_sandboxes)
-            sandbox_end(all[i], ENDED_BUDGET, why);
+            sandbox_end(sb, ENDED_BUDGET, why);
         else
-            tenant_stop_executions(all[i], why);
-    free(all);
+            tenant_stop_executions(sb, why);
+    }
     ephemeral_sandboxes_stop(m, q->tenant, ENDED_BUDGET, why);
 }
 
@@ -79,8 +73,7 @@ void tenant_budget_renewed(void *arg, const struct tenant_quota *q)
 {
     struct manager *m = arg;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (sb->quota == q)
-                sb->over_budget_cpu_us = 0;
+    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+        if (sb->quota == q)
+            sb->over_budget_cpu_us = 0;
 }

@@ -238,15 +238,8 @@ TEST(a_sandbox_beyond_the_limit_is_refused_and_destroyed)
 
 static struct sandbox *only_sandbox(const struct scene *s)
 {
-    struct sandbox *found = NULL;
-
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        if (s->m->sandboxes[i]) {
-            assert_null(found);
-            found = s->m->sandboxes[i];
-        }
-    assert_non_null(found);
-    return found;
+    assert_int_equal(registry_count(s->m->registry), 1);
+    return registry_next(s->m->registry, NULL);
 }
 
 TEST(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim)
@@ -497,17 +490,16 @@ static void check_counters(const struct scene *s, uint64_t spans, uint64_t execu
     const struct tenant_quota *q = tenant_quotas_get(s->m->quotas, "me");
     uint64_t nspans = 0, nexecutions = 0, nrunning = 0;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
-            bool lives = sb->state != SANDBOX_STATE_ENDING;
+    for (const struct sandbox *sb = NULL; (sb = registry_next(s->m->registry, sb));) {
+        bool lives = sb->state != SANDBOX_STATE_ENDING;
 
-            assert_ptr_equal(sb->quota, q);
-            for (const struct execution *ex = sb->executions; ex; ex = ex->next)
-                nexecutions += ex->state != EXECUTION_ENDED;
-            assert_int_equal(budget_span_is_running(&sb->span), lives);
-            assert_int_equal(sb->span.from_ms, sb->created_ms);
-            nspans += lives;
-        }
+        assert_ptr_equal(sb->quota, q);
+        for (const struct execution *ex = sb->executions; ex; ex = ex->next)
+            nexecutions += ex->state != EXECUTION_ENDED;
+        assert_int_equal(budget_span_is_running(&sb->span), lives);
+        assert_int_equal(sb->span.from_ms, sb->created_ms);
+        nspans += lives;
+    }
     for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
         bool lives = g->state == EPHEMERAL_LIVE;
 

@@ -109,7 +109,7 @@ static void scene_close(struct scene *s)
 
 static unsigned uses(const struct scene *s)
 {
-    return sandbox_find(s->m, ME, BOX)->use_count;
+    return registry_find(s->m->registry, ME, BOX)->use_count;
 }
 
 /* --- the caller of a job --- */
