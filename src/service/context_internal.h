@@ -3,7 +3,7 @@
 #pragma once
 
 #include "service/context.h"
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 #include "service/language_kernel.h"
 
 struct context_waiter { /* a caller that waits for an event of the context */

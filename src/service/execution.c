@@ -77,7 +77,7 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     sb->executions = ex;
     sb->nexecutions++;
     budget_execution_begin(sb->quota);
-    usage_meter_execution_begin(sb->manager->usage_meter);
+    usage_meter_execution_begin(sb->services->usage_meter);
     sandbox_restart_idle_timer(sb);
 }
 
@@ -97,7 +97,7 @@ size_t sandbox_running_executions(const struct sandbox *sb)
 
 int sandbox_check_running_executions(const struct sandbox *sb, size_t running, struct err *err)
 {
-    if (running >= sb->manager->settings.executions_max)
+    if (running >= sb->services->executions->max_per_sandbox)
         return err_set(err, ERR_LIMIT,
                        "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
                        running);
@@ -116,12 +116,12 @@ static void execution_unlink(struct execution *ex)
     sb->nuncommitted -= ex->state == EXECUTION_ENDED;
     if (ex->state != EXECUTION_ENDED)
         budget_execution_cancel(sb->quota);
-    usage_meter_execution_end(sb->manager->usage_meter);
-    ev_timer_clear(sb->manager->ev, &ex->retry_timer);
-    ev_timer_clear(sb->manager->ev, &ex->insert_timer);
-    ev_defer_clear(sb->manager->ev, &ex->notify_defer);
+    usage_meter_execution_end(sb->services->usage_meter);
+    ev_timer_clear(sb->services->ev, &ex->retry_timer);
+    ev_timer_clear(sb->services->ev, &ex->insert_timer);
+    ev_defer_clear(sb->services->ev, &ex->notify_defer);
     execution_unqueue_commit(ex);
-    ev_defer_clear(sb->manager->ev, &ex->cancel_defer);
+    ev_defer_clear(sb->services->ev, &ex->cancel_defer);
     sandbox_restart_idle_timer(sb);
 }
 
@@ -186,7 +186,7 @@ static void execution_on_started(void *arg)
         row.started_ms = ex->started_ms = clock_real_ms();
     if (row.started_ms && ex->row != EXECUTION_ROW_NONE) {
         memcpy(row.id, ex->id, sizeof(row.id));
-        store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,
+        store_execution_update(ex->sandbox->services->store, ex->sandbox->owner, &row,
                                STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
                                &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) },
                                execution_on_start_committed, NULL);
@@ -332,14 +332,14 @@ void execution_insert_row(struct execution *ex)
     auto_free char *request = execution_request_json(ex);
 
     ex->row = EXECUTION_ROW_SUBMITTED;
-    ev_timer_clear(ex->sandbox->manager->ev, &ex->insert_timer);
+    ev_timer_clear(ex->sandbox->services->ev, &ex->insert_timer);
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
     memcpy(row.context, ex->context_id, sizeof(row.context));
     row.request_json = request;
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
-    ex->insert_request = store_execution_insert(ex->sandbox->manager->store, &row, execution_on_row_inserted, ex);
+    ex->insert_request = store_execution_insert(ex->sandbox->services->store, &row, execution_on_row_inserted, ex);
     sandbox_append_event(ex->sandbox, "execution_started", ex->id, NULL);
 }
 
@@ -370,11 +370,11 @@ static void execution_start(struct execution *ex)
         return;
     }
     execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
-    ex->sandbox->manager->stats.executions++;
-    ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
+    ex->sandbox->services->stats->executions++;
+    ex->created_mono_ms = sandbox_mono_ms(ex->sandbox);
     if (ex->report_only_end)
-        ev_timer_set(ex->sandbox->manager->ev, &ex->insert_timer,
-                     ev_now(ex->sandbox->manager->ev) + ROW_INSERT_DELAY_NS, execution_on_insert_timer, ex);
+        ev_timer_set(ex->sandbox->services->ev, &ex->insert_timer,
+                     ev_now(ex->sandbox->services->ev) + ROW_INSERT_DELAY_NS, execution_on_insert_timer, ex);
     else
         execution_insert_row(ex);
 }
@@ -463,14 +463,14 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         execution_abort_start(ex, err);
         return;
     }
-    if (budget_check(sb->manager->budgets, sb->quota, true, &why) < 0) {
-        manager_release_sandbox(sb->manager, sb->id);
+    if (budget_check(sb->services->budgets, sb->quota, true, &why) < 0) {
+        sandbox_release(sb);
         execution_abort_start(ex, &why);
         return;
     }
     bool twice = execution_find(sb, ex->id) != NULL;
     execution_link(ex, sb);
-    manager_release_sandbox(sb->manager, sb->id);
+    sandbox_release(sb);
     if (twice) {
         err_set(&why, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
         execution_abort_start(ex, &why);
@@ -491,11 +491,11 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
-        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), &why) < 0)
+        quota_reserve_execution(sb->quota, quota_now_ms(sb->services->ev), &why) < 0)
         execution_abort_start(ex, &why);
     else
-        fair_queue_acquire(&sb->manager->start_queue, &sb->quota->start_line, &ex->start_slot, execution_on_start_slot,
-                           ex);
+        fair_queue_acquire(&sb->services->executions->start_queue, &sb->quota->start_line, &ex->start_slot,
+                           execution_on_start_slot, ex);
 }
 
 static int execution_check_argv_size(const struct execution_spec *s, struct err *err)
@@ -514,6 +514,7 @@ static int execution_check_argv_size(const struct execution_spec *s, struct err 
 void manager_execute(struct manager *m, const char *owner, const char *sandbox, const char *id,
                      const struct execution_spec *s, store_execution_fn *done, void *arg)
 {
+    struct sandbox_services *services = manager_sandbox_services(m);
     struct err err = { 0 };
 
     if (execution_check_argv_size(s, &err) < 0) {
@@ -544,8 +545,8 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->spec.tty = s->tty;
     ex->spec.rows = s->rows;
     ex->spec.cols = s->cols;
-    ex->sandbox = m->loaded ? registry_find(m->registry, owner, sandbox) : NULL;
-    sandbox_acquire_at_once(m, owner, sandbox, execution_on_sandbox_acquired, ex);
+    ex->sandbox = recovery_is_loaded(services->recovery) ? registry_find(services->registry, owner, sandbox) : NULL;
+    sandbox_acquire_at_once(services, owner, sandbox, execution_on_sandbox_acquired, ex);
 }
 
 /* --- resume after a restart --- */
@@ -553,7 +554,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
 static uint64_t execution_elapsed_ms(const struct execution *ex)
 {
     const struct sandbox *sb = ex->sandbox;
-    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : manager_mono_ms(sb->manager);
+    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : sandbox_mono_ms(sb);
     uint64_t from = ex->created_mono_ms ? ex->created_mono_ms : now;
     uint64_t paused = sb->paused_total_ms > ex->sandbox_paused_ms ? sb->paused_total_ms - ex->sandbox_paused_ms : 0;
 

@@ -3,13 +3,15 @@
  * A counter is one file of the kernel, read in a few microseconds; an unchanged counter is not
  * sent. The store adds only the difference above the highest value so far, so a reading that
  * arrives twice, or after the end, changes nothing. */
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "service/ephemeral_sandbox.h"
+#include "service/live_sandboxes.h"
+#include "service/usage_batch.h"
 #include "store/usage.h"
 
 #include <stdlib.h>
@@ -19,7 +21,7 @@ uint64_t sandbox_read_cpu_us(struct sandbox *sb)
     uint64_t ns = sb->handle ? sandbox_handle_cpu_ns(sb->handle) : SANDBOX_USAGE_UNKNOWN;
 
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > sb->cpu_us) {
-        budget_add_cpu(sb->manager->budgets, sb->quota, ns / NS_PER_US - sb->cpu_us);
+        budget_add_cpu(sb->services->budgets, sb->quota, ns / NS_PER_US - sb->cpu_us);
         sb->cpu_us = ns / NS_PER_US;
     }
     return sb->cpu_us;
@@ -38,13 +40,13 @@ static const char *live_usage_cpu_user(const struct sandbox *sb)
     return sb->executions && !sb->executions->next ? sb->executions->created_by : "";
 }
 
-void manager_commit_cpu_usage(struct manager *m, const char *owner)
+void live_sandboxes_commit_cpu(struct live_sandboxes *l, const char *owner)
 {
-    struct store_cpu_reading *notes = mem_new_array(struct store_cpu_reading, registry_count(m->registry) + 1);
+    struct store_cpu_reading *notes = mem_new_array(struct store_cpu_reading, registry_count(l->registry) + 1);
     uint64_t now = clock_real_ms();
     size_t n = 0;
 
-    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));) {
+    for (struct sandbox *sb = NULL; (sb = registry_next(l->registry, sb));) {
         bool theirs = str_eq(owner, STORE_ANY_OWNER) || str_eq(owner, sb->owner);
 
         if (!theirs || (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED) ||
@@ -57,34 +59,33 @@ void manager_commit_cpu_usage(struct manager *m, const char *owner)
         n++;
     }
     if (n)
-        store_usage_record_cpu(m->store, notes, n, live_usage_on_committed, NULL);
+        store_usage_record_cpu(l->store, notes, n, live_usage_on_committed, NULL);
     free(notes);
-    usage_batch_flush(m->ephemeral_usage);
+    usage_batch_flush(l->ephemerals->usage);
 }
 
 static int live_sandbox_compare_age(const void *a, const void *b)
 {
-    const struct manager_live_sandbox *x = a, *y = b;
+    const struct live_sandbox *x = a, *y = b;
 
     return x->created_ms != y->created_ms ? (x->created_ms < y->created_ms ? -1 : 1) : strcmp(x->id, y->id);
 }
 
-size_t manager_list_live_sandboxes(const struct manager *m, const char *owner, struct manager_live_sandbox *ret,
-                                   size_t max)
+size_t live_sandboxes_list(const struct live_sandboxes *l, const char *owner, struct live_sandbox *ret, size_t max)
 {
     size_t n = 0;
 
-    for (const struct sandbox *sb = NULL; n < max && (sb = registry_next(m->registry, sb));) {
+    for (const struct sandbox *sb = NULL; n < max && (sb = registry_next(l->registry, sb));) {
         if (!str_eq(owner, STORE_ANY_OWNER) && !str_eq(owner, sb->owner))
             continue;
         if (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED)
             continue;
-        ret[n] = (struct manager_live_sandbox){ .paused = sb->state == SANDBOX_STATE_PAUSED,
-                                                .created_ms = sb->created_ms,
-                                                .executions = sandbox_running_executions(sb),
-                                                .cpu_millis = sb->spec.limits.v[LIMIT_CPU],
-                                                .memory_bytes = sb->spec.limits.v[LIMIT_MEMORY],
-                                                .pids = sb->spec.limits.v[LIMIT_PIDS] };
+        ret[n] = (struct live_sandbox){ .paused = sb->state == SANDBOX_STATE_PAUSED,
+                                        .created_ms = sb->created_ms,
+                                        .executions = sandbox_running_executions(sb),
+                                        .cpu_millis = sb->spec.limits.v[LIMIT_CPU],
+                                        .memory_bytes = sb->spec.limits.v[LIMIT_MEMORY],
+                                        .pids = sb->spec.limits.v[LIMIT_PIDS] };
         memcpy(ret[n].id, sb->id, sizeof(ret[n].id));
         memcpy(ret[n].owner, sb->owner, sizeof(ret[n].owner));
         n++;
@@ -105,31 +106,37 @@ static bool live_usage_grows(struct sandbox *sb, uint64_t since_ns)
 
 bool live_usage_sample(void *arg, uint64_t since_ns)
 {
-    struct manager *m = arg;
+    struct live_sandboxes *l = arg;
     bool moved = false;
 
-    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+    for (struct sandbox *sb = NULL; (sb = registry_next(l->registry, sb));)
         moved |= live_usage_grows(sb, since_ns);
-    manager_commit_cpu_usage(m, STORE_ANY_OWNER);
+    live_sandboxes_commit_cpu(l, STORE_ANY_OWNER);
     return moved;
 }
 
-void live_usage_read_cpu(void *arg, const struct tenant_quota *q)
+static void live_usage_read_cpu(void *arg, const struct tenant_quota *q)
 {
-    struct manager *m = arg;
+    struct live_sandboxes *l = arg;
 
-    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+    for (struct sandbox *sb = NULL; (sb = registry_next(l->registry, sb));)
         if (q ? sb->quota == q : sb->quota->budget != NULL)
             (void)sandbox_read_cpu_us(sb);
-    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
+    for (struct ephemeral_sandbox *g = l->ephemerals->list; g; g = g->next)
         if (q ? g->quota == q : g->quota->budget != NULL)
             (void)ephemeral_sandbox_read_cpu_us(g);
 }
 
-void live_usage_commit(void *arg, const struct tenant_quota *q)
+static void live_usage_commit(void *arg, const struct tenant_quota *q)
 {
-    manager_commit_cpu_usage(arg, q->tenant);
+    live_sandboxes_commit_cpu(arg, q->tenant);
 }
+
+const struct budgets_ops live_sandboxes_budgets_ops = { .read_cpu = live_usage_read_cpu,
+                                                        .commit_usage = live_usage_commit,
+                                                        .stop = tenant_stop_over_budget,
+                                                        .on_renewed = tenant_budget_renewed,
+                                                        .now_ms = clock_real_ms };
 
 /* A sandbox in creation may still fail, and a metric must never decrease. */
 static bool live_usage_is_counted(const struct sandbox *sb)
@@ -137,19 +144,19 @@ static bool live_usage_is_counted(const struct sandbox *sb)
     return budget_span_is_running(&sb->span) && sb->state != SANDBOX_STATE_CREATING;
 }
 
-void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret)
+void live_sandboxes_usage_totals(struct live_sandboxes *l, struct manager_usage_totals *ret)
 {
     uint64_t now = clock_real_ms(), alive = 0;
 
-    for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
+    for (struct sandbox *sb = NULL; (sb = registry_next(l->registry, sb));)
         if (live_usage_is_counted(sb)) {
             (void)sandbox_read_cpu_us(sb); /* which adds it to the sums */
-            alive += budget_span_observed_ms(m->budgets, &sb->span, now);
+            alive += budget_span_observed_ms(l->budgets, &sb->span, now);
         }
-    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next) {
+    for (struct ephemeral_sandbox *g = l->ephemerals->list; g; g = g->next) {
         (void)ephemeral_sandbox_read_cpu_us(g);
-        alive += budget_span_is_running(&g->span) ? budget_span_observed_ms(m->budgets, &g->span, now) : 0;
+        alive += budget_span_is_running(&g->span) ? budget_span_observed_ms(l->budgets, &g->span, now) : 0;
     }
-    budgets_totals(m->budgets, ret);
+    budgets_totals(l->budgets, ret);
     ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;
 }

@@ -4,7 +4,7 @@
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "service/service_internal.h"
+#include "service/sandbox_internal.h"
 
 #include <sched.h>
 

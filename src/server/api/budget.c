@@ -58,7 +58,7 @@ static void api_budget_on_rows(void *arg, const struct err *err, const struct st
         http_answer_err(s->req, err);
         return;
     }
-    bool known = manager_get_budget(s->api->settings.manager, s->row.owner, &used);
+    bool known = budgets_get(manager_budgets(s->api->settings.manager), s->row.owner, &used);
     api_budget_answer(s->req, n ? &rows[0] : &s->row, known ? &used : NULL);
 }
 
@@ -110,8 +110,8 @@ static void api_budget_on_put(void *arg, const struct err *err)
         http_answer_err(s->req, err);
         return;
     }
-    manager_set_budget(s->api->settings.manager, &s->row);
-    bool known = manager_get_budget(s->api->settings.manager, s->row.owner, &used);
+    budgets_set(manager_budgets(s->api->settings.manager), &s->row);
+    bool known = budgets_get(manager_budgets(s->api->settings.manager), s->row.owner, &used);
     api_budget_answer(s->req, &s->row, known ? &used : NULL);
 }
 

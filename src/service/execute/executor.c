@@ -42,7 +42,7 @@ void executor_finish(struct executor *e)
         ephemeral_sandbox_end(&r->sandbox);
     }
     teardown_flush(e);
-    manager_flush_ephemeral_usage(e->settings.manager);
+    ephemeral_sandboxes_flush_usage(e->settings.ephemerals);
 }
 
 void executor_stats(const struct executor *e, struct executor_stats *ret)

@@ -376,7 +376,7 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
     r->submitted_ns = ev_now(e->settings.ev);
     run_output_init(r);
     linked_push(&e->runs, r);
-    ephemeral_sandbox_init(&r->sandbox, e->settings.manager, req->owner, req->created_by);
+    ephemeral_sandbox_init(&r->sandbox, e->settings.ephemerals, req->owner, req->created_by);
     r->sandbox.on_stop = run_on_tenant_stop;
     r->sandbox.arg = r;
     if (run_find_cached_result(r)) {
