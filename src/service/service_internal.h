@@ -39,6 +39,7 @@ struct sandbox_reply { /* how the caller of a request is answered; at most one f
     store_sandbox_fn *done;
     sandbox_handle_usage_fn *on_usage;
     manager_acquire_fn *on_acquired;
+    store_execution_fn *on_execution;
     void *arg;
 };
 
@@ -282,8 +283,8 @@ void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
 void sandbox_refuse(struct manager *m, const struct sandbox_reply *reply, const struct err *why);
 void sandbox_refusals_report_all(struct manager *m); /* now */
 void sandbox_refusals_free(struct manager *m);       /* without a report */
-/* Like manager_acquire_sandbox, but `done` may run before the call returns, which saves executions
- * the wait for the end of the loop iteration. */
+/* Like manager_acquire_sandbox, but a success is reported before the call returns if possible, which
+ * saves executions the wait for the end of the loop iteration. */
 void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
 
 /* execution.c */
