@@ -283,7 +283,7 @@ void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
 void sandbox_refuse(struct manager *m, const struct sandbox_reply *reply, const struct err *why);
 void sandbox_refusals_report_all(struct manager *m); /* now */
 void sandbox_refusals_free(struct manager *m);       /* without a report */
-/* Like manager_acquire_sandbox, but a success is reported before the call returns if possible, which
+/* Like manager_acquire_sandbox, but a success is reported before the call returns if possible: it
  * saves executions the wait for the end of the loop iteration. */
 void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
 
