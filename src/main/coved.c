@@ -10,6 +10,8 @@
 #include "main/coved.h"
 
 #include "server/auth/mac.h"
+#include "server/gateway/open_streams.h"
+#include "server/gateway/security_events.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/log.h"
@@ -90,15 +92,15 @@ static void coved_on_sandbox_end(void *arg, const char *id, const char *owner, e
 {
     const struct coved *d = arg;
 
-    server_audit_sandbox_ended(d->recorder, id, owner, by, why);
+    server_audit_sandbox_ended(d->recorder, id, owner, ended_by_name(by), why);
 }
 
 static void coved_on_denials(void *arg, const char *owner, const struct receipt *r)
 {
     const struct coved *d = arg;
 
-    if (d->api)
-        api_on_denials(d->api, owner, r);
+    if (d->gateway)
+        security_events_count_denials(d->gateway, owner, r->sandbox, r->execution, r->denials, r->ndenials);
 }
 
 static int coved_open_manager(struct coved *d, struct err *err)
@@ -142,7 +144,7 @@ static void coved_on_revoked(void *arg, const char *key_id)
 {
     struct coved *d = arg;
 
-    api_on_revoked(d->api, key_id);
+    open_streams_end_revoked(d->gateway, key_id);
 }
 
 static const char *coved_text_or_null(const struct coved *d, enum conf_setting s)
@@ -201,7 +203,7 @@ static void coved_on_request_done(const struct http_request_summary *done, void 
     /* A target that is not a path was sent for a proxy and may contain a user name and password. */
     const char *path = done->path[0] == '/' || str_eq(done->path, "*") ? done->path : "(not a path)";
 
-    api_on_done(done, ctx);
+    gateway_on_done(done, ctx);
     log_write_with_ids(LOG_INFO, &(struct log_ids){ .request = done->id },
                        "%s %.200s %d %" PRIu64 " us, %" PRIu64 " bytes%s", done->method, path, done->status,
                        (uint64_t)(done->duration_ns / NS_PER_US), done->bytes_out, done->fully_sent ? "" : ", cut off");
@@ -238,27 +240,21 @@ static void coved_append_metrics(void *arg, struct buf *out)
         tls_server_metrics(d->tls, out);
 }
 
-/* The default pool is empty until the first request: an unused server costs nothing, and a used
- * server soon has as many members ready as clients request. Four members per processor can be
- * refilled in time; 1 % of the memory, at 4 MiB per member, is negligible. */
-static const struct store_pool *coved_default_pool(struct coved *d)
+static void coved_open_gateway(struct coved *d)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
-    uint64_t most = max_u64(cores > 0 ? (uint64_t)cores * 4 : 0, 8);
-    uint64_t room = (pages > 0 ? (uint64_t)pages : 0) * (uint64_t)sysconf(_SC_PAGESIZE) / 100 / (4 * MIB);
-
-    if (str_eq(conf_text(&d->conf, SETTING_POOLS_DEFAULT), "off"))
-        return NULL;
-    d->default_pool = pool_defaults;
-    d->default_pool.max = max_u64(min_u64(room, most), 2);
-    (void)str_copy(d->default_pool.name, sizeof(d->default_pool.name), "python");
-    (void)str_copy(d->default_pool.template, sizeof(d->default_pool.template), "python");
-    return &d->default_pool;
+    d->gateway = gateway_new(&(struct gateway_settings){ .ev = d->ev,
+                                                         .store = d->store,
+                                                         .auth = d->auth,
+                                                         .audit = server_audit_log(d->recorder),
+                                                         .webhook = server_audit_webhook(d->recorder),
+                                                         .audit_content = conf_is_on(&d->conf, SETTING_AUDIT_CONTENT),
+                                                         .hooks = api_service_hooks(d->manager) });
 }
 
 static void coved_open_api(struct coved *d)
 {
     d->api = api_new(&(struct api_settings){ .ev = d->ev,
+                                             .gateway = d->gateway,
                                              .store = d->store,
                                              .manager = d->manager,
                                              .pools = d->pools,
@@ -266,8 +262,6 @@ static void coved_open_api(struct coved *d)
                                              .builtin_pool = coved_default_pool(d),
                                              .auth = d->auth,
                                              .audit = server_audit_log(d->recorder),
-                                             .webhook = server_audit_webhook(d->recorder),
-                                             .audit_content = conf_is_on(&d->conf, SETTING_AUDIT_CONTENT),
                                              .version = COVE_VERSION,
                                              .operator_limits = d->operator_limits.file ? &d->operator_limits : NULL,
                                              .scratch_dir = d->paths.state_dir,
@@ -282,11 +276,11 @@ static void coved_open_api(struct coved *d)
 static int coved_open_http(struct coved *d, struct err *err)
 {
     struct http_settings set = {
-        .tables = api_tables,
+        .tables = (const struct http_tables[]){ { api_tables, d->api }, { 0 } },
         .hosts = conf_list(&d->conf, SETTING_HOSTS),
         .origins = conf_list(&d->conf, SETTING_ORIGINS),
-        .ctx = d->api,
-        .on_request = api_on_request,
+        .ctx = d->gateway,
+        .on_request = gateway_on_request,
         .on_done = coved_on_request_done,
     };
 
@@ -442,7 +436,7 @@ static void coved_on_signal(void *arg, int signo)
     d->stopping = true;
     d->ends_sandboxes = signo == SIGINT;
     log_info("stopping: running requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
-    api_end_streams(d->api);
+    open_streams_end_endless(d->gateway);
     if (d->tls)
         tls_server_stop_accepting(d->tls);
     http_server_drain(d->http, conf_number(&d->conf, SETTING_DRAIN), coved_on_drained, d);
@@ -509,12 +503,13 @@ static int coved_serve(struct coved *d, struct err *err)
     if (coved_open_wallclock(d, err) < 0)
         return -1;
     coved_open_executor(d);
+    coved_open_gateway(d);
     coved_open_api(d);
     if (coved_open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)
         return -1;
     ev_timer_set(d->ev, &d->gc_timer, ev_now(d->ev) + GC_FIRST_NS, coved_collect_garbage, d);
     if (server_audit_is_damaged(d->recorder))
-        api_on_audit_damage(d->api);
+        security_events_report_damage(d->gateway);
     server_audit_record(d->recorder, "server.start", "{\"version\":\"" COVE_VERSION "\"}");
     log_info("coved %s serves %" PRIu64 " sockets, state in %s", COVE_VERSION, d->nsockets ? d->nsockets : 2,
              d->paths.state_dir);
@@ -536,7 +531,8 @@ static void coved_done(struct coved *d)
     http_server_free(d->http);
     tls_server_free(d->tls);
     buf_done(&d->plain_http_answer);
-    api_free(take_ptr(&d->api));
+    api_free(d->api);
+    gateway_free(take_ptr(&d->gateway));
     if (d->stopping)
         server_audit_record(d->recorder, "server.stop", NULL);
     executor_free(d->executor);

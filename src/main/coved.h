@@ -2,7 +2,8 @@
 #pragma once
 
 #include "server/api/api.h"
-#include "server/api/server_audit.h"
+#include "server/gateway/gateway.h"
+#include "server/gateway/server_audit.h"
 #include "server/auth/auth.h"
 #include "core/base/buf.h"
 #include "main/conf/conf.h"
@@ -29,6 +30,7 @@ struct coved {
     struct pools *pools;
     struct executor *executor;
     struct store_pool default_pool;
+    struct gateway *gateway;
     struct api *api;
     struct http_server *http;
     struct tls_server *tls; /* NULL: no TLS on the TCP address */
@@ -45,6 +47,7 @@ struct coved {
 /* Reads the settings from the command line. All errors are added to pr. */
 int coved_read_settings(struct coved *d, int argc, char **argv, struct problems *pr);
 void coved_count_sockets(struct coved *d);
+const struct store_pool *coved_default_pool(struct coved *d); /* NULL: the setting is off */
 /* Drops every privilege that coved might have been started with. Fails with ERR_DENIED as root. */
 int coved_drop_privileges(struct err *err);
 

@@ -130,3 +130,21 @@ int coved_drop_privileges(struct err *err)
     umask(077);
     return 0;
 }
+
+/* The default pool is empty until the first request: an unused server costs nothing, and a used
+ * server soon has as many members ready as clients request. Four members per processor can be
+ * refilled in time; 1 % of the memory, at 4 MiB per member, is negligible. */
+const struct store_pool *coved_default_pool(struct coved *d)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    uint64_t most = max_u64(cores > 0 ? (uint64_t)cores * 4 : 0, 8);
+    uint64_t room = (pages > 0 ? (uint64_t)pages : 0) * (uint64_t)sysconf(_SC_PAGESIZE) / 100 / (4 * MIB);
+
+    if (str_eq(conf_text(&d->conf, SETTING_POOLS_DEFAULT), "off"))
+        return NULL;
+    d->default_pool = pool_defaults;
+    d->default_pool.max = max_u64(min_u64(room, most), 2);
+    (void)str_copy(d->default_pool.name, sizeof(d->default_pool.name), "python");
+    (void)str_copy(d->default_pool.template, sizeof(d->default_pool.template), "python");
+    return &d->default_pool;
+}

@@ -16,5 +16,10 @@ struct denial {
     char fix[160];
 };
 
+struct denial_count {
+    struct denial denial;
+    uint64_t count;
+};
+
 /* `args` must hold at least the arguments that denial_significant_args() names. */
 void denial_describe(const struct filter_spec *s, unsigned nr, const uint64_t args[6], struct denial *ret);

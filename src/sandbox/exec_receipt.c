@@ -238,8 +238,8 @@ static void denials_fill_receipt(struct exec_handle *x)
         for (size_t a = 0; a < JAIL_DENIAL_ARGS; a++)
             args[a] = d->args[a];
         if (!r->denials)
-            r->denials = mem_new_array(struct receipt_denial, JAIL_DENIALS_MAX);
-        struct receipt_denial *to = &r->denials[r->ndenials++];
+            r->denials = mem_new_array(struct denial_count, JAIL_DENIALS_MAX);
+        struct denial_count *to = &r->denials[r->ndenials++];
         denial_describe(&b->kind.filter, d->nr, args, &to->denial);
         to->count = count;
     }

@@ -6,7 +6,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 
 #include <ctype.h>
 #include <dirent.h>

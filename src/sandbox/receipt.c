@@ -13,17 +13,6 @@
 
 #include <signal.h>
 
-static const char *const names[] = {
-    [ENDED_EXIT] = "exit", [ENDED_SIGNAL] = "signal", [ENDED_LIFETIME] = "lifetime", [ENDED_IDLE] = "idle",
-    [ENDED_WALL] = "wall", [ENDED_CPU] = "cpu",       [ENDED_MEMORY] = "memory",     [ENDED_KILLED] = "killed",
-    [ENDED_LOST] = "lost", [ENDED_BUDGET] = "budget",
-};
-
-const char *ended_by_name(enum ended_by e)
-{
-    return (unsigned)e < ARRAY_LEN(names) ? names[e] : "lost";
-}
-
 int receipt_exit_code(const struct receipt *r)
 {
     switch (r->ended_by) {
@@ -214,7 +203,7 @@ static void receipt_json_denials(const struct receipt *r, struct jsonw *w)
     jsonw_key(w, "denials");
     jsonw_array(w);
     for (size_t i = 0; i < r->ndenials; i++) {
-        const struct receipt_denial *d = &r->denials[i];
+        const struct denial_count *d = &r->denials[i];
 
         jsonw_object(w);
         jsonw_kstr(w, "syscall", d->denial.name);

@@ -5,22 +5,9 @@
 #include "core/base/id.h"
 #include "core/base/jsonw.h"
 #include "policy/denial.h"
+#include "policy/ended_by.h"
 #include "policy/level.h"
 #include "policy/limits.h"
-
-enum ended_by {
-    ENDED_EXIT,
-    ENDED_SIGNAL,
-    ENDED_LIFETIME,
-    ENDED_IDLE,
-    ENDED_WALL,
-    ENDED_CPU,
-    ENDED_MEMORY,
-    ENDED_KILLED,
-    ENDED_LOST,
-    ENDED_BUDGET, /* the server ended it: the tenant's budget is used up */
-};
-const char *ended_by_name(enum ended_by e);
 
 /* A figure that may be unknown: `why` is NULL when `v` is measured, else the reason why not. */
 struct receipt_figure {
@@ -33,11 +20,6 @@ struct receipt_change {
     char file_kind; /* 'f' 'd' 'l' ... */
     uint64_t size;
     char *path;
-};
-
-struct receipt_denial {
-    struct denial denial;
-    uint64_t count;
 };
 
 #define RECEIPT_REQUEST_MAX 64
@@ -72,8 +54,8 @@ struct receipt {
     size_t nchanges;
     uint64_t added, modified, deleted;
     bool changes_truncated;
-    const char *changes_why;        /* NULL when the changes were measured */
-    struct receipt_denial *denials; /* denied system calls, in the order of their first occurrence */
+    const char *changes_why;      /* NULL when the changes were measured */
+    struct denial_count *denials; /* denied system calls, in the order of their first occurrence */
     size_t ndenials;
     uint64_t denials_more;   /* denials of kinds that did not fit into the list */
     const char *denials_why; /* NULL when denials were counted */

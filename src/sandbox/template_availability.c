@@ -2,7 +2,7 @@
 
 #include "core/base/err.h"
 #include "core/base/str.h"
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 
 #include <limits.h>
 

@@ -67,11 +67,8 @@ static int context_may_add_execution(const struct context *cx, const struct exec
                        cx->id, cx->nqueued);
     if (execution_find(sb, ex->id))
         return err_set(err, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
-    if (sb->nexecutions >= sb->manager->settings.executions_max)
-        return err_set(err, ERR_LIMIT,
-                       "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
-                       sb->nexecutions);
-    if (budget_check(sb->manager->budgets, sb->quota, true, err) < 0)
+    if (sandbox_check_running_executions(sb, sandbox_running_executions(sb), err) < 0 ||
+        budget_check(sb->manager->budgets, sb->quota, true, err) < 0)
         return -1;
     return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), err);
 }

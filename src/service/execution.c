@@ -90,11 +90,30 @@ struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
     return ex;
 }
 
+size_t sandbox_running_executions(const struct sandbox *sb)
+{
+    return sb->nexecutions - sb->nuncommitted;
+}
+
+int sandbox_check_running_executions(const struct sandbox *sb, size_t running, struct err *err)
+{
+    if (running >= sb->manager->settings.executions_max)
+        return err_set(err, ERR_LIMIT,
+                       "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
+                       running);
+    if (sb->nuncommitted >= EXECUTIONS_UNCOMMITTED_MAX)
+        return err_set(err, ERR_BUSY, "the ends of %zu executions of sandbox %s are not stored yet; try again",
+                       sb->nuncommitted, sb->id);
+    return 0;
+}
+
 static void execution_unlink(struct execution *ex)
 {
     struct sandbox *sb = ex->sandbox;
+
     list_remove(&sb->executions, ex);
     sb->nexecutions--;
+    sb->nuncommitted -= ex->state == EXECUTION_ENDED;
     if (ex->state != EXECUTION_ENDED)
         budget_execution_cancel(sb->quota);
     usage_meter_execution_end(sb->manager->usage_meter);
@@ -288,7 +307,8 @@ static void execution_on_row_inserted(void *arg, const struct err *err)
     if (err) {
         if (ex->state != EXECUTION_ENDED)
             execution_kill(ex);
-        done(ex->done_arg, err, NULL);
+        if (done)
+            done(ex->done_arg, err, NULL);
         return;
     }
     ex->row = EXECUTION_ROW_COMMITTED;
@@ -458,9 +478,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         execution_abort_start(sb->manager, ex, &why);
         return;
     }
-    if (sb->nexecutions > sb->manager->settings.executions_max) {
-        err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, which is the maximum; wait for one to end",
-                sb->id, sb->nexecutions - 1);
+    if (sandbox_check_running_executions(sb, sandbox_running_executions(sb) - 1, &why) < 0) {
         execution_abort_start(sb->manager, ex, &why);
         return;
     }

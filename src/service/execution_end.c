@@ -221,6 +221,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
         return;
     }
     execution_set_state(ex->id, &ex->state, EXECUTION_ENDED);
+    ex->sandbox->nuncommitted++;
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = sandbox_read_cpu_us(ex->sandbox);

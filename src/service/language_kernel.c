@@ -16,7 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -83,7 +83,7 @@ size_t manager_list_live_sandboxes(const struct manager *m, const char *owner, s
                 continue;
             ret[n] = (struct manager_live_sandbox){ .paused = sb->state == SANDBOX_STATE_PAUSED,
                                                     .created_ms = sb->created_ms,
-                                                    .executions = sb->nexecutions,
+                                                    .executions = sandbox_running_executions(sb),
                                                     .cpu_millis = sb->spec.limits.v[LIMIT_CPU],
                                                     .memory_bytes = sb->spec.limits.v[LIMIT_MEMORY],
                                                     .pids = sb->spec.limits.v[LIMIT_PIDS] };

@@ -294,7 +294,7 @@ void manager_stats(const struct manager *m, struct manager_stats *ret)
         for (const struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next) {
             ret->running += sb->state == SANDBOX_STATE_RUNNING;
             ret->paused += sb->state == SANDBOX_STATE_PAUSED;
-            ret->executing += sb->nexecutions;
+            ret->executing += sandbox_running_executions(sb);
         }
 }
 

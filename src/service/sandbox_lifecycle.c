@@ -65,6 +65,7 @@ static void sandbox_on_end_committed(void *arg, const struct err *err, const str
 {
     struct sandbox *sb = arg;
     struct manager *m = sb->manager;
+    store_sandbox_fn *created = sb->on_created;
 
     if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
         log_error("cannot store the end of sandbox %s, will retry: %s", sb->id, err->msg);
@@ -73,9 +74,14 @@ static void sandbox_on_end_committed(void *arg, const struct err *err, const str
         ev_timer_set(m->ev, &sb->retry_timer, ev_now(m->ev) + RETRY_NS, sandbox_commit_end, sb);
         return;
     }
-    if (sb->on_created)
-        sb->on_created(sb->on_created_arg, &sb->end_error, NULL);
+    sb->on_created = NULL;
+    if (created)
+        created(sb->on_created_arg, &sb->end_error, NULL);
     sandbox_answer_end_waiters(sb, row ? NULL : &sb->end_error, row);
+    if (sb->executions) { /* the store refused the end of an execution, which is retried */
+        ev_timer_set(m->ev, &sb->retry_timer, ev_now(m->ev) + RETRY_NS, sandbox_commit_end, sb);
+        return;
+    }
     sandbox_notify_end(sb);
     sandbox_free(sb);
 }
@@ -149,6 +155,7 @@ static void sandbox_finish_end(struct sandbox *sb)
         sandbox_append_event(sb, "sandbox_ended", NULL, body.data);
     if (!sb->creation_failed && !sb->delete_requested && sb->manager->settings.on_end)
         sb->manager->settings.on_end(sb->manager->settings.arg, sb->id, sb->owner, sb->ended_by, &sb->end_error);
+    manager_flush_acknowledged_ends(sb->manager); /* the ends of its executions are committed first */
     sandbox_commit_end(sb);
 }
 

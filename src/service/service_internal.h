@@ -87,6 +87,7 @@ struct sandbox {
     bool paused_by_idle;
     struct execution *executions;
     size_t nexecutions;
+    size_t nuncommitted;            /* of them, executions that have ended and whose end is not committed yet */
     struct context *contexts;       /* oldest first */
     uint64_t contexts_write_seq;    /* number of commits of the context list */
     unsigned use_count;             /* manager_acquire_sandbox without manager_release_sandbox */
@@ -288,6 +289,10 @@ void sandbox_refusals_free(struct manager *m);       /* without a report */
 void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg);
 
 /* execution.c */
+#define EXECUTIONS_UNCOMMITTED_MAX 1024u /* per sandbox */
+size_t sandbox_running_executions(const struct sandbox *sb);
+/* Whether another execution may begin beside those that run. */
+int sandbox_check_running_executions(const struct sandbox *sb, size_t running, struct err *err);
 extern const struct exec_handle_ops execution_engine_ops;
 struct execution *execution_new_from_row(struct sandbox *sb, const char *id);
 struct execution *execution_alloc(const char *id);

@@ -11,7 +11,7 @@
 #include "core/base/id.h"
 #include "core/base/jsonw.h"
 #include "sandbox/engine.h"
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 #include "policy/policy.h"
 #include "service/json_input.h"
 

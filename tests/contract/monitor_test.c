@@ -69,7 +69,7 @@ static void kill_monitor(void)
     monitor = 0;
 }
 
-static const struct receipt_denial *find(const struct receipt *r, const char *call)
+static const struct denial_count *find(const struct receipt *r, const char *call)
 {
     for (size_t i = 0; i < r->ndenials; i++)
         if (str_eq(r->denials[i].denial.call, call))
@@ -116,7 +116,7 @@ TEST(denials_have_the_call_with_its_arguments_the_rule_and_the_fix)
     const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->denials_why);
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
-        const struct receipt_denial *d = find(r, want[i].call);
+        const struct denial_count *d = find(r, want[i].call);
 
         if (!d)
             fail_msg("%s is not in the receipt", want[i].call);

@@ -88,7 +88,7 @@ static const struct http_route routes[] = {
 static void start(void)
 {
     static const struct http_route *const tables[] = { routes, NULL };
-    struct http_settings set = { .tables = tables };
+    struct http_settings set = { .tables = (const struct http_tables[]){ { tables }, { 0 } } };
 
     set.limits = http_limits_for_tests();
     host_start(&set);

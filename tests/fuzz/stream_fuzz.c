@@ -1,9 +1,10 @@
 /* A message of a WebSocket client, parsed by every reader of a part of it.
  *
  * Checked in addition to memory errors: an accepted request to execute names exactly one
- * program, a terminal has a size, a signal is valid, and accepted base64 is the base64 of the
- * decoded bytes. */
+ * program, a terminal has a size, a signal is valid, accepted base64 is the base64 of the decoded
+ * bytes, and every byte of output is sent once. */
 #include "server/api/api_internal.h"
+#include "server/api/output_pump.h"
 
 #include "core/base/str.h"
 #include "core/base/text.h"
@@ -39,18 +40,43 @@ static void read_bytes(const json_t *body)
     must(str_eq(again.data, text));
 }
 
+static void count_output(void *client, const struct output_piece *piece)
+{
+    size_t *sent = client;
+    auto_buf out = { 0 };
+    struct jsonw w;
+
+    must(piece->offset == *sent && piece->len > 0);
+    must(!piece->is_text || text_is_utf8(piece->data, piece->len));
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    output_piece_write(piece, "content", &w);
+    jsonw_end_object(&w);
+    *sent += piece->len;
+}
+
+/* The other direction: any bytes are output, in two pieces. */
+static void send_output(const uint8_t *data, size_t size)
+{
+    static const struct output_client_ops ops = { .send_output = count_output };
+    struct output_pump pump;
+    size_t sent = 0;
+
+    output_pump_init(&pump, NULL, &ops, &sent, NULL, NULL);
+    output_pump_add(&pump, 1, data, size / 2);
+    output_pump_add(&pump, 1, data + size / 2, size - size / 2);
+    output_pump_flush(&pump);
+    output_pump_done(&pump);
+    must(sent == size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     auto_json *body = NULL;
-    auto_buf out = { 0 };
-    struct jsonw w;
     uint16_t rows = 1, cols = 1;
     int signo = 0;
 
-    jsonw_init(&w, &out, 0); /* the other direction: any bytes are a piece of output */
-    jsonw_object(&w);
-    must(size == 0 || output_chunk_write_json(&w, "content", (const char *)data, size, true) > 0);
-    jsonw_end_object(&w);
+    send_output(data, size);
     if (json_input_parse((const char *)data, size, &body, NULL) < 0)
         return 0;
     read_launch(body);

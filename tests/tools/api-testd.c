@@ -4,6 +4,7 @@
 #include "tests/support/http_limits.h"
 #include "server/api/api.h"
 #include "server/auth/mac.h"
+#include "server/gateway/open_streams.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -21,7 +22,7 @@ static char door[256], db[256], output[256], sock[256], pepper_file[256];
 
 struct served {
     struct ev *ev;
-    struct api *api;
+    struct gateway *gateway;
     struct http_server *http;
 };
 
@@ -64,13 +65,13 @@ static void on_signal(void *arg, int signo UNUSED)
 {
     struct served *s = arg;
 
-    api_end_streams(s->api);
+    open_streams_end_endless(s->gateway);
     http_server_drain(s->http, 1000, on_drained, s);
 }
 
 static void on_revoked(void *arg, const char *key_id)
 {
-    api_on_revoked(((struct served *)arg)->api, key_id);
+    open_streams_end_revoked(((struct served *)arg)->gateway, key_id);
 }
 
 static void keep_nothing(void *arg UNUSED, struct store_retention *ret)
@@ -120,7 +121,10 @@ static int serve(void)
                                                                           .output_bytes = 32 * MIB,
                                                                           .cache_bytes = 8 * MIB,
                                                                           .cache_age_ms = 3600000 });
+    s.gateway = gateway_new(
+        &(struct gateway_settings){ .ev = s.ev, .store = store, .auth = auth, .hooks = api_service_hooks(manager) });
     struct api_settings api_set = { .ev = s.ev,
+                                    .gateway = s.gateway,
                                     .store = store,
                                     .manager = manager,
                                     .pools = pools,
@@ -129,10 +133,11 @@ static int serve(void)
                                     .version = "0.0-test",
                                     .scratch_dir = output,
                                     .get_retention = keep_nothing };
-    struct api *api = s.api = api_new(&api_set);
-    struct http_settings http_set = {
-        .tables = api_tables, .ctx = api, .on_request = api_on_request, .on_done = api_on_done
-    };
+    struct api *api = api_new(&api_set);
+    struct http_settings http_set = { .tables = (const struct http_tables[]){ { api_tables, api }, { 0 } },
+                                      .ctx = s.gateway,
+                                      .on_request = gateway_on_request,
+                                      .on_done = gateway_on_done };
     http_set.limits = http_limits_for_tests();
     http_set.limits.conns_per_addr = 200;
     http_set.limits.write_ms = 600000; /* tests have readers that wait for something long */
@@ -149,6 +154,7 @@ static int serve(void)
     manager_finish(manager);
     http_server_free(s.http);
     api_free(api);
+    gateway_free(s.gateway);
     executor_free(executor);
     manager_free(manager);
     pools_free(pools);

@@ -26,7 +26,8 @@ static struct buf done_log;
 static unsigned handled; /* number of calls of any handler */
 static unsigned gone;
 static uint64_t drain_ms = 2000;
-static char test_user[] = "user-1", default_file[] = "/etc/passwd";
+static char test_user[] = "user-1";
+static const char *served_file = "/etc/passwd";
 
 static void text(struct http_req *req, const char *s)
 {
@@ -286,9 +287,9 @@ static void lines(struct http_req *req, void *ctx UNUSED)
     http_stream_end(req);
 }
 
-static void file(struct http_req *req, void *ctx)
+static void file(struct http_req *req, void *ctx UNUSED)
 {
-    int fd = open(ctx, O_RDONLY | O_CLOEXEC);
+    int fd = open(served_file, O_RDONLY | O_CLOEXEC);
     struct stat st;
     char etag[64];
 
@@ -524,7 +525,7 @@ static void set(struct http_settings *st, const char **unix_path, const char *ar
     else if (str_starts(arg, "drain_ms="))
         drain_ms = number(v);
     else if (str_starts(arg, "file="))
-        st->ctx = (void *)v;
+        served_file = v;
     else if (str_starts(arg, "line_max="))
         l->line_max = number(v);
     else if (str_starts(arg, "head_max="))
@@ -566,7 +567,9 @@ int main(int argc, char **argv)
     static const struct http_route *const tables[] = { routes, NULL };
     static const char *const hosts[] = { "cove.example", NULL };
     static const char *const origins[] = { "https://page.example", NULL };
-    struct http_settings st = { .tables = tables, .hosts = hosts, .origins = origins, .ctx = default_file };
+    struct http_settings st = { .tables = (const struct http_tables[]){ { tables }, { 0 } },
+                                .hosts = hosts,
+                                .origins = origins };
     const char *unix_path = NULL;
     struct err err = { 0 };
     uint16_t port;

@@ -4,7 +4,7 @@
 #include "client/cli/completion.h"
 #include "client/cli/help.h"
 #include "client/cli/report.h"
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 #include "sandbox/template_availability.h"
 #include "sandbox/template_builtins.h"
 #include "core/base/suggest.h"

@@ -5,10 +5,10 @@
 #include "client/cli/plan.h"
 
 #include "client/cli/host_facts.h"
-#include "sandbox/languages.h"
 
 #include "core/base/jsonw.h"
 #include "core/base/str.h"
+#include "policy/languages.h"
 #include "policy/level.h"
 #include "policy/syscalls.h"
 #include "sandbox/walls.h"

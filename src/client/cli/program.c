@@ -6,7 +6,7 @@
  * is the file that is mounted, whatever happens to the path in between. */
 #include "client/cli/program.h"
 
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 
 #include "core/base/fd.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* Helpers for every resource: the principal, paging, and the conversion of rows to JSON. */
+/* Helpers for every resource: ids, paging, and the conversion of rows to JSON. */
 #include "server/api/api_internal.h"
 
 #include "server/api/pool_registry.h"
@@ -20,26 +20,27 @@ const struct http_route *const api_tables[] = { sandbox_routes,        execution
                                                 budget_routes,         live_usage_routes,  context_routes,
                                                 pool_routes,           execute_routes,     NULL };
 
-const struct api_permission permission_public = { .is_public = true };
-const struct api_permission permission_authenticated = { 0 };
-const struct api_permission permission_sandboxes_read = { .scopes = SCOPE_BIT(SANDBOXES_READ) };
-const struct api_permission permission_sandboxes_write = { .scopes = SCOPE_BIT(SANDBOXES_WRITE) };
-const struct api_permission permission_sandbox_create = { .scopes = SCOPE_BIT(SANDBOXES_WRITE),
-                                                          .class = AUTH_CLASS_CREATE };
-const struct api_permission permission_execute = { .scopes = SCOPE_BIT(EXECUTIONS), .class = AUTH_CLASS_EXECUTE };
-const struct api_permission permission_executions = { .scopes = SCOPE_BIT(EXECUTIONS) };
-const struct api_permission permission_executions_read = { .scopes = SCOPE_BIT(EXECUTIONS_READ) };
-const struct api_permission permission_files = { .scopes = SCOPE_BIT(FILES) };
-const struct api_permission permission_files_read = { .scopes = SCOPE_BIT(FILES_READ) };
-const struct api_permission permission_file_download = { .scopes = SCOPE_BIT(FILES_READ), .allows_signed_url = true };
-const struct api_permission permission_file_upload = { .scopes = SCOPE_BIT(FILES), .allows_signed_url = true };
-const struct api_permission permission_self = { .allows_sandbox_credential = true };
-const struct api_permission permission_keys = { .scopes = SCOPE_BIT(KEYS) };
-const struct api_permission permission_admin = { .scopes = SCOPE_BIT(ADMIN) };
-const struct api_permission permission_usage = { .scopes = SCOPE_BIT(USAGE) };
-const struct api_permission permission_tenant = { .scopes = SCOPE_BIT(TENANT) };
-const struct api_permission permission_metrics = { .scopes = SCOPE_BIT(METRICS) };
-const struct api_permission permission_audit = { .scopes = SCOPE_BIT(AUDIT) };
+const struct gateway_permission permission_public = { .is_public = true };
+const struct gateway_permission permission_authenticated = { 0 };
+const struct gateway_permission permission_sandboxes_read = { .scopes = SCOPE_BIT(SANDBOXES_READ) };
+const struct gateway_permission permission_sandboxes_write = { .scopes = SCOPE_BIT(SANDBOXES_WRITE) };
+const struct gateway_permission permission_sandbox_create = { .scopes = SCOPE_BIT(SANDBOXES_WRITE),
+                                                              .class = AUTH_CLASS_CREATE };
+const struct gateway_permission permission_execute = { .scopes = SCOPE_BIT(EXECUTIONS), .class = AUTH_CLASS_EXECUTE };
+const struct gateway_permission permission_executions = { .scopes = SCOPE_BIT(EXECUTIONS) };
+const struct gateway_permission permission_executions_read = { .scopes = SCOPE_BIT(EXECUTIONS_READ) };
+const struct gateway_permission permission_files = { .scopes = SCOPE_BIT(FILES) };
+const struct gateway_permission permission_files_read = { .scopes = SCOPE_BIT(FILES_READ) };
+const struct gateway_permission permission_file_download = { .scopes = SCOPE_BIT(FILES_READ),
+                                                             .allows_signed_url = true };
+const struct gateway_permission permission_file_upload = { .scopes = SCOPE_BIT(FILES), .allows_signed_url = true };
+const struct gateway_permission permission_self = { .allows_sandbox_credential = true };
+const struct gateway_permission permission_keys = { .scopes = SCOPE_BIT(KEYS) };
+const struct gateway_permission permission_admin = { .scopes = SCOPE_BIT(ADMIN) };
+const struct gateway_permission permission_usage = { .scopes = SCOPE_BIT(USAGE) };
+const struct gateway_permission permission_tenant = { .scopes = SCOPE_BIT(TENANT) };
+const struct gateway_permission permission_metrics = { .scopes = SCOPE_BIT(METRICS) };
+const struct gateway_permission permission_audit = { .scopes = SCOPE_BIT(AUDIT) };
 
 struct api *api_new(const struct api_settings *set)
 {
@@ -47,9 +48,8 @@ struct api *api_new(const struct api_settings *set)
 
     api->settings = *set;
     api->started_ns = ev_now(set->ev);
-    api->started_ms = clock_real_ms();
     event_streams_init(api);
-    audit_trail_init(api);
+    gateway_add_routes(set->gateway, api_tables);
     api->pool_registry = pool_registry_new(api);
     api->template_cache = template_cache_new(set->store);
     api->host_modules = host_modules_new(set->ev, NULL);
@@ -64,7 +64,6 @@ void api_free(struct api *api)
         pool_registry_free(api->pool_registry);
         template_cache_free(api->template_cache);
         host_modules_free(api->host_modules);
-        audit_trail_done(api);
     }
     free(api);
 }
@@ -72,30 +71,6 @@ void api_free(struct api *api)
 void api_set_server(struct api *api, const struct http_server *server)
 {
     api->server = server;
-}
-
-/* --- the principal --- */
-
-const struct principal *request_principal(const struct http_req *req)
-{
-    const struct api_request *r = http_user_data(req);
-
-    return r ? &r->principal : NULL;
-}
-
-const char *request_tenant(const struct http_req *req)
-{
-    return request_principal(req)->owner;
-}
-
-const char *request_actor_id(const struct http_req *req)
-{
-    return principal_id(request_principal(req));
-}
-
-const char *request_visible_owner(const struct http_req *req)
-{
-    return principal_has_scopes(request_principal(req), SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : request_tenant(req);
 }
 
 /* --- requests --- */
@@ -157,7 +132,7 @@ int api_read_page(const struct http_req *req, const char *const *names, struct s
     if (http_query_require_known(req, known, err) < 0 ||
         http_query_u64(req, "limit", 1, STORE_LIST_MAX, 100, &limit, err) < 0)
         return -1;
-    q->owner = request_visible_owner(req);
+    q->owner = gateway_visible_owner(req);
     q->limit = (uint32_t)limit;
     q->cursor = http_query(req, "cursor");
     if (q->cursor && strlen(q->cursor) > CURSOR_MAX)
@@ -165,11 +140,28 @@ int api_read_page(const struct http_req *req, const char *const *names, struct s
     return 0;
 }
 
-int api_require_no_query(const struct http_req *req, struct err *err)
+bool api_has_no_query(struct http_req *req)
 {
-    static const char *const none[] = { NULL };
+    struct err err = { 0 };
 
-    return http_query_require_known(req, none, err);
+    if (http_query_require_none(req, &err) == 0)
+        return true;
+    http_answer_err(req, &err);
+    return false;
+}
+
+const char *api_id_or_refuse(struct http_req *req, const char *param, const char *prefix, const char *noun)
+{
+    const char *id = http_param(req, param);
+    struct err err = { 0 };
+
+    if (!api_has_no_query(req))
+        return NULL;
+    if (id_valid(id, prefix))
+        return id;
+    err_set(&err, ERR_MISSING, "there is no such %s", noun);
+    http_answer_err(req, &err);
+    return NULL;
 }
 
 int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
@@ -185,24 +177,6 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
 }
 
 /* --- responses --- */
-
-void api_answer_err(struct http_req *req, const struct err *err)
-{
-    const struct err_limit *l = &err->limit;
-    char details[200], seconds[24];
-
-    if (err->id != ERR_QUOTA) {
-        http_answer_err(req, err);
-        return;
-    }
-    snprintf(details, sizeof(details),
-             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}", l->name, l->used,
-             l->requested, l->limit);
-    snprintf(seconds, sizeof(seconds), "%" PRIu64, (l->retry_ms + 999) / 1000);
-    if (l->retry_ms)
-        http_set_header(req, "Retry-After", seconds);
-    http_answer_err_with(req, err, details);
-}
 
 void api_write_time(struct jsonw *w, const char *key, uint64_t ms)
 {

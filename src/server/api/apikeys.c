@@ -74,7 +74,7 @@ static void api_key_on_row(void *arg, const struct err *err, const struct store_
 {
     struct err why = { 0 };
 
-    if (!err && !auth_key_is_visible(request_principal(arg), row))
+    if (!err && !auth_key_is_visible(gateway_principal(arg), row))
         err = (err_set(&why, ERR_MISSING, "there is no key '%s'", row->id), &why);
     if (err)
         http_answer_err(arg, err);
@@ -154,11 +154,11 @@ static void api_key_create(struct http_req *req, void *ctx)
     struct auth_key_spec spec = { 0 };
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
-        read_key(request_principal(req), body, &spec, &err) < 0)
+    if (http_query_require_none(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
+        read_key(gateway_principal(req), body, &spec, &err) < 0)
         http_answer_err(req, &err);
     else
-        auth_key_create(api->settings.auth, request_principal(req), &spec, clock_real_ms(), api_key_on_created, req);
+        auth_key_create(api->settings.auth, gateway_principal(req), &spec, clock_real_ms(), api_key_on_created, req);
 }
 
 /* --- list --- */
@@ -188,52 +188,38 @@ static void api_key_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    q.owner = auth_key_visible_owner(request_principal(req));
-    q.user = auth_key_visible_user(request_principal(req));
+    q.owner = auth_key_visible_owner(gateway_principal(req));
+    q.user = auth_key_visible_user(gateway_principal(req));
     store_key_list(api->settings.store, &q, api_key_on_rows, req);
 }
 
 /* --- one key --- */
 
-static const char *api_key_id_or_refuse(struct http_req *req)
-{
-    const char *id = http_param(req, "keyId");
-    struct err err = { 0 };
-
-    if (api_require_no_query(req, &err) == 0) {
-        if (id_valid(id, "ky"))
-            return id;
-        err_set(&err, ERR_MISSING, "there is no such key");
-    }
-    http_answer_err(req, &err);
-    return NULL;
-}
-
 static void api_key_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_key_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "keyId", "ky", "key");
 
     if (id)
-        store_key_get(api->settings.store, auth_key_visible_owner(request_principal(req)), id, api_key_on_row, req);
+        store_key_get(api->settings.store, auth_key_visible_owner(gateway_principal(req)), id, api_key_on_row, req);
 }
 
 static void api_key_revoke(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_key_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "keyId", "ky", "key");
 
     if (id)
-        auth_key_revoke(api->settings.auth, request_principal(req), id, clock_real_ms(), api_key_on_revoked, req);
+        auth_key_revoke(api->settings.auth, gateway_principal(req), id, clock_real_ms(), api_key_on_revoked, req);
 }
 
 static void api_key_rotate(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_key_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "keyId", "ky", "key");
 
     if (id)
-        auth_key_rotate(api->settings.auth, request_principal(req), id, api_key_on_rotated, req);
+        auth_key_rotate(api->settings.auth, gateway_principal(req), id, api_key_on_rotated, req);
 }
 
 const struct http_route key_routes[] = {

@@ -144,7 +144,7 @@ static int audit_log_read_time(const struct http_req *req, const char *name, uin
 
 static int audit_log_read_tenant(struct audit_log_query *l, struct err *err)
 {
-    const char *sees = request_visible_owner(l->req), *wanted = http_query(l->req, "tenant");
+    const char *sees = gateway_visible_owner(l->req), *wanted = http_query(l->req, "tenant");
     bool all = str_eq(sees, STORE_ANY_OWNER);
 
     if (wanted && !store_owner_valid(wanted))
@@ -212,7 +212,7 @@ static void audit_log_start_query(struct http_req *req, struct api *api, const c
     }
     if (l->is_stream) {
         http_on_client_gone(req, audit_log_on_client_gone, l);
-        open_stream_register(&l->open_stream, api, request_principal(req), audit_log_on_revoked, l);
+        open_stream_register(&l->open_stream, api->settings.gateway, gateway_principal(req), audit_log_on_revoked, l);
     }
     audit_read(api->settings.audit, &l->q, audit_log_on_page, l);
 }
@@ -236,7 +236,7 @@ static void api_audit_log_get_key(struct http_req *req, void *ctx)
     struct err err = { 0 };
     char hex[2 * CHAIN_HASH + 1];
 
-    if (api_require_no_query(req, &err) == 0 && !api->settings.audit)
+    if (http_query_require_none(req, &err) == 0 && !api->settings.audit)
         err_set(&err, ERR_NOT_SUPPORTED_YET, "this server keeps no audit trail; set audit.enabled to true");
     if (err.id != ERR_NONE) {
         http_answer_err(req, &err);

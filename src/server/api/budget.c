@@ -82,7 +82,7 @@ static struct api_budget_request *api_budget_new_request(struct http_req *req, s
 
     s->req = req;
     s->api = api;
-    bool theirs = str_eq(request_visible_owner(req), STORE_ANY_OWNER) || str_eq(request_visible_owner(req), name);
+    bool theirs = str_eq(gateway_visible_owner(req), STORE_ANY_OWNER) || str_eq(gateway_visible_owner(req), name);
     if (theirs && store_owner_valid(name) && str_copy(s->row.owner, sizeof(s->row.owner), name))
         return s;
     err_set(&err, ERR_MISSING, "there is no such tenant");

@@ -39,16 +39,6 @@ void api_write_runtimes(struct jsonw *w)
     jsonw_end_array(w);
 }
 
-static bool capabilities_require_no_query(struct http_req *req)
-{
-    struct err err = { 0 };
-
-    if (api_require_no_query(req, &err) == 0)
-        return true;
-    http_answer_err(req, &err);
-    return false;
-}
-
 /* For a client that requests the bare address, such as a browser: the product, its version and
  * links. */
 static void api_get_root(struct http_req *req, void *ctx)
@@ -65,7 +55,7 @@ static void api_get_root(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!capabilities_require_no_query(req))
+    if (!api_has_no_query(req))
         return;
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -82,7 +72,7 @@ static void api_get_root(struct http_req *req, void *ctx)
 
 static void api_get_openapi(struct http_req *req, void *ctx UNUSED)
 {
-    if (capabilities_require_no_query(req))
+    if (api_has_no_query(req))
         http_answer(req, 200, "application/yaml", api_contract, api_contract_len);
 }
 
@@ -91,7 +81,7 @@ static void api_runtime_list(struct http_req *req, void *ctx UNUSED)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!capabilities_require_no_query(req))
+    if (!api_has_no_query(req))
         return;
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -107,7 +97,7 @@ static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
     struct jsonw w;
     struct err err;
 
-    if (!capabilities_require_no_query(req))
+    if (!api_has_no_query(req))
         return;
     if (!rt) {
         (void)language_unknown_error("runtime", http_param(req, "runtime"), &err);
@@ -183,7 +173,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!capabilities_require_no_query(req))
+    if (!api_has_no_query(req))
         return;
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -240,7 +230,7 @@ static void api_policy_list(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!capabilities_require_no_query(req))
+    if (!api_has_no_query(req))
         return;
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -259,7 +249,7 @@ static void api_policy_get(struct http_req *req, void *ctx)
     struct jsonw w;
     struct err err;
 
-    if (!capabilities_require_no_query(req))
+    if (!api_has_no_query(req))
         return;
     for (const char *const *name = policy_builtins(); *name; name++)
         if (str_eq(*name, http_param(req, "policy"))) {

@@ -66,7 +66,7 @@ static void api_context_on_info(void *arg, const struct err *err, const struct c
 
 static int api_context_read_ids(struct http_req *req, const char **sandbox, const char **context, struct err *err)
 {
-    if (api_require_no_query(req, err) < 0 || api_read_sandbox_id(req, sandbox, err) < 0)
+    if (http_query_require_none(req, err) < 0 || api_read_sandbox_id(req, sandbox, err) < 0)
         return -1;
     if (!context)
         return 0;
@@ -105,7 +105,7 @@ static void context_creation_on_made(void *arg, const struct err *err, const str
     struct context_creation *m = arg;
 
     if (err) {
-        idempotency_release_key(m->req, m->api, err);
+        idempotency_release_key(m->req, m->api->settings.gateway, err);
         http_answer_err(m->req, err);
     } else {
         context_creation_answer(m->req, info);
@@ -120,7 +120,7 @@ static void context_creation_answer_known(struct context_creation *m, const char
     struct err err = { 0 };
     size_t n = 0, i = 0;
 
-    if (manager_contexts(m->api->settings.manager, request_visible_owner(m->req), m->sandbox, all, &n, &err) == 0) {
+    if (manager_contexts(m->api->settings.manager, gateway_visible_owner(m->req), m->sandbox, all, &n, &err) == 0) {
         while (i < n && !str_eq(all[i].id, id))
             i++;
         if (i == n)
@@ -133,18 +133,19 @@ static void context_creation_answer_known(struct context_creation *m, const char
     context_creation_free(m);
 }
 
-static void context_creation_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+static void context_creation_on_claimed(struct http_req *req, bool fresh, const char *id, void *arg)
 {
     struct context_creation *m = arg;
+    struct api *api = m->api;
 
-    m->spec.created_by = request_actor_id(req);
+    m->spec.created_by = gateway_actor_id(req);
     if (!fresh)
         context_creation_answer_known(m, id);
     else if (m->fork_of)
-        manager_context_fork(api->settings.manager, request_visible_owner(req), m->sandbox, m->fork_of, id,
+        manager_context_fork(api->settings.manager, gateway_visible_owner(req), m->sandbox, m->fork_of, id,
                              m->spec.created_by, context_creation_on_made, m);
     else
-        manager_context_create(api->settings.manager, request_visible_owner(req), m->sandbox, id, &m->spec,
+        manager_context_create(api->settings.manager, gateway_visible_owner(req), m->sandbox, id, &m->spec,
                                context_creation_on_made, m);
 }
 
@@ -197,7 +198,7 @@ static void api_context_create(struct http_req *req, void *ctx)
         return;
     }
     audit_trail_add_detail(req, "language", m->spec.language);
-    idempotency_begin(req, ctx, "cx", context_creation_on_claimed, m, context_creation_free);
+    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, context_creation_free);
 }
 
 static void api_context_fork(struct http_req *req, void *ctx)
@@ -211,7 +212,7 @@ static void api_context_fork(struct http_req *req, void *ctx)
         return;
     }
     audit_trail_add_detail(req, "forkedFrom", m->fork_of);
-    idempotency_begin(req, ctx, "cx", context_creation_on_claimed, m, context_creation_free);
+    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, context_creation_free);
 }
 
 static void api_context_list(struct http_req *req, void *ctx)
@@ -225,7 +226,7 @@ static void api_context_list(struct http_req *req, void *ctx)
     size_t n = 0;
 
     if (api_context_read_ids(req, &sandbox, NULL, &err) < 0 ||
-        manager_contexts(api->settings.manager, request_visible_owner(req), sandbox, all, &n, &err) < 0) {
+        manager_contexts(api->settings.manager, gateway_visible_owner(req), sandbox, all, &n, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
@@ -249,7 +250,7 @@ static void api_context_get(struct http_req *req, void *ctx)
     size_t n = 0;
 
     if (api_context_read_ids(req, &sandbox, &id, &err) < 0 ||
-        manager_contexts(api->settings.manager, request_visible_owner(req), sandbox, all, &n, &err) < 0) {
+        manager_contexts(api->settings.manager, gateway_visible_owner(req), sandbox, all, &n, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
@@ -273,7 +274,7 @@ static void api_context_order(struct http_req *req, struct api *api, context_ord
     if (api_context_read_ids(req, &sandbox, &id, &err) < 0)
         http_answer_err(req, &err);
     else
-        fn(api->settings.manager, request_visible_owner(req), sandbox, id, api_context_on_info, req);
+        fn(api->settings.manager, gateway_visible_owner(req), sandbox, id, api_context_on_info, req);
 }
 
 static void api_context_delete(struct http_req *req, void *ctx)
@@ -323,8 +324,8 @@ static void context_execution_on_accepted(void *arg, const struct err *err, cons
     struct context_execution *c = arg;
 
     if (err) {
-        idempotency_release_key(c->req, c->api, err);
-        api_answer_err(c->req, err);
+        idempotency_release_key(c->req, c->api->settings.gateway, err);
+        gateway_answer_err(c->req, err);
     } else if (c->spec.background) {
         context_execution_answer_background(c, row);
     } else {
@@ -344,17 +345,18 @@ static void context_execution_on_known(void *arg, const struct err *err, const s
     context_execution_free(c);
 }
 
-static void context_execution_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+static void context_execution_on_claimed(struct http_req *req, bool fresh, const char *id, void *arg)
 {
     struct context_execution *c = arg;
+    struct api *api = c->api;
 
     if (fresh) {
-        c->spec.created_by = request_actor_id(req);
+        c->spec.created_by = gateway_actor_id(req);
         c->spec.request_id = http_id(req);
-        manager_context_execute(api->settings.manager, request_visible_owner(req), c->sandbox, c->context, id, &c->spec,
+        manager_context_execute(api->settings.manager, gateway_visible_owner(req), c->sandbox, c->context, id, &c->spec,
                                 context_execution_on_accepted, c);
     } else if (c->spec.background) {
-        store_execution_get(api->settings.store, request_visible_owner(req), id, context_execution_on_known, c);
+        store_execution_get(api->settings.store, gateway_visible_owner(req), id, context_execution_on_known, c);
     } else {
         follow_execution(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
         context_execution_free(c);
@@ -398,7 +400,7 @@ static void api_context_execute(struct http_req *req, void *ctx)
         return;
     }
     audit_trail_add_content(req, "code", c->spec.code, strlen(c->spec.code));
-    idempotency_begin(req, ctx, "ex", context_execution_on_claimed, c, context_execution_free);
+    idempotency_begin(req, c->api->settings.gateway, "ex", context_execution_on_claimed, c, context_execution_free);
 }
 
 /* --- complete and inspect --- */
@@ -442,7 +444,7 @@ static void api_context_ask_kernel(struct http_req *req, struct api *api, bool i
     if (err.id != ERR_NONE)
         http_answer_err(req, &err);
     else
-        manager_context_query(api->settings.manager, request_visible_owner(req), sandbox, id, inspect, code, cursor,
+        manager_context_query(api->settings.manager, gateway_visible_owner(req), sandbox, id, inspect, code, cursor,
                               api_context_on_kernel_reply, req);
 }
 
@@ -482,7 +484,7 @@ static void context_input_line_on_row(void *arg, const struct err *err, const st
         err = (err_set(&why, ERR_MISSING, "there is no such execution in this sandbox"), &why);
     if (!err && row->ended_ms)
         err = (err_set(&why, ERR_EXISTS, "execution %s has ended", row->id), &why);
-    if (!err && manager_context_input(l->api->settings.manager, request_visible_owner(l->req), l->sandbox, row->id,
+    if (!err && manager_context_input(l->api->settings.manager, gateway_visible_owner(l->req), l->sandbox, row->id,
                                       l->text, &why) < 0)
         err = &why;
     if (err)
@@ -530,7 +532,7 @@ static void api_context_input(struct http_req *req, void *ctx)
         api_read_body(req, &body, &err) < 0 || context_input_line_read(l, body, &err) < 0)
         http_answer_err(req, &err);
     else
-        store_execution_get(l->api->settings.store, request_visible_owner(req), id, context_input_line_on_row, l);
+        store_execution_get(l->api->settings.store, gateway_visible_owner(req), id, context_input_line_on_row, l);
 }
 
 #define ALL "/v1/sandboxes/{sandboxId}/contexts"

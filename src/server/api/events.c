@@ -13,6 +13,7 @@
  * 3. A position also advances past events of other tenants: only then is "nothing new" known
  *    without a query to the store. */
 #include "server/api/api_internal.h"
+#include "server/api/message_stream.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
@@ -20,7 +21,6 @@
 
 #include <stdio.h>
 
-#define HEARTBEAT_NS (15 * NS_PER_S)
 #define TAIL_MAX 1024u
 #define TAIL_BYTES (1 * MIB)
 #define PAGE 200u
@@ -48,12 +48,12 @@ struct event_stream {
     char sandbox[ID_SIZE];           /* "": all */
     char kinds[KINDS_MAX][KIND_MAX + 1];
     size_t nkinds;
-    bool is_sse, has_start, answer_begun;
+    bool is_sse, has_start;
+    struct message_stream messages;
     uint64_t position;          /* all events up to here were sent or do not match */
     uint64_t last_sent_seq;     /* number of the last event sent */
     uint64_t tail_seq_at_query; /* tail.last_seq when the page was requested */
     struct store_request *store_call;
-    struct ev_timer heartbeat_timer;
     struct ev_defer pump_defer;
 };
 
@@ -171,7 +171,7 @@ static void event_stream_free(struct event_stream *s)
         if (s->next)
             s->next->list_link = s->list_link;
     }
-    ev_timer_clear(ev, &s->heartbeat_timer);
+    message_stream_done(&s->messages);
     ev_defer_clear(ev, &s->pump_defer);
     free(s);
 }
@@ -180,10 +180,8 @@ static bool event_stream_send(struct event_stream *s, const char *event, const s
 {
     char id[24];
 
-    if (!s->is_sse)
-        return http_stream_ndjson(s->req, json);
     snprintf(id, sizeof(id), "%" PRIu64, s->last_sent_seq);
-    return http_stream_event(s->req, id, event, json->data);
+    return message_stream_send(&s->messages, id, event, json);
 }
 
 static bool event_stream_send_event(struct event_stream *s, const struct store_event *e)
@@ -191,9 +189,7 @@ static bool event_stream_send_event(struct event_stream *s, const struct store_e
     auto_buf out = { 0 };
     struct jsonw w;
 
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "type", "event");
+    message_begin(&w, &out, "event");
     event_write_with_tenant(&w, e);
     jsonw_end_object(&w);
     s->last_sent_seq = e->seq;
@@ -205,9 +201,7 @@ static void event_stream_send_number(struct event_stream *s, const char *type, c
     auto_buf out = { 0 };
     struct jsonw w;
 
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "type", type);
+    message_begin(&w, &out, type);
     jsonw_ku64(&w, name, n);
     jsonw_end_object(&w);
     event_stream_send(s, type, &out);
@@ -216,27 +210,11 @@ static void event_stream_send_number(struct event_stream *s, const char *type, c
 static void event_stream_end(void *arg, const struct err *why)
 {
     struct event_stream *s = arg;
-    auto_buf out = { 0 }, error = { 0 };
+    char id[24];
 
-    http_error_json(why, http_id(s->req), NULL, NULL, &error);
-    buf_addf(&out, "{\"type\":\"end\",%s", error.data + 1); /* {"error":{...}} becomes a member */
-    event_stream_send(s, "end", &out);
-    http_on_client_gone(s->req, NULL, NULL);
-    http_on_room(s->req, NULL, NULL);
-    http_stream_end(s->req);
+    snprintf(id, sizeof(id), "%" PRIu64, s->last_sent_seq);
+    message_stream_end(&s->messages, id, why);
     event_stream_free(s);
-}
-
-static void event_stream_on_heartbeat(void *arg)
-{
-    static const char text[] = "{\"type\":\"heartbeat\"}";
-    struct event_stream *s = arg;
-    struct buf json = { .data = (char *)text, .len = sizeof(text) - 1, .cap = sizeof(text) };
-
-    ev_timer_set(s->api->settings.ev, &s->heartbeat_timer, ev_now(s->api->settings.ev) + HEARTBEAT_NS,
-                 event_stream_on_heartbeat, s);
-    if (http_stream_room(s->req) > 0)
-        http_stream_ndjson(s->req, &json);
 }
 
 static void event_stream_on_page(void *arg, const struct err *err, const struct store_event *rows, size_t n)
@@ -305,22 +283,15 @@ static void event_stream_begin(struct event_stream *s, uint64_t first, uint64_t 
     if (!s->has_start || s->position > last)
         s->position = last;
     s->last_sent_seq = s->position;
-    s->answer_begun = true;
     s->next = api->event_streams;
     s->list_link = &api->event_streams;
     if (s->next)
         s->next->list_link = &s->next;
     api->event_streams = s;
-    open_stream_register(&s->open_stream, api, request_principal(s->req), event_stream_end, s);
+    open_stream_register(&s->open_stream, api->settings.gateway, gateway_principal(s->req), event_stream_end, s);
     s->open_stream.is_endless = true;
     http_on_room(s->req, event_stream_pump, s);
-    if (s->is_sse) {
-        http_answer_events(s->req);
-    } else {
-        http_answer_ndjson(s->req, 200);
-        ev_timer_set(api->settings.ev, &s->heartbeat_timer, ev_now(api->settings.ev) + HEARTBEAT_NS,
-                     event_stream_on_heartbeat, s);
-    }
+    message_stream_begin(&s->messages, s->req, api->settings.ev, s->is_sse);
     event_stream_send_number(s, "ready", "after", s->position);
     if (gap)
         event_stream_send_number(s, "gap", "next", min_u64(first, last + 1));
@@ -332,25 +303,19 @@ static void event_stream_on_range(void *arg, const struct err *err, uint64_t fir
     struct event_stream *s = arg;
 
     s->store_call = NULL;
-    if (err) {
-        http_on_client_gone(s->req, NULL, NULL);
-        http_answer_err(s->req, err);
-        event_stream_free(s);
+    if (!err) {
+        event_stream_begin(s, first, last);
         return;
     }
-    event_stream_begin(s, first, last);
+    message_stream_abort(&s->messages, s->req, err);
+    event_stream_free(s);
 }
 
 static void event_stream_on_client_gone(void *arg)
 {
     struct event_stream *s = arg;
-    struct err err;
 
-    err_set(&err, ERR_CLIENT_GONE, "the client disconnected");
-    if (s->answer_begun)
-        http_stream_end(s->req);
-    else
-        http_answer_err(s->req, &err);
+    message_stream_abort(&s->messages, s->req, NULL);
     event_stream_free(s);
 }
 

@@ -5,6 +5,7 @@
  * `output`, events of the language kernel, `end`. Nothing is stored, so a broken stream cannot be
  * resumed, and the program is killed when the client disconnects. */
 #include "server/api/api_internal.h"
+#include "server/api/output_response.h"
 
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -21,7 +22,6 @@
 
 #define CWD_MAX 4000
 #define SHELL_MAX (32 * KIB)
-#define HEARTBEAT_NS (15 * NS_PER_S)
 
 struct execute_request {
     struct http_req *req;
@@ -41,11 +41,8 @@ struct execute_request {
 
     struct run *active_run;
     struct open_stream open_stream;
-    struct ev_timer heartbeat_timer;
-    bool stream_begun;
-    char id[ID_SIZE], sandbox[ID_SIZE];
-    uint64_t offset[2];
-    struct buf partial_output[2]; /* incomplete UTF-8 characters, per channel */
+    char id[ID_SIZE], sandbox[ID_SIZE]; /* "" before it has started */
+    struct output_response stream;      /* begins when the run has started */
 };
 
 static void execute_request_free(void *arg)
@@ -53,7 +50,8 @@ static void execute_request_free(void *arg)
     struct execute_request *c = arg;
 
     open_stream_unregister(&c->open_stream);
-    ev_timer_clear(c->api->settings.ev, &c->heartbeat_timer);
+    message_stream_done(&c->stream.messages);
+    output_pump_done(&c->stream.pump);
     json_decref(c->body);
     spec_done(&c->spec);
     free(c->policy_error_details);
@@ -66,8 +64,6 @@ static void execute_request_free(void *arg)
     }
     for (size_t i = 0; i < RUN_OUTPUTS_MAX; i++)
         free(c->outputs[i]);
-    buf_done(&c->partial_output[0]);
-    buf_done(&c->partial_output[1]);
     free(c);
 }
 
@@ -80,29 +76,13 @@ static void execute_refuse(struct execute_request *c, const struct err *err)
         http_set_header(c->req, "Retry-After", seconds);
     }
     if (err->id == ERR_QUOTA)
-        api_answer_err(c->req, err);
+        gateway_answer_err(c->req, err);
     else
         http_answer_err_with(c->req, err, c->policy_error_details);
     execute_request_free(c);
 }
 
 /* --- the stream --- */
-
-static void execute_begin_event(struct jsonw *w, struct buf *out, const char *type)
-{
-    jsonw_init(w, out, 0);
-    jsonw_object(w);
-    jsonw_kstr(w, "type", type);
-}
-
-static void execute_send_event(struct execute_request *c, const char *type, const struct buf *json)
-{
-    bool room = c->mode == FOLLOW_NDJSON ? http_stream_ndjson(c->req, json)
-                                         : http_stream_event(c->req, NULL, type, json->data);
-
-    if (!room && c->active_run)
-        run_pause_output(c->active_run, true);
-}
 
 static void execute_on_room(void *arg)
 {
@@ -112,74 +92,38 @@ static void execute_on_room(void *arg)
         run_pause_output(c->active_run, false);
 }
 
-static void execute_on_heartbeat(void *arg)
+static void execute_pause_if_full(struct execute_request *c)
 {
-    static const char text[] = "{\"type\":\"heartbeat\"}";
-    struct execute_request *c = arg;
-    struct buf json = { .data = (char *)text, .len = sizeof(text) - 1, .cap = sizeof(text) };
-
-    ev_timer_set(c->api->settings.ev, &c->heartbeat_timer, ev_now(c->api->settings.ev) + HEARTBEAT_NS,
-                 execute_on_heartbeat, c);
-    http_stream_ndjson(c->req, &json);
+    if (http_stream_room(c->req) == 0 && c->active_run)
+        run_pause_output(c->active_run, true);
 }
 
 static void execute_on_started(void *arg, const char *id, const char *sandbox)
 {
     struct execute_request *c = arg;
-    auto_buf out = { 0 };
-    struct jsonw w;
+    char json[128];
 
     (void)str_copy(c->id, sizeof(c->id), id);
     (void)str_copy(c->sandbox, sizeof(c->sandbox), sandbox);
-    c->stream_begun = true;
+    snprintf(json, sizeof(json), "{\"id\":\"%s\",\"sandboxId\":\"%s\"}", c->id, c->sandbox);
     http_on_room(c->req, execute_on_room, c);
-    if (c->mode == FOLLOW_NDJSON) {
-        http_answer_ndjson(c->req, 200);
-        ev_timer_set(c->api->settings.ev, &c->heartbeat_timer, ev_now(c->api->settings.ev) + HEARTBEAT_NS,
-                     execute_on_heartbeat, c);
-    } else {
-        http_answer_events(c->req);
-    }
-    execute_begin_event(&w, &out, "started");
-    jsonw_key(&w, "execution");
-    jsonw_object(&w);
-    jsonw_kstr(&w, "id", id);
-    jsonw_kstr(&w, "sandboxId", sandbox);
-    jsonw_end_object(&w);
-    jsonw_end_object(&w);
-    execute_send_event(c, "started", &out);
-}
-
-static void execute_send_output(struct execute_request *c, int i, bool last)
-{
-    struct buf *b = &c->partial_output[i];
-
-    while (b->len > 0 && (last || !output_chunk_is_partial_utf8(b->data, b->len))) {
-        auto_buf out = { 0 };
-        struct jsonw w;
-
-        execute_begin_event(&w, &out, "output");
-        jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
-        jsonw_ku64(&w, "offset", c->offset[i]);
-        size_t written = output_chunk_write_json(&w, "data", b->data, b->len, last);
-        jsonw_end_object(&w);
-        c->offset[i] += written;
-        buf_drop(b, written);
-        execute_send_event(c, "output", &out);
-    }
+    output_response_begin(&c->stream, c->req, c->api->settings.ev, c->mode == FOLLOW_EVENTS, json);
 }
 
 static void execute_on_output(void *arg, int channel, const void *data, size_t len)
 {
     struct execute_request *c = arg;
 
-    buf_add(&c->partial_output[channel - 1], data, len);
-    execute_send_output(c, channel - 1, false);
+    output_pump_add(&c->stream.pump, channel, data, len);
+    execute_pause_if_full(c);
 }
 
 static void execute_on_event(void *arg, const char *type, const struct buf *json)
 {
-    execute_send_event(arg, type, json);
+    struct execute_request *c = arg;
+
+    output_response_send(&c->stream, type, json);
+    execute_pause_if_full(c);
 }
 
 /* --- the end --- */
@@ -212,8 +156,7 @@ static void execute_end_stream(struct execute_request *c, const struct err *err,
 {
     auto_buf out = { 0 };
 
-    execute_send_output(c, 0, true);
-    execute_send_output(c, 1, true);
+    output_pump_flush(&c->stream.pump);
     buf_adds(&out, "{\"type\":\"end\",\"execution\":");
     if (r) {
         buf_add(&out, r->json->data, r->json->len);
@@ -222,7 +165,7 @@ static void execute_end_stream(struct execute_request *c, const struct err *err,
         execute_write_lost(c, err, &out);
     }
     buf_adds(&out, "}");
-    execute_send_event(c, "end", &out);
+    output_response_send(&c->stream, "end", &out);
     http_stream_end(c->req);
     execute_request_free(c);
 }
@@ -234,14 +177,14 @@ static void execute_on_end(void *arg, const struct err *err, const struct run_re
 
     c->active_run = NULL;
     http_on_client_gone(c->req, NULL, NULL);
-    if (c->stream_begun) {
+    if (c->stream.messages.req) {
         execute_end_stream(c, err, r);
     } else if (err) {
         execute_refuse(c, err);
     } else {
         buf_add(&out, r->json->data, r->json->len);
         execute_write_run_facts(&out, r);
-        unread_responses_add(c->req, c->api, request_tenant(c->req), out.len);
+        unread_responses_add(c->req, c->api->settings.gateway, gateway_tenant(c->req), out.len);
         audit_trail_add_target(c->req, "execution", r->from_cache ? "cached" : r->id);
         http_answer_json(c->req, 200, &out);
         execute_request_free(c);
@@ -253,33 +196,20 @@ static const struct run_ops execute_run_ops = { .on_started = execute_on_started
                                                 .on_event = execute_on_event,
                                                 .on_end = execute_on_end };
 
-static void execute_abort(struct execute_request *c, const struct err *err)
+/* why: NULL if the client is gone. */
+static void execute_abort(void *arg, const struct err *why)
 {
+    struct execute_request *c = arg;
+
     if (c->active_run)
         run_cancel(take_ptr(&c->active_run));
-    if (!c->stream_begun)
-        http_answer_err(c->req, err);
-    else if (err->id == ERR_CLIENT_GONE)
-        http_stream_end(c->req);
-    else
-        http_stream_break(c->req);
+    message_stream_abort(&c->stream.messages, c->req, why);
     execute_request_free(c);
 }
 
 static void execute_on_client_gone(void *arg)
 {
-    struct err err;
-
-    err_set(&err, ERR_CLIENT_GONE, "the client disconnected");
-    execute_abort(arg, &err);
-}
-
-static void execute_on_revoked(void *arg, const struct err *why)
-{
-    struct execute_request *c = arg;
-
-    http_on_client_gone(c->req, NULL, NULL);
-    execute_abort(c, why);
+    execute_abort(arg, NULL);
 }
 
 /* --- reading --- */
@@ -478,8 +408,8 @@ static void execute_run(struct execute_request *c)
         return;
     }
     execute_fit_lifetime(c);
-    c->run_request.owner = request_tenant(c->req);
-    c->run_request.created_by = request_actor_id(c->req);
+    c->run_request.owner = gateway_tenant(c->req);
+    c->run_request.created_by = gateway_actor_id(c->req);
     c->run_request.request_id = http_id(c->req);
     c->run_request.spec = &c->spec;
     c->run_request.template = c->template[0] ? c->template : NULL;
@@ -490,7 +420,7 @@ static void execute_run(struct execute_request *c)
     execute_record(c);
     http_on_client_gone(c->req, execute_on_client_gone, c);
     http_require_client(c->req);
-    open_stream_register(&c->open_stream, c->api, request_principal(c->req), execute_on_revoked, c);
+    open_stream_register(&c->open_stream, c->api->settings.gateway, gateway_principal(c->req), execute_abort, c);
 }
 
 static void execute_on_template_checked(void *arg, const struct err *err, const char *details)
@@ -540,10 +470,11 @@ static void api_execute(struct http_req *req, void *ctx)
     c->api = ctx;
     c->mode = follow_mode_of_request(req);
     spec_init(&c->spec);
+    output_pump_init(&c->stream.pump, NULL, &output_response_message_ops, &c->stream, NULL, NULL);
     if (!c->api->settings.executor)
         err_set(&err, ERR_BUSY, "this server has no executor");
-    if (err.id || unread_responses_check(c->api, request_tenant(req), &err) < 0 ||
-        api_require_no_query(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
+    if (err.id || unread_responses_check(c->api->settings.gateway, gateway_tenant(req), &err) < 0 ||
+        http_query_require_none(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
         json_input_require_known_fields(c->body, "", names, &err) < 0 || execute_read_program(c, &err) < 0 ||
         execute_read_files(c, &err) < 0 || execute_read_options(c, &err) < 0 ||
         json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {

@@ -35,8 +35,8 @@ static void execution_creation_on_accepted(void *arg, const struct err *err, con
     struct execution_creation *c = arg;
 
     if (err) {
-        idempotency_release_key(c->req, c->api, err);
-        api_answer_err(c->req, err);
+        idempotency_release_key(c->req, c->api->settings.gateway, err);
+        gateway_answer_err(c->req, err);
     } else if (c->launch.spec.background) {
         execution_creation_answer_background(c, row);
     } else {
@@ -56,17 +56,18 @@ static void execution_creation_on_known(void *arg, const struct err *err, const 
     execution_creation_free(c);
 }
 
-static void execution_creation_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+static void execution_creation_on_claimed(struct http_req *req, bool fresh, const char *id, void *arg)
 {
     struct execution_creation *c = arg;
+    struct api *api = c->api;
 
     if (fresh) {
-        c->launch.spec.created_by = request_actor_id(req);
+        c->launch.spec.created_by = gateway_actor_id(req);
         c->launch.spec.request_id = http_id(req);
-        manager_execute(api->settings.manager, request_visible_owner(req), c->sandbox, id, &c->launch.spec,
+        manager_execute(api->settings.manager, gateway_visible_owner(req), c->sandbox, id, &c->launch.spec,
                         execution_creation_on_accepted, c);
     } else if (c->launch.spec.background) {
-        store_execution_get(api->settings.store, request_visible_owner(req), id, execution_creation_on_known, c);
+        store_execution_get(api->settings.store, gateway_visible_owner(req), id, execution_creation_on_known, c);
     } else {
         follow_execution(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
         execution_creation_free(c);
@@ -75,7 +76,7 @@ static void execution_creation_on_claimed(struct http_req *req, struct api *api,
 
 static int execution_creation_read(struct execution_creation *c, struct err *err)
 {
-    if (api_require_no_query(c->req, err) < 0 || api_read_sandbox_id(c->req, &c->sandbox, err) < 0 ||
+    if (http_query_require_none(c->req, err) < 0 || api_read_sandbox_id(c->req, &c->sandbox, err) < 0 ||
         api_read_body(c->req, &c->launch.body, err) < 0)
         return -1;
     return execution_request_read(&c->launch, c->api, err);
@@ -110,7 +111,8 @@ static void api_execution_create(struct http_req *req, void *ctx)
          * it runs. */
         c->launch.spec.report_only_end = c->mode == FOLLOW_ANSWER && !c->launch.spec.background &&
                                          !c->launch.spec.input_open && !http_header(req, "Idempotency-Key");
-        idempotency_begin(req, ctx, "ex", execution_creation_on_claimed, c, execution_creation_free);
+        idempotency_begin(req, c->api->settings.gateway, "ex", execution_creation_on_claimed, c,
+                          execution_creation_free);
     }
 }
 
@@ -166,7 +168,7 @@ static void api_execution_list(struct http_req *req, void *ctx)
         free(l);
         return;
     }
-    store_sandbox_get(api->settings.store, request_visible_owner(req), id, api_execution_on_list_sandbox, l);
+    store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_execution_on_list_sandbox, l);
 }
 
 /* --- one execution --- */
@@ -227,7 +229,7 @@ static void api_execution_read_one(struct http_req *req, struct api *api, bool r
         return;
     struct execution_get_query *s = mem_new(struct execution_get_query);
     *s = (struct execution_get_query){ req, api, spec.sandbox, receipt };
-    store_execution_get(api->settings.store, request_visible_owner(req), spec.execution, api_execution_on_row, s);
+    store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution, api_execution_on_row, s);
 }
 
 static void api_execution_get(struct http_req *req, void *ctx)

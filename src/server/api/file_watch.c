@@ -10,51 +10,28 @@
 #include "core/base/str.h"
 #include "core/base/text.h"
 
-#define HEARTBEAT_NS (15 * NS_PER_S)
-
-static bool file_watch_send(struct file_transfer *t, const char *type, const struct buf *json)
-{
-    return t->is_sse ? http_stream_event(t->req, NULL, type, json->data) : http_stream_ndjson(t->req, json);
-}
-
-static void file_watch_on_heartbeat(void *arg)
-{
-    static const char text[] = "{\"type\":\"heartbeat\"}";
-    struct file_transfer *t = arg;
-    struct buf json = { .data = (char *)text, .len = sizeof(text) - 1, .cap = sizeof(text) };
-
-    ev_timer_set(t->api->settings.ev, &t->heartbeat_timer, ev_now(t->api->settings.ev) + HEARTBEAT_NS,
-                 file_watch_on_heartbeat, t);
-    http_stream_ndjson(t->req, &json);
-}
-
 static void file_watch_on_room(void *arg)
 {
     struct file_transfer *t = arg;
 
-    files_hold_credit(t->job, false);
+    sandbox_files_hold_credit(t->job, false);
 }
 
-static void file_watch_end(struct file_transfer *t, const struct err *why);
-
-static void file_watch_on_revoked(void *arg, const struct err *why)
+static void file_watch_end(void *arg, const struct err *why)
 {
-    file_watch_end(arg, why);
+    struct file_transfer *t = arg;
+
+    message_stream_end(&t->messages, NULL, why);
+    file_transfer_free(t);
 }
 
 static void file_watch_begin_answer(struct file_transfer *t)
 {
     t->answer_begun = true;
-    open_stream_register(&t->open_stream, t->api, request_principal(t->req), file_watch_on_revoked, t);
+    open_stream_register(&t->open_stream, t->api->settings.gateway, gateway_principal(t->req), file_watch_end, t);
     t->open_stream.is_endless = true;
     http_on_room(t->req, file_watch_on_room, t);
-    if (t->is_sse) {
-        http_answer_events(t->req);
-    } else {
-        http_answer_ndjson(t->req, 200);
-        ev_timer_set(t->api->settings.ev, &t->heartbeat_timer, ev_now(t->api->settings.ev) + HEARTBEAT_NS,
-                     file_watch_on_heartbeat, t);
-    }
+    message_stream_begin(&t->messages, t->req, t->api->settings.ev, follow_mode_of_request(t->req) == FOLLOW_EVENTS);
 }
 
 static void file_watch_write_path(struct jsonw *w, const char *key, const char *key64, const char *path)
@@ -77,9 +54,7 @@ static void file_watch_on_event(void *arg, const struct files_event *e)
 
     if (!t->answer_begun)
         file_watch_begin_answer(t);
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "type", types[e->kind]);
+    message_begin(&w, &out, types[e->kind]);
     if (e->kind != FILES_OVERFLOW) {
         file_watch_write_path(&w, "path", "pathBase64", e->path);
         if (e->from)
@@ -87,25 +62,8 @@ static void file_watch_on_event(void *arg, const struct files_event *e)
         jsonw_kbool(&w, "directory", e->is_directory);
     }
     jsonw_end_object(&w);
-    if (!file_watch_send(t, types[e->kind], &out))
-        files_hold_credit(t->job, true);
-}
-
-static void file_watch_end(struct file_transfer *t, const struct err *err)
-{
-    auto_buf out = { 0 }, why = { 0 };
-
-    if (err)
-        http_error_json(err, http_id(t->req), NULL, NULL, &why);
-    buf_adds(&out, "{\"type\":\"end\"");
-    if (err) /* {"error":{...}}: its members become members of the event */
-        buf_addf(&out, ",%s", why.data + 1);
-    else
-        buf_adds(&out, "}");
-    file_watch_send(t, "end", &out);
-    http_on_client_gone(t->req, NULL, NULL);
-    http_stream_end(t->req);
-    file_transfer_free(t);
+    if (!message_stream_send(&t->messages, NULL, types[e->kind], &out))
+        sandbox_files_hold_credit(t->job, true);
 }
 
 static void file_watch_on_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
@@ -120,31 +78,18 @@ static void file_watch_on_done(void *arg, const struct files_done *d UNUSED, con
         file_transfer_refuse(t, err ? err : &missing);
 }
 
-static void file_watch_start_job(struct file_transfer *t, struct sandbox_handle *sandbox)
-{
-    static const struct files_ops ops = { .on_event = file_watch_on_event, .on_done = file_watch_on_done };
-    struct err err = { 0 };
-
-    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
-    if (files_watch(sandbox, t->path, t->flags, &ops, t, &t->job, &err) < 0) {
-        file_transfer_refuse(t, &err);
-        return;
-    }
-    t->holds_sandbox = false;
-    manager_release_sandbox(t->api->settings.manager, t->sandbox);
-}
-
 void file_watch_start(struct http_req *req, void *ctx)
 {
     static const char *const query[] = { "path", "recursive", NULL };
+    static const struct sandbox_files_ops ops = { .files.on_event = file_watch_on_event,
+                                                  .files.on_done = file_watch_on_done };
     struct file_transfer *t = file_transfer_from_query(req, ctx, query);
     struct err err = { 0 };
 
     if (!t)
         return;
-    t->is_sse = follow_mode_of_request(req) == FOLLOW_EVENTS;
-    if (file_transfer_read_flag(req, "recursive", FILES_RECURSIVE, &t->flags, &err) < 0)
+    if (file_transfer_read_flag(t, "recursive", FILES_RECURSIVE, &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, file_watch_start_job);
+        file_transfer_begin(t, SANDBOX_FILES_WATCH, &ops);
 }

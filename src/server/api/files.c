@@ -17,12 +17,9 @@
 
 void file_transfer_free(struct file_transfer *t)
 {
-    files_free(t->job);
+    sandbox_files_free(t->job);
     open_stream_unregister(&t->open_stream);
-    ev_timer_clear(t->api->settings.ev, &t->heartbeat_timer);
-    ev_timer_clear(t->api->settings.ev, &t->settle_timer);
-    if (t->holds_sandbox)
-        manager_release_sandbox(t->api->settings.manager, t->sandbox);
+    message_stream_done(&t->messages);
     json_decref(t->body);
     directory_page_done(&t->page);
     buf_done(&t->out);
@@ -35,6 +32,8 @@ void file_transfer_refuse(struct file_transfer *t, const struct err *err)
 
     if (why.id == ERR_LIMIT && (why.sys == ENOSPC || why.sys == EDQUOT))
         why.id = ERR_SANDBOX_FULL;
+    if (t->body_begun)
+        http_discard_body(t->req);
     http_on_client_gone(t->req, NULL, NULL);
     http_answer_err(t->req, &why);
     file_transfer_free(t);
@@ -52,27 +51,16 @@ void file_transfer_on_client_gone(void *arg)
     file_transfer_free(t);
 }
 
-static void file_transfer_on_sandbox(void *arg, struct sandbox_handle *sandbox, const struct err *err)
+void file_transfer_begin(struct file_transfer *t, enum sandbox_files_kind kind, const struct sandbox_files_ops *ops)
 {
-    struct file_transfer *t = arg;
-
-    if (err) {
-        file_transfer_refuse(t, err);
-        return;
-    }
-    t->holds_sandbox = true;
-    t->start_fn(t, sandbox);
+    t->request.kind = kind;
+    t->request.owner = gateway_visible_owner(t->req);
+    if (str_eq(http_route(t->req)->method, "GET")) /* a change is carried out even if the client disconnects */
+        http_on_client_gone(t->req, file_transfer_on_client_gone, t);
+    sandbox_files_open(t->api->settings.manager, &t->request, ops, t, &t->job);
 }
 
-void file_transfer_begin(struct file_transfer *t,
-                         void (*start)(struct file_transfer *t, struct sandbox_handle *sandbox))
-{
-    t->start_fn = start;
-    manager_acquire_sandbox(t->api->settings.manager, request_visible_owner(t->req), t->sandbox,
-                            file_transfer_on_sandbox, t);
-}
-
-int file_transfer_check_path(const char *path, const char *name, struct err *err)
+static int file_transfer_check_path(const char *path, const char *name, struct err *err)
 {
     if (!path)
         return err_set(err, ERR_INVALID, "%s: required", name);
@@ -83,20 +71,24 @@ int file_transfer_check_path(const char *path, const char *name, struct err *err
     return 0;
 }
 
+int file_transfer_read_body_path(const json_t *body, const char *name, const char **ret, struct err *err)
+{
+    if (json_input_text(body, "", name, 1, PATH_MAX_BYTES, ret, err) < 0)
+        return -1;
+    return file_transfer_check_path(*ret, name, err);
+}
+
 /* NULL: the request was refused. */
 static struct file_transfer *file_transfer_new(struct http_req *req, struct api *api, const char *const *query)
 {
     struct file_transfer *t = mem_new(struct file_transfer);
     struct err err = { 0 };
-    const char *id;
 
     t->req = req;
     t->api = api;
-    t->path = http_query(req, "path");
-    if (http_query_require_known(req, query, &err) == 0 && api_read_sandbox_id(req, &id, &err) == 0) {
-        str_copy(t->sandbox, sizeof(t->sandbox), id);
+    t->request.path = http_query(req, "path");
+    if (http_query_require_known(req, query, &err) == 0 && api_read_sandbox_id(req, &t->request.sandbox, &err) == 0)
         return t;
-    }
     file_transfer_refuse(t, &err);
     return NULL;
 }
@@ -106,7 +98,7 @@ struct file_transfer *file_transfer_from_query(struct http_req *req, struct api 
     struct file_transfer *t = file_transfer_new(req, api, query);
     struct err err = { 0 };
 
-    if (t && file_transfer_check_path(t->path, "path", &err) < 0) {
+    if (t && file_transfer_check_path(t->request.path, "path", &err) < 0) {
         file_transfer_refuse(t, &err);
         return NULL;
     }
@@ -168,8 +160,10 @@ void file_transfer_answer(struct file_transfer *t)
 static void api_file_on_stat_entry(void *arg, const struct files_entry *e)
 {
     struct file_transfer *t = arg;
+    struct jsonw w;
 
-    api_file_write_entry(e, &t->w);
+    jsonw_init(&w, &t->out, 0);
+    api_file_write_entry(e, &w);
 }
 
 static void api_file_on_listed_entry(void *arg, const struct files_entry *e)
@@ -184,9 +178,11 @@ static void api_file_on_listed(void *arg, const struct files_done *d, const stru
     struct file_transfer *t = arg;
     auto_buf cursor = { 0 };
     struct err large = { 0 };
+    struct jsonw w;
 
     if (!err && d->truncated) {
-        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it with files/tar", t->path, LIST_SCAN_MAX);
+        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it with files/tar", t->request.path,
+                LIST_SCAN_MAX);
         err = &large;
     }
     if (err) {
@@ -194,44 +190,38 @@ static void api_file_on_listed(void *arg, const struct files_done *d, const stru
         return;
     }
     bool more = directory_page_finish(&t->page, &cursor);
+    jsonw_init(&w, &t->out, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "path", t->request.path);
+    jsonw_key(&w, "entries");
+    jsonw_array(&w);
     for (size_t i = 0; i < t->page.n; i++)
-        api_file_write_entry(t->page.heap[i], &t->w);
-    jsonw_end_array(&t->w);
-    jsonw_kbool(&t->w, "truncated", more);
+        api_file_write_entry(t->page.heap[i], &w);
+    jsonw_end_array(&w);
+    jsonw_kbool(&w, "truncated", more);
     if (more)
-        jsonw_kstr(&t->w, "nextCursor", cursor.data);
-    jsonw_end_object(&t->w);
+        jsonw_kstr(&w, "nextCursor", cursor.data);
+    jsonw_end_object(&w);
     file_transfer_answer(t);
-}
-
-static void api_file_start_list(struct file_transfer *t, struct sandbox_handle *sandbox)
-{
-    static const struct files_ops ops = { .on_entry = api_file_on_listed_entry, .on_done = api_file_on_listed };
-    struct err err = { 0 };
-
-    jsonw_init(&t->w, &t->out, 0);
-    jsonw_object(&t->w);
-    jsonw_kstr(&t->w, "path", t->path);
-    jsonw_key(&t->w, "entries");
-    jsonw_array(&t->w);
-    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
-    if (files_list(sandbox, t->path, LIST_SCAN_MAX, &ops, t, &t->job, &err) < 0)
-        file_transfer_refuse(t, &err);
 }
 
 static void api_file_list(struct http_req *req, void *ctx)
 {
     static const char *const query[] = { "path", "limit", "cursor", NULL };
+    static const struct sandbox_files_ops ops = { .files.on_entry = api_file_on_listed_entry,
+                                                  .files.on_done = api_file_on_listed };
     struct file_transfer *t = file_transfer_from_query(req, ctx, query);
     struct err err = { 0 };
+    uint64_t limit;
 
     if (!t)
         return;
-    if (http_query_u64(req, "limit", 1, LIST_MAX, LIST_PRESET, &t->limit, &err) < 0 ||
-        directory_page_init(&t->page, t->limit, http_query(req, "cursor"), &err) < 0)
+    t->request.entries_max = LIST_SCAN_MAX;
+    if (http_query_u64(req, "limit", 1, LIST_MAX, LIST_PRESET, &limit, &err) < 0 ||
+        directory_page_init(&t->page, limit, http_query(req, "cursor"), &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, api_file_start_list);
+        file_transfer_begin(t, SANDBOX_FILES_LIST, &ops);
 }
 
 static void api_file_on_stat_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
@@ -242,36 +232,26 @@ static void api_file_on_stat_done(void *arg, const struct files_done *d UNUSED, 
         file_transfer_answer(arg);
 }
 
-static void api_file_start_stat(struct file_transfer *t, struct sandbox_handle *sandbox)
-{
-    static const struct files_ops ops = { .on_entry = api_file_on_stat_entry, .on_done = api_file_on_stat_done };
-    struct err err = { 0 };
-
-    jsonw_init(&t->w, &t->out, 0);
-    http_on_client_gone(t->req, file_transfer_on_client_gone, t);
-    if (files_stat(sandbox, t->path, &ops, t, &t->job, &err) < 0)
-        file_transfer_refuse(t, &err);
-}
-
 static void api_file_stat(struct http_req *req, void *ctx)
 {
     static const char *const query[] = { "path", NULL };
+    static const struct sandbox_files_ops ops = { .files.on_entry = api_file_on_stat_entry,
+                                                  .files.on_done = api_file_on_stat_done };
     struct file_transfer *t = file_transfer_from_query(req, ctx, query);
 
     if (t)
-        file_transfer_begin(t, api_file_start_stat);
+        file_transfer_begin(t, SANDBOX_FILES_STAT, &ops);
 }
 
 /* --- operations on names --- */
 
-int file_transfer_read_flag(const struct http_req *req, const char *name, uint32_t bit, uint32_t *flags,
-                            struct err *err)
+int file_transfer_read_flag(struct file_transfer *t, const char *name, uint32_t bit, struct err *err)
 {
     bool on;
 
-    if (http_query_bool(req, name, false, &on, err) < 0)
+    if (http_query_bool(t->req, name, false, &on, err) < 0)
         return -1;
-    *flags |= on ? bit : 0;
+    t->request.flags |= on ? bit : 0;
     return 0;
 }
 
@@ -288,15 +268,7 @@ static void api_file_on_changed(void *arg, const struct files_done *d UNUSED, co
     file_transfer_free(t);
 }
 
-static const struct files_ops api_file_change_ops = { .on_done = api_file_on_changed };
-
-static void api_file_start_remove(struct file_transfer *t, struct sandbox_handle *sandbox)
-{
-    struct err err = { 0 };
-
-    if (files_remove(sandbox, t->path, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
-        file_transfer_refuse(t, &err);
-}
+static const struct sandbox_files_ops api_file_change_ops = { .files.on_done = api_file_on_changed };
 
 static void api_file_remove(struct http_req *req, void *ctx)
 {
@@ -306,40 +278,30 @@ static void api_file_remove(struct http_req *req, void *ctx)
 
     if (!t)
         return;
-    if (file_transfer_read_flag(req, "recursive", FILES_RECURSIVE, &t->flags, &err) < 0)
+    if (file_transfer_read_flag(t, "recursive", FILES_RECURSIVE, &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, api_file_start_remove);
+        file_transfer_begin(t, SANDBOX_FILES_REMOVE, &api_file_change_ops);
 }
 
-static int api_file_read_body_flag(const struct file_transfer *t, const char *name, uint32_t bit, uint32_t *flags,
-                                   struct err *err)
+static int api_file_read_body_flag(struct file_transfer *t, const char *name, uint32_t bit, struct err *err)
 {
     bool on = false;
 
     if (json_input_bool(t->body, "", name, &on, err) < 0)
         return -1;
-    *flags |= on ? bit : 0;
+    t->request.flags |= on ? bit : 0;
     return 0;
 }
 
 static int api_file_read_paths(struct file_transfer *t, const char *const *names, const char *path, struct err *err)
 {
     if (api_read_body(t->req, &t->body, err) < 0 || json_input_require_known_fields(t->body, "", names, err) < 0 ||
-        json_input_text(t->body, "", path, 1, PATH_MAX_BYTES, &t->path, err) < 0 ||
-        file_transfer_check_path(t->path, path, err) < 0 ||
-        api_file_read_body_flag(t, "parents", FILES_PARENTS, &t->flags, err) < 0)
+        file_transfer_read_body_path(t->body, path, &t->request.path, err) < 0 ||
+        api_file_read_body_flag(t, "parents", FILES_PARENTS, err) < 0)
         return -1;
-    audit_trail_add_target(t->req, "path", t->path ? t->path : "");
-    return api_file_read_body_flag(t, "exclusive", FILES_EXCL, &t->flags, err);
-}
-
-static void api_file_start_mkdir(struct file_transfer *t, struct sandbox_handle *sandbox)
-{
-    struct err err = { 0 };
-
-    if (files_mkdir(sandbox, t->path, 0, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
-        file_transfer_refuse(t, &err);
+    audit_trail_add_target(t->req, "path", t->request.path);
+    return api_file_read_body_flag(t, "exclusive", FILES_EXCL, err);
 }
 
 static void api_file_mkdir(struct http_req *req, void *ctx)
@@ -350,19 +312,10 @@ static void api_file_mkdir(struct http_req *req, void *ctx)
 
     if (!t)
         return;
-    t->path = NULL;
     if (api_file_read_paths(t, names, "path", &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, api_file_start_mkdir);
-}
-
-static void api_file_start_move(struct file_transfer *t, struct sandbox_handle *sandbox)
-{
-    struct err err = { 0 };
-
-    if (files_move(sandbox, t->path, t->move_to, t->flags, &api_file_change_ops, t, &t->job, &err) < 0)
-        file_transfer_refuse(t, &err);
+        file_transfer_begin(t, SANDBOX_FILES_MKDIR, &api_file_change_ops);
 }
 
 static void api_file_move(struct http_req *req, void *ctx)
@@ -373,14 +326,12 @@ static void api_file_move(struct http_req *req, void *ctx)
 
     if (!t)
         return;
-    t->path = NULL;
     if (api_file_read_paths(t, names, "from", &err) < 0 ||
-        json_input_text(t->body, "", "to", 1, PATH_MAX_BYTES, &t->move_to, &err) < 0 ||
-        file_transfer_check_path(t->move_to, "to", &err) < 0) {
+        file_transfer_read_body_path(t->body, "to", &t->request.move_to, &err) < 0) {
         file_transfer_refuse(t, &err);
     } else {
-        audit_trail_add_target(req, "to", t->move_to ? t->move_to : "");
-        file_transfer_begin(t, api_file_start_move);
+        audit_trail_add_target(req, "to", t->request.move_to);
+        file_transfer_begin(t, SANDBOX_FILES_MOVE, &api_file_change_ops);
     }
 }
 

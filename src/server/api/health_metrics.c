@@ -64,33 +64,6 @@ static void api_ready(struct http_req *req, void *ctx)
 
 /* --- metrics --- */
 
-static struct api_counter *metrics_route_counter(struct api *api, const struct http_route *route)
-{
-    for (size_t i = 0; i < api->ncounters; i++)
-        if (api->counters[i].route == route)
-            return &api->counters[i];
-    if (api->ncounters == API_ROUTES_MAX)
-        return NULL;
-    struct api_counter *c = &api->counters[api->ncounters++];
-    c->route = route;
-    return c;
-}
-
-void api_on_done(const struct http_request_summary *done, void *ctx)
-{
-    struct api_counter *c = metrics_route_counter(ctx, done->route);
-    unsigned class = done->status / 100 > 0 && done->status < 600 ? (unsigned)done->status / 100 : 0;
-
-    if (!done->hook_called)
-        audit_trail_unrouted_request(ctx, done);
-    if (!c)
-        return;
-    c->requests[class]++;
-    c->duration_ns += done->duration_ns;
-    c->bytes_in += done->bytes_in;
-    c->bytes_out += done->bytes_out;
-}
-
 static void metrics_write_family(struct buf *out, const char *name, const char *kind, const char *help)
 {
     buf_addf(out, "# HELP cove_%s %s\n# TYPE cove_%s %s\n", name, help, name, kind);
@@ -297,7 +270,7 @@ static void metrics_write_audit(struct api *api, struct buf *out)
     metrics_write_seconds(out, "audit_write_seconds_total", "", s.write_ns);
 }
 
-static void metrics_route_labels(const struct api_counter *c, char *ret, size_t cap)
+static void metrics_route_labels(const struct gateway_counter *c, char *ret, size_t cap)
 {
     snprintf(ret, cap, "{method=\"%s\",route=\"%s\"}", c->route ? c->route->method : "",
              c->route ? c->route->pattern : "none");
@@ -305,12 +278,14 @@ static void metrics_route_labels(const struct api_counter *c, char *ret, size_t 
 
 static void metrics_write_requests(struct api *api, struct buf *out)
 {
+    const struct gateway_counter *counters;
+    size_t n = gateway_counters(api->settings.gateway, &counters);
     char labels[256];
 
     metrics_write_family(out, "api_requests_total", "counter", "Requests, by route and status class.");
-    for (size_t i = 0; i < api->ncounters; i++)
-        for (unsigned k = 0; k < API_STATUSES; k++) {
-            const struct api_counter *c = &api->counters[i];
+    for (size_t i = 0; i < n; i++)
+        for (unsigned k = 0; k < GATEWAY_STATUSES; k++) {
+            const struct gateway_counter *c = &counters[i];
 
             if (!c->requests[k])
                 continue;
@@ -321,14 +296,14 @@ static void metrics_write_requests(struct api *api, struct buf *out)
         }
     metrics_write_family(out, "api_request_seconds_total", "counter",
                          "Time from the head of a request to the end of its response, summed.");
-    for (size_t i = 0; i < api->ncounters; i++) {
-        metrics_route_labels(&api->counters[i], labels, sizeof(labels));
-        metrics_write_seconds(out, "api_request_seconds_total", labels, api->counters[i].duration_ns);
+    for (size_t i = 0; i < n; i++) {
+        metrics_route_labels(&counters[i], labels, sizeof(labels));
+        metrics_write_seconds(out, "api_request_seconds_total", labels, counters[i].duration_ns);
     }
     uint64_t in = 0, sent = 0;
-    for (size_t i = 0; i < api->ncounters; i++) {
-        in += api->counters[i].bytes_in;
-        sent += api->counters[i].bytes_out;
+    for (size_t i = 0; i < n; i++) {
+        in += counters[i].bytes_in;
+        sent += counters[i].bytes_out;
     }
     metrics_write_number(out, "api_received_bytes_total", "counter", "Bytes of request bodies.", in);
     metrics_write_number(out, "api_sent_bytes_total", "counter", "Bytes of response bodies.", sent);
@@ -359,7 +334,7 @@ static void api_serve_metrics(struct http_req *req, void *ctx)
     pool_registry_write_metrics(api->pool_registry, &out);
     metrics_write_store(api, &out);
     metrics_write_audit(api, &out);
-    api_security_metrics(api, &out);
+    security_events_write_metrics(api->settings.gateway, &out);
     metrics_write_requests(api, &out);
     if (api->settings.write_metrics)
         api->settings.write_metrics(api->settings.arg, &out);

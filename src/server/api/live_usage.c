@@ -88,7 +88,7 @@ static void api_live_usage(struct http_req *req, void *ctx)
     struct live_usage_query *g = mem_new(struct live_usage_query);
 
     g->req = req;
-    g->n = manager_list_live_sandboxes(api->settings.manager, request_visible_owner(req), living, LIVE_SANDBOXES_MAX);
+    g->n = manager_list_live_sandboxes(api->settings.manager, gateway_visible_owner(req), living, LIVE_SANDBOXES_MAX);
     g->entries = mem_new_array(struct live_usage_entry, g->n + 1);
     g->waiting = g->n;
     for (size_t i = 0; i < g->n; i++)

@@ -53,7 +53,7 @@ static int gc_read_request(const struct http_req *req, bool *dry, struct err *er
     auto_json *body = NULL;
     size_t len;
 
-    if (api_require_no_query(req, err) < 0)
+    if (http_query_require_none(req, err) < 0)
         return -1;
     (void)http_body(req, &len);
     if (len == 0)
@@ -188,7 +188,7 @@ static void api_backup(struct http_req *req, void *ctx)
     struct api *api = ctx;
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) == 0) {
+    if (http_query_require_none(req, &err) == 0) {
         if (!api->settings.scratch_dir)
             err_set(&err, ERR_NOT_SUPPORTED_YET,
                     "this server has no directory for temporary files, so it cannot make a backup");
@@ -206,7 +206,7 @@ static void api_backup(struct http_req *req, void *ctx)
     s->path = str_printf("%s/backup.tmp", api->settings.scratch_dir);
     unlink(s->path); /* left by a killed server */
     api->backing_up = true;
-    open_stream_register(&s->open_stream, api, request_principal(req), backup_stream_on_revoked, s);
+    open_stream_register(&s->open_stream, api->settings.gateway, gateway_principal(req), backup_stream_on_revoked, s);
     store_backup(api->settings.store, s->path, backup_stream_on_saved, s);
 }
 

@@ -18,7 +18,7 @@
 #define TIME_MAX (365 * DAY_MS)
 #define MEMBERS_MAX 1000000000ull
 
-static const struct api_permission permission_pools_write = { .scopes = SCOPE_BIT(POOLS_WRITE) };
+static const struct gateway_permission permission_pools_write = { .scopes = SCOPE_BIT(POOLS_WRITE) };
 
 const struct store_pool pool_defaults = { .max = 8,
                                           .ttl_ms = 3600 * 1000,
@@ -183,7 +183,7 @@ static const struct registered_pool *api_pool_find_or_refuse(struct http_req *re
 {
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) == 0 && pool_registry_check_loaded(api->pool_registry, &err) == 0) {
+    if (http_query_require_none(req, &err) == 0 && pool_registry_check_loaded(api->pool_registry, &err) == 0) {
         const struct registered_pool *p = pool_registry_find(api->pool_registry, http_param(req, "pool"));
 
         if (p)
@@ -201,7 +201,7 @@ static void api_pool_list(struct http_req *req, void *ctx)
     struct err err = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0 || pool_registry_check_loaded(api->pool_registry, &err) < 0) {
+    if (http_query_require_none(req, &err) < 0 || pool_registry_check_loaded(api->pool_registry, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
@@ -422,7 +422,7 @@ static void api_pool_create(struct http_req *req, void *ctx)
     struct err err = { 0 };
 
     c->must_be_new = true;
-    if (api_require_no_query(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
         json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
         pool_change_read_row(body, &c->row, &err) < 0 || pool_change_check_name(name, &err) < 0 ||
         pool_registry_check_loaded(c->api->pool_registry, &err) < 0) {
@@ -453,7 +453,7 @@ static void api_pool_put(struct http_req *req, void *ctx)
     auto_json *body = NULL;
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
         pool_change_read_named(body, http_param(req, "pool"), &c->row, &err) < 0 ||
         pool_registry_check_loaded(c->api->pool_registry, &err) < 0)
         pool_change_refuse(c, &err);

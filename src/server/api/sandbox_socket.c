@@ -27,39 +27,34 @@
 
 /* --- messages from the server --- */
 
-void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
-                                  const struct socket_execution *a)
+struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *execution)
 {
-    jsonw_init(w, out, 0);
-    jsonw_object(w);
-    jsonw_kstr(w, "type", type);
-    jsonw_ku64(w, "seq", ++so->seq);
-    jsonw_ku64(w, "timestamp", clock_real_ms());
-    if (a)
-        jsonw_kstr(w, "executionId", a->name);
+    message_begin(&so->writer, &so->message, type);
+    jsonw_ku64(&so->writer, "seq", ++so->seq);
+    jsonw_ku64(&so->writer, "timestamp", clock_real_ms());
+    if (execution)
+        jsonw_kstr(&so->writer, "executionId", execution);
+    return &so->writer;
 }
 
-bool sandbox_socket_send_message(struct sandbox_socket *so, struct jsonw *w)
+void sandbox_socket_send_message(struct sandbox_socket *so)
 {
-    jsonw_end_object(w);
-    return !so->ws || ws_send(so->ws, w->out->data, w->out->len);
+    jsonw_end_object(&so->writer);
+    (void)ws_send(so->ws, so->message.data, so->message.len);
+    buf_done(&so->message); /* an idle socket holds no memory */
 }
 
 void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err)
 {
     const struct err_info *info = err_info(err->id);
     bool hidden = info->kind == ERR_KIND_SYS || info->kind == ERR_KIND_BUG;
-    auto_buf out = { 0 };
-    struct jsonw w;
+    struct jsonw *w = sandbox_socket_begin_message(so, "error", name);
 
-    sandbox_socket_begin_message(so, &w, &out, "error", NULL);
-    if (name)
-        jsonw_kstr(&w, "executionId", name);
-    jsonw_kstr(&w, "code", code ? code : info->code);
-    jsonw_kstr(&w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
+    jsonw_kstr(w, "code", code ? code : info->code);
+    jsonw_kstr(w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
     if (err_fix(err->id))
-        jsonw_kstr(&w, "fix", err_fix(err->id));
-    (void)sandbox_socket_send_message(so, &w);
+        jsonw_kstr(w, "fix", err_fix(err->id));
+    sandbox_socket_send_message(so);
 }
 
 uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *action, const char *outcome,
@@ -67,7 +62,7 @@ uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *act
 {
     struct audit_pair target[2] = { { "sandbox", so->sandbox }, { "execution", execution } };
 
-    return audit_trail_record_action(so->api, &so->principal, so->address, action, outcome, target,
+    return audit_trail_record_action(so->api->settings.gateway, &so->principal, so->address, action, outcome, target,
                                      execution[0] ? 2 : 1, details);
 }
 
@@ -79,21 +74,19 @@ struct socket_usage_query {
 
 static void sandbox_socket_send_status(struct sandbox_socket *so, const struct sandbox_handle_usage *u)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
+    struct jsonw *w = sandbox_socket_begin_message(so, "status_update", NULL);
 
-    sandbox_socket_begin_message(so, &w, &out, "status_update", NULL);
-    jsonw_kstr(&w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
+    jsonw_kstr(w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
     if (u) {
-        jsonw_key(&w, "resources");
-        jsonw_object(&w);
+        jsonw_key(w, "resources");
+        jsonw_object(w);
         if (u->cpu_ns != SANDBOX_USAGE_UNKNOWN)
-            jsonw_ku64(&w, "cpuUsage", u->cpu_ns / NS_PER_MS);
+            jsonw_ku64(w, "cpuUsage", u->cpu_ns / NS_PER_MS);
         if (u->memory != SANDBOX_USAGE_UNKNOWN)
-            jsonw_ku64(&w, "memoryUsage", u->memory);
-        jsonw_end_object(&w);
+            jsonw_ku64(w, "memoryUsage", u->memory);
+        jsonw_end_object(w);
     }
-    (void)sandbox_socket_send_message(so, &w);
+    sandbox_socket_send_message(so);
 }
 
 static void sandbox_socket_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
@@ -128,6 +121,7 @@ struct socket_message {
     json_t *body;
     const char *execution_name; /* executionId, copied to name_buf since errors outlive the body; NULL: absent */
     char name_buf[SOCKET_EXECUTION_NAME_MAX + 1];
+    struct socket_execution *execution; /* that executionId names; NULL: the socket does not follow it */
 };
 
 static bool socket_message_is_valid_name(const char *name)
@@ -142,7 +136,7 @@ static int socket_message_check_capacity(const struct socket_message *m, struct 
     if (m->socket->nexecutions >= SOCKET_EXECUTIONS_MAX)
         return err_set(err, ERR_LIMIT, "this socket already follows %u executions; detach one first",
                        SOCKET_EXECUTIONS_MAX);
-    if (m->execution_name && socket_execution_find(m->socket, m->execution_name))
+    if (m->execution)
         return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket", m->execution_name);
     return 0;
 }
@@ -155,37 +149,27 @@ static int socket_message_translate_content(const struct socket_message *m, bool
     const char *language = NULL;
     const struct spec *spec = sandbox_subscription_spec(m->socket->subscription);
     unsigned mode = 0;
-    json_t *content = json_incref(json_object_get(m->body, "content"));
+    auto_json *content = json_incref(json_object_get(m->body, "content"));
     bool has_mode = json_object_get(m->body, "mode") != NULL;
 
     if (json_input_enum(m->body, "", "mode", modes, &mode, err) < 0 ||
-        json_input_text(m->body, "", "language", 1, 40, &language, err) < 0) {
-        json_decref(content);
+        json_input_text(m->body, "", "language", 1, 40, &language, err) < 0)
         return -1;
-    }
-    if (language && (context || (spec && !str_eq(language, spec->runtime)))) {
-        json_decref(content);
-        return context ? err_set(err, ERR_INVALID, "language: omit it; a context has its own language")
-                       : err_set(err, ERR_INVALID, "language: this sandbox runs %.40s", spec->runtime);
-    }
+    if (language && context)
+        return err_set(err, ERR_INVALID, "language: omit it; a context has its own language");
+    if (language && spec && !str_eq(language, spec->runtime))
+        return err_set(err, ERR_INVALID, "language: this sandbox runs %.40s", spec->runtime);
     json_object_del(m->body, "mode");
     json_object_del(m->body, "language");
     json_object_del(m->body, "content");
-    if (content && (json_object_get(m->body, "code") || json_object_get(m->body, "command"))) {
-        json_decref(content);
+    if (content && (json_object_get(m->body, "code") || json_object_get(m->body, "command")))
         return err_set(err, ERR_INVALID, "content cannot be combined with code or command; give one of them");
-    }
-    if (!content != !has_mode) {
-        json_decref(content);
+    if (!content != !has_mode)
         return err_set(err, ERR_INVALID, "mode and content are both required");
-    }
-    if (mode == 1 && json_is_string(content)) {
-        json_t *shell = json_pack("[sso]", "/bin/sh", "-c", content);
-
-        json_object_set_new(m->body, "command", shell);
-    } else if (content) {
-        json_object_set_new(m->body, modes[mode], content);
-    }
+    if (mode == 1 && json_is_string(content))
+        json_object_set_new(m->body, "command", json_pack("[ssO]", "/bin/sh", "-c", content));
+    else if (content)
+        json_object_set(m->body, modes[mode], content);
     return 0;
 }
 
@@ -240,87 +224,67 @@ static int socket_message_on_resume(struct socket_message *m, struct err *err)
 {
     static const char *const names[] = { "type",         "executionId",  "name",      "stdoutOffset",
                                          "stderrOffset", "eventsOffset", "tailBytes", NULL };
-    uint64_t offset[3] = { 0 }, tail = UINT64_MAX;
+    struct output_join join = { 0 };
     const char *name = m->execution_name;
 
     if (!m->execution_name || !id_valid(m->execution_name, "ex"))
         return err_set(err, ERR_INVALID, "executionId: must be the execution.id of execution_start to resume");
     if (json_input_require_known_fields(m->body, "", names, err) < 0 || socket_message_check_capacity(m, err) < 0 ||
         json_input_text(m->body, "", "name", 1, SOCKET_EXECUTION_NAME_MAX, &name, err) < 0 ||
-        json_input_u64(m->body, "", "stdoutOffset", 0, INT64_MAX, &offset[0], NULL, err) < 0 ||
-        json_input_u64(m->body, "", "stderrOffset", 0, INT64_MAX, &offset[1], NULL, err) < 0 ||
-        json_input_u64(m->body, "", "eventsOffset", 0, INT64_MAX, &offset[2], NULL, err) < 0 ||
-        json_input_u64(m->body, "", "tailBytes", 0, INT64_MAX, &tail, NULL, err) < 0)
+        json_input_u64(m->body, "", "stdoutOffset", 0, INT64_MAX, &join.offset[0], NULL, err) < 0 ||
+        json_input_u64(m->body, "", "stderrOffset", 0, INT64_MAX, &join.offset[1], NULL, err) < 0 ||
+        json_input_u64(m->body, "", "eventsOffset", 0, INT64_MAX, &join.offset[2], NULL, err) < 0 ||
+        json_input_u64(m->body, "", "tailBytes", 0, INT64_MAX, &join.tail_bytes, &join.has_tail, err) < 0)
         return -1;
     if (!socket_message_is_valid_name(name))
         return err_set(err, ERR_INVALID, "name: must consist of letters, digits, '-', '_' and '.'");
     if (socket_execution_find(m->socket, name))
         return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket", name);
-    socket_execution_resume(m->socket, name, m->execution_name, offset, tail);
+    socket_execution_resume(m->socket, name, m->execution_name, &join);
     return 0;
 }
 
-/* The execution that the message names, if the socket follows it. */
-static struct socket_execution *socket_message_find_execution(const struct socket_message *m, const char *const *names,
-                                                              struct err *err)
+static int socket_message_on_cancel(struct socket_message *m, struct err *err UNUSED)
 {
-    struct socket_execution *a = m->execution_name ? socket_execution_find(m->socket, m->execution_name) : NULL;
+    const struct socket_execution *a = m->execution;
 
-    if (json_input_require_known_fields(m->body, "", names, err) < 0)
-        return NULL;
-    if (!a)
-        err_set(err, ERR_MISSING, "executionId: this socket follows no such execution; resume it first");
-    return a;
-}
-
-static int socket_message_on_cancel(struct socket_message *m, struct err *err)
-{
-    struct socket_execution *a = socket_message_find_execution(m, (const char *const[]){ "type", "executionId", NULL },
-                                                               err);
-
-    if (a && a->watch) {
+    if (a->pump.watch) {
         (void)sandbox_socket_record_action(m->socket, "execution.cancel", "success", a->id, NULL);
-        execution_watch_kill(a->watch);
+        execution_watch_kill(a->pump.watch);
     }
-    return a ? 0 : -1;
+    return 0;
 }
 
-static int socket_message_on_detach(struct socket_message *m, struct err *err)
+static int socket_message_on_detach(struct socket_message *m, struct err *err UNUSED)
 {
-    struct socket_execution *a = socket_message_find_execution(m, (const char *const[]){ "type", "executionId", NULL },
-                                                               err);
-
-    if (a)
-        socket_execution_detach(a);
-    return a ? 0 : -1;
+    socket_execution_detach(m->execution);
+    return 0;
 }
 
 static int socket_message_on_signal(struct socket_message *m, struct err *err)
 {
-    const struct socket_execution *a = socket_message_find_execution(
-        m, (const char *const[]){ "type", "executionId", "signal", NULL }, err);
+    const struct socket_execution *a = m->execution;
     int signo;
 
-    if (!a || terminal_read_signal(m->body, &signo, err) < 0)
+    if (terminal_read_signal(m->body, &signo, err) < 0)
         return -1;
-    if (a->watch) {
+    if (a->pump.watch) {
         (void)sandbox_socket_record_action(m->socket, "execution.signal", "success", a->id, NULL);
-        execution_watch_signal(a->watch, signo);
+        execution_watch_signal(a->pump.watch, signo);
     }
     return 0;
 }
 
 static int socket_message_on_resize(struct socket_message *m, struct err *err)
 {
-    struct socket_execution *a = socket_message_find_execution(
-        m, (const char *const[]){ "type", "executionId", "rows", "cols", NULL }, err);
+    struct socket_execution *a = m->execution;
     uint16_t rows = 0, cols = 0;
 
-    if (!a || execution_request_read_tty_size(m->body, &rows, &cols, err) < 0)
+    if (execution_request_read_tty_size(m->body, &rows, &cols, err) < 0)
         return -1;
     if (!rows || !cols)
         return err_set(err, ERR_INVALID, "rows and cols are both required");
-    if (a->watch && !execution_watch_resize(a->watch, rows, cols))
+    if (a->pump.watch && !execution_watch_resize(a->pump.watch, rows, cols))
         return err_set(err, ERR_EXISTS, "execution %s is not a terminal: it was started without tty", a->name);
     a->rows = rows; /* the client that set the size gets no message about it */
     a->cols = cols;
@@ -329,14 +293,12 @@ static int socket_message_on_resize(struct socket_message *m, struct err *err)
 
 static int socket_message_on_stdin(struct socket_message *m, struct err *err)
 {
-    static const char *const names[] = { "type", "executionId", "content", "base64", "offset", "close", NULL };
-    struct socket_execution *a = socket_message_find_execution(m, names, err);
     const char *text = NULL, *coded = NULL;
     auto_buf bytes = { 0 };
     uint64_t offset = 0;
     bool placed = false, ends = false;
 
-    if (!a || json_input_text(m->body, "", "content", 0, DATA_MAX, &text, err) < 0 ||
+    if (json_input_text(m->body, "", "content", 0, DATA_MAX, &text, err) < 0 ||
         json_input_text(m->body, "", "base64", 0, 2 * DATA_MAX, &coded, err) < 0 ||
         json_input_u64(m->body, "", "offset", 0, INT64_MAX, &offset, &placed, err) < 0 ||
         json_input_bool(m->body, "", "close", &ends, err) < 0)
@@ -345,60 +307,58 @@ static int socket_message_on_stdin(struct socket_message *m, struct err *err)
         return err_set(err, ERR_INVALID, "content and base64 cannot be combined; give one of them");
     if (coded && !text_from_base64(&bytes, coded, strlen(coded)))
         return err_set(err, ERR_INVALID, "base64: not valid base64");
-    socket_execution_add_input(a,
-                               coded  ? (bytes.data ? bytes.data : "")
-                               : text ? text
-                                      : "",
-                               coded  ? bytes.len
-                               : text ? strlen(text)
-                                      : 0,
-                               placed ? &offset : NULL, ends);
+    if (!text)
+        text = bytes.data ? bytes.data : "";
+    socket_execution_add_input(m->execution, text, coded ? bytes.len : strlen(text), placed ? &offset : NULL, ends);
     return 0;
 }
 
 static int socket_message_on_input(struct socket_message *m, struct err *err)
 {
     struct sandbox_socket *so = m->socket;
-    const struct socket_execution *a = socket_message_find_execution(
-        m, (const char *const[]){ "type", "executionId", "text", "eof", NULL }, err);
-    const char *text = NULL;
+    const char *id = m->execution->id, *text = NULL;
 
-    if (!a || api_context_read_input_line(m->body, &text, err) < 0 ||
-        manager_context_input(so->api->settings.manager, so->owner, so->sandbox, a->id, text, err) < 0)
+    if (api_context_read_input_line(m->body, &text, err) < 0 ||
+        manager_context_input(so->api->settings.manager, so->owner, so->sandbox, id, text, err) < 0)
         return -1;
-    (void)sandbox_socket_record_action(so, "execution.input", "success", a->id, NULL);
+    (void)sandbox_socket_record_action(so, "execution.input", "success", id, NULL);
     return 0;
 }
 
-static int socket_message_on_ping(struct socket_message *m, struct err *err)
+static int socket_message_on_ping(struct socket_message *m, struct err *err UNUSED)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
     const json_t *sent = json_object_get(m->body, "timestamp");
+    struct jsonw *w = sandbox_socket_begin_message(m->socket, "pong", NULL);
 
-    if (json_input_require_known_fields(m->body, "", (const char *const[]){ "type", "timestamp", NULL }, err) < 0)
-        return -1;
-    sandbox_socket_begin_message(m->socket, &w, &out, "pong", NULL);
     if (json_is_integer(sent))
-        jsonw_ki64(&w, "pingTimestamp", json_integer_value(sent));
-    (void)sandbox_socket_send_message(m->socket, &w);
+        jsonw_ki64(w, "pingTimestamp", json_integer_value(sent));
+    sandbox_socket_send_message(m->socket);
     return 0;
 }
 
-static const struct {
+static const struct socket_message_handler {
     const char *type;
     int (*fn)(struct socket_message *m, struct err *err);
-    bool looks;   /* changes nothing, so a read-only principal may send it */
-    bool counted; /* it queries the store or is recorded, so it counts towards the rate limit */
-} socket_message_handlers[] = { { "execute", socket_message_on_execute },
-                                { "resume", socket_message_on_resume, .looks = true, .counted = true },
-                                { "stdin", socket_message_on_stdin },
-                                { "input", socket_message_on_input, .counted = true },
-                                { "resize", socket_message_on_resize },
-                                { "signal", socket_message_on_signal, .counted = true },
-                                { "cancel", socket_message_on_cancel, .counted = true },
-                                { "detach", socket_message_on_detach, .looks = true },
-                                { "ping", socket_message_on_ping, .looks = true } };
+    bool looks;            /* changes nothing, so a read-only principal may send it */
+    bool counted;          /* it queries the store or is recorded, so it counts towards the rate limit */
+    bool needs_execution;  /* that the socket follows */
+    const char *fields[7]; /* known members, NULL-terminated; empty: fn checks them */
+} socket_message_handlers[] = {
+    { "execute", socket_message_on_execute },
+    { "resume", socket_message_on_resume, .looks = true, .counted = true },
+    { "stdin", socket_message_on_stdin, .needs_execution = true,
+      .fields = { "type", "executionId", "content", "base64", "offset", "close" } },
+    { "input", socket_message_on_input, .counted = true, .needs_execution = true,
+      .fields = { "type", "executionId", "text", "eof" } },
+    { "resize", socket_message_on_resize, .needs_execution = true,
+      .fields = { "type", "executionId", "rows", "cols" } },
+    { "signal", socket_message_on_signal, .counted = true, .needs_execution = true,
+      .fields = { "type", "executionId", "signal" } },
+    { "cancel", socket_message_on_cancel, .counted = true, .needs_execution = true,
+      .fields = { "type", "executionId" } },
+    { "detach", socket_message_on_detach, .looks = true, .needs_execution = true, .fields = { "type", "executionId" } },
+    { "ping", socket_message_on_ping, .looks = true, .fields = { "type", "timestamp" } },
+};
 
 static bool sandbox_socket_take_rate_token(const struct sandbox_socket *so)
 {
@@ -406,6 +366,20 @@ static bool sandbox_socket_take_rate_token(const struct sandbox_socket *so)
 
     return auth_rate_take(so->api->settings.auth, &so->principal, AUTH_CLASS_DEFAULT, ev_now(so->api->settings.ev),
                           &rate);
+}
+
+static int socket_message_handle(struct socket_message *m, const struct socket_message_handler *h, struct err *err)
+{
+    if (!h->looks && principal_require(&m->socket->principal, SCOPE_BIT(EXECUTIONS), err) < 0)
+        return -1;
+    if (h->counted && !sandbox_socket_take_rate_token(m->socket))
+        return err_set(err, ERR_RATE_LIMITED, "too many requests of this kind with this key; try again later");
+    if (h->fields[0] && json_input_require_known_fields(m->body, "", h->fields, err) < 0)
+        return -1;
+    m->execution = m->execution_name ? socket_execution_find(m->socket, m->execution_name) : NULL;
+    if (h->needs_execution && !m->execution)
+        return err_set(err, ERR_MISSING, "executionId: this socket follows no such execution; resume it first");
+    return h->fn(m, err);
 }
 
 static int socket_message_dispatch(struct socket_message *m, struct err *err)
@@ -419,14 +393,8 @@ static int socket_message_dispatch(struct socket_message *m, struct err *err)
         return err_set(err, ERR_INVALID, "executionId: must consist of letters, digits, '-', '_' and '.'");
     m->execution_name = name ? m->name_buf : NULL;
     for (size_t i = 0; type && i < ARRAY_LEN(socket_message_handlers); i++)
-        if (str_eq(type, socket_message_handlers[i].type)) {
-            if (!socket_message_handlers[i].looks &&
-                principal_require(&m->socket->principal, SCOPE_BIT(EXECUTIONS), err) < 0)
-                return -1;
-            if (socket_message_handlers[i].counted && !sandbox_socket_take_rate_token(m->socket))
-                return err_set(err, ERR_RATE_LIMITED, "too many requests of this kind with this key; try again later");
-            return socket_message_handlers[i].fn(m, err);
-        }
+        if (str_eq(type, socket_message_handlers[i].type))
+            return socket_message_handle(m, &socket_message_handlers[i], err);
     return err_set(err, ERR_INVALID,
                    "type: must be execute, resume, stdin, input, resize, signal, cancel, detach or ping");
 }
@@ -437,8 +405,7 @@ static void sandbox_socket_update_back_pressure(struct sandbox_socket *so)
 
     for (const struct socket_execution *a = so->executions; a; a = a->next)
         most = socket_execution_pending_input(a) > most ? socket_execution_pending_input(a) : most;
-    if (so->ws)
-        ws_set_reading_paused(so->ws, most > INPUT_HIGH_WATER);
+    ws_set_reading_paused(so->ws, most > INPUT_HIGH_WATER);
 }
 
 static void sandbox_socket_on_message(void *arg, bool text, const char *data, size_t len)
@@ -458,7 +425,7 @@ static void sandbox_socket_on_message(void *arg, bool text, const char *data, si
     }
     m.body = body;
     /* The message may name an execution whose end was just acknowledged. */
-    manager_flush_acknowledged_ends(so->api->settings.manager);
+    gateway_commit_acknowledged_ends(so->api->settings.gateway);
     if (socket_message_dispatch(&m, &err) < 0)
         sandbox_socket_send_error(so, m.execution_name, NULL, &err);
     sandbox_socket_update_back_pressure(so);
@@ -516,8 +483,7 @@ static void sandbox_socket_pump(void *arg)
 
 void sandbox_socket_schedule_pump(struct sandbox_socket *so)
 {
-    if (so->ws)
-        ev_defer(so->api->settings.ev, &so->pump_defer, sandbox_socket_pump, so);
+    ev_defer(so->api->settings.ev, &so->pump_defer, sandbox_socket_pump, so);
 }
 
 static void sandbox_socket_on_room(void *arg)
@@ -527,10 +493,7 @@ static void sandbox_socket_on_room(void *arg)
 
 static void sandbox_socket_on_closed(void *arg, unsigned code UNUSED)
 {
-    struct sandbox_socket *so = arg;
-
-    so->ws = NULL;
-    sandbox_socket_free(so);
+    sandbox_socket_free(arg);
 }
 
 static void sandbox_socket_on_revoked(void *arg, const struct err *why)
@@ -586,9 +549,9 @@ static void api_sandbox_socket_open(struct http_req *req, void *ctx)
     }
     struct sandbox_socket *so = mem_new(struct sandbox_socket);
     so->api = api;
-    so->principal = *request_principal(req);
+    so->principal = *gateway_principal(req);
     so->status_ms = status_ms;
-    (void)str_copy(so->owner, sizeof(so->owner), request_visible_owner(req));
+    (void)str_copy(so->owner, sizeof(so->owner), gateway_visible_owner(req));
     (void)str_copy(so->sandbox, sizeof(so->sandbox), id);
     (void)str_copy(so->request_id, sizeof(so->request_id), http_id(req));
     (void)str_copy(so->address, sizeof(so->address), http_peer(req)->is_unix ? "local" : http_peer(req)->addr);
@@ -597,7 +560,7 @@ static void api_sandbox_socket_open(struct http_req *req, void *ctx)
     if (!so->subscription) {
         free(so);
         if (err.id == ERR_MISSING)
-            store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_socket_refuse_ended, req);
+            store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, sandbox_socket_refuse_ended, req);
         else
             http_answer_err(req, &err);
         return;
@@ -607,7 +570,7 @@ static void api_sandbox_socket_open(struct http_req *req, void *ctx)
         sandbox_socket_free(so);
         return;
     }
-    open_stream_register(&so->open_stream, api, &so->principal, sandbox_socket_on_revoked, so);
+    open_stream_register(&so->open_stream, api->settings.gateway, &so->principal, sandbox_socket_on_revoked, so);
     sandbox_socket_send_status(so, NULL);
     if (status_ms)
         sandbox_socket_on_status_timer(so);

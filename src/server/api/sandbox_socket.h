@@ -6,15 +6,17 @@
 #pragma once
 
 #include "server/api/api_internal.h"
+#include "server/api/message_stream.h"
+#include "server/api/output_pump.h"
+#include "server/api/stored_output.h"
 #include "server/http/ws.h"
-#include "service/context.h"
 
 #define SOCKET_EXECUTION_NAME_MAX 64u
 #define SOCKET_END_REASON_MAX 124u
 
 struct sandbox_socket {
     struct api *api;
-    struct http_ws *ws; /* NULL after it is closed */
+    struct http_ws *ws;
     struct principal principal;
     char owner[STORE_OWNER_MAX + 1]; /* tenant whose executions it may use */
     char sandbox[ID_SIZE];
@@ -24,6 +26,8 @@ struct sandbox_socket {
     struct sandbox_subscription *subscription;
     struct open_stream open_stream;
     uint64_t seq;
+    struct buf message; /* being written, by `writer` */
+    struct jsonw writer;
     struct socket_execution *executions;
     size_t nexecutions;
     struct ev_defer pump_defer;
@@ -46,27 +50,20 @@ struct socket_execution {
     char context[ID_SIZE]; /* context to run in; "": none */
     /* The code to run in the context; borrows from the body of `request`. */
     struct context_execution_spec context_call;
-    int fd[3];
-    uint64_t offset[3], end[3]; /* of stdout, stderr, events */
-    uint64_t tail_bytes;        /* begin this many bytes before the end; UINT64_MAX: disabled */
-    struct execution_watch *watch;
-    bool start_sent; /* execution_start was sent */
-    bool tty;
-    bool has_events;     /* runs in a context: events besides output */
-    uint16_t rows, cols; /* terminal size last set */
+    struct output_join join; /* where its output begins on this socket */
+    struct output_pump pump; /* joins when the reply has arrived */
+    uint16_t rows, cols;     /* terminal size last set */
     struct execution_writer *writer;
     struct buf pending_input;   /* received, not yet accepted by the sandbox */
     uint64_t acked_input_bytes; /* input bytes acknowledged to the client */
     bool input_eof_received, input_closed, input_recorded;
-    struct buf end_json; /* members of the last message; empty until the execution has ended */
-    const char *end_error_code;
 };
 
 /* sandbox_socket.c */
-void sandbox_socket_begin_message(struct sandbox_socket *so, struct jsonw *w, struct buf *out, const char *type,
-                                  const struct socket_execution *a);
-bool sandbox_socket_send_message(struct sandbox_socket *so,
-                                 struct jsonw *w); /* closes the object; false: back-pressure */
+/* Begins the next message, of which there is one at a time; the caller adds members. execution: its
+ * name, or NULL. */
+struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *execution);
+void sandbox_socket_send_message(struct sandbox_socket *so); /* closes the object */
 void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err);
 /* Writes an audit record; returns its number, or 0. */
 uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *action, const char *outcome,
@@ -80,10 +77,10 @@ struct socket_execution *socket_execution_find(const struct sandbox_socket *so, 
 void socket_execution_start(struct sandbox_socket *so, const char *name, const char *id,
                             struct execution_request *launch, const char *context,
                             const struct context_execution_spec *call);
-void socket_execution_resume(struct sandbox_socket *so, const char *name, const char *id, const uint64_t offset[3],
-                             uint64_t tail);
+void socket_execution_resume(struct sandbox_socket *so, const char *name, const char *id,
+                             const struct output_join *join);
 void socket_execution_detach(struct socket_execution *a); /* also while it awaits a reply */
 void socket_execution_add_input(struct socket_execution *a, const char *data, size_t len, const uint64_t *offset,
                                 bool ends);
-bool socket_execution_pump(struct socket_execution *a); /* False: more data is waiting to be sent. May free `a`. */
+bool socket_execution_pump(struct socket_execution *a); /* False: call it again from the loop. May free `a`. */
 size_t socket_execution_pending_input(const struct socket_execution *a);

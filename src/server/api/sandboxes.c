@@ -55,8 +55,8 @@ static void sandbox_creation_on_created(void *arg, const struct err *err, const 
     struct sandbox_creation *c = arg;
 
     if (err) {
-        idempotency_release_key(c->req, c->api, err);
-        api_answer_err(c->req, err);
+        idempotency_release_key(c->req, c->api->settings.gateway, err);
+        gateway_answer_err(c->req, err);
     } else {
         auto_free char *path = str_printf("/v1/sandboxes/%s", row->id);
 
@@ -81,20 +81,21 @@ static void sandbox_creation_on_named(void *arg, const char *id)
 {
     struct sandbox_creation *c = arg;
 
-    idempotency_set_resource(c->req, c->api, c->chosen_id, id);
+    idempotency_set_resource(c->req, c->api->settings.gateway, c->chosen_id, id);
 }
 
-static void sandbox_creation_on_claimed(struct http_req *req, struct api *api, bool fresh, const char *id, void *arg)
+static void sandbox_creation_on_claimed(struct http_req *req, bool fresh, const char *id, void *arg)
 {
     struct sandbox_creation *c = arg;
+    struct api *api = c->api;
 
-    str_copy(c->spec.created_by, sizeof(c->spec.created_by), request_actor_id(req));
+    str_copy(c->spec.created_by, sizeof(c->spec.created_by), gateway_actor_id(req));
     str_copy(c->chosen_id, sizeof(c->chosen_id), id);
     if (fresh)
-        manager_create(api->settings.manager, request_tenant(req), id, &c->spec, c->template[0] ? c->template : NULL,
+        manager_create(api->settings.manager, gateway_tenant(req), id, &c->spec, c->template[0] ? c->template : NULL,
                        sandbox_creation_on_named, sandbox_creation_on_created, c);
     else
-        store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_creation_on_known, c);
+        store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, sandbox_creation_on_known, c);
 }
 
 static void sandbox_creation_refuse(struct sandbox_creation *c, const struct err *err)
@@ -112,7 +113,8 @@ static void sandbox_creation_read_and_claim(struct sandbox_creation *c)
         spec_finish(&c->spec, &err) < 0)
         sandbox_creation_refuse(c, &err);
     else
-        idempotency_begin(c->req, c->api, "sb", sandbox_creation_on_claimed, c, sandbox_creation_free);
+        idempotency_begin(c->req, c->api->settings.gateway, "sb", sandbox_creation_on_claimed, c,
+                          sandbox_creation_free);
 }
 
 static int sandbox_creation_read_template(struct sandbox_creation *c, const struct store_template *row, struct err *err)
@@ -164,7 +166,7 @@ static void api_sandbox_create(struct http_req *req, void *ctx)
     c->req = req;
     c->api = ctx;
     spec_init(&c->spec);
-    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
         json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
         sandbox_creation_refuse(c, &err);
     } else if (template) {
@@ -223,51 +225,40 @@ static void api_sandbox_list(struct http_req *req, void *ctx)
 
 /* --- one sandbox --- */
 
-static const char *api_sandbox_id_or_refuse(struct http_req *req)
-{
-    struct err err = { 0 };
-    const char *id;
-
-    if (api_require_no_query(req, &err) == 0 && api_read_sandbox_id(req, &id, &err) == 0)
-        return id;
-    http_answer_err(req, &err);
-    return NULL;
-}
-
 static void api_sandbox_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
-        store_sandbox_get(api->settings.store, request_visible_owner(req), id, api_sandbox_on_row, req);
+        store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_sandbox_on_row, req);
 }
 
 static void api_sandbox_delete(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
-        manager_delete(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
+        manager_delete(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_row, req);
 }
 
 static void api_sandbox_pause(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
-        manager_pause(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
+        manager_pause(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_row, req);
 }
 
 static void api_sandbox_resume(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
-        manager_resume(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_row, req);
+        manager_resume(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_row, req);
 }
 
 static void api_sandbox_extend(struct http_req *req, void *ctx)
@@ -275,7 +266,7 @@ static void api_sandbox_extend(struct http_req *req, void *ctx)
     static const char *const names[] = { "lifetimeMs", NULL };
     const struct limit_info *info = limit_info(LIMIT_LIFETIME);
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
     auto_json *body = NULL;
     uint64_t ms = 0;
     struct err err = { 0 };
@@ -292,7 +283,7 @@ static void api_sandbox_extend(struct http_req *req, void *ctx)
                                                   &err) < 0) {
         http_answer_err(req, &err);
     } else {
-        manager_extend(api->settings.manager, request_visible_owner(req), id, ms, api_sandbox_on_row, req);
+        manager_extend(api->settings.manager, gateway_visible_owner(req), id, ms, api_sandbox_on_row, req);
     }
 }
 
@@ -338,10 +329,10 @@ static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u
 static void api_sandbox_usage(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = api_sandbox_id_or_refuse(req);
+    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
-        manager_sandbox_usage(api->settings.manager, request_visible_owner(req), id, api_sandbox_on_usage, req);
+        manager_sandbox_usage(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_usage, req);
 }
 
 /* --- events --- */
@@ -390,7 +381,7 @@ static void sandbox_event_page_on_sandbox(void *arg, const struct err *err, cons
         free(p);
         return;
     }
-    store_event_list(p->api->settings.store, request_visible_owner(p->req), row->id, p->after, (uint32_t)p->limit,
+    store_event_list(p->api->settings.store, gateway_visible_owner(p->req), row->id, p->after, (uint32_t)p->limit,
                      sandbox_event_page_on_rows, p);
 }
 
@@ -413,7 +404,7 @@ static void api_sandbox_events(struct http_req *req, void *ctx)
     }
     struct sandbox_event_page *p = mem_new(struct sandbox_event_page);
     *p = (struct sandbox_event_page){ req, api, after, q.limit };
-    store_sandbox_get(api->settings.store, request_visible_owner(req), id, sandbox_event_page_on_sandbox,
+    store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, sandbox_event_page_on_sandbox,
                       p); /* another tenant's sandbox is missing */
 }
 

@@ -1,23 +1,15 @@
-/* One execution on a WebSocket: its output from an offset on, its input, its end.
- *
- * Output is read from the execution's files, as in follow.c. Starting, resuming and reading an
- * ended execution are therefore the same operation, and a client that does not read costs nothing
- * but its offset. Input that the program has not read yet waits here; while much of it waits, the
- * server does not read from the socket. An execution in a context has a third file, for its events.
+/* One execution on a WebSocket: its output from an offset on (output_pump.h), its input, its end.
+ * Input that the program has not read yet waits here; while much of it waits, the server does not
+ * read from the socket.
  *
  * 1. An execution is recorded in the audit trail before it starts. An execution whose id the client
  *    chose is started once: if it already exists, the socket joins it.
- * 2. The order of messages is: execution_start, output in the order of offsets with events after
- *    the output that preceded them, execution_complete. */
+ * 2. The order of messages is: execution_start, output and events in the order of the pump,
+ *    execution_complete. */
 #include "server/api/sandbox_socket.h"
 
-#include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "core/base/text.h"
-
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define PIECE (16 * KIB)
 
@@ -30,34 +22,14 @@ struct socket_execution *socket_execution_find(const struct sandbox_socket *so, 
     return a;
 }
 
-static struct socket_execution *socket_execution_new(struct sandbox_socket *so, const char *name, const char *id)
-{
-    struct socket_execution *a = mem_new(struct socket_execution);
-
-    a->socket = so;
-    a->api = so->api;
-    a->fd[0] = a->fd[1] = a->fd[2] = -1;
-    a->tail_bytes = UINT64_MAX;
-    (void)str_copy(a->name, sizeof(a->name), name);
-    (void)str_copy(a->id, sizeof(a->id), id);
-    a->next = so->executions;
-    so->executions = a;
-    so->nexecutions++;
-    return a;
-}
-
 static void socket_execution_free(struct socket_execution *a)
 {
     if (a->api->settings.audit)
         audit_wait_clear(a->api->settings.audit, &a->record_wait);
-    execution_watch_free(a->watch);
+    output_pump_done(&a->pump);
     execution_writer_free(a->writer);
-    fd_close(&a->fd[0]);
-    fd_close(&a->fd[1]);
-    fd_close(&a->fd[2]);
     execution_request_done(&a->request);
     buf_done(&a->pending_input);
-    buf_done(&a->end_json);
     free(a);
 }
 
@@ -73,8 +45,6 @@ void socket_execution_detach(struct socket_execution *a)
     socket_execution_unlink(&a->socket->executions, a);
     a->socket->nexecutions--;
     a->socket = NULL;
-    execution_watch_free(take_ptr(&a->watch));
-    execution_writer_free(take_ptr(&a->writer));
     if (!a->awaiting_reply) {
         socket_execution_free(a);
         return;
@@ -100,253 +70,165 @@ static void socket_execution_fail(struct socket_execution *a, const struct err *
 
 /* --- messages --- */
 
-static const char *socket_execution_end_error_code(const struct store_execution *row)
+static void socket_execution_send_start(struct socket_execution *a, const struct store_execution *row)
 {
-    static const char *const clocks[] = { "wall", "cpu", "lifetime", "idle" };
+    const struct output_pump *p = &a->pump;
+    auto_buf execution = { 0 };
 
-    for (size_t i = 0; row->ended_by && i < ARRAY_LEN(clocks); i++)
-        if (str_eq(row->ended_by, clocks[i]))
-            return "execution_timeout";
-    return row->state == STORE_EXECUTION_FAILED ? "execution_failed" : NULL;
-}
-
-/* The row is only valid during the call, so the final message is prepared now. */
-static void socket_execution_store_end(struct socket_execution *a, const struct store_execution *row)
-{
-    struct jsonw w;
-
-    jsonw_init(&w, &a->end_json, 0);
-    api_write_execution(row, &w);
-    jsonw_end_object(&w);
-    a->end_error_code = socket_execution_end_error_code(row);
-}
-
-static bool socket_execution_send_start(struct socket_execution *a, const struct store_execution *row)
-{
-    auto_buf out = { 0 }, execution = { 0 };
-    struct jsonw w;
-
-    jsonw_init(&w, &execution, 0);
-    api_write_execution(row, &w);
-    jsonw_end_object(&w);
-    sandbox_socket_begin_message(a->socket, &w, &out, "execution_start", a);
-    jsonw_ku64(&w, "stdoutOffset", a->offset[0]);
-    jsonw_ku64(&w, "stderrOffset", a->offset[1]);
-    if (a->has_events)
-        jsonw_ku64(&w, "eventsOffset", a->offset[2]);
-    if (a->watch && execution_watch_terminal_size(a->watch, &a->rows, &a->cols)) {
-        jsonw_ku64(&w, "rows", a->rows);
-        jsonw_ku64(&w, "cols", a->cols);
+    stored_output_write_execution(p->manager, row, false, &execution);
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "execution_start", a->name);
+    jsonw_ku64(w, "stdoutOffset", p->offset[0]);
+    jsonw_ku64(w, "stderrOffset", p->offset[1]);
+    if (output_pump_has_events(p))
+        jsonw_ku64(w, "eventsOffset", p->offset[2]);
+    if (p->watch && execution_watch_terminal_size(p->watch, &a->rows, &a->cols)) {
+        jsonw_ku64(w, "rows", a->rows);
+        jsonw_ku64(w, "cols", a->cols);
     }
-    if (a->watch)
-        jsonw_ku64(&w, "stdinBytes", a->acked_input_bytes = execution_watch_input_bytes(a->watch));
-    api_write_raw_json(&w, "execution", execution.data);
-    a->start_sent = true;
-    return sandbox_socket_send_message(a->socket, &w);
+    if (p->watch)
+        jsonw_ku64(w, "stdinBytes", a->acked_input_bytes = execution_watch_input_bytes(p->watch));
+    api_write_raw_json(w, "execution", execution.data);
+    sandbox_socket_send_message(a->socket);
 }
 
 static void socket_execution_send_tty_size(struct socket_execution *a)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
     uint16_t rows, cols;
 
-    if (!a->watch || !execution_watch_terminal_size(a->watch, &rows, &cols) || (rows == a->rows && cols == a->cols))
+    if (!a->pump.watch || !execution_watch_terminal_size(a->pump.watch, &rows, &cols) ||
+        (rows == a->rows && cols == a->cols))
         return;
     if (ws_room(a->socket->ws) == 0)
         return; /* while this client does not read, others may resize: only the last size is sent */
     a->rows = rows;
     a->cols = cols;
-    sandbox_socket_begin_message(a->socket, &w, &out, "resized", a);
-    jsonw_ku64(&w, "rows", rows);
-    jsonw_ku64(&w, "cols", cols);
-    (void)sandbox_socket_send_message(a->socket, &w);
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "resized", a->name);
+    jsonw_ku64(w, "rows", rows);
+    jsonw_ku64(w, "cols", cols);
+    sandbox_socket_send_message(a->socket);
 }
 
-static void socket_execution_send_end(struct socket_execution *a)
-{
-    auto_json *row = json_loads(a->end_json.data, 0, NULL);
-    const json_t *why = json_object_get(row, "error");
-    auto_buf out = { 0 };
-    struct jsonw w;
+/* --- the client of the pump --- */
 
-    if (a->end_error_code) {
-        const char *text = json_string_value(json_object_get(why, "message"));
+static bool socket_execution_has_room(void *client)
+{
+    const struct socket_execution *a = client;
+
+    return ws_room(a->socket->ws) > 0;
+}
+
+static void socket_execution_send_output(void *client, const struct output_piece *piece)
+{
+    const struct socket_execution *a = client;
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "output", a->name);
+
+    output_piece_write(piece, "content", w);
+    sandbox_socket_send_message(a->socket);
+}
+
+static void socket_execution_send_event(void *client, const char *type UNUSED, const struct buf *json)
+{
+    const struct socket_execution *a = client;
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "event", a->name);
+
+    jsonw_ku64(w, "eventsOffset", a->pump.offset[CONTEXT_EVENTS - 1]);
+    api_write_raw_json(w, "event", json->data);
+    sandbox_socket_send_message(a->socket);
+}
+
+static const char *socket_execution_end_error_code(const json_t *execution)
+{
+    static const char *const clocks[] = { "wall", "cpu", "lifetime", "idle" };
+    const char *by = json_string_value(json_object_get(execution, "endedBy"));
+    const char *state = json_string_value(json_object_get(execution, "state"));
+
+    for (size_t i = 0; by && i < ARRAY_LEN(clocks); i++)
+        if (str_eq(by, clocks[i]))
+            return "execution_timeout";
+    return state && str_eq(state, api_execution_states[STORE_EXECUTION_FAILED]) ? "execution_failed" : NULL;
+}
+
+static void socket_execution_send_end(void *client, const char *execution_json)
+{
+    const struct socket_execution *a = client;
+    auto_json *execution = json_loads(execution_json, 0, NULL);
+    const char *error_code = socket_execution_end_error_code(execution);
+    const json_t *exit_code = json_object_get(execution, "exitCode");
+
+    if (error_code) {
+        const char *text = json_string_value(json_object_get(json_object_get(execution, "error"), "message"));
         struct err err;
 
         err_set(&err, ERR_TIMEOUT, "%.200s",
                 text ? text : "a time limit of the execution or of its sandbox was reached");
-        sandbox_socket_send_error(a->socket, a->name, a->end_error_code, &err);
+        sandbox_socket_send_error(a->socket, a->name, error_code, &err);
     }
-    sandbox_socket_begin_message(a->socket, &w, &out, "execution_complete", a);
-    const json_t *code = json_object_get(row, "exitCode");
-    jsonw_key(&w, "exitCode");
-    if (json_is_integer(code))
-        jsonw_i64(&w, json_integer_value(code));
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "execution_complete", a->name);
+    jsonw_key(w, "exitCode");
+    if (json_is_integer(exit_code))
+        jsonw_i64(w, json_integer_value(exit_code));
     else
-        jsonw_null(&w);
-    api_write_raw_json(&w, "execution", a->end_json.data);
-    (void)sandbox_socket_send_message(a->socket, &w);
+        jsonw_null(w);
+    api_write_raw_json(w, "execution", execution_json);
+    sandbox_socket_send_message(a->socket);
 }
 
-static bool socket_execution_send_output(struct socket_execution *a, int i, const char *data, size_t n, bool last)
-{
-    auto_buf out = { 0 };
-    struct jsonw w;
-
-    sandbox_socket_begin_message(a->socket, &w, &out, "output", a);
-    jsonw_kstr(&w, "stream", i == 0 ? "stdout" : "stderr");
-    jsonw_ku64(&w, "offset", a->offset[i]);
-    a->offset[i] += output_chunk_write_json(&w, "content", data, n, last);
-    return sandbox_socket_send_message(a->socket, &w);
-}
-
-/* --- output --- */
-
-enum socket_pump_result { PUMP_NOTHING, PUMP_MORE, PUMP_FULL, PUMP_FAILED };
-
-/* Sends one chunk of one channel. PUMP_FULL: wait for the client to read. PUMP_FAILED: the file
- * exists and cannot be read. */
-static enum socket_pump_result socket_execution_pump_output(struct socket_execution *a, int i, struct err *err)
-{
-    char data[PIECE] __attribute__((uninitialized));
-
-    if (a->watch)
-        a->end[i] = execution_watch_output_bytes(a->watch, i + 1);
-    if (a->offset[i] >= a->end[i])
-        return PUMP_NOTHING;
-    if (ws_room(a->socket->ws) == 0)
-        return PUMP_FULL;
-    if (a->fd[i] < 0 && output_chunk_open_file(a->socket->api, a->id, i + 1, &a->fd[i], err) < 0)
-        return PUMP_FAILED;
-    if (a->fd[i] < 0)
-        return PUMP_NOTHING; /* removed by retention in the meantime */
-    if (a->tty && a->watch && i == 0)
-        a->offset[0] = max_u64(a->offset[0], execution_watch_first_kept_offset(a->watch));
-    else if (a->tty)
-        a->offset[i] = output_first_kept_offset(a->fd[i], a->offset[i]);
-    size_t want = (size_t)min_u64(a->end[i] - a->offset[i], sizeof(data));
-    ssize_t n = pread(a->fd[i], data, want, (off_t)a->offset[i]);
-    bool last = !a->watch && a->offset[i] + want == a->end[i];
-
-    if (n <= 0 || (!last && output_chunk_is_partial_utf8(data, (size_t)n)))
-        return PUMP_NOTHING;
-    return socket_execution_send_output(a, i, data, (size_t)n, last) ? PUMP_MORE : PUMP_FULL;
-}
-
-/* Sends one event: a line, which is already a JSON object. */
-static enum socket_pump_result socket_execution_pump_event(struct socket_execution *a, struct err *err)
-{
-    auto_buf out = { 0 }, line = { 0 };
-    struct jsonw w;
-    char type[16];
-
-    if (a->watch)
-        a->end[2] = execution_watch_output_bytes(a->watch, CONTEXT_EVENTS);
-    if (!a->has_events || a->offset[2] >= a->end[2])
-        return PUMP_NOTHING;
-    if (ws_room(a->socket->ws) == 0)
-        return PUMP_FULL;
-    if (a->fd[2] < 0 && output_chunk_open_file(a->socket->api, a->id, CONTEXT_EVENTS, &a->fd[2], err) < 0)
-        return PUMP_FAILED;
-    if (a->fd[2] < 0 || !kernel_events_read_line(a->fd[2], a->offset[2], &line, type))
-        return PUMP_NOTHING; /* removed by retention in the meantime */
-    a->offset[2] += line.len + 1;
-    sandbox_socket_begin_message(a->socket, &w, &out, "event", a);
-    jsonw_ku64(&w, "eventsOffset", a->offset[2]);
-    api_write_raw_json(&w, "event", line.data);
-    return sandbox_socket_send_message(a->socket, &w) ? PUMP_MORE : PUMP_FULL;
-}
+static const struct output_client_ops socket_execution_output_ops = { .piece_max = PIECE,
+                                                                      .turn_max = PIECE,
+                                                                      .has_room = socket_execution_has_room,
+                                                                      .send_output = socket_execution_send_output,
+                                                                      .send_event = socket_execution_send_event,
+                                                                      .send_end = socket_execution_send_end };
 
 bool socket_execution_pump(struct socket_execution *a)
 {
     struct err err = { 0 };
 
-    if (a->awaiting_reply || !a->start_sent)
+    if (a->awaiting_reply)
         return true;
     socket_execution_send_tty_size(a);
-    for (int i = 0; i < 3; i++) {
-        enum socket_pump_result rc = i < 2 ? socket_execution_pump_output(a, i, &err)
-                                           : socket_execution_pump_event(a, &err);
-
-        if (rc == PUMP_FAILED) { /* no execution_complete: a client that resumes at its offsets misses nothing */
-            socket_execution_fail(a, &err);
-            return true;
-        }
-        if (rc != PUMP_NOTHING)
-            return false;
-    }
-    if (a->watch)
-        return true;
-    socket_execution_send_end(a);
-    socket_execution_detach(a);
-    return true;
-}
-
-static void socket_execution_on_progress(void *arg, const struct store_execution *ended)
-{
-    struct socket_execution *a = arg;
-
-    if (ended) {
-        for (int i = 0; i < 3; i++)
-            a->end[i] = max_u64(execution_watch_output_bytes(a->watch, i + 1), ended->out_bytes[i] - ended->dropped[i]);
-        execution_watch_free(take_ptr(&a->watch));
-        socket_execution_store_end(a, ended);
-    }
-    sandbox_socket_schedule_pump(a->socket);
+    enum output_pump_result rc = output_pump_run(&a->pump, &err);
+    if (rc == OUTPUT_PUMP_FAILED)
+        socket_execution_fail(a, &err);
+    else if (rc == OUTPUT_PUMP_ENDED)
+        socket_execution_detach(a);
+    return rc != OUTPUT_PUMP_MORE;
 }
 
 /* --- join --- */
 
-static bool socket_execution_row_is_live(const struct store_execution *row)
+static void socket_execution_on_progress(void *arg)
 {
-    return row->state == STORE_EXECUTION_STARTING || row->state == STORE_EXECUTION_RUNNING;
+    struct socket_execution *a = arg;
+
+    sandbox_socket_schedule_pump(a->socket);
 }
 
-static int socket_execution_find_output_ends(struct socket_execution *a, struct err *err)
+static struct socket_execution *socket_execution_new(struct sandbox_socket *so, const char *name, const char *id)
 {
-    struct stat st;
+    struct socket_execution *a = mem_new(struct socket_execution);
 
-    for (int i = 0; i < (a->has_events ? 3 : 2); i++) {
-        if (output_chunk_open_file(a->socket->api, a->id, i + 1, &a->fd[i], err) < 0)
-            return -1;
-        a->end[i] = a->fd[i] >= 0 && fstat(a->fd[i], &st) == 0 ? (uint64_t)st.st_size : 0;
-    }
-    for (int i = 0; i < 2; i++) {
-        if (a->tail_bytes != UINT64_MAX)
-            a->offset[i] = a->end[i] - min_u64(a->end[i], a->tail_bytes);
-        if (a->fd[i] >= 0 && a->offset[i] < a->end[i])
-            a->offset[i] = output_first_kept_offset(a->fd[i], a->offset[i]);
-    }
-    return 0;
+    a->socket = so;
+    a->api = so->api;
+    output_pump_init(&a->pump, so->api->settings.manager, &socket_execution_output_ops, a, socket_execution_on_progress,
+                     a);
+    (void)str_copy(a->name, sizeof(a->name), name);
+    (void)str_copy(a->id, sizeof(a->id), id);
+    a->next = so->executions;
+    so->executions = a;
+    so->nexecutions++;
+    return a;
 }
 
 static int socket_execution_join(struct socket_execution *a, const struct store_execution *row, struct err *err)
 {
-    static const char *const names[] = { "stdout has", "stderr has", "events have" };
-    struct sandbox_socket *so = a->socket;
-
-    if (!str_eq(row->sandbox, so->sandbox))
-        return err_set(err, ERR_MISSING, "there is no such execution in this sandbox");
     (void)str_copy(a->id, sizeof(a->id), row->id);
     if (!a->name[0])
         (void)str_copy(a->name, sizeof(a->name), row->id);
-    if (socket_execution_row_is_live(row))
-        a->watch = manager_watch_execution(so->api->settings.manager, so->owner, so->sandbox, row->id,
-                                           socket_execution_on_progress, a);
-    if (socket_execution_row_is_live(row) && !a->watch)
-        return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
-    a->tty = row->tty;
-    a->has_events = row->context[0] != '\0';
-    if (socket_execution_find_output_ends(a, err) < 0)
-        return -1;
-    for (int i = 0; i < 3 && !a->watch; i++)
-        if (a->offset[i] > a->end[i])
-            return err_set(err, ERR_HTTP_RANGE, "%s %" PRIu64 " bytes so far, none at offset %" PRIu64, names[i],
-                           a->end[i], a->offset[i]);
-    if (!a->watch)
-        socket_execution_store_end(a, row);
-    return 0;
+    a->join.owner = a->socket->owner;
+    a->join.sandbox = a->socket->sandbox;
+    a->join.channels = OUTPUT_ALL_CHANNELS;
+    return output_pump_join(&a->pump, &a->join, row, err);
 }
 
 static bool socket_execution_reply_arrived(struct socket_execution *a)
@@ -379,7 +261,7 @@ static void socket_execution_on_row(void *arg, const struct err *err, const stru
         socket_execution_fail(a, err ? err : &why);
         return;
     }
-    (void)socket_execution_send_start(a, row);
+    socket_execution_send_start(a, row);
     sandbox_socket_schedule_pump(a->socket);
 }
 
@@ -473,13 +355,12 @@ void socket_execution_start(struct sandbox_socket *so, const char *name, const c
     store_execution_get(so->api->settings.store, so->owner, id, socket_execution_on_looked_up, a);
 }
 
-void socket_execution_resume(struct sandbox_socket *so, const char *name, const char *id, const uint64_t offset[3],
-                             uint64_t tail)
+void socket_execution_resume(struct sandbox_socket *so, const char *name, const char *id,
+                             const struct output_join *join)
 {
     struct socket_execution *a = socket_execution_new(so, name, id);
 
-    memcpy(a->offset, offset, sizeof(a->offset));
-    a->tail_bytes = tail;
+    a->join = *join;
     a->awaiting_reply = true;
     store_execution_get(so->api->settings.store, so->owner, id, socket_execution_on_row, a);
 }
@@ -493,15 +374,12 @@ size_t socket_execution_pending_input(const struct socket_execution *a)
 
 static void socket_execution_send_stdin_ack(struct socket_execution *a)
 {
-    auto_buf out = { 0 };
-    struct jsonw w;
-
     if (execution_writer_bytes(a->writer) == a->acked_input_bytes)
         return;
     a->acked_input_bytes = execution_writer_bytes(a->writer);
-    sandbox_socket_begin_message(a->socket, &w, &out, "stdin_ack", a);
-    jsonw_ku64(&w, "stdinBytes", a->acked_input_bytes);
-    (void)sandbox_socket_send_message(a->socket, &w);
+    struct jsonw *w = sandbox_socket_begin_message(a->socket, "stdin_ack", a->name);
+    jsonw_ku64(w, "stdinBytes", a->acked_input_bytes);
+    sandbox_socket_send_message(a->socket);
 }
 
 static void socket_execution_write_input(struct socket_execution *a)
@@ -521,10 +399,8 @@ static void socket_execution_write_input(struct socket_execution *a)
 
 static void socket_execution_on_input_room(void *arg)
 {
-    struct socket_execution *a = arg;
-
-    socket_execution_write_input(a);
-    sandbox_socket_schedule_pump(a->socket);
+    socket_execution_write_input(arg);
+    socket_execution_on_progress(arg);
 }
 
 static void socket_execution_on_input_closed(void *arg, uint64_t bytes UNUSED)
@@ -542,7 +418,7 @@ static int socket_execution_open_writer(struct socket_execution *a, struct err *
     static const struct execution_writer_ops ops = { socket_execution_on_input_room, socket_execution_on_input_closed };
     struct sandbox_socket *so = a->socket;
 
-    if (a->input_closed || (!a->watch && !a->awaiting_reply))
+    if (a->input_closed || (!a->pump.watch && !a->awaiting_reply))
         return err_set(err, ERR_EXISTS, "execution %s accepts no more input", a->name);
     if (a->awaiting_reply)
         return err_set(err, ERR_BUSY, "execution %s has not started yet; wait for execution_start", a->name);

@@ -114,7 +114,8 @@ static void stdin_upload_begin(struct stdin_upload *f)
         return;
     }
     f->bytes_to_skip = f->has_offset ? have - f->offset : 0;
-    open_stream_register(&f->open_stream, f->api, request_principal(f->req), stdin_upload_on_revoked, f);
+    open_stream_register(&f->open_stream, f->api->settings.gateway, gateway_principal(f->req), stdin_upload_on_revoked,
+                         f);
     http_read_body(f->req, &stdin_upload_body_reader, f);
 }
 
@@ -131,7 +132,7 @@ static void stdin_upload_on_row(void *arg, const struct err *err, const struct s
         err = &why;
     }
     if (!err)
-        f->writer = manager_open_execution_input(f->api->settings.manager, request_visible_owner(f->req), f->sandbox,
+        f->writer = manager_open_execution_input(f->api->settings.manager, gateway_visible_owner(f->req), f->sandbox,
                                                  row->id, &stdin_upload_writer_ops, f, &why);
     if (f->writer)
         stdin_upload_begin(f);
@@ -155,5 +156,5 @@ void stdin_upload_start(struct http_req *req, void *ctx)
         http_query_bool(req, "close", false, &f->closes_stdin, &err) < 0)
         stdin_upload_refuse(f, &err);
     else
-        store_execution_get(f->api->settings.store, request_visible_owner(req), id, stdin_upload_on_row, f);
+        store_execution_get(f->api->settings.store, gateway_visible_owner(req), id, stdin_upload_on_row, f);
 }

@@ -168,7 +168,7 @@ static const char *api_template_name_or_refuse(struct http_req *req, enum err_id
     const char *name = http_param(req, "template");
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) == 0) {
+    if (http_query_require_none(req, &err) == 0) {
         if (api_template_name_is_valid(name))
             return name;
         err_set(&err, id,

@@ -105,7 +105,7 @@ static const char *api_tenant_name_or_refuse(struct http_req *req)
     const char *name = http_param(req, "tenant");
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) == 0) {
+    if (http_query_require_none(req, &err) == 0) {
         if (store_owner_valid(name) && strlen(name) <= STORE_NAME_MAX)
             return name;
         err_set(&err, ERR_MISSING, "there is no such tenant");
@@ -154,7 +154,7 @@ static void api_tenant_create(struct http_req *req, void *ctx)
     const char *name = NULL;
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
         json_input_require_known_fields(body, "", names, &err) < 0 ||
         json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
         tenant_change_read_quota(body, c, &err) < 0) {
@@ -234,11 +234,11 @@ static void api_tenant_get(struct http_req *req, void *ctx)
 
 static void api_tenant_get_own(struct http_req *req, void *ctx)
 {
-    const struct principal *principal = request_principal(req);
+    const struct principal *principal = gateway_principal(req);
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0 || (!principal_has_scopes(principal, SCOPE_BIT(TENANT)) &&
-                                                principal_require(principal, SCOPE_BIT(SANDBOXES_READ), &err) < 0))
+    if (http_query_require_none(req, &err) < 0 || (!principal_has_scopes(principal, SCOPE_BIT(TENANT)) &&
+                                                   principal_require(principal, SCOPE_BIT(SANDBOXES_READ), &err) < 0))
         http_answer_err(req, &err);
     else
         api_tenant_get_named(req, ctx, principal->owner);

@@ -49,7 +49,7 @@ static int terminal_request_apply(const struct terminal_request *o, const struct
         return err_set(err, ERR_MISSING, "there is no such execution in this sandbox");
     if (row->ended_ms)
         return err_set(err, ERR_EXISTS, "execution %s has ended", row->id);
-    auto_(execution_watch) w = manager_watch_execution(o->api->settings.manager, request_visible_owner(o->req),
+    auto_(execution_watch) w = manager_watch_execution(o->api->settings.manager, gateway_visible_owner(o->req),
                                                        o->sandbox, row->id, NULL, NULL);
     if (!w)
         return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
@@ -76,13 +76,13 @@ static void terminal_request_begin(struct terminal_request *o, const json_t *bod
     struct err err = { 0 };
     const char *id;
 
-    if (api_require_no_query(o->req, &err) < 0 || json_input_require_known_fields(body, "", names, &err) < 0 ||
+    if (http_query_require_none(o->req, &err) < 0 || json_input_require_known_fields(body, "", names, &err) < 0 ||
         api_read_sandbox_id(o->req, &o->sandbox, &err) < 0 || api_read_execution_id(o->req, &id, &err) < 0) {
         http_answer_err(o->req, &err);
         free(o);
         return;
     }
-    store_execution_get(o->api->settings.store, request_visible_owner(o->req), id, terminal_request_on_row, o);
+    store_execution_get(o->api->settings.store, gateway_visible_owner(o->req), id, terminal_request_on_row, o);
 }
 
 static void terminal_request_refuse(struct terminal_request *o, const struct err *err)

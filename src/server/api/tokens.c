@@ -113,10 +113,10 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
     if (row->state == STORE_SANDBOX_ENDED)
         rc = err_set(&err, ERR_SANDBOX_ENDED, "sandbox %s has ended", row->id);
     else if (w->path)
-        rc = delegation_sign_url(w->api->settings.auth, request_principal(w->req), &w->spec, w->method, w->path,
+        rc = delegation_sign_url(w->api->settings.auth, gateway_principal(w->req), &w->spec, w->method, w->path,
                                  clock_real_ms(), &text, &g, &err);
     else
-        rc = delegation_make_token(w->api->settings.auth, request_principal(w->req), &w->spec, clock_real_ms(), &text,
+        rc = delegation_make_token(w->api->settings.auth, gateway_principal(w->req), &w->spec, clock_real_ms(), &text,
                                    &g, &err);
     if (rc < 0) {
         token_request_refuse(w, &err);
@@ -169,8 +169,7 @@ static int token_request_read_url(struct token_request *w, struct err *err)
 
     if (json_input_require_known_fields(w->body, "", names, err) < 0 ||
         json_input_enum(w->body, "", "method", token_url_methods, &method, err) < 0 ||
-        json_input_text(w->body, "", "path", 1, 4000, &w->path, err) < 0 ||
-        file_transfer_check_path(w->path, "path", err) < 0)
+        file_transfer_read_body_path(w->body, "path", &w->path, err) < 0)
         return -1;
     w->method = token_url_methods[method];
     audit_trail_add_target(w->req, "path", w->path);
@@ -186,11 +185,11 @@ static void token_request_begin(struct http_req *req, struct api *api,
 
     w->req = req;
     w->api = api;
-    if (api_require_no_query(req, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
         api_read_body(req, &w->body, &err) < 0 || read(w, &err) < 0)
         token_request_refuse(w, &err);
     else
-        store_sandbox_get(api->settings.store, request_visible_owner(req), id, token_request_on_sandbox, w);
+        store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, token_request_on_sandbox, w);
 }
 
 static void create_token(struct http_req *req, void *ctx)
@@ -240,9 +239,9 @@ static void api_ticket_create(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
         ticket_read_request(body, &method, &path, &err) < 0 ||
-        delegation_make_ticket(api->settings.auth, request_principal(req), method, path, ev_now(api->settings.ev), text,
+        delegation_make_ticket(api->settings.auth, gateway_principal(req), method, path, ev_now(api->settings.ev), text,
                                &err) < 0) {
         http_answer_err(req, &err);
         return;
@@ -261,25 +260,22 @@ static void api_ticket_create(struct http_req *req, void *ctx)
 
 static void api_token_on_all_revoked(void *arg, const struct err *err)
 {
-    const struct api_request *r = http_user_data(arg);
+    struct gateway *gateway = gateway_of_request(arg);
 
     if (err) {
         http_answer_err(arg, err);
         return;
     }
-    if (r->api)
-        open_streams_end_delegated(r->api);
+    if (gateway)
+        open_streams_end_delegated(gateway);
     http_answer_empty(arg, 204);
 }
 
 static void api_token_revoke_all(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0)
-        http_answer_err(req, &err);
-    else
+    if (api_has_no_query(req))
         delegation_revoke_all(api->settings.auth, api_token_on_all_revoked, req);
 }
 
@@ -290,15 +286,12 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
     static const char *const kinds[] = { [PRINCIPAL_KEY] = "key",       [PRINCIPAL_LOCAL] = "local",
                                          [PRINCIPAL_JWT] = "jwt",       [PRINCIPAL_SANDBOX_TOKEN] = "sandbox_token",
                                          [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed" };
-    const struct principal *p = request_principal(req);
-    struct err err = { 0 };
+    const struct principal *p = gateway_principal(req);
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0) {
-        http_answer_err(req, &err);
+    if (!api_has_no_query(req))
         return;
-    }
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     jsonw_kstr(&w, "kind", kinds[p->kind]);
@@ -322,14 +315,11 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
 static void api_login_settings(struct http_req *req, void *ctx)
 {
     const struct api_settings *set = &((struct api *)ctx)->settings;
-    struct err err = { 0 };
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (api_require_no_query(req, &err) < 0) {
-        http_answer_err(req, &err);
+    if (!api_has_no_query(req))
         return;
-    }
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
     if (set->login_client && *set->login_client) {

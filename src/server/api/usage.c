@@ -89,7 +89,7 @@ static int usage_report_read(struct usage_report *r, struct err *err)
     uint64_t now = clock_real_ms();
     const char *tenant = http_query(r->req, "tenant");
 
-    r->q = (struct store_usage_query){ .owner = request_visible_owner(r->req),
+    r->q = (struct store_usage_query){ .owner = gateway_visible_owner(r->req),
                                        .now_ms = now,
                                        .sandbox = http_query(r->req, "sandbox"),
                                        .created_by = http_query(r->req, "user") };

@@ -12,7 +12,7 @@ static int api_user_read_tenant(struct http_req *req, const char **ret, struct e
 {
     if (http_query_require_known(req, (const char *const[]){ "tenant", NULL }, err) < 0)
         return -1;
-    return auth_resolve_tenant(request_principal(req), http_query(req, "tenant"), ret, err);
+    return auth_resolve_tenant(gateway_principal(req), http_query(req, "tenant"), ret, err);
 }
 
 static void api_user_on_removed(void *arg, const struct err *err)
@@ -104,10 +104,10 @@ static void api_user_create(struct http_req *req, void *ctx)
     const char *named = NULL, *tenant;
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
         json_input_require_known_fields(body, "", names, &err) < 0 ||
         json_input_text(body, "", "tenant", 1, STORE_NAME_MAX, &named, &err) < 0 ||
-        auth_resolve_tenant(request_principal(req), named, &tenant, &err) < 0 ||
+        auth_resolve_tenant(gateway_principal(req), named, &tenant, &err) < 0 ||
         api_user_read_name(body, &row, &err) < 0 || api_user_read_role(body, &row, &err) < 0) {
         http_answer_err(req, &err);
     } else if (!row.name[0] || !row.role[0]) {
@@ -116,7 +116,7 @@ static void api_user_create(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
     } else {
         str_copy(row.owner, sizeof(row.owner), tenant);
-        auth_user_create(api->settings.auth, request_principal(req), &row, api_user_on_created, req);
+        auth_user_create(api->settings.auth, gateway_principal(req), &row, api_user_on_created, req);
     }
 }
 
@@ -142,7 +142,7 @@ static void api_user_list(struct http_req *req, void *ctx)
     struct err err = { 0 };
 
     if (api_read_page(req, (const char *const[]){ "tenant", NULL }, &q, &err) < 0 ||
-        auth_resolve_tenant(request_principal(req), named, &tenant, &err) < 0) {
+        auth_resolve_tenant(gateway_principal(req), named, &tenant, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
@@ -151,34 +151,20 @@ static void api_user_list(struct http_req *req, void *ctx)
     store_user_list(api->settings.store, &q, api_user_on_rows, req);
 }
 
-static const char *user_id(struct http_req *req)
-{
-    const char *id = http_param(req, "userId");
-    struct err err = { 0 };
-
-    if (api_require_no_query(req, &err) == 0) {
-        if (id_valid(id, "us"))
-            return id;
-        err_set(&err, ERR_MISSING, "there is no such user");
-    }
-    http_answer_err(req, &err);
-    return NULL;
-}
-
 static void api_user_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = user_id(req);
+    const char *id = api_id_or_refuse(req, "userId", "us", "user");
 
     if (id)
-        store_user_get(api->settings.store, request_visible_owner(req), id, api_user_on_row, req);
+        store_user_get(api->settings.store, gateway_visible_owner(req), id, api_user_on_row, req);
 }
 
 static void api_user_update(struct http_req *req, void *ctx)
 {
     static const char *const names[] = { "name", "role", "disabled", NULL };
     struct api *api = ctx;
-    const char *id = user_id(req);
+    const char *id = api_id_or_refuse(req, "userId", "us", "user");
     auto_json *body = NULL;
     struct store_user row = { 0 };
     struct err err = { 0 };
@@ -201,7 +187,7 @@ static void api_user_update(struct http_req *req, void *ctx)
     if (set & STORE_USER_SET_DISABLED)
         audit_trail_add_detail(req, "disabled", row.disabled ? "true" : "false");
     if (set) {
-        auth_user_set(api->settings.auth, request_principal(req), &row, set, api_user_on_row, req);
+        auth_user_set(api->settings.auth, gateway_principal(req), &row, set, api_user_on_row, req);
     } else {
         err_set(&err, ERR_INVALID, "nothing to change; give name, role or disabled");
         http_answer_err(req, &err);
@@ -211,10 +197,10 @@ static void api_user_update(struct http_req *req, void *ctx)
 static void api_user_remove(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    const char *id = user_id(req);
+    const char *id = api_id_or_refuse(req, "userId", "us", "user");
 
     if (id)
-        auth_user_remove(api->settings.auth, request_principal(req), id, clock_real_ms(), api_user_on_removed, req);
+        auth_user_remove(api->settings.auth, gateway_principal(req), id, clock_real_ms(), api_user_on_removed, req);
 }
 
 /* --- roles --- */
@@ -277,10 +263,10 @@ static void api_role_create(struct http_req *req, void *ctx)
     uint32_t permissions = 0;
     struct err err = { 0 };
 
-    if (api_require_no_query(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
+    if (http_query_require_none(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
         json_input_require_known_fields(body, "", names, &err) < 0 ||
         json_input_text(body, "", "tenant", 1, STORE_NAME_MAX, &named, &err) < 0 ||
-        auth_resolve_tenant(request_principal(req), named, &tenant, &err) < 0 ||
+        auth_resolve_tenant(gateway_principal(req), named, &tenant, &err) < 0 ||
         json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
         api_read_scopes(body, "permissions", &permissions, &err) < 0) {
         http_answer_err(req, &err);
@@ -290,7 +276,7 @@ static void api_role_create(struct http_req *req, void *ctx)
                             : "permissions: required; list what the role allows");
         http_answer_err(req, &err);
     } else {
-        auth_role_create(api->settings.auth, request_principal(req), tenant, name, permissions, clock_real_ms(),
+        auth_role_create(api->settings.auth, gateway_principal(req), tenant, name, permissions, clock_real_ms(),
                          api_role_on_created, req);
     }
 }
@@ -326,7 +312,7 @@ static void api_role_list(struct http_req *req, void *ctx)
     struct err err = { 0 };
 
     if (api_read_page(req, (const char *const[]){ "tenant", NULL }, &q, &err) < 0 ||
-        auth_resolve_tenant(request_principal(req), http_query(req, "tenant"), &tenant, &err) < 0) {
+        auth_resolve_tenant(gateway_principal(req), http_query(req, "tenant"), &tenant, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
@@ -375,7 +361,7 @@ static void api_role_remove(struct http_req *req, void *ctx)
     if (!api_role_name_or_refuse(req, &name, &tenant))
         return;
     audit_trail_add_detail(req, "tenant", tenant);
-    auth_role_remove(api->settings.auth, request_principal(req), tenant, name, api_user_on_removed, req);
+    auth_role_remove(api->settings.auth, gateway_principal(req), tenant, name, api_user_on_removed, req);
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"

@@ -81,6 +81,11 @@ static inline const char *principal_id(const struct principal *p)
 {
     return p->user[0] ? p->user : p->key_id;
 }
+/* A token, ticket or signature, which has fewer rights than the credential that made it. */
+static inline bool principal_is_delegated(const struct principal *p)
+{
+    return p->kind == PRINCIPAL_SANDBOX_TOKEN || p->kind == PRINCIPAL_TICKET || p->kind == PRINCIPAL_SIGNED;
+}
 /* Fails with ERR_DENIED and the name of the missing scope. */
 int principal_require(const struct principal *p, uint32_t scopes, struct err *err);
 

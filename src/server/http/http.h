@@ -43,11 +43,17 @@ enum http_body {
 struct http_route {
     const char *method;                          /* upper case */
     const char *pattern;                         /* NULL ends a table */
-    void (*fn)(struct http_req *req, void *ctx); /* ctx: the pointer in http_settings */
+    void (*fn)(struct http_req *req, void *ctx); /* ctx: of the list with the table: http_tables */
     enum http_body body;
     uint64_t body_max;  /* bytes; 0: the server's default for buffered bodies, unlimited for streamed ones */
     const char *accept; /* content type that a body must have ("application/json"), otherwise 415; NULL: any */
     const void *data;   /* for the owner of the table: scopes, a class of rate limit, ... */
+};
+
+/* A list of tables whose handlers get the same context. */
+struct http_tables {
+    const struct http_route *const *tables; /* NULL-terminated; each table ends in a row without pattern */
+    void *ctx;
 };
 
 /* the request */
@@ -72,6 +78,7 @@ const char *http_query_take(struct http_req *req, const char *name);
 /* Refuses names that are not in the NULL-terminated list and suggests the nearest one. The error is
  * ready for http_answer_err(). */
 int http_query_require_known(const struct http_req *req, const char *const *names, struct err *err);
+int http_query_require_none(const struct http_req *req, struct err *err);
 /* A decimal number; `preset` if it is absent. Returns -1 outside of min..max. */
 int http_query_u64(const struct http_req *req, const char *name, uint64_t min, uint64_t max, uint64_t preset,
                    uint64_t *ret, struct err *err);

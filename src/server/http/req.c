@@ -204,6 +204,13 @@ int http_query_require_known(const struct http_req *req, const char *const *name
     return 0;
 }
 
+int http_query_require_none(const struct http_req *req, struct err *err)
+{
+    static const char *const none[] = { NULL };
+
+    return http_query_require_known(req, none, err);
+}
+
 int http_query_u64(const struct http_req *req, const char *name, uint64_t min, uint64_t max, uint64_t preset,
                    uint64_t *ret, struct err *err)
 {

@@ -62,7 +62,7 @@ static void request_call_handler(struct http_req *req)
 {
     req->waiting_for_hook = false;
     req->handler_called = true;
-    req->match.route->fn(req, req->s->settings.ctx);
+    req->match.route->fn(req, req->match.ctx);
 }
 
 /* Checks the head, finds the route and calls the hook, once. */

@@ -22,6 +22,7 @@ struct route_segment {
 
 struct route_entry {
     const struct http_route *route;
+    void *ctx;
     unsigned method;
     struct route_segment segment[ROUTE_SEGMENTS_MAX];
     size_t nsegments;
@@ -94,15 +95,22 @@ static struct route_entry route_parse_pattern(const struct http_route *route)
     return row;
 }
 
-struct router *router_new(const struct http_route *const *tables)
+static void router_add_table(struct router *r, const struct http_route *table, void *ctx)
+{
+    for (const struct http_route *route = table; route->pattern; route++) {
+        r->entries = mem_resize(r->entries, r->nentries + 1, sizeof(struct route_entry));
+        r->entries[r->nentries] = route_parse_pattern(route);
+        r->entries[r->nentries++].ctx = ctx;
+    }
+}
+
+struct router *router_new(const struct http_tables *tables)
 {
     struct router *r = mem_new(struct router);
 
-    for (const struct http_route *const *t = tables; *t; t++)
-        for (const struct http_route *route = *t; route->pattern; route++) {
-            r->entries = mem_resize(r->entries, r->nentries + 1, sizeof(struct route_entry));
-            r->entries[r->nentries++] = route_parse_pattern(route);
-        }
+    for (; tables->tables; tables++)
+        for (const struct http_route *const *t = tables->tables; *t; t++)
+            router_add_table(r, *t, tables->ctx);
     return r;
 }
 
@@ -179,6 +187,7 @@ void router_find(const struct router *r, const char *method, const struct uri *u
     if (!best)
         return;
     ret->route = best->route;
+    ret->ctx = best->ctx;
     route_entry_copy_params(best, ret);
 }
 

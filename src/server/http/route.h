@@ -12,12 +12,13 @@
 struct router;
 
 /* Aborts if a pattern breaks the rules of http.h: that is a bug in the table. */
-struct router *router_new(const struct http_route *const *tables);
+struct router *router_new(const struct http_tables *tables);
 void router_free(struct router *r);
 DEFINE_AUTO(router, router_free);
 
 struct route_match {
     const struct http_route *route; /* NULL: not found; allowed_methods is not 0 if the path is known */
+    void *ctx;                      /* for the handler of the route */
     unsigned allowed_methods;       /* methods of the path, as bits of route_method_bit() */
     struct {
         const char *name; /* points into the pattern */

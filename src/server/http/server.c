@@ -83,6 +83,7 @@ int http_server_new(struct ev *ev, const struct http_settings *settings, struct 
     s->ev = ev;
     s->settings = *settings;
     s->router = router_new(settings->tables);
+    s->settings.tables = NULL;
     if (http_server_start_daemon(s, err) < 0) {
         http_server_free(s);
         return -1;

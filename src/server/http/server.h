@@ -51,7 +51,7 @@ struct http_request_summary {
 
 struct http_settings {
     struct http_limits limits;
-    const struct http_route *const *tables; /* NULL-terminated list of tables, each ending in a row without pattern */
+    const struct http_tables *tables; /* ends in an element without tables; borrowed for http_server_new */
     /* Host names (without port, "cove.example.org") that TCP clients may use, against DNS
      * rebinding. localhost and literal addresses are always allowed; "*" allows every name. Other
      * names: 421. */
@@ -61,7 +61,7 @@ struct http_settings {
      * same as Host). NULL-terminated, like hosts. */
     const char *const *origins;
     const char *docs; /* URL prefix of the error codes in links to the docs; NULL: the docs of the project */
-    void *ctx;        /* passed to handlers and hooks */
+    void *ctx;        /* passed to the hooks */
 
     /* Called when the head of a request has arrived and its route is known, before any of its body,
      * for authentication, authorization and rate limits. True: continue. False: the hook answers,

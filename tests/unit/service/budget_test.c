@@ -136,7 +136,7 @@ TEST(executions_are_refused_from_the_limit_on_whether_they_run_or_have_ended)
     assert_int_equal(check(&s, "me", true), ERR_NONE);
     budget_execution_begin(s.me);
     assert_int_equal(check(&s, "me", true), ERR_BUDGET);
-    assert_int_equal(check(&s, "me", false), ERR_NONE); /* a sandbox is no execution */
+    assert_int_equal(check(&s, "me", false), ERR_NONE); /* a sandbox is not an execution */
     assert_int_equal(check(&s, "bert", true), ERR_NONE);
     budget_execution_end(s.budgets, s.me);
     assert_int_equal(check(&s, "me", true), ERR_BUDGET);

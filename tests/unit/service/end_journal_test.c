@@ -1,4 +1,4 @@
-/* The journal of ends with a real store: what a kill leaves, and what the next start makes of it. */
+/* The journal of ends with a real store: what a kill leaves, and how the next start applies it. */
 #include "store_scene.h"
 
 #include "service/end_journal.h"

@@ -1,4 +1,4 @@
-/* store_scene.h - a loop, a directory and a real store, for the tests of objects that need no more. */
+/* store_scene.h - a loop, a directory and a real store, for tests of objects that need no more. */
 #pragma once
 
 #include "tests/unit/test.h"

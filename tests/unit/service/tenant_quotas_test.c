@@ -1,4 +1,4 @@
-/* The table of quotas with a real store: who is limited by what, and from when on. */
+/* The table of quotas with a real store: which tenant is limited, by which amount, and when. */
 #include "store_scene.h"
 
 #include "service/tenant_quotas.h"

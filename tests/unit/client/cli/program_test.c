@@ -1,7 +1,7 @@
 #include "tests/unit/test.h"
 
 #include "client/cli/program.h"
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 
 #include "core/base/fd.h"
 #include "core/base/str.h"

@@ -70,7 +70,7 @@ static const struct http_route *const tables[] = { routes, NULL };
 
 static int setup(void **state UNUSED)
 {
-    struct http_settings set = { .tables = tables };
+    struct http_settings set = { .tables = (const struct http_tables[]){ { tables }, { 0 } } };
     struct err err = { 0 };
 
     for (size_t i = 0; i < 2; i++)

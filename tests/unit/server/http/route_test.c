@@ -33,7 +33,7 @@ static char mem[1024];
 
 static void find(const char *method, const char *target, struct uri *u, struct route_match *m)
 {
-    struct router *r = router_new(tables);
+    struct router *r = router_new((const struct http_tables[]){ { tables }, { 0 } });
     struct err err = { 0 };
 
     if (uri_parse(target, mem, u, &err) < 0)
@@ -148,7 +148,7 @@ TEST(a_mistyped_path_suggests_the_nearest_route)
         { "/v1/cg", "/v1/gc" },
         { "/v1/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL },
     };
-    struct router *r = router_new(tables);
+    struct router *r = router_new((const struct http_tables[]){ { tables }, { 0 } });
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err err = { 0 };

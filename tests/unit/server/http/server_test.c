@@ -37,7 +37,7 @@ static const struct http_route routes[] = {
 static void start(void)
 {
     static const struct http_route *const tables[] = { routes, NULL };
-    struct http_settings set = { .tables = tables, .ctx = &server };
+    struct http_settings set = { .tables = (const struct http_tables[]){ { tables, &server }, { 0 } } };
     struct err err = { 0 };
 
     set.limits = http_limits_for_tests();

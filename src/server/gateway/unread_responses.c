@@ -3,7 +3,9 @@
  * that reads slowly or not at all keeps it in memory. A tenant with 64 MiB unread cannot start
  * executions until some of it is read. The bytes are counted per tenant, so other tenants are
  * unaffected. A tenant without unread bytes has no entry. */
-#include "server/api/api_internal.h"
+#include "server/gateway/unread_responses.h"
+
+#include "server/gateway/gateway_internal.h"
 
 #include "core/base/list.h"
 #include "core/base/mem.h"
@@ -18,23 +20,23 @@ struct unread_quota {
 };
 
 struct unread_response {
-    struct api *api;
+    struct gateway *gateway;
     struct unread_quota *quota;
     uint64_t bytes;
 };
 
-static struct unread_quota *unread_quota_find(const struct api *api, const char *owner)
+static struct unread_quota *unread_quota_find(const struct gateway *gateway, const char *owner)
 {
-    struct unread_quota *u = api->unread_quotas;
+    struct unread_quota *u = gateway->unread_quotas;
 
     while (u && !str_eq(u->owner, owner))
         u = u->next;
     return u;
 }
 
-int unread_responses_check(const struct api *api, const char *owner, struct err *err)
+int unread_responses_check(const struct gateway *gateway, const char *owner, struct err *err)
 {
-    const struct unread_quota *u = unread_quota_find(api, owner);
+    const struct unread_quota *u = unread_quota_find(gateway, owner);
 
     if (!u || u->bytes < UNREAD_BYTES_MAX)
         return 0;
@@ -48,22 +50,22 @@ static void unread_response_free(void *p)
     l->quota->bytes -= l->bytes;
     if (l->quota->bytes > 0)
         return;
-    list_remove(&l->api->unread_quotas, l->quota);
+    list_remove(&l->gateway->unread_quotas, l->quota);
     free(l->quota);
 }
 
-void unread_responses_add(struct http_req *req, struct api *api, const char *owner, uint64_t bytes)
+void unread_responses_add(struct http_req *req, struct gateway *gateway, const char *owner, uint64_t bytes)
 {
     struct unread_response *l = mem_new(struct unread_response);
-    struct unread_quota *u = unread_quota_find(api, owner);
+    struct unread_quota *u = unread_quota_find(gateway, owner);
 
     if (!u) {
         u = mem_new(struct unread_quota);
         (void)str_copy(u->owner, sizeof(u->owner), owner);
-        u->next = api->unread_quotas;
-        api->unread_quotas = u;
+        u->next = gateway->unread_quotas;
+        gateway->unread_quotas = u;
     }
     u->bytes += bytes;
-    *l = (struct unread_response){ api, u, bytes };
+    *l = (struct unread_response){ gateway, u, bytes };
     http_free_with_request(req, l, unread_response_free);
 }

@@ -14,7 +14,7 @@
  *    action, but omits the address and the details.
  * 5. Secrets are never recorded. Keys appear as their ids, query strings are omitted, and executed
  *    code appears as a hash and a length unless the operator enabled the text. */
-#include "server/api/api_internal.h"
+#include "server/gateway/gateway_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
@@ -32,16 +32,16 @@ static const char *const audit_trail_principal_kinds[] = {
     [PRINCIPAL_TICKET] = "ticket", [PRINCIPAL_SIGNED] = "signed"
 };
 
-static struct api_request *audit_trail_request(const struct http_req *req)
+static struct gateway_request *audit_trail_request(const struct http_req *req)
 {
     return http_user_data(req);
 }
 
-static void audit_trail_record_pending(struct api_request *r);
+static void audit_trail_record_pending(struct gateway_request *r);
 
 static void audit_trail_request_free(void *arg)
 {
-    struct api_request *r = arg;
+    struct gateway_request *r = arg;
 
     audit_trail_record_pending(r);
     *r->list_link = r->next;
@@ -55,11 +55,11 @@ static void audit_trail_request_free(void *arg)
     free(r);
 }
 
-static const struct audit_action *audit_trail_find_action(const struct api *api, const struct http_route *route)
+static const struct audit_action *audit_trail_find_action(const struct gateway *gateway, const struct http_route *route)
 {
-    for (size_t i = 0; i < api->nactions; i++)
-        if (api->actions[i].route == route)
-            return &api->actions[i];
+    for (size_t i = 0; i < gateway->nactions; i++)
+        if (gateway->actions[i].route == route)
+            return &gateway->actions[i];
     return NULL;
 }
 
@@ -67,9 +67,9 @@ static const struct audit_action *audit_trail_find_action(const struct api *api,
 
 void audit_trail_add_target(const struct http_req *req, const char *name, const char *value)
 {
-    struct api_request *r = audit_trail_request(req);
+    struct gateway_request *r = audit_trail_request(req);
 
-    if (!r || !r->audit || r->ntarget == API_TARGETS_MAX)
+    if (!r || !r->audit || r->ntarget == GATEWAY_TARGETS_MAX)
         return;
     r->target[r->ntarget].name = name;
     r->target_values[r->ntarget] = str_dup_n(value, strnlen(value, TEXT_MAX));
@@ -77,14 +77,14 @@ void audit_trail_add_target(const struct http_req *req, const char *name, const 
     r->ntarget++;
 }
 
-static void audit_trail_detail_key(struct api_request *r, const char *key)
+static void audit_trail_detail_key(struct gateway_request *r, const char *key)
 {
     buf_adds(&r->details, r->details.len ? ",\"" : "{\"");
     buf_adds(&r->details, key);
     buf_adds(&r->details, "\":");
 }
 
-static void audit_trail_detail_text(struct api_request *r, const char *key, const char *value, size_t len)
+static void audit_trail_detail_text(struct gateway_request *r, const char *key, const char *value, size_t len)
 {
     struct jsonw w;
 
@@ -97,7 +97,7 @@ static void audit_trail_detail_text(struct api_request *r, const char *key, cons
 
 void audit_trail_add_detail(const struct http_req *req, const char *key, const char *value)
 {
-    struct api_request *r = audit_trail_request(req);
+    struct gateway_request *r = audit_trail_request(req);
 
     if (r && r->audit)
         audit_trail_detail_text(r, key, value, strnlen(value, TEXT_MAX));
@@ -105,7 +105,7 @@ void audit_trail_add_detail(const struct http_req *req, const char *key, const c
 
 void audit_trail_add_number(const struct http_req *req, const char *key, uint64_t value)
 {
-    struct api_request *r = audit_trail_request(req);
+    struct gateway_request *r = audit_trail_request(req);
 
     if (!r || !r->audit || r->details.len > DETAILS_MAX)
         return;
@@ -115,7 +115,7 @@ void audit_trail_add_number(const struct http_req *req, const char *key, uint64_
 
 void audit_trail_add_content(const struct http_req *req, const char *key, const char *data, size_t len)
 {
-    struct api_request *r = audit_trail_request(req);
+    struct gateway_request *r = audit_trail_request(req);
     uint8_t hash[CHAIN_HASH];
     char hex[2 * CHAIN_HASH + 1];
 
@@ -146,7 +146,7 @@ void audit_trail_add_strings(const struct http_req *req, const char *key, const 
 /* --- one record --- */
 
 /* Targets from the path: {sandboxId} becomes "sandbox", {keyId} "key", {template} "template". */
-static void audit_trail_add_path_params(struct api_request *r, const struct http_route *route)
+static void audit_trail_add_path_params(struct gateway_request *r, const struct http_route *route)
 {
     for (const char *p = strchr(route->pattern, '{'); p; p = strchr(p + 1, '{')) {
         size_t n = strcspn(++p, "*}");
@@ -155,7 +155,7 @@ static void audit_trail_add_path_params(struct api_request *r, const struct http
 
         if (n > 2 && str_eq(name + n - 2, "Id"))
             name[n - 2] = '\0';
-        bool has_target = value && *value && r->ntarget_names < API_TARGETS_MAX;
+        bool has_target = value && *value && r->ntarget_names < GATEWAY_TARGETS_MAX;
         if (has_target) {
             r->target_names[r->ntarget_names++] = name;
             audit_trail_add_target(r->req, name, value);
@@ -175,7 +175,7 @@ static const char *audit_trail_outcome(int status)
                                                                                                : "failed";
 }
 
-static struct audit_record audit_trail_begin_record(struct api_request *r, const char *outcome)
+static struct audit_record audit_trail_begin_record(struct gateway_request *r, const char *outcome)
 {
     const struct http_peer *peer = http_peer(r->req);
     bool other_id = !str_eq(http_id(r->req), http_server_assigned_id(r->req));
@@ -211,11 +211,11 @@ static void audit_trail_record_for_owner(struct audit *audit, const char *owner,
     audit_append(audit, &rec, false);
 }
 
-static void audit_trail_find_other_owner(const struct api *api, const struct principal *principal, const char *sandbox,
-                                         char ret[STORE_OWNER_MAX + 1])
+static void audit_trail_find_other_owner(const struct gateway *gateway, const struct principal *principal,
+                                         const char *sandbox, char ret[STORE_OWNER_MAX + 1])
 {
     const char *owner = sandbox && principal_has_scopes(principal, SCOPE_BIT(ADMIN))
-                            ? manager_sandbox_owner(api->settings.manager, sandbox)
+                            ? gateway->settings.hooks.sandbox_owner(gateway->settings.hooks.arg, sandbox)
                             : NULL;
 
     ret[0] = '\0';
@@ -223,14 +223,14 @@ static void audit_trail_find_other_owner(const struct api *api, const struct pri
         (void)str_copy(ret, STORE_OWNER_MAX + 1, owner);
 }
 
-void audit_trail_resolve_tenant(struct api_request *r)
+void audit_trail_resolve_tenant(struct gateway_request *r)
 {
-    audit_trail_find_other_owner(r->api, &r->principal, http_param(r->req, "sandboxId"), r->acted_on_tenant);
+    audit_trail_find_other_owner(r->gateway, &r->principal, http_param(r->req, "sandboxId"), r->acted_on_tenant);
 }
 
 void audit_trail_record_accepted(const struct http_req *req)
 {
-    struct api_request *r = audit_trail_request(req);
+    struct gateway_request *r = audit_trail_request(req);
 
     if (!r || !r->audit || !r->action->record_success || r->accepted_seq)
         return;
@@ -245,7 +245,7 @@ void audit_trail_record_accepted(const struct http_req *req)
 
 static void audit_trail_on_recorded(void *arg)
 {
-    struct api_request *r = arg;
+    struct gateway_request *r = arg;
 
     http_release_answer(r->req);
 }
@@ -265,13 +265,13 @@ static void audit_trail_fill_refusal_key(struct refusal_key *k, const struct pri
     snprintf(k->error, sizeof(k->error), "%s", error ? err_info(error)->code : "");
 }
 
-static void audit_trail_write_refusal_sum(struct api *api, const struct refusal_summary *s)
+static void audit_trail_write_refusal_sum(struct gateway *gateway, const struct refusal_summary *s)
 {
     char at[32];
     auto_free char *details = str_printf("{\"count\":%" PRIu64 ",\"since\":\"%s\"}", s->count,
                                          clock_rfc3339(s->since_ms * NS_PER_MS, at));
 
-    audit_append(api->settings.audit,
+    audit_append(gateway->settings.audit,
                  &(struct audit_record){ .tenant = s->key.tenant,
                                          .action = s->key.action,
                                          .outcome = s->key.status ? audit_trail_outcome(s->key.status) : "refused",
@@ -287,28 +287,28 @@ static void audit_trail_write_refusal_sum(struct api *api, const struct refusal_
 
 static void audit_trail_on_refusal_timer(void *arg)
 {
-    struct api *api = arg;
+    struct gateway *gateway = arg;
     struct refusal_summary s;
-    uint64_t now = ev_now(api->settings.ev);
+    uint64_t now = ev_now(gateway->settings.ev);
 
-    while (refusal_aggregator_next(api->refusals, now, false, &s))
-        audit_trail_write_refusal_sum(api, &s);
-    if (refusal_aggregator_due_ns(api->refusals))
-        ev_timer_set(api->settings.ev, &api->refusal_summary_timer, refusal_aggregator_due_ns(api->refusals),
-                     audit_trail_on_refusal_timer, api);
+    while (refusal_aggregator_next(gateway->refusals, now, false, &s))
+        audit_trail_write_refusal_sum(gateway, &s);
+    if (refusal_aggregator_due_ns(gateway->refusals))
+        ev_timer_set(gateway->settings.ev, &gateway->refusal_summary_timer,
+                     refusal_aggregator_due_ns(gateway->refusals), audit_trail_on_refusal_timer, gateway);
 }
 
-bool audit_trail_should_record(struct api *api, const struct refusal_key *k)
+bool audit_trail_should_record(struct gateway *gateway, const struct refusal_key *k)
 {
-    bool yes = refusal_aggregator_admit(api->refusals, k, ev_now(api->settings.ev), clock_real_ms());
+    bool yes = refusal_aggregator_admit(gateway->refusals, k, ev_now(gateway->settings.ev), clock_real_ms());
 
-    if (!yes && !api->refusal_summary_timer.slot)
-        ev_timer_set(api->settings.ev, &api->refusal_summary_timer, refusal_aggregator_due_ns(api->refusals),
-                     audit_trail_on_refusal_timer, api);
+    if (!yes && !gateway->refusal_summary_timer.slot)
+        ev_timer_set(gateway->settings.ev, &gateway->refusal_summary_timer,
+                     refusal_aggregator_due_ns(gateway->refusals), audit_trail_on_refusal_timer, gateway);
     return yes;
 }
 
-static void audit_trail_record_refusal(struct api_request *r, int status)
+static void audit_trail_record_refusal(struct gateway_request *r, int status)
 {
     const struct http_peer *peer = http_peer(r->req);
     enum err_id error = http_answer_error_id(r->req);
@@ -316,8 +316,8 @@ static void audit_trail_record_refusal(struct api_request *r, int status)
 
     audit_trail_fill_refusal_key(&k, &r->principal, r->authenticated, peer->is_unix ? "local" : peer->addr,
                                  r->action->name, error, status);
-    api_security_refusal(r->api, &k);
-    if (!audit_trail_should_record(r->api, &k))
+    security_events_count_refusal(r->gateway, &k);
+    if (!audit_trail_should_record(r->gateway, &k))
         return;
     if (!r->target_recorded)
         audit_trail_add_path_params(r, http_route(r->req));
@@ -328,19 +328,19 @@ static void audit_trail_record_refusal(struct api_request *r, int status)
 }
 
 /* Records requests that were refused before authorization because of their head alone. */
-void audit_trail_unrouted_request(struct api *api, const struct http_request_summary *done)
+void audit_trail_unrouted_request(struct gateway *gateway, const struct http_request_summary *done)
 {
-    const struct audit_action *action = done->route ? audit_trail_find_action(api, done->route) : NULL;
+    const struct audit_action *action = done->route ? audit_trail_find_action(gateway, done->route) : NULL;
     struct refusal_key k;
 
-    if (!api->settings.audit || done->status < 400 || (action && !action->is_change && done->status != 403))
+    if (!gateway->settings.audit || done->status < 400 || (action && !action->is_change && done->status != 403))
         return;
     audit_trail_fill_refusal_key(&k, NULL, false, done->peer->is_unix ? "local" : done->peer->addr,
                                  action ? action->name : "request.refuse", done->error, done->status);
-    api_security_refusal(api, &k);
-    if (!audit_trail_should_record(api, &k))
+    security_events_count_refusal(gateway, &k);
+    if (!audit_trail_should_record(gateway, &k))
         return;
-    audit_append(api->settings.audit,
+    audit_append(gateway->settings.audit,
                  &(struct audit_record){ .action = k.action,
                                          .outcome = audit_trail_outcome(done->status),
                                          .status = done->status,
@@ -354,12 +354,12 @@ void audit_trail_unrouted_request(struct api *api, const struct http_request_sum
 
 /* --- the response --- */
 
-static bool audit_trail_is_recorded_outcome(const struct api_request *r, int status)
+static bool audit_trail_is_recorded_outcome(const struct gateway_request *r, int status)
 {
     return r->action->record_success || status == 401 || status == 403 || status == 404 || status == 429;
 }
 
-static uint64_t audit_trail_record_outcome(struct api_request *r)
+static uint64_t audit_trail_record_outcome(struct gateway_request *r)
 {
     int status = http_answer_status(r->req);
     struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status));
@@ -370,7 +370,7 @@ static uint64_t audit_trail_record_outcome(struct api_request *r)
     return audit_append(r->audit, &rec, r->accepted_seq != 0);
 }
 
-static void audit_trail_record_pending(struct api_request *r)
+static void audit_trail_record_pending(struct gateway_request *r)
 {
     if (!r->pending_link)
         return;
@@ -382,10 +382,10 @@ static void audit_trail_record_pending(struct api_request *r)
         audit_trail_record_outcome(r);
 }
 
-void audit_trail_flush_pending(struct api *api)
+void audit_trail_flush_pending(struct gateway *gateway)
 {
-    while (api->pending_records)
-        audit_trail_record_pending(api->pending_records);
+    while (gateway->pending_records)
+        audit_trail_record_pending(gateway->pending_records);
 }
 
 static void audit_trail_on_flush(void *arg)
@@ -393,21 +393,21 @@ static void audit_trail_on_flush(void *arg)
     audit_trail_flush_pending(arg);
 }
 
-static void audit_trail_record_later(struct api_request *r)
+static void audit_trail_record_later(struct gateway_request *r)
 {
-    struct api_request **end = &r->api->pending_records;
+    struct gateway_request **end = &r->gateway->pending_records;
 
     while (*end)
         end = &(*end)->next_pending;
     *end = r;
     r->pending_link = end;
     r->next_pending = NULL;
-    ev_defer(r->api->settings.ev, &r->api->pending_records_defer, audit_trail_on_flush, r->api);
+    ev_defer(r->gateway->settings.ev, &r->gateway->pending_records_defer, audit_trail_on_flush, r->gateway);
 }
 
 static bool audit_trail_on_answer(struct http_req *req, void *arg)
 {
-    struct api_request *r = arg;
+    struct gateway_request *r = arg;
     struct audit *a = r->audit;
     int status = http_answer_status(req);
 
@@ -429,28 +429,28 @@ static bool audit_trail_on_answer(struct http_req *req, void *arg)
 
 /* --- authorization --- */
 
-struct api_request *audit_trail_new_request(struct api *api, struct http_req *req)
+struct gateway_request *audit_trail_new_request(struct gateway *gateway, struct http_req *req)
 {
-    struct api_request *r = mem_new(struct api_request);
+    struct gateway_request *r = mem_new(struct gateway_request);
 
-    *r = (struct api_request){ .api = api,
-                               .audit = api->settings.audit,
-                               .record_content = api->settings.audit_content,
-                               .req = req,
-                               .next = api->requests,
-                               .list_link = &api->requests };
+    *r = (struct gateway_request){ .gateway = gateway,
+                                   .audit = gateway->settings.audit,
+                                   .record_content = gateway->settings.audit_content,
+                                   .req = req,
+                                   .next = gateway->requests,
+                                   .list_link = &gateway->requests };
     if (r->next)
         r->next->list_link = &r->next;
-    api->requests = r;
-    r->action = audit_trail_find_action(api, http_route(req));
+    gateway->requests = r;
+    r->action = audit_trail_find_action(gateway, http_route(req));
     http_free_with_request(req, r, audit_trail_request_free);
     http_set_user_data(req, r);
-    if (api->settings.audit)
+    if (gateway->settings.audit)
         http_on_answer(req, audit_trail_on_answer, r);
     return r;
 }
 
-int audit_trail_can_record(struct api_request *r, struct err *err)
+int audit_trail_can_record(struct gateway_request *r, struct err *err)
 {
     const char *why = "";
     enum audit_state state = r->audit ? audit_state(r->audit, &why) : AUDIT_OPEN;
@@ -465,44 +465,47 @@ int audit_trail_can_record(struct api_request *r, struct err *err)
 
 /* --- actions without a request, on connections that stay open --- */
 
-void audit_trail_init(struct api *api)
+void audit_trail_add_routes(struct gateway *gateway, const struct http_route *routes)
 {
-    for (const struct http_route *const *t = api_tables; *t; t++)
-        for (const struct http_route *r = *t; r->pattern; r++) {
-            api->actions = mem_resize(api->actions, api->nactions + 1, sizeof(*api->actions));
-            audit_action_of_route(r, &api->actions[api->nactions++]);
-        }
-    api->refusals = refusal_aggregator_new();
-    api->security = security_new();
+    for (const struct http_route *r = routes; r->pattern; r++) {
+        gateway->actions = mem_resize(gateway->actions, gateway->nactions + 1, sizeof(*gateway->actions));
+        audit_action_of_route(r, &gateway->actions[gateway->nactions++]);
+    }
 }
 
-void audit_trail_done(struct api *api)
+void audit_trail_init(struct gateway *gateway)
+{
+    gateway->refusals = refusal_aggregator_new();
+    gateway->security = security_new();
+}
+
+void audit_trail_done(struct gateway *gateway)
 {
     struct refusal_summary s;
 
-    while (api->settings.audit && refusal_aggregator_next(api->refusals, 0, true, &s))
-        audit_trail_write_refusal_sum(api, &s);
-    audit_trail_flush_pending(api);
-    ev_defer_clear(api->settings.ev, &api->pending_records_defer);
-    while (api->requests) { /* later responses find api == NULL and record nothing */
-        struct api_request *r = api->requests;
+    while (gateway->settings.audit && refusal_aggregator_next(gateway->refusals, 0, true, &s))
+        audit_trail_write_refusal_sum(gateway, &s);
+    audit_trail_flush_pending(gateway);
+    ev_defer_clear(gateway->settings.ev, &gateway->pending_records_defer);
+    while (gateway->requests) { /* later responses find gateway == NULL and record nothing */
+        struct gateway_request *r = gateway->requests;
 
-        api->requests = r->next;
+        gateway->requests = r->next;
         if (r->next)
-            r->next->list_link = &api->requests;
-        r->api = NULL;
+            r->next->list_link = &gateway->requests;
+        r->gateway = NULL;
         r->audit = NULL;
         r->next = NULL;
         r->list_link = &r->next;
         http_on_answer(r->req, NULL, NULL);
     }
-    ev_timer_clear(api->settings.ev, &api->refusal_summary_timer);
-    refusal_aggregator_free(api->refusals);
-    security_free(api->security);
-    free(api->actions);
+    ev_timer_clear(gateway->settings.ev, &gateway->refusal_summary_timer);
+    refusal_aggregator_free(gateway->refusals);
+    security_free(gateway->security);
+    free(gateway->actions);
 }
 
-uint64_t audit_trail_record_action(struct api *api, const struct principal *principal, const char *address,
+uint64_t audit_trail_record_action(struct gateway *gateway, const struct principal *principal, const char *address,
                                    const char *action, const char *outcome, const struct audit_pair *target,
                                    size_t ntarget, const char *details)
 {
@@ -518,10 +521,10 @@ uint64_t audit_trail_record_action(struct api *api, const struct principal *prin
                                 .details = details };
     char owner[STORE_OWNER_MAX + 1];
 
-    if (!api->settings.audit)
+    if (!gateway->settings.audit)
         return 0;
-    audit_trail_find_other_owner(api, principal, ntarget && str_eq(target[0].name, "sandbox") ? target[0].value : NULL,
-                                 owner);
-    audit_trail_record_for_owner(api->settings.audit, owner, &rec);
-    return audit_append(api->settings.audit, &rec, false);
+    audit_trail_find_other_owner(gateway, principal,
+                                 ntarget && str_eq(target[0].name, "sandbox") ? target[0].value : NULL, owner);
+    audit_trail_record_for_owner(gateway->settings.audit, owner, &rec);
+    return audit_append(gateway->settings.audit, &rec, false);
 }

@@ -1,6 +1,6 @@
 /* The store keeps the last checkpoint, in a file that an attacker would have to change too in order
  * to shorten the audit trail. The two are compared at each start. */
-#include "server/api/server_audit.h"
+#include "server/gateway/server_audit.h"
 
 #include "core/base/fd.h"
 #include "core/base/jsonw.h"
@@ -199,7 +199,7 @@ void server_audit_record(struct server_audit *r, const char *action, const char 
                      true);
 }
 
-void server_audit_sandbox_ended(struct server_audit *r, const char *id, const char *owner, enum ended_by by,
+void server_audit_sandbox_ended(struct server_audit *r, const char *id, const char *owner, const char *ended_by,
                                 const struct err *why)
 {
     struct audit_pair target = { "sandbox", id };
@@ -210,7 +210,7 @@ void server_audit_sandbox_ended(struct server_audit *r, const char *id, const ch
         return;
     jsonw_init(&w, &details, 0);
     jsonw_object(&w);
-    jsonw_kstr(&w, "endedBy", ended_by_name(by));
+    jsonw_kstr(&w, "endedBy", ended_by);
     jsonw_kstr(&w, "reason", why->msg);
     jsonw_end_object(&w);
     audit_append(r->audit,

@@ -3,7 +3,7 @@
  * The name is derived from the row of the route table, so that every new route has one: the noun is
  * the singular of the last collection in the path, the verb is the literal after its {id}, or
  * follows from the method. The table below lists the exceptions. */
-#include "server/api/api_internal.h"
+#include "server/gateway/gateway_internal.h"
 
 #include "core/base/str.h"
 

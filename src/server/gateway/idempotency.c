@@ -10,13 +10,14 @@
  * server, since no other request can be in progress, and otherwise after CLAIM_IN_PROGRESS_MS. A
  * sandbox that was killed before it ever ran does not count as an object; its claim is replaced by
  * a new one. */
-#include "server/api/api_internal.h"
+#include "server/gateway/idempotency.h"
+
+#include "server/gateway/gateway_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "service/context.h"
 
 #include <openssl/evp.h>
 
@@ -25,7 +26,7 @@
 
 struct idempotency_claim {
     struct http_req *req;
-    struct api *api;
+    struct gateway *gateway;
     idempotency_fn *fn;
     void *arg;
     void (*on_dropped)(void *arg);
@@ -74,7 +75,7 @@ static void idempotency_proceed(struct idempotency_claim *c, bool fresh)
 
     free(c);
     if (fresh && str_starts(copy.id, "sb")) {
-        copy.fn(copy.req, copy.api, true, copy.id, copy.arg); /* it calls idempotency_set_resource */
+        copy.fn(copy.req, true, copy.id, copy.arg); /* it calls idempotency_set_resource */
         return;
     }
     audit_trail_add_target(copy.req, idempotency_target_name(copy.id), copy.id);
@@ -82,7 +83,7 @@ static void idempotency_proceed(struct idempotency_claim *c, bool fresh)
         audit_trail_record_accepted(copy.req);
     else
         http_set_header(copy.req, "Idempotency-Replayed", "true");
-    copy.fn(copy.req, copy.api, fresh, copy.id, copy.arg);
+    copy.fn(copy.req, fresh, copy.id, copy.arg);
 }
 
 static void idempotency_refuse_in_progress(struct idempotency_claim *c)
@@ -100,7 +101,7 @@ static bool idempotency_is_in_progress(const struct idempotency_claim *c)
 {
     uint64_t apart = c->now_ms > c->claimed_ms ? c->now_ms - c->claimed_ms : c->claimed_ms - c->now_ms;
 
-    return c->claimed_ms >= c->api->started_ms && apart < CLAIM_IN_PROGRESS_MS;
+    return c->claimed_ms >= c->gateway->started_ms && apart < CLAIM_IN_PROGRESS_MS;
 }
 
 static void idempotency_on_resource(struct idempotency_claim *c, const struct err *err)
@@ -132,8 +133,8 @@ static void idempotency_on_sandbox(void *arg, const struct err *err, const struc
     if (!err && row->state == STORE_SANDBOX_CREATING)
         idempotency_refuse_in_progress(c);
     else if (!err && row->state == STORE_SANDBOX_ENDED && !row->expires_ms)
-        store_idem_drop(c->api->settings.store, request_tenant(c->req), c->key, row->id, idempotency_on_claim_dropped,
-                        c);
+        store_idem_drop(c->gateway->settings.store, gateway_tenant(c->req), c->key, row->id,
+                        idempotency_on_claim_dropped, c);
     else
         idempotency_on_resource(c, err);
 }
@@ -143,26 +144,19 @@ static void idempotency_on_execution(void *arg, const struct err *err, const str
     idempotency_on_resource(arg, err);
 }
 
-/* Contexts have no rows in the store: the sandbox knows the live ones. */
+/* Contexts have no rows in the store: the service knows the live ones. */
 static void idempotency_find_context(struct idempotency_claim *c)
 {
-    struct context_info all[CONTEXTS_MAX];
+    const struct gateway_hooks *hooks = &c->gateway->settings.hooks;
+    bool starting = false;
     struct err err = { 0 };
-    size_t n = 0, i = 0;
+    int rc = hooks->find_context(hooks->arg, gateway_visible_owner(c->req), http_param(c->req, "sandboxId"), c->id,
+                                 &starting, &err);
 
-    if (manager_contexts(c->api->settings.manager, request_visible_owner(c->req), http_param(c->req, "sandboxId"), all,
-                         &n, &err) < 0) {
-        idempotency_on_resource(c, &err);
-        return;
-    }
-    while (i < n && !str_eq(all[i].id, c->id))
-        i++;
-    if (i == n)
-        err_set(&err, ERR_MISSING, "there is no such context");
-    if (i < n && all[i].state == CONTEXT_STARTING)
+    if (starting)
         idempotency_refuse_in_progress(c);
     else
-        idempotency_on_resource(c, i < n ? NULL : &err);
+        idempotency_on_resource(c, rc < 0 ? &err : NULL);
 }
 
 static void idempotency_on_claim(void *arg, const struct err *err, bool fresh, const struct store_idem *row)
@@ -186,11 +180,12 @@ static void idempotency_on_claim(void *arg, const struct err *err, bool fresh, c
     memcpy(c->id, row->resource, sizeof(c->id));
     c->claimed_ms = row->at_ms;
     if (str_starts(c->id, "sb"))
-        store_sandbox_get(c->api->settings.store, request_visible_owner(c->req), c->id, idempotency_on_sandbox, c);
+        store_sandbox_get(c->gateway->settings.store, gateway_visible_owner(c->req), c->id, idempotency_on_sandbox, c);
     else if (str_starts(c->id, "cx"))
         idempotency_find_context(c);
     else
-        store_execution_get(c->api->settings.store, request_visible_owner(c->req), c->id, idempotency_on_execution, c);
+        store_execution_get(c->gateway->settings.store, gateway_visible_owner(c->req), c->id, idempotency_on_execution,
+                            c);
 }
 
 static void idempotency_claim_key(struct idempotency_claim *c)
@@ -200,11 +195,11 @@ static void idempotency_claim_key(struct idempotency_claim *c)
     id_new(c->kind, c->id);
     memcpy(row.request_hash, c->request_hash, sizeof(row.request_hash));
     memcpy(row.resource, c->id, sizeof(row.resource));
-    str_copy(row.owner, sizeof(row.owner), request_tenant(c->req));
-    store_idem_claim(c->api->settings.store, &row, idempotency_on_claim, c);
+    str_copy(row.owner, sizeof(row.owner), gateway_tenant(c->req));
+    store_idem_claim(c->gateway->settings.store, &row, idempotency_on_claim, c);
 }
 
-void idempotency_begin(struct http_req *req, struct api *api, const char kind[2], idempotency_fn *fn, void *arg,
+void idempotency_begin(struct http_req *req, struct gateway *gateway, const char kind[2], idempotency_fn *fn, void *arg,
                        void (*dropped)(void *arg))
 {
     const char *key = http_header(req, "Idempotency-Key");
@@ -212,7 +207,7 @@ void idempotency_begin(struct http_req *req, struct api *api, const char kind[2]
     struct err err;
 
     *c = (struct idempotency_claim){
-        .req = req, .api = api, .fn = fn, .arg = arg, .on_dropped = dropped, .key = key, .kind = kind
+        .req = req, .gateway = gateway, .fn = fn, .arg = arg, .on_dropped = dropped, .key = key, .kind = kind
     };
     c->now_ms = clock_real_ms();
     if (!key) {
@@ -235,12 +230,12 @@ static void idempotency_on_renamed(void *arg UNUSED, const struct err *err)
         log_warn("cannot record which sandbox an idempotency key created: %s", err->msg);
 }
 
-void idempotency_set_resource(struct http_req *req, struct api *api, const char *id, const char *now)
+void idempotency_set_resource(struct http_req *req, struct gateway *gateway, const char *id, const char *now)
 {
     const char *key = http_header(req, "Idempotency-Key");
 
     if (key && !str_eq(id, now))
-        store_idem_rename(api->settings.store, request_tenant(req), key, id, now, idempotency_on_renamed, NULL);
+        store_idem_rename(gateway->settings.store, gateway_tenant(req), key, id, now, idempotency_on_renamed, NULL);
     audit_trail_add_target(req, "sandbox", now);
     audit_trail_record_accepted(req);
 }
@@ -249,10 +244,10 @@ static void idempotency_on_key_released(void *arg UNUSED, const struct err *err 
 {
 }
 
-void idempotency_release_key(struct http_req *req, struct api *api, const struct err *why)
+void idempotency_release_key(struct http_req *req, struct gateway *gateway, const struct err *why)
 {
     const char *key = http_header(req, "Idempotency-Key");
 
     if (key && why->id != ERR_IDEMPOTENCY) /* then another request holds the key and is still in progress */
-        store_idem_drop(api->settings.store, request_tenant(req), key, NULL, idempotency_on_key_released, NULL);
+        store_idem_drop(gateway->settings.store, gateway_tenant(req), key, NULL, idempotency_on_key_released, NULL);
 }

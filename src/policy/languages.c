@@ -1,4 +1,4 @@
-#include "sandbox/languages.h"
+#include "policy/languages.h"
 
 #include "core/base/buf.h"
 #include "core/base/str.h"

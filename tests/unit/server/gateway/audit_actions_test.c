@@ -1,6 +1,7 @@
 #include "tests/unit/test.h"
 
-#include "server/api/api_internal.h"
+#include "server/api/api.h"
+#include "server/gateway/gateway_internal.h"
 #include "core/base/str.h"
 
 static const struct http_route *const *tables = api_tables;

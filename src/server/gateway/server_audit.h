@@ -1,10 +1,9 @@
 /* server_audit.h - the audit trail of coved: opened and compared with the checkpoint in the store.
- * The server's own actions are recorded here; requests are recorded by src/server/api. */
+ * The server's own actions are recorded here; requests are recorded by audit_trail.h. */
 #pragma once
 
 #include "server/audit/audit.h"
 #include "server/audit/webhook.h"
-#include "service/manager.h"
 #include "store/store.h"
 
 struct server_audit;
@@ -29,5 +28,5 @@ bool server_audit_is_damaged(const struct server_audit *r);   /* the files did n
 /* Records an action that no request caused. details: a JSON object, or NULL. r may be NULL in
  * both. */
 void server_audit_record(struct server_audit *r, const char *action, const char *details);
-void server_audit_sandbox_ended(struct server_audit *r, const char *id, const char *owner, enum ended_by by,
+void server_audit_sandbox_ended(struct server_audit *r, const char *id, const char *owner, const char *ended_by,
                                 const struct err *why);

@@ -3,11 +3,10 @@
  * Events are ordinary audit records with actions of their own. An attacker decides how often they
  * occur, so they pass the same aggregator as refusals: only the first few of a kind are reported
  * one by one. */
-#include "server/api/api_internal.h"
+#include "server/gateway/security_events.h"
 
-#include "server/audit/refusal_aggregator.h"
-#include "server/audit/security.h"
-#include "server/audit/webhook.h"
+#include "server/gateway/gateway_internal.h"
+
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -19,13 +18,13 @@
 
 /* --- reporting --- */
 
-static void api_security_send_event(struct api *api, uint64_t seq, const struct audit_record *r)
+static void security_event_send(struct gateway *gateway, uint64_t seq, const struct audit_record *r)
 {
     auto_buf out = { 0 };
     struct jsonw w;
     char at[32];
 
-    if (!api->settings.webhook)
+    if (!gateway->settings.webhook)
         return;
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -48,36 +47,36 @@ static void api_security_send_event(struct api *api, uint64_t seq, const struct 
         jsonw_raw(&w, r->details);
     }
     jsonw_end_object(&w);
-    webhook_send(api->settings.webhook, out.data, out.len);
+    webhook_send(gateway->settings.webhook, out.data, out.len);
 }
 
-static void api_security_raise(struct api *api, enum security_kind kind, struct audit_record *r,
-                               const struct refusal_key *key)
+static void security_event_raise(struct gateway *gateway, enum security_kind kind, struct audit_record *r,
+                                 const struct refusal_key *key)
 {
     struct refusal_key k = *key;
 
-    api->security_event_counts[kind]++;
+    gateway->security_event_counts[kind]++;
     r->action = security_name(kind);
     r->outcome = "refused";
     snprintf(k.action, sizeof(k.action), "%s", r->action);
     k.error[0] = '\0';
     k.status = 0;
-    if (!api->settings.audit || !audit_trail_should_record(api, &k))
+    if (!gateway->settings.audit || !audit_trail_should_record(gateway, &k))
         return;
-    uint64_t seq = audit_append(api->settings.audit, r, true);
-    api_security_send_event(api, seq, r);
+    uint64_t seq = audit_append(gateway->settings.audit, r, true);
+    security_event_send(gateway, seq, r);
 }
 
 /* --- refusals --- */
 
-void api_security_refusal(struct api *api, const struct refusal_key *k)
+void security_events_count_refusal(struct gateway *gateway, const struct refusal_key *k)
 {
     const char *subject = *k->actor ? k->actor : *k->user ? k->user : k->address;
     enum security_kind kind;
     unsigned count;
 
     if (str_eq(subject, "local") ||
-        !security_count_refusal(api->security, subject, k->status, ev_now(api->settings.ev), &kind, &count))
+        !security_count_refusal(gateway->security, subject, k->status, ev_now(gateway->settings.ev), &kind, &count))
         return;
     auto_free char *details = str_printf("{\"count\":%u,\"seconds\":%llu,\"lastAction\":\"%s\"}", count,
                                          SECURITY_WINDOW_NS / NS_PER_S, k->action);
@@ -87,21 +86,22 @@ void api_security_refusal(struct api *api, const struct refusal_key *k)
                               .user = k->user,
                               .address = k->address,
                               .details = details };
-    api_security_raise(api, kind, &r, k);
+    security_event_raise(gateway, kind, &r, k);
 }
 
 /* --- denials of programs --- */
 
-static bool api_security_is_attack_syscall(const char *name)
+static bool security_events_is_attack_call(const char *name)
 {
     int nr = syscall_number(name);
 
     return nr >= 0 && syscall_is_attack((unsigned)nr);
 }
 
-void api_on_denials(struct api *api, const char *owner, const struct receipt *receipt)
+void security_events_count_denials(struct gateway *gateway, const char *owner, const char *sandbox,
+                                   const char *execution, const struct denial_count *denials, size_t ndenials)
 {
-    struct audit_pair target[] = { { "sandbox", receipt->sandbox }, { "execution", receipt->execution } };
+    struct audit_pair target[] = { { "sandbox", sandbox }, { "execution", execution } };
     struct refusal_key k = { .kind = "server" };
     auto_buf details = { 0 };
     struct jsonw w;
@@ -112,36 +112,34 @@ void api_on_denials(struct api *api, const char *owner, const struct receipt *re
     jsonw_object(&w);
     jsonw_key(&w, "calls");
     jsonw_object(&w);
-    for (size_t i = 0; i < receipt->ndenials; i++) {
-        if (!api_security_is_attack_syscall(receipt->denials[i].denial.name))
+    for (size_t i = 0; i < ndenials; i++) {
+        if (!security_events_is_attack_call(denials[i].denial.name))
             continue;
-        total += receipt->denials[i].count;
+        total += denials[i].count;
         if (listed++ < CALLS_MAX)
-            jsonw_ku64(&w, receipt->denials[i].denial.call, receipt->denials[i].count);
+            jsonw_ku64(&w, denials[i].denial.call, denials[i].count);
     }
     jsonw_end_object(&w);
     jsonw_ku64(&w, "count", total);
     jsonw_end_object(&w);
     if (total == 0)
         return;
-    struct audit_record r = { .tenant = owner,
-                              .kind = "sandbox",
-                              .target = target,
-                              .ntarget = *receipt->execution ? 2 : 1,
-                              .details = details.data };
+    struct audit_record r = {
+        .tenant = owner, .kind = "sandbox", .target = target, .ntarget = *execution ? 2 : 1, .details = details.data
+    };
     snprintf(k.tenant, sizeof(k.tenant), "%s", owner);
-    api_security_raise(api, SECURITY_ESCAPE, &r, &k);
+    security_event_raise(gateway, SECURITY_ESCAPE, &r, &k);
 }
 
-void api_on_audit_damage(struct api *api)
+void security_events_report_damage(struct gateway *gateway)
 {
     struct audit_record r = { .tenant = "", .action = security_name(SECURITY_DAMAGE) };
 
-    api->security_event_counts[SECURITY_DAMAGE]++; /* the record was written when the trail was opened */
-    api_security_send_event(api, 0, &r);
+    gateway->security_event_counts[SECURITY_DAMAGE]++; /* the record was written when the trail was opened */
+    security_event_send(gateway, 0, &r);
 }
 
-void api_security_metrics(const struct api *api, struct buf *out)
+void security_events_write_metrics(const struct gateway *gateway, struct buf *out)
 {
     struct webhook_stats s;
 
@@ -149,10 +147,10 @@ void api_security_metrics(const struct api *api, struct buf *out)
                   "# TYPE cove_security_events_total counter\n");
     for (unsigned i = 0; i < SECURITY_KINDS; i++)
         buf_addf(out, "cove_security_events_total{kind=\"%s\"} %" PRIu64 "\n", security_name(i) + strlen("security."),
-                 api->security_event_counts[i]);
-    if (!api->settings.webhook)
+                 gateway->security_event_counts[i]);
+    if (!gateway->settings.webhook)
         return;
-    webhook_stats(api->settings.webhook, &s);
+    webhook_stats(gateway->settings.webhook, &s);
     buf_addf(out,
              "# HELP cove_webhook_events_total Security events for the webhook, by outcome.\n"
              "# TYPE cove_webhook_events_total counter\n"

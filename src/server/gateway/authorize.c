@@ -1,7 +1,7 @@
 /* The hook before every handler. It checks in this order: credential, permission, rate limit,
  * audit. An unauthenticated client thus learns nothing about permissions, and a request without
  * permission uses up no rate limit. */
-#include "server/api/api_internal.h"
+#include "server/gateway/gateway_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
@@ -33,22 +33,18 @@ static void authorize_refuse(struct http_req *req, const struct err *err, uint64
     http_answer_err(req, err);
 }
 
-static bool principal_is_delegated(const struct principal *p)
-{
-    return p->kind == PRINCIPAL_SANDBOX_TOKEN || p->kind == PRINCIPAL_TICKET || p->kind == PRINCIPAL_SIGNED;
-}
-
 /* Restricts delegated credentials, which are weaker than a key. Another sandbox looks as if it did
  * not exist. An operator's own key still works in a suspended tenant; credentials delegated from it
  * do not. */
-static int check_credential_scope(struct http_req *req, const struct api *api, const struct principal *p,
-                                  struct err *err)
+static int authorize_check_credential(struct http_req *req, const struct gateway *gateway, const struct principal *p,
+                                      struct err *err)
 {
-    const struct api_permission *right = http_route(req)->data;
+    const struct gateway_permission *right = http_route(req)->data;
+    const struct gateway_hooks *hooks = &gateway->settings.hooks;
     const char *sandbox = http_param(req, "sandboxId"), *port = http_param(req, "port");
     uint64_t number = 0;
 
-    if (principal_is_delegated(p) && manager_tenant_is_suspended(api->settings.manager, p->owner))
+    if (principal_is_delegated(p) && hooks->tenant_is_suspended(hooks->arg, p->owner))
         return err_set(err, ERR_TENANT_SUSPENDED, "the tenant %s is suspended", p->owner);
     if (p->kind == PRINCIPAL_SIGNED && !right->allows_signed_url)
         return err_set(err, ERR_UNAUTHORIZED, "the signature is for another kind of request");
@@ -60,7 +56,7 @@ static int check_credential_scope(struct http_req *req, const struct api *api, c
                    : err_set(err, ERR_DENIED, "this credential is only valid for one sandbox");
     if (!str_eq(sandbox, p->sandbox))
         return err_set(err, ERR_MISSING, "there is no such sandbox");
-    if (p->kind != PRINCIPAL_SIGNED && !manager_sandbox_is_live(api->settings.manager, STORE_ANY_OWNER, sandbox))
+    if (p->kind != PRINCIPAL_SIGNED && !hooks->sandbox_is_live(hooks->arg, sandbox))
         return err_set(err, ERR_UNAUTHORIZED, "the token expired when its sandbox ended");
     if (p->port && (!port || !str_to_u64(port, UINT16_MAX, &number) || number != p->port))
         return err_set(err, ERR_DENIED, "this credential is only valid for port %u of its sandbox", p->port);
@@ -68,18 +64,18 @@ static int check_credential_scope(struct http_req *req, const struct api *api, c
 }
 
 /* Refuses query parameters other than those that a signed URL covers. */
-static int check_signed_url_query(struct http_req *req, const struct principal *p, struct err *err)
+static int authorize_check_signed_query(struct http_req *req, const struct principal *p, struct err *err)
 {
     static const char *const names[] = { "path", NULL };
 
     return p->kind == PRINCIPAL_SIGNED ? http_query_require_known(req, names, err) : 0;
 }
 
-static bool authorize_request(struct http_req *req, struct api *api, const struct principal *found)
+static bool authorize_request(struct http_req *req, struct gateway *gateway, const struct principal *found)
 {
-    const struct api_permission *right = http_route(req)->data;
+    const struct gateway_permission *right = http_route(req)->data;
     struct ratelimit_answer rate = { 0 };
-    struct api_request *r = http_user_data(req);
+    struct gateway_request *r = http_user_data(req);
     struct principal *principal = &r->principal;
     struct err err = { 0 };
 
@@ -90,12 +86,13 @@ static bool authorize_request(struct http_req *req, struct api *api, const struc
         http_set_header(req, "Cache-Control", "no-store");
         http_set_header(req, "Referrer-Policy", "no-referrer");
     }
-    if (check_credential_scope(req, api, principal, &err) < 0 ||
-        principal_require(principal, right->scopes, &err) < 0 || check_signed_url_query(req, principal, &err) < 0) {
+    if (authorize_check_credential(req, gateway, principal, &err) < 0 ||
+        principal_require(principal, right->scopes, &err) < 0 ||
+        authorize_check_signed_query(req, principal, &err) < 0) {
         authorize_refuse(req, &err, 0);
         return false;
     }
-    bool granted = auth_rate_take(api->settings.auth, principal, right->class, ev_now(api->settings.ev), &rate);
+    bool granted = auth_rate_take(gateway->settings.auth, principal, right->class, ev_now(gateway->settings.ev), &rate);
     if (rate.limit) {
         authorize_set_number_header(req, "X-RateLimit-Limit", rate.limit);
         authorize_set_number_header(req, "X-RateLimit-Remaining", rate.remaining);
@@ -112,7 +109,7 @@ static bool authorize_request(struct http_req *req, struct api *api, const struc
 
 struct pending_authorization {
     struct http_req *req;
-    struct api *api;
+    struct gateway *gateway;
     uint64_t retry_ns; /* Retry-After of ERR_RATE_LIMITED */
 };
 
@@ -122,7 +119,7 @@ static void authorize_on_checked(void *arg, const struct err *err, const struct 
 
     if (err)
         authorize_refuse(w->req, err, err->id == ERR_RATE_LIMITED ? w->retry_ns : 0);
-    else if (authorize_request(w->req, w->api, p))
+    else if (authorize_request(w->req, w->gateway, p))
         http_pass_to_handler(w->req);
 }
 
@@ -141,10 +138,10 @@ static const char *authorize_websocket_key(struct http_req *req)
     return key;
 }
 
-bool api_on_request(struct http_req *req, void *ctx)
+bool gateway_on_request(struct http_req *req, void *ctx)
 {
-    struct api *api = ctx;
-    const struct api_permission *right = http_route(req)->data;
+    struct gateway *gateway = ctx;
+    const struct gateway_permission *right = http_route(req)->data;
     const struct http_peer *peer = http_peer(req);
     struct auth_request ask = { .authorization = http_header(req, "Authorization"),
                                 .x_api_key = http_header(req, "X-API-Key"),
@@ -156,7 +153,7 @@ bool api_on_request(struct http_req *req, void *ctx)
                                 .method = http_method(req),
                                 .path = http_path(req),
                                 .file = http_query(req, "path"),
-                                .now_ns = ev_now(api->settings.ev),
+                                .now_ns = ev_now(gateway->settings.ev),
                                 .now_ms = clock_real_ms() };
     struct principal principal;
     struct auth_check *later;
@@ -165,18 +162,17 @@ bool api_on_request(struct http_req *req, void *ctx)
 
     if (right->is_public)
         return true;
-    manager_flush_acknowledged_ends(api->settings.manager);
-    audit_trail_flush_pending(api);
+    gateway_commit_acknowledged_ends(gateway);
     if (!ask.authorization && !ask.x_api_key)
         ask.x_api_key = authorize_websocket_key(req);
-    audit_trail_new_request(api, req);
+    audit_trail_new_request(gateway, req);
     struct pending_authorization *w = mem_new(struct pending_authorization);
     w->req = req;
-    w->api = api;
-    switch (auth_check(api->settings.auth, &ask, &principal, &retry_ns, &err, authorize_on_checked, w, &later)) {
+    w->gateway = gateway;
+    switch (auth_check(gateway->settings.auth, &ask, &principal, &retry_ns, &err, authorize_on_checked, w, &later)) {
     case AUTH_YES:
         free(w);
-        return authorize_request(req, api, &principal);
+        return authorize_request(req, gateway, &principal);
     case AUTH_NO:
         free(w);
         authorize_refuse(req, &err, retry_ns);

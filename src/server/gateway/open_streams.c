@@ -5,7 +5,9 @@
  *
  * Invariant: `end` may free its own stream but no other. The list is scanned again from its head
  * after each call. */
-#include "server/api/api_internal.h"
+#include "server/gateway/open_streams.h"
+
+#include "server/gateway/gateway_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/str.h"
@@ -24,11 +26,11 @@ static void open_stream_unlink(struct open_stream *l)
 
 void open_stream_unregister(struct open_stream *l)
 {
-    if (!l->api)
+    if (!l->gateway)
         return;
-    ev_timer_clear(l->api->settings.ev, &l->expiry_timer);
+    ev_timer_clear(l->gateway->settings.ev, &l->expiry_timer);
     open_stream_unlink(l);
-    l->api = NULL;
+    l->gateway = NULL;
 }
 
 static void open_stream_end(struct open_stream *l, const struct err *why)
@@ -48,24 +50,25 @@ static void open_stream_on_expired(void *arg)
     open_stream_end(arg, &why);
 }
 
-void open_stream_register(struct open_stream *l, struct api *api, const struct principal *principal,
+void open_stream_register(struct open_stream *l, struct gateway *gateway, const struct principal *principal,
                           void (*end)(void *arg, const struct err *why), void *arg)
 {
     uint64_t now = clock_real_ms(), left = principal->expires_ms > now ? principal->expires_ms - now : 0;
 
-    *l = (struct open_stream){
-        .api = api, .next = api->open_streams, .list_link = &api->open_streams, .on_end = end, .arg = arg
-    };
+    *l = (struct open_stream){ .gateway = gateway,
+                               .next = gateway->open_streams,
+                               .list_link = &gateway->open_streams,
+                               .on_end = end,
+                               .arg = arg };
     str_copy(l->key_id, sizeof(l->key_id), principal->key_id);
     str_copy(l->user, sizeof(l->user), principal->user);
     str_copy(l->owner, sizeof(l->owner), principal->owner);
-    l->is_delegated = principal->kind == PRINCIPAL_SANDBOX_TOKEN || principal->kind == PRINCIPAL_TICKET ||
-                      principal->kind == PRINCIPAL_SIGNED;
+    l->is_delegated = principal_is_delegated(principal);
     if (l->next)
         l->next->list_link = &l->next;
-    api->open_streams = l;
+    gateway->open_streams = l;
     if (principal->expires_ms && left < YEARS_MS)
-        ev_timer_set(api->settings.ev, &l->expiry_timer, ev_now(api->settings.ev) + left * NS_PER_MS,
+        ev_timer_set(gateway->settings.ev, &l->expiry_timer, ev_now(gateway->settings.ev) + left * NS_PER_MS,
                      open_stream_on_expired, l);
 }
 
@@ -84,40 +87,41 @@ static bool open_stream_is_endless(const struct open_stream *l, const char *id U
     return l->is_endless;
 }
 
-static void open_streams_end_matching(struct api *api, bool (*meant)(const struct open_stream *l, const char *id),
-                                      const char *id, const struct err *why)
+static void open_streams_end_matching(struct gateway *gateway,
+                                      bool (*meant)(const struct open_stream *l, const char *id), const char *id,
+                                      const struct err *why)
 {
-    struct open_stream *l = api->open_streams;
+    struct open_stream *l = gateway->open_streams;
 
     while (l) {
         bool it = meant(l, id);
 
         if (it)
             open_stream_end(l, why);
-        l = it ? api->open_streams : l->next;
+        l = it ? gateway->open_streams : l->next;
     }
 }
 
-void api_on_revoked(struct api *api, const char *id)
+void open_streams_end_revoked(struct gateway *gateway, const char *id)
 {
     struct err why;
 
     err_set(&why, ERR_UNAUTHORIZED, "the key was revoked or rotated");
-    open_streams_end_matching(api, open_stream_belongs_to, id, &why);
+    open_streams_end_matching(gateway, open_stream_belongs_to, id, &why);
 }
 
-void open_streams_end_delegated(struct api *api)
+void open_streams_end_delegated(struct gateway *gateway)
 {
     struct err why;
 
     err_set(&why, ERR_UNAUTHORIZED, "all delegated tokens were revoked");
-    open_streams_end_matching(api, open_stream_is_delegated, NULL, &why);
+    open_streams_end_matching(gateway, open_stream_is_delegated, NULL, &why);
 }
 
-void api_end_streams(struct api *api)
+void open_streams_end_endless(struct gateway *gateway)
 {
     struct err why;
 
     err_set(&why, ERR_BUSY, "the server is stopping; try again when it has restarted");
-    open_streams_end_matching(api, open_stream_is_endless, NULL, &why);
+    open_streams_end_matching(gateway, open_stream_is_endless, NULL, &why);
 }

@@ -1,0 +1,17 @@
+/* ended_by.h - why an execution or a sandbox ended: by itself, by one of its limits or by the
+ * server. */
+#pragma once
+
+enum ended_by {
+    ENDED_EXIT,
+    ENDED_SIGNAL,
+    ENDED_LIFETIME,
+    ENDED_IDLE,
+    ENDED_WALL,
+    ENDED_CPU,
+    ENDED_MEMORY,
+    ENDED_KILLED,
+    ENDED_LOST,
+    ENDED_BUDGET, /* the server ended it: the tenant's budget is used up */
+};
+const char *ended_by_name(enum ended_by e);

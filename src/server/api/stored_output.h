@@ -1,0 +1,20 @@
+/* stored_output.h - the output of an execution in the files that the manager writes, and an
+ * execution as JSON together with its output. */
+#pragma once
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "service/manager.h"
+
+/* Opens a file of output: returns 1 with a descriptor in *ret and its size; 0 if the file does not
+ * exist, because nothing was written or retention removed it; -1 if it exists and cannot be opened,
+ * with ERR_DESCRIPTORS or ERR_SYS. Without a descriptor the size is 0. */
+int stored_output_open(struct manager *m, const char *execution, int channel, int *ret, uint64_t *ret_size,
+                       struct err *err);
+
+/* Reads the event of a context at the offset, a line without its newline, and its type. False: no
+ * complete line there. */
+bool stored_output_read_event(int fd, uint64_t offset, struct buf *ret, char ret_type[16]);
+
+/* Writes the execution as a JSON object. output: with its output and the results of a context. */
+void stored_output_write_execution(struct manager *m, const struct store_execution *row, bool output, struct buf *out);

@@ -1,0 +1,21 @@
+/* audit_trail.h - what handlers add to the audit record of their request. */
+#pragma once
+
+#include "server/gateway/gateway.h"
+
+/* Objects acted on besides those in the path; text; numbers; the executed code or input, as a hash
+ * and a length unless gateway_settings.audit_content is set. `name` and `key` are static strings
+ * that need no escaping. */
+void audit_trail_add_target(const struct http_req *req, const char *name, const char *value);
+void audit_trail_add_detail(const struct http_req *req, const char *key, const char *value);
+void audit_trail_add_number(const struct http_req *req, const char *key, uint64_t value);
+void audit_trail_add_content(const struct http_req *req, const char *key, const char *data, size_t len);
+/* The same for an array of strings, stored as in /proc/PID/cmdline: each ends with a NUL. The array
+ * ends with NULL and may be empty. */
+void audit_trail_add_strings(const struct http_req *req, const char *key, const char *const *words);
+/* Records `accepted` when the work begins; the record is written while the work goes on. */
+void audit_trail_record_accepted(const struct http_req *req);
+/* Records an action that has no HTTP request of its own, such as a message on a WebSocket. */
+uint64_t audit_trail_record_action(struct gateway *gateway, const struct principal *principal, const char *address,
+                                   const char *action, const char *outcome, const struct audit_pair *target,
+                                   size_t ntarget, const char *details);
