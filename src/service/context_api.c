@@ -236,10 +236,11 @@ static void context_request_free(struct context_request *o)
     free(o);
 }
 
+/* Only an execution may be refused before its call has returned. */
 static void context_request_fail(const struct context_request *o, const struct err *err)
 {
     if (o->on_executed)
-        o->on_executed(o->arg, err, NULL);
+        sandbox_refuse(o->services, &(struct sandbox_reply){ .on_execution = o->on_executed, .arg = o->arg }, err);
     else if (o->on_query)
         o->on_query(o->arg, err, NULL);
     else
@@ -459,7 +460,7 @@ void manager_context_create(struct manager *m, const char *owner, const char *sa
         o->cwd = spec->cwd[0] == '/' ? str_dup(spec->cwd) : str_printf("/workspace/%s", spec->cwd);
     o->env = execution_copy_list(spec->env);
     snprintf(o->created_by, sizeof(o->created_by), "%s", spec->created_by ? spec->created_by : "");
-    sandbox_acquire_at_once(o->services, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_fork(struct manager *m, const char *owner, const char *sandbox, const char *of, const char *id,
@@ -470,7 +471,7 @@ void manager_context_fork(struct manager *m, const char *owner, const char *sand
     o->done = done;
     snprintf(o->new_id, sizeof(o->new_id), "%s", id ? id : "");
     snprintf(o->created_by, sizeof(o->created_by), "%s", created_by ? created_by : "");
-    sandbox_acquire_at_once(o->services, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_interrupt(struct manager *m, const char *owner, const char *sandbox, const char *id,
@@ -479,7 +480,7 @@ void manager_context_interrupt(struct manager *m, const char *owner, const char 
     struct context_request *o = context_request_new(m, owner, sandbox, id, CONTEXT_REQUEST_INTERRUPT, arg);
 
     o->done = done;
-    sandbox_acquire_at_once(o->services, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_restart(struct manager *m, const char *owner, const char *sandbox, const char *id,
@@ -488,7 +489,7 @@ void manager_context_restart(struct manager *m, const char *owner, const char *s
     struct context_request *o = context_request_new(m, owner, sandbox, id, CONTEXT_REQUEST_RESTART, arg);
 
     o->done = done;
-    sandbox_acquire_at_once(o->services, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_delete(struct manager *m, const char *owner, const char *sandbox, const char *id, context_fn *done,
@@ -497,7 +498,7 @@ void manager_context_delete(struct manager *m, const char *owner, const char *sa
     struct context_request *o = context_request_new(m, owner, sandbox, id, CONTEXT_REQUEST_DELETE, arg);
 
     o->done = done;
-    sandbox_acquire_at_once(o->services, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_execute(struct manager *m, const char *owner, const char *sandbox, const char *context,
@@ -520,5 +521,5 @@ void manager_context_query(struct manager *m, const char *owner, const char *san
     o->inspect = inspect;
     o->code = str_dup(code);
     o->cursor = cursor;
-    sandbox_acquire_at_once(o->services, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }

@@ -348,10 +348,11 @@ static void execution_on_insert_timer(void *arg)
     execution_insert_row(arg);
 }
 
-static void execution_abort_start(struct execution *ex, const struct err *err)
+/* The call may not have returned yet. */
+static void execution_abort_start(struct sandbox_services *s, struct execution *ex, const struct err *err)
 {
     if (ex->done)
-        ex->done(ex->done_arg, err, NULL);
+        sandbox_refuse(s, &(struct sandbox_reply){ .on_execution = ex->done, .arg = ex->done_arg }, err);
     execution_free(ex);
 }
 
@@ -366,7 +367,7 @@ static void execution_start(struct execution *ex)
     ex->spec.stdin_open = ex->input_open || ex->input;
     ex->spec.confirm_end = true;
     if (sandbox_handle_exec(ex->sandbox->handle, &ex->spec, &execution_engine_ops, ex, &ex->exec, &err) < 0) {
-        execution_abort_start(ex, &err);
+        execution_abort_start(ex->sandbox->services, ex, &err);
         return;
     }
     execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
@@ -394,7 +395,7 @@ static void execution_on_code_written(void *arg, const struct files_done *d UNUS
     struct execution *ex = arg;
 
     if (err)
-        execution_abort_start(ex, err);
+        execution_abort_start(ex->sandbox->services, ex, err);
     else
         execution_start(ex);
 }
@@ -408,7 +409,7 @@ static void execution_write_code_file(struct execution *ex)
     ex->code_in_file = true;
     execution_set_state(ex->id, &ex->state, EXECUTION_STAGING);
     if (files_write(ex->sandbox->handle, path, 0600, 0, &ops, ex, &ex->files_job, &err) < 0)
-        execution_abort_start(ex, &err);
+        execution_abort_start(ex->sandbox->services, ex, &err);
     else
         execution_send_code(ex);
 }
@@ -445,7 +446,7 @@ static void execution_on_start_slot(void *arg, const struct err *err)
     struct execution *ex = arg;
 
     if (err)
-        execution_abort_start(ex, err);
+        execution_abort_start(ex->sandbox->services, ex, err);
     else if (ex->code)
         execution_write_code_file(ex);
     else
@@ -459,13 +460,14 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
     struct err why = { 0 };
 
     ex->sandbox = NULL;
-    if (err) {
-        execution_abort_start(ex, err);
+    if (err) { /* the call has returned */
+        ex->done(ex->done_arg, err, NULL);
+        execution_free(ex);
         return;
     }
     if (budget_check(sb->services->budgets, sb->quota, true, &why) < 0) {
         sandbox_release(sb);
-        execution_abort_start(ex, &why);
+        execution_abort_start(sb->services, ex, &why);
         return;
     }
     bool twice = execution_find(sb, ex->id) != NULL;
@@ -473,11 +475,11 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
     sandbox_release(sb);
     if (twice) {
         err_set(&why, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
-        execution_abort_start(ex, &why);
+        execution_abort_start(sb->services, ex, &why);
         return;
     }
     if (sandbox_check_running_executions(sb, sandbox_running_executions(sb) - 1, &why) < 0) {
-        execution_abort_start(ex, &why);
+        execution_abort_start(sb->services, ex, &why);
         return;
     }
     if (!ex->spec.wall_ms)
@@ -492,7 +494,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
         quota_reserve_execution(sb->quota, quota_now_ms(sb->services->ev), &why) < 0)
-        execution_abort_start(ex, &why);
+        execution_abort_start(sb->services, ex, &why);
     else
         fair_queue_acquire(&sb->services->executions->start_queue, &sb->quota->start_line, &ex->start_slot,
                            execution_on_start_slot, ex);
@@ -518,7 +520,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     struct err err = { 0 };
 
     if (execution_check_argv_size(s, &err) < 0) {
-        done(arg, &err, NULL);
+        sandbox_refuse(services, &(struct sandbox_reply){ .on_execution = done, .arg = arg }, &err);
         return;
     }
     struct execution *ex = execution_alloc(id);

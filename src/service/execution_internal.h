@@ -10,7 +10,7 @@
 
 #include "sandbox/receipt.h"
 
-/* What the executions of all sandboxes share; the manager fills it. Borrowed pointers. */
+/* Shared by the executions of all sandboxes; the manager fills it. Borrowed pointers. */
 struct executions {
     struct ev *ev;
     struct output_dir *output_dir;

@@ -4,12 +4,11 @@
  * jailer and outlive this process, rows belong to the store, output is in files. The next manager
  * adopts the sandboxes that still live and records the end of the others.
  *
- * Every call answers through `done`, exactly once, in the loop. A request to a sandbox is answered
- * after the call has returned; the `done` of an execution or a context may run earlier. Success
- * means committed: the result survives kill -9 of this process. Rows are borrowed for the duration
- * of the callback. Every call names an owner and sees only that owner's objects (STORE_ANY_OWNER:
- * all objects); the id of an object of another owner is ERR_MISSING. A call on a sandbox that has
- * ended fails with ERR_SANDBOX_ENDED and the reason of the end. */
+ * Every call answers through `done`, exactly once, in the loop, after the call has returned.
+ * Success means committed: the result survives kill -9 of this process. Rows are borrowed for the
+ * duration of the callback. Every call names an owner and sees only that owner's objects
+ * (STORE_ANY_OWNER: all objects); the id of an object of another owner is ERR_MISSING. A call on a
+ * sandbox that has ended fails with ERR_SANDBOX_ENDED and the reason of the end. */
 #pragma once
 
 #include "core/base/base.h"

@@ -24,8 +24,7 @@ struct context;
 struct execution;
 struct executions;
 
-/* What sandboxes use of the service; the manager fills it. All pointers are borrowed, except the
- * refusals. */
+/* Shared by all sandboxes; the manager fills it. All pointers are borrowed, except the refusals. */
 struct sandbox_services {
     struct ev *ev;
     struct store *store;
@@ -60,6 +59,7 @@ struct sandbox_reply { /* how the caller of a request is answered; at most one f
     store_sandbox_fn *done;
     sandbox_handle_usage_fn *on_usage;
     manager_acquire_fn *on_acquired;
+    store_execution_fn *on_execution;
     void *arg;
 };
 
@@ -179,8 +179,8 @@ void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
 void sandbox_refuse(struct sandbox_services *s, const struct sandbox_reply *reply, const struct err *why);
 void sandbox_refusals_report_all(struct sandbox_services *s); /* now */
 void sandbox_refusals_free(struct sandbox_services *s);       /* without a report */
-/* Like manager_acquire_sandbox, but `done` may run before the call returns, which saves executions
- * the wait for the end of the loop iteration. */
+/* Like manager_acquire_sandbox, but a success is reported before the call returns if possible: it
+ * saves executions the wait for the end of the loop iteration. */
 void sandbox_acquire_at_once(struct sandbox_services *s, const char *owner, const char *id, manager_acquire_fn *done,
                              void *arg);
 void sandbox_release(struct sandbox *sb);

@@ -22,6 +22,8 @@ static void sandbox_reply_send(const struct sandbox_reply *r, const struct err *
         r->on_usage(r->arg, NULL, err);
     else if (r->on_acquired)
         r->on_acquired(r->arg, NULL, err);
+    else if (r->on_execution)
+        r->on_execution(r->arg, err, NULL);
     else if (r->done)
         r->done(r->arg, err, row);
 }

@@ -37,7 +37,7 @@ void executor_finish(struct executor *e)
 
         next = r->next;
         r->ops = NULL;
-        if (ops && r->state != EXECUTION_ENDED)
+        if (ops)
             ops->on_end(r->arg, &why, NULL);
         ephemeral_sandbox_end(&r->sandbox);
     }
