@@ -178,6 +178,12 @@ void contexts_fail_waiters(struct sandbox *sb, const struct err *why)
     }
 }
 
+void contexts_free(struct sandbox *sb)
+{
+    while (sb->contexts)
+        context_free(sb->contexts);
+}
+
 /* --- requests --- */
 
 int manager_contexts(const struct manager *m, const char *owner, const char *sandbox,

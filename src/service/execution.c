@@ -27,7 +27,6 @@
 /* Longer code goes through a file: all arguments together must fit into one frame. */
 #define CODE_ARG_MAX (16 * KIB)
 #define WORDS_MAX (56 * KIB)
-#define INPUT_STORED_MAX (512 * KIB) /* kept for a resume after a restart; a longer input ends there */
 #define TERMINAL_RING_MIN (64 * KIB)
 #define ROW_INSERT_DELAY_NS (5 * NS_PER_MS) /* a program that runs longer gets its row before its end */
 
@@ -79,15 +78,6 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     budget_execution_begin(sb->quota);
     usage_meter_execution_begin(sb->services->usage_meter);
     sandbox_restart_idle_timer(sb);
-}
-
-struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
-{
-    struct execution *ex = execution_alloc(id);
-
-    ex->row = EXECUTION_ROW_COMMITTED;
-    execution_link(ex, sb);
-    return ex;
 }
 
 size_t sandbox_running_executions(const struct sandbox *sb)
@@ -248,38 +238,6 @@ const struct exec_handle_ops execution_engine_ops = { .on_started = execution_on
                                                       .on_failed = execution_on_failed };
 
 /* --- start --- */
-
-static char *execution_request_json(const struct execution *ex)
-{
-    struct buf out = { 0 };
-    struct jsonw w;
-
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    if (ex->exec) {
-        jsonw_ku64(&w, "stream", exec_handle_stream_id(ex->exec));
-        jsonw_ku64(&w, "cpuBaseNs", exec_handle_cpu_base(ex->exec));
-    }
-    if (ex->request_id[0])
-        jsonw_kstr(&w, "requestId", ex->request_id);
-    jsonw_ku64(&w, "timeoutMs", ex->spec.wall_ms);
-    jsonw_ku64(&w, "cpuTimeMs", ex->spec.cpu_ms);
-    jsonw_ku64(&w, "outputBytes", ex->spec.output_max);
-    jsonw_ku64(&w, "pausedMs", ex->sandbox_paused_ms);
-    jsonw_ku64(&w, "createdMonoMs", ex->created_mono_ms);
-    jsonw_kbool(&w, "changes", ex->spec.changes);
-    if (ex->input && ex->input_len <= INPUT_STORED_MAX)
-        jsonw_kstr(&w, "stdin", ex->input);
-    if (ex->input_open)
-        jsonw_kbool(&w, "stdinOpen", true);
-    if (ex->spec.tty) {
-        jsonw_ku64(&w, "rows", ex->spec.rows);
-        jsonw_ku64(&w, "cols", ex->spec.cols);
-        jsonw_ku64(&w, "ring", ex->output.ring_bytes);
-    }
-    jsonw_end_object(&w);
-    return out.data;
-}
 
 void execution_kill(struct execution *ex)
 {
@@ -549,34 +507,4 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->spec.cols = s->cols;
     ex->sandbox = recovery_is_loaded(services->recovery) ? registry_find(services->registry, owner, sandbox) : NULL;
     sandbox_acquire_at_once(services, owner, sandbox, execution_on_sandbox_acquired, ex);
-}
-
-/* --- resume after a restart --- */
-
-static uint64_t execution_elapsed_ms(const struct execution *ex)
-{
-    const struct sandbox *sb = ex->sandbox;
-    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : sandbox_mono_ms(sb);
-    uint64_t from = ex->created_mono_ms ? ex->created_mono_ms : now;
-    uint64_t paused = sb->paused_total_ms > ex->sandbox_paused_ms ? sb->paused_total_ms - ex->sandbox_paused_ms : 0;
-
-    return now > from + paused ? now - from - paused : 0;
-}
-
-int execution_resume(struct execution *ex, struct err *err)
-{
-    struct exec_resume resume = { .stream_id = ex->resume_stream, .elapsed_ms = execution_elapsed_ms(ex) };
-
-    if (output_open_existing(ex) < 0)
-        return err_sys(err, ERR_SYS, "output of %s", ex->id);
-    resume.stored_bytes[0] = ex->output.stream.kept[0];
-    resume.stored_bytes[1] = ex->output.stream.kept[1];
-    resume.started_real_ns = ex->started_ms * NS_PER_MS;
-    resume.cpu_base_ns = ex->cpu_base_ns;
-    ex->spec.id = ex->id;
-    ex->spec.stdin_open = ex->input_open || ex->input;
-    ex->spec.confirm_end = true;
-    execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
-    return sandbox_handle_exec_resume(ex->sandbox->handle, &ex->spec, &resume, &execution_engine_ops, ex, &ex->exec,
-                                      err);
 }

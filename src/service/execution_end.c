@@ -252,3 +252,48 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     if (!execution_ack_before_commit(ex))
         execution_commit_end_and_event(ex);
 }
+
+/* --- the executions of a sandbox --- */
+
+void sandbox_end_executions(struct sandbox *sb)
+{
+    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
+        next = ex->next;
+        if (ex->state == EXECUTION_ENDED)
+            continue;
+        ex->ended_by = sb->ended_by;
+        ex->has_ended_by = true;
+        execution_end(ex, STORE_EXECUTION_FAILED, NULL, &sb->end_error);
+    }
+}
+
+void sandbox_fail_execution_callers(struct sandbox *sb, const struct err *why)
+{
+    for (struct execution *ex = sb->executions; ex; ex = ex->next) {
+        store_execution_fn *done = ex->done;
+
+        ex->done = NULL;
+        if (done)
+            done(ex->done_arg, why, NULL);
+    }
+}
+
+void sandbox_kill_executions_over_budget(struct sandbox *sb)
+{
+    for (struct execution *ex = sb->executions; ex; ex = ex->next)
+        if ((ex->exec || ex->running_context) && ex->state != EXECUTION_ENDED && !ex->over_budget) {
+            ex->over_budget = true;
+            execution_kill(ex);
+        }
+}
+
+const char *sandbox_cpu_user(const struct sandbox *sb)
+{
+    return sb->executions && !sb->executions->next ? sb->executions->created_by : "";
+}
+
+void sandbox_free_executions(struct sandbox *sb)
+{
+    while (sb->executions)
+        execution_free(sb->executions);
+}

@@ -108,18 +108,18 @@ struct execution {
 
 /* execution.c */
 #define EXECUTIONS_UNCOMMITTED_MAX 1024u /* per sandbox */
-size_t sandbox_running_executions(const struct sandbox *sb);
 /* Whether another execution may begin beside those that run. */
 int sandbox_check_running_executions(const struct sandbox *sb, size_t running, struct err *err);
 extern const struct exec_handle_ops execution_engine_ops;
-struct execution *execution_new_from_row(struct sandbox *sb, const char *id);
 struct execution *execution_alloc(const char *id);
 void execution_link(struct execution *ex, struct sandbox *sb);
 void execution_kill(struct execution *ex);
 char **execution_copy_list(const char *const *list); /* NULL-terminated; free with spec_env_free() */
 void execution_free(struct execution *ex);
 void execution_insert_row(struct execution *ex);
-int execution_resume(struct execution *ex, struct err *err);
+
+/* execution_stored.c */
+char *execution_request_json(const struct execution *ex); /* as stored in the row */
 
 /* execution_input.c */
 void execution_input_writable(struct execution *ex); /* its standard input accepts more */
@@ -129,8 +129,7 @@ void execution_input_end(struct execution *ex);      /* no more input is accepte
 void executions_count_receipt(struct executions *x, const struct receipt *r);
 /* Adds the denials to the statistics and calls on_denials. */
 void executions_count_denials(struct executions *x, const char *owner, const struct receipt *r);
-void executions_flush_acknowledged(struct executions *x); /* as manager_flush_acknowledged_ends() */
-void execution_unqueue_commit(struct execution *ex);      /* removes it from pending_commits */
+void execution_unqueue_commit(struct execution *ex); /* removes it from pending_commits */
 void execution_end(struct execution *ex, enum store_execution_state state, const struct receipt *r,
                    const struct err *why);
 

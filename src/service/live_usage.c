@@ -3,7 +3,7 @@
  * A counter is one file of the kernel, read in a few microseconds; an unchanged counter is not
  * sent. The store adds only the difference above the highest value so far, so a reading that
  * arrives twice, or after the end, changes nothing. */
-#include "service/execution_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -33,13 +33,6 @@ static void live_usage_on_committed(void *arg UNUSED, const struct err *err)
         log_warn("cannot store CPU usage; the next sample includes it: %s", err->msg);
 }
 
-/* The user of the CPU time: the user of the only running execution. With several or none, "": the
- * creator of the sandbox. */
-static const char *live_usage_cpu_user(const struct sandbox *sb)
-{
-    return sb->executions && !sb->executions->next ? sb->executions->created_by : "";
-}
-
 void live_sandboxes_commit_cpu(struct live_sandboxes *l, const char *owner)
 {
     struct store_cpu_reading *notes = mem_new_array(struct store_cpu_reading, registry_count(l->registry) + 1);
@@ -54,7 +47,7 @@ void live_sandboxes_commit_cpu(struct live_sandboxes *l, const char *owner)
             continue;
         notes[n] = (struct store_cpu_reading){ .cpu_us = sb->cpu_us, .at_ms = now };
         memcpy(notes[n].sandbox, sb->id, sizeof(notes[n].sandbox));
-        (void)str_copy(notes[n].created_by, sizeof(notes[n].created_by), live_usage_cpu_user(sb));
+        (void)str_copy(notes[n].created_by, sizeof(notes[n].created_by), sandbox_cpu_user(sb));
         sb->committed_cpu_us = sb->cpu_us;
         n++;
     }

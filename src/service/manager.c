@@ -128,7 +128,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
                                          .require_all_walls = set->require_all_walls };
     m->budgets = budgets_new(ev, set->store, m->quotas, &live_sandboxes_budgets_ops, &m->live_sandboxes);
     m->end_journal = end_journal_new(ev, set->store, set->sync_full ? -1 : output_dir_fd(dir));
-    m->recovery = recovery_new(&m->services);
+    m->recovery = recovery_new(&m->services, dir);
     m->executions = (struct executions){ .ev = ev,
                                          .output_dir = dir,
                                          .end_journal = m->end_journal,

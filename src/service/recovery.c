@@ -8,29 +8,31 @@
  * A frozen sandbox cannot answer, so each sandbox is thawed for its adoption, even if its row does
  * not say "paused": the previous server may have crashed between freezing the sandbox and
  * committing the state. */
-#include "service/context_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/output_dir.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 struct recovery {
     struct sandbox_services *services;
+    struct output_dir *output_dir;
     bool loaded;          /* all live rows of the store are loaded */
     size_t nadopting;     /* sandboxes still to be adopted */
     char load_error[160]; /* why the rows cannot be loaded; "": no error */
 };
 
-struct recovery *recovery_new(struct sandbox_services *services)
+struct recovery *recovery_new(struct sandbox_services *services, struct output_dir *output_dir)
 {
     struct recovery *r = mem_new(struct recovery);
 
     r->services = services;
+    r->output_dir = output_dir;
     return r;
 }
 
@@ -126,41 +128,6 @@ static void recovery_load_sandboxes(struct recovery *r, const char *cursor)
     store_sandbox_list(r->services->store, &q, recovery_on_sandboxes, r);
 }
 
-static int recovery_read_request(struct execution *ex, const char *text, struct err *err)
-{
-    auto_json *root = NULL;
-    const char *input = NULL, *request = NULL;
-    uint64_t stream = 0, rows = 0, cols = 0;
-
-    if (!text)
-        return err_set(err, ERR_STORE_CORRUPT, "the row has no request");
-    if (json_input_parse(text, strlen(text), &root, err) < 0 ||
-        json_input_u64(root, "", "stream", 1, UINT32_MAX, &stream, NULL, err) < 0 ||
-        json_input_u64(root, "", "timeoutMs", 0, UINT64_MAX, &ex->spec.wall_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "cpuTimeMs", 0, UINT64_MAX, &ex->spec.cpu_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "outputBytes", 0, UINT64_MAX, &ex->spec.output_max, NULL, err) < 0 ||
-        json_input_u64(root, "", "pausedMs", 0, UINT64_MAX, &ex->sandbox_paused_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "createdMonoMs", 0, UINT64_MAX, &ex->created_mono_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "cpuBaseNs", 0, UINT64_MAX, &ex->cpu_base_ns, NULL, err) < 0 ||
-        json_input_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
-        json_input_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
-        json_input_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
-        json_input_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
-        json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->output.ring_bytes, NULL, err) < 0 ||
-        json_input_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
-        json_input_text(root, "", "stdin", 0, JSON_INPUT_SIZE_MAX, &input, err) < 0)
-        return -1;
-    (void)str_copy(ex->request_id, sizeof(ex->request_id), request ? request : "");
-    ex->resume_stream = (uint32_t)stream;
-    ex->spec.rows = (uint16_t)rows;
-    ex->spec.cols = (uint16_t)cols;
-    if (input) {
-        ex->input = str_dup(input);
-        ex->input_len = strlen(input);
-    }
-    return 0;
-}
-
 static void recovery_on_orphan_committed(void *arg UNUSED, const struct err *err,
                                          const struct store_execution *row UNUSED)
 {
@@ -180,7 +147,7 @@ static void recovery_end_orphan(struct recovery *r, const struct store_execution
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
     end.error_json = why;
-    output_dir_file_sizes(r->services->executions->output_dir, row->id, end.out_bytes);
+    output_dir_file_sizes(r->output_dir, row->id, end.out_bytes);
     store_execution_update(r->services->store, row->owner, &end,
                            STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT,
                            &(struct store_condition){ .states = STORE_EXECUTION_LIVE }, recovery_on_orphan_committed,
@@ -190,23 +157,11 @@ static void recovery_end_orphan(struct recovery *r, const struct store_execution
 static void recovery_load_execution(struct recovery *r, const struct store_execution *row)
 {
     struct sandbox *sb = registry_find(r->services->registry, STORE_ANY_OWNER, row->sandbox);
-    struct err err = { 0 };
 
-    if (!sb) {
+    if (sb)
+        sandbox_load_execution(sb, row);
+    else
         recovery_end_orphan(r, row);
-        return;
-    }
-    struct execution *ex = execution_new_from_row(sb, row->id);
-    ex->created_ms = row->created_ms;
-    ex->started_ms = row->started_ms;
-    ex->background = row->background;
-    ex->spec.tty = row->tty;
-    memcpy(ex->context_id, row->context, sizeof(ex->context_id));
-    (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
-    if (recovery_read_request(ex, row->request_json, &err) < 0)
-        log_error("execution %s: cannot read its row: %s", ex->id, err.msg);
-    if (output_open_existing(ex) < 0) /* tried again when it is resumed */
-        log_warn("output of %s: %s", ex->id, strerror(errno));
 }
 
 static void recovery_on_executions(void *arg, const struct err *err, const struct store_execution *rows, size_t n,
@@ -225,7 +180,7 @@ static void recovery_on_executions(void *arg, const struct err *err, const struc
         return;
     }
     r->loaded = true;
-    output_dir_resolve_temp_files(r->services->executions->output_dir, r->services->store);
+    output_dir_resolve_temp_files(r->output_dir, r->services->store);
     if (jailer_link_engine(r->services->jailer_link))
         recovery_on_connected(r);
 }
@@ -304,15 +259,7 @@ void recovery_sandbox_ready(struct recovery *r, struct sandbox *sb)
         return;
     }
     contexts_adopt(sb);
-    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
-        struct err err = { 0 };
-
-        next = ex->next;
-        if (ex->context_id[0])
-            continue;
-        if (execution_resume(ex, &err) < 0)
-            execution_end(ex, STORE_EXECUTION_FAILED, NULL, &err);
-    }
+    sandbox_resume_executions(sb);
     sandbox_handle_resume_finish(sb->handle);
     if (sb->paused_at_ms) {
         sandbox_handle_freeze(sb->handle, recovery_on_refrozen, sb);

@@ -4,12 +4,13 @@
 
 #include "core/base/base.h"
 
+struct output_dir;
 struct recovery;
 struct sandbox;
 struct sandbox_services;
 
-/* services is borrowed and must be complete when recovery_start() is called. */
-struct recovery *recovery_new(struct sandbox_services *services);
+/* Both are borrowed; services must be complete when recovery_start() is called. */
+struct recovery *recovery_new(struct sandbox_services *services, struct output_dir *output_dir);
 void recovery_free(struct recovery *r);
 DEFINE_AUTO(recovery, recovery_free);
 

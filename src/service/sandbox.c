@@ -1,5 +1,5 @@
 /* A sandbox as an object in memory, and its stored state. */
-#include "service/context_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -33,10 +33,8 @@ void sandbox_free(struct sandbox *sb)
     fair_queue_release(&sb->create_slot);
     quota_release(sb->quota, sb->quota_reserved);
     budget_span_cancel(sb->quota, &sb->span);
-    while (sb->contexts)
-        context_free(sb->contexts);
-    while (sb->executions)
-        execution_free(sb->executions);
+    contexts_free(sb);
+    sandbox_free_executions(sb);
     ev_timer_clear(s->ev, &sb->idle_timer);
     ev_timer_clear(s->ev, &sb->retry_timer);
     ev_defer_clear(s->ev, &sb->ops_defer);
@@ -75,15 +73,6 @@ const char *manager_sandbox_owner(const struct manager *m, const char *sandbox)
     return sb ? sb->owner : NULL;
 }
 
-static void sandbox_fail_execution_caller(struct execution *ex, const struct err *why)
-{
-    store_execution_fn *done = ex->done;
-
-    ex->done = NULL;
-    if (done)
-        done(ex->done_arg, why, NULL);
-}
-
 void sandbox_fail_callers(struct sandbox *sb, const struct err *why)
 {
     store_sandbox_fn *created = sb->on_created;
@@ -94,8 +83,7 @@ void sandbox_fail_callers(struct sandbox *sb, const struct err *why)
     sandbox_answer_end_waiters(sb, why, NULL);
     sandbox_fail_ops(sb, why);
     contexts_fail_waiters(sb, why);
-    for (struct execution *ex = sb->executions; ex; ex = ex->next)
-        sandbox_fail_execution_caller(ex, why);
+    sandbox_fail_execution_callers(sb, why);
 }
 
 /* --- stored state --- */

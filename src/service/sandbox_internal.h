@@ -191,3 +191,24 @@ void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
 /* live_usage.c */
 uint64_t sandbox_read_cpu_us(struct sandbox *sb); /* its CPU counter in us; 0: unknown */
+
+/* execution.c, execution_end.c and execution_stored.c: the executions of a sandbox */
+size_t sandbox_running_executions(const struct sandbox *sb);
+void sandbox_load_execution(struct sandbox *sb, const struct store_execution *row); /* after a restart */
+void sandbox_resume_executions(struct sandbox *sb); /* its handle is ready after a restart */
+void sandbox_end_executions(struct sandbox *sb);    /* it has ended */
+void sandbox_fail_execution_callers(struct sandbox *sb, const struct err *why);
+void sandbox_kill_executions_over_budget(struct sandbox *sb);
+/* The user of the CPU time: the user of the only running execution. With several or none, "": the
+ * creator of the sandbox. */
+const char *sandbox_cpu_user(const struct sandbox *sb);
+void sandbox_free_executions(struct sandbox *sb);
+void executions_flush_acknowledged(struct executions *x); /* as manager_flush_acknowledged_ends() */
+
+/* context_api.c: the contexts of a sandbox */
+void contexts_json(const struct sandbox *sb, struct jsonw *w); /* "contexts": [...] */
+int contexts_read(struct sandbox *sb, const json_t *root, struct err *err);
+void contexts_commit(struct sandbox *sb);
+void contexts_fail_waiters(struct sandbox *sb, const struct err *why); /* answers all waiters with why */
+void contexts_adopt(struct sandbox *sb); /* its handle is ready; executions of contexts are ended as lost */
+void contexts_free(struct sandbox *sb);

@@ -13,7 +13,7 @@
  * 3. A sandbox has one end, the first that was noticed. The end is reported when the sandbox is
  *    destroyed and the row is committed; if the store refuses, the commit is retried until it
  *    succeeds. */
-#include "service/context_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -134,14 +134,7 @@ static void sandbox_finish_end(struct sandbox *sb)
     struct err err;
 
     sb->is_destroyed = true;
-    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
-        next = ex->next;
-        if (ex->state == EXECUTION_ENDED)
-            continue;
-        ex->ended_by = sb->ended_by;
-        ex->has_ended_by = true;
-        execution_end(ex, STORE_EXECUTION_FAILED, NULL, &sb->end_error);
-    }
+    sandbox_end_executions(sb);
     sandbox_commit_first_receipt(sb);
     sandbox_ended_error(sb, &err);
     contexts_fail_waiters(sb, &err);

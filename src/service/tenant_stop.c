@@ -1,5 +1,5 @@
 /* Ends the live work of a tenant that is suspended or has used up its budget. */
-#include "service/execution_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/mem.h"
 #include "service/ephemeral_sandbox.h"
@@ -37,11 +37,7 @@ static void tenant_stop_executions(struct sandbox *sb, const struct err *why)
     if (!left)
         sb->budget_stop_cpu_us = sb->cpu_us;
     sb->over_budget_cpu_us = sb->cpu_us + 1;
-    for (struct execution *ex = sb->executions; ex; ex = ex->next)
-        if ((ex->exec || ex->running_context) && ex->state != EXECUTION_ENDED && !ex->over_budget) {
-            ex->over_budget = true;
-            execution_kill(ex);
-        }
+    sandbox_kill_executions_over_budget(sb);
 }
 
 void tenant_stop_over_budget(void *arg, const struct tenant_quota *q, bool end_sandboxes, const struct err *why)
