@@ -34,8 +34,6 @@ void live_sandboxes_commit_cpu(struct live_sandboxes *l, const char *owner);
 void live_sandboxes_usage_totals(struct live_sandboxes *l, struct manager_usage_totals *ret);
 
 /* Callbacks; arg: struct live_sandboxes. */
-bool live_usage_sample(void *arg, uint64_t since_ns);                /* of usage_meter_new() */
-void tenant_stop_suspended(void *arg, const struct tenant_quota *q); /* of tenant_quotas_new() */
 extern const struct budgets_ops live_sandboxes_budgets_ops;
-void tenant_stop_over_budget(void *arg, const struct tenant_quota *q, bool end_sandboxes, const struct err *why);
-void tenant_budget_renewed(void *arg, const struct tenant_quota *q); /* programs left running before are forgotten */
+bool live_sandboxes_sample(void *arg, uint64_t since_ns);                    /* of usage_meter_new() */
+void live_sandboxes_stop_suspended(void *arg, const struct tenant_quota *q); /* of tenant_quotas_new() */

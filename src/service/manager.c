@@ -111,8 +111,8 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->output_dir = dir;
     m->registry = registry_new();
     m->retention = retention_new(set->store, dir);
-    m->quotas = tenant_quotas_new(ev, set->store, tenant_stop_suspended, &m->live_sandboxes);
-    m->usage_meter = usage_meter_new(ev, live_usage_sample, &m->live_sandboxes);
+    m->quotas = tenant_quotas_new(ev, set->store, live_sandboxes_stop_suspended, &m->live_sandboxes);
+    m->usage_meter = usage_meter_new(ev, live_sandboxes_sample, &m->live_sandboxes);
     m->ephemeral_usage = usage_batch_new(ev, set->store);
     m->jailer_link = jailer_link_new(ev, &(struct jailer_link_ops){ .connect = set->connect,
                                                                     .connect_arg = set->arg,

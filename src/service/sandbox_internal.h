@@ -124,7 +124,7 @@ struct sandbox {
      * budget. */
     uint64_t over_budget_cpu_us;
     uint64_t budget_stop_cpu_us;       /* CPU counter when the last execution was stopped for the budget */
-    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (live_usage.c) */
+    uint64_t cpu_us, committed_cpu_us; /* the counter as last read, and as last sent to the store (live_sandboxes.c) */
 
     /* CREATING */
     bool row_inserted, kept_by_jailer;
@@ -189,7 +189,7 @@ void sandbox_release(struct sandbox *sb);
 void sandbox_notify_subscribers(struct sandbox *sb); /* it was paused or resumed */
 void sandbox_notify_end(struct sandbox *sb);         /* its end is committed */
 
-/* live_usage.c */
+/* live_sandboxes.c */
 uint64_t sandbox_read_cpu_us(struct sandbox *sb); /* its CPU counter in us; 0: unknown */
 
 /* execution.c, execution_end.c and execution_stored.c: the executions of a sandbox */

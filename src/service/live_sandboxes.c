@@ -1,4 +1,5 @@
-/* The usage of live sandboxes: reads their CPU counters and sends them to the store.
+/* Reads the CPU counters of live sandboxes and sends them to the store, and ends the live work of a
+ * tenant that is suspended or has used up its budget.
  *
  * A counter is one file of the kernel, read in a few microseconds; an unchanged counter is not
  * sent. The store adds only the difference above the highest value so far, so a reading that
@@ -16,6 +17,9 @@
 
 #include <stdlib.h>
 
+#define LEFTOVER_TICK_US (100 * 1000u)  /* in one tick, without an execution: a program was left running */
+#define LEFTOVER_TOTAL_US (500 * 1000u) /* in all ticks together: a program that works slowly */
+
 uint64_t sandbox_read_cpu_us(struct sandbox *sb)
 {
     uint64_t ns = sb->handle ? sandbox_handle_cpu_ns(sb->handle) : SANDBOX_USAGE_UNKNOWN;
@@ -27,7 +31,7 @@ uint64_t sandbox_read_cpu_us(struct sandbox *sb)
     return sb->cpu_us;
 }
 
-static void live_usage_on_committed(void *arg UNUSED, const struct err *err)
+static void live_sandboxes_on_committed(void *arg UNUSED, const struct err *err)
 {
     if (err)
         log_warn("cannot store CPU usage; the next sample includes it: %s", err->msg);
@@ -52,12 +56,12 @@ void live_sandboxes_commit_cpu(struct live_sandboxes *l, const char *owner)
         n++;
     }
     if (n)
-        store_usage_record_cpu(l->store, notes, n, live_usage_on_committed, NULL);
+        store_usage_record_cpu(l->store, notes, n, live_sandboxes_on_committed, NULL);
     free(notes);
     usage_batch_flush(l->ephemerals->usage);
 }
 
-static int live_sandbox_compare_age(const void *a, const void *b)
+static int live_sandboxes_compare_age(const void *a, const void *b)
 {
     const struct live_sandbox *x = a, *y = b;
 
@@ -84,31 +88,31 @@ size_t live_sandboxes_list(const struct live_sandboxes *l, const char *owner, st
         n++;
     }
     if (n > 1)
-        qsort(ret, n, sizeof(*ret), live_sandbox_compare_age);
+        qsort(ret, n, sizeof(*ret), live_sandboxes_compare_age);
     return n;
 }
 
 /* Whether a program runs in the sandbox without an execution: at least 1 % of a CPU since the last
  * reading. The first reading does not count, because it contains the start of the sandbox. */
-static bool live_usage_grows(struct sandbox *sb, uint64_t since_ns)
+static bool live_sandboxes_grows(struct sandbox *sb, uint64_t since_ns)
 {
     uint64_t before = sb->cpu_us;
 
     return before && (sandbox_read_cpu_us(sb) - before) * NS_PER_US * 100 >= since_ns;
 }
 
-bool live_usage_sample(void *arg, uint64_t since_ns)
+bool live_sandboxes_sample(void *arg, uint64_t since_ns)
 {
     struct live_sandboxes *l = arg;
     bool moved = false;
 
     for (struct sandbox *sb = NULL; (sb = registry_next(l->registry, sb));)
-        moved |= live_usage_grows(sb, since_ns);
+        moved |= live_sandboxes_grows(sb, since_ns);
     live_sandboxes_commit_cpu(l, STORE_ANY_OWNER);
     return moved;
 }
 
-static void live_usage_read_cpu(void *arg, const struct tenant_quota *q)
+static void live_sandboxes_read_cpu(void *arg, const struct tenant_quota *q)
 {
     struct live_sandboxes *l = arg;
 
@@ -120,19 +124,13 @@ static void live_usage_read_cpu(void *arg, const struct tenant_quota *q)
             (void)ephemeral_sandbox_read_cpu_us(g);
 }
 
-static void live_usage_commit(void *arg, const struct tenant_quota *q)
+static void live_sandboxes_commit_usage(void *arg, const struct tenant_quota *q)
 {
     live_sandboxes_commit_cpu(arg, q->tenant);
 }
 
-const struct budgets_ops live_sandboxes_budgets_ops = { .read_cpu = live_usage_read_cpu,
-                                                        .commit_usage = live_usage_commit,
-                                                        .stop = tenant_stop_over_budget,
-                                                        .on_renewed = tenant_budget_renewed,
-                                                        .now_ms = clock_real_ms };
-
 /* A sandbox in creation may still fail, and a metric must never decrease. */
-static bool live_usage_is_counted(const struct sandbox *sb)
+static bool live_sandboxes_is_counted(const struct sandbox *sb)
 {
     return budget_span_is_running(&sb->span) && sb->state != SANDBOX_STATE_CREATING;
 }
@@ -142,7 +140,7 @@ void live_sandboxes_usage_totals(struct live_sandboxes *l, struct manager_usage_
     uint64_t now = clock_real_ms(), alive = 0;
 
     for (struct sandbox *sb = NULL; (sb = registry_next(l->registry, sb));)
-        if (live_usage_is_counted(sb)) {
+        if (live_sandboxes_is_counted(sb)) {
             (void)sandbox_read_cpu_us(sb); /* which adds it to the sums */
             alive += budget_span_observed_ms(l->budgets, &sb->span, now);
         }
@@ -153,3 +151,70 @@ void live_sandboxes_usage_totals(struct live_sandboxes *l, struct manager_usage_
     budgets_totals(l->budgets, ret);
     ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;
 }
+
+/* --- stops --- */
+
+/* Sandboxes that are still to be adopted are ended at their adoption. */
+void live_sandboxes_stop_suspended(void *arg, const struct tenant_quota *q)
+{
+    const struct live_sandboxes *l = arg;
+    struct err why;
+    auto_free struct sandbox **all = registry_snapshot(l->registry);
+
+    for (struct sandbox **sb = all; *sb; sb++)
+        if ((*sb)->quota == q && (*sb)->state != SANDBOX_STATE_LOADED)
+            sandbox_end_suspended(*sb);
+    err_set(&why, ERR_TENANT_SUSPENDED, "the tenant %s was suspended or removed", q->tenant);
+    ephemeral_sandboxes_stop(l->ephemerals, q->tenant, ENDED_KILLED, &why);
+    pools_drop_owner(l->pools, q->tenant);
+}
+
+static void live_sandboxes_stop_executions(struct sandbox *sb, const struct err *why)
+{
+    bool left = sb->over_budget_cpu_us && !sb->nexecutions;
+
+    if (left && (sb->cpu_us > sb->over_budget_cpu_us + LEFTOVER_TICK_US ||
+                 sb->cpu_us > sb->budget_stop_cpu_us + LEFTOVER_TOTAL_US)) {
+        sandbox_end(sb, ENDED_BUDGET, why);
+        return;
+    }
+    if (!left)
+        sb->budget_stop_cpu_us = sb->cpu_us;
+    sb->over_budget_cpu_us = sb->cpu_us + 1;
+    sandbox_kill_executions_over_budget(sb);
+}
+
+static void live_sandboxes_stop_over_budget(void *arg, const struct tenant_quota *q, bool end_sandboxes,
+                                            const struct err *why)
+{
+    const struct live_sandboxes *l = arg;
+    auto_free struct sandbox **all = registry_snapshot(l->registry);
+
+    for (struct sandbox **p = all; *p; p++) {
+        struct sandbox *sb = *p;
+
+        if (sb->quota != q || (sb->state != SANDBOX_STATE_RUNNING && sb->state != SANDBOX_STATE_PAUSED))
+            continue;
+        if (end_sandboxes)
+            sandbox_end(sb, ENDED_BUDGET, why);
+        else
+            live_sandboxes_stop_executions(sb, why);
+    }
+    ephemeral_sandboxes_stop(l->ephemerals, q->tenant, ENDED_BUDGET, why);
+}
+
+/* Programs that were left running before are forgotten. */
+static void live_sandboxes_on_budget_renewed(void *arg, const struct tenant_quota *q)
+{
+    const struct live_sandboxes *l = arg;
+
+    for (struct sandbox *sb = NULL; (sb = registry_next(l->registry, sb));)
+        if (sb->quota == q)
+            sb->over_budget_cpu_us = 0;
+}
+
+const struct budgets_ops live_sandboxes_budgets_ops = { .read_cpu = live_sandboxes_read_cpu,
+                                                        .commit_usage = live_sandboxes_commit_usage,
+                                                        .stop = live_sandboxes_stop_over_budget,
+                                                        .on_renewed = live_sandboxes_on_budget_renewed,
+                                                        .now_ms = clock_real_ms };
