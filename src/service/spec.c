@@ -304,6 +304,23 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
     return sub[2] ? spec_read_metadata(s, sub[2], err) : 0;
 }
 
+int spec_read_template(struct spec *s, const char *name, const struct err *reply, const struct store_template *row,
+                       struct err *err)
+{
+    auto_json *object = NULL;
+
+    if (reply && reply->id == ERR_MISSING)
+        return template_not_found_error(err, name);
+    if (reply) {
+        *err = *reply;
+        return -1;
+    }
+    if (json_input_parse(row->spec_json, strlen(row->spec_json), &object, err) < 0 ||
+        spec_read(s, object, SPEC_OF_TEMPLATE, NULL, err) < 0)
+        return err_wrap(err, "template %s", name);
+    return 0;
+}
+
 int spec_finish(struct spec *s, struct err *err)
 {
     if (!s->runtime[0])
@@ -349,12 +366,9 @@ void spec_json(const struct spec *s, struct jsonw *w)
 {
     jsonw_kstr(w, "runtime", s->runtime);
     jsonw_kstr(w, "level", level_name(s->level));
-    if (s->policy) {
-        jsonw_key(w, "policy");
-        jsonw_raw(w, s->policy);
-    }
-    jsonw_key(w, "resources");
-    jsonw_object(w);
+    if (s->policy)
+        jsonw_kraw(w, "policy", s->policy);
+    jsonw_kobject(w, "resources");
     for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
         jsonw_ku64(w, spec_resource_limits[i].name, s->limits.v[spec_resource_limits[i].limit]);
     jsonw_kbool(w, "cpuPinning", s->cpu_pinning);

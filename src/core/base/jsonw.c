@@ -226,3 +226,21 @@ void jsonw_kbool(struct jsonw *w, const char *key, bool v)
     jsonw_key(w, key);
     jsonw_bool(w, v);
 }
+
+void jsonw_kraw(struct jsonw *w, const char *key, const char *json)
+{
+    jsonw_key(w, key);
+    jsonw_raw(w, json);
+}
+
+void jsonw_kobject(struct jsonw *w, const char *key)
+{
+    jsonw_key(w, key);
+    jsonw_object(w);
+}
+
+void jsonw_karray(struct jsonw *w, const char *key)
+{
+    jsonw_key(w, key);
+    jsonw_array(w);
+}

@@ -32,3 +32,6 @@ void jsonw_kstr(struct jsonw *w, const char *key, const char *s);
 void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v);
 void jsonw_ki64(struct jsonw *w, const char *key, int64_t v);
 void jsonw_kbool(struct jsonw *w, const char *key, bool v);
+void jsonw_kraw(struct jsonw *w, const char *key, const char *json);
+void jsonw_kobject(struct jsonw *w, const char *key); /* the caller writes the members and ends the object */
+void jsonw_karray(struct jsonw *w, const char *key);

@@ -75,6 +75,14 @@ void api_set_server(struct api *api, const struct http_server *server)
 
 /* --- requests --- */
 
+void *api_request_alloc(struct http_req *req, size_t size)
+{
+    void *p = mem_alloc(size);
+
+    http_free_with_request(req, p, free);
+    return p;
+}
+
 int api_read_body(const struct http_req *req, json_t **ret, struct err *err)
 {
     size_t len;
@@ -100,6 +108,24 @@ int api_read_state_query(const struct http_req *req, const char *const *names, u
     return err_set(err, ERR_INVALID, "state: must be %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
 }
 
+void api_answer_done(void *arg, const struct err *err)
+{
+    if (!http_answer_if_err(arg, err))
+        http_answer_empty(arg, 204);
+}
+
+void api_object_begin(struct jsonw *w, struct buf *out)
+{
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+}
+
+void api_object_end(struct http_req *req, int status, struct jsonw *w)
+{
+    jsonw_end_object(w);
+    http_answer_json(req, status, w->out);
+}
+
 bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key)
 {
     if (err) {
@@ -108,8 +134,7 @@ bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w
     }
     jsonw_init(w, out, 0);
     jsonw_object(w);
-    jsonw_key(w, key);
-    jsonw_array(w);
+    jsonw_karray(w, key);
     return true;
 }
 
@@ -153,14 +178,12 @@ bool api_has_no_query(struct http_req *req)
 const char *api_id_or_refuse(struct http_req *req, const char *param, const char *prefix, const char *noun)
 {
     const char *id = http_param(req, param);
-    struct err err = { 0 };
 
     if (!api_has_no_query(req))
         return NULL;
     if (id_valid(id, prefix))
         return id;
-    err_set(&err, ERR_MISSING, "there is no such %s", noun);
-    http_answer_err(req, &err);
+    http_refuse(req, ERR_MISSING, "there is no such %s", noun);
     return NULL;
 }
 
@@ -191,8 +214,7 @@ void api_write_raw_json(struct jsonw *w, const char *key, const char *json)
 {
     if (!json)
         return;
-    jsonw_key(w, key);
-    jsonw_raw(w, json);
+    jsonw_kraw(w, key, json);
 }
 
 void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)

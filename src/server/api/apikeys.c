@@ -21,8 +21,7 @@ static void api_key_write_json(const struct store_key *row, struct jsonw *w)
     if (row->user[0])
         jsonw_kstr(w, "user", row->user);
     jsonw_kstr(w, "prefix", row->prefix);
-    jsonw_key(w, "scopes");
-    jsonw_array(w);
+    jsonw_karray(w, "scopes");
     for (char *s = strtok_r(scopes, " ", &save); s; s = strtok_r(NULL, " ", &save))
         jsonw_str(w, s);
     jsonw_end_array(w);
@@ -64,9 +63,7 @@ static void api_key_on_created(void *arg, const struct err *err, const struct st
 
 static void api_key_on_rotated(void *arg, const struct err *err, const struct store_key *row, const char *secret)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         api_key_answer(arg, 200, row, secret);
 }
 
@@ -76,17 +73,13 @@ static void api_key_on_row(void *arg, const struct err *err, const struct store_
 
     if (!err && !auth_key_is_visible(gateway_principal(arg), row))
         err = (err_set(&why, ERR_MISSING, "there is no key '%s'", row->id), &why);
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         api_key_answer(arg, 200, row, NULL);
 }
 
 static void api_key_on_revoked(void *arg, const struct err *err, const struct store_key *row UNUSED)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         http_answer_empty(arg, 204);
 }
 

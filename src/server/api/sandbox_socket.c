@@ -78,8 +78,7 @@ static void sandbox_socket_send_status(struct sandbox_socket *so, const struct s
 
     jsonw_kstr(w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
     if (u) {
-        jsonw_key(w, "resources");
-        jsonw_object(w);
+        jsonw_kobject(w, "resources");
         if (u->cpu_ns != SANDBOX_USAGE_UNKNOWN)
             jsonw_ku64(w, "cpuUsage", u->cpu_ns / NS_PER_MS);
         if (u->memory != SANDBOX_USAGE_UNKNOWN)

@@ -306,8 +306,7 @@ static void socket_execution_record_and_start(struct socket_execution *a)
     struct jsonw w;
 
     a->awaiting_reply = true;
-    jsonw_init(&w, &details, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &details);
     jsonw_kstr(&w, "by", "stream");
     if (a->context[0])
         jsonw_kstr(&w, "contextId", a->context);

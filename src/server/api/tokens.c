@@ -16,8 +16,7 @@ static void token_write_scopes(struct jsonw *w, const char *key, uint32_t scopes
     char *save = NULL;
 
     scope_write_list(scopes, &names);
-    jsonw_key(w, key);
-    jsonw_array(w);
+    jsonw_karray(w, key);
     for (char *s = names.len ? strtok_r(names.data, " ", &save) : NULL; s; s = strtok_r(NULL, " ", &save))
         jsonw_str(w, s);
     jsonw_end_array(w);
@@ -62,8 +61,7 @@ static void token_request_answer_token(struct token_request *w, const struct del
     struct buf out = { 0 };
     struct jsonw j;
 
-    jsonw_init(&j, &out, 0);
-    jsonw_object(&j);
+    api_object_begin(&j, &out);
     jsonw_kstr(&j, "id", g->id);
     jsonw_kstr(&j, "sandboxId", g->sandbox);
     token_write_scopes(&j, "operations", g->scopes);
@@ -84,8 +82,7 @@ static void token_request_answer_url(struct token_request *w, const struct deleg
     buf_addf(&url, "/v1/sandboxes/%s/files?path=", g->sandbox);
     text_percent_encode(&url, w->path);
     buf_addf(&url, "&signature=%s", signature);
-    jsonw_init(&j, &out, 0);
-    jsonw_object(&j);
+    api_object_begin(&j, &out);
     jsonw_kstr(&j, "id", g->id);
     jsonw_kstr(&j, "sandboxId", g->sandbox);
     jsonw_kstr(&j, "method", w->method);
@@ -246,8 +243,7 @@ static void api_ticket_create(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "method", method);
     jsonw_kstr(&w, "path", path);
     api_write_time(&w, "expiresAt", clock_real_ms() + TICKET_NS / NS_PER_MS);
@@ -262,10 +258,8 @@ static void api_token_on_all_revoked(void *arg, const struct err *err)
 {
     struct gateway *gateway = gateway_of_request(arg);
 
-    if (err) {
-        http_answer_err(arg, err);
+    if (http_answer_if_err(arg, err))
         return;
-    }
     if (gateway)
         open_streams_end_delegated(gateway);
     http_answer_empty(arg, 204);
@@ -292,8 +286,7 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "kind", kinds[p->kind]);
     jsonw_kstr(&w, "tenant", p->owner);
     if (p->user[0])
@@ -306,8 +299,7 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
         jsonw_ku64(&w, "port", p->port);
     token_write_scopes(&w, "scopes", p->scopes);
     api_write_time(&w, "expiresAt", p->expires_ms);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 /* --- login settings: public, for clients without a credential --- */
@@ -320,15 +312,13 @@ static void api_login_settings(struct http_req *req, void *ctx)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     if (set->login_client && *set->login_client) {
         jsonw_kstr(&w, "issuer", set->login_issuer);
         jsonw_kstr(&w, "audience", set->login_audience);
         jsonw_kstr(&w, "clientId", set->login_client);
     }
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"
