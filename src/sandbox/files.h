@@ -61,9 +61,9 @@ enum files_operation {
     FILES_OP_REMOVE,
     FILES_OP_TAR_OUT,
     FILES_OP_TAR_IN,
-    /* FILES_WATCHING comes first: every later change is reported, or FILES_OVERFLOW says that events
-     * are missing. on_done comes when the watched path is gone. While credit is held, the sandbox
-     * buffers events up to its limit. */
+    /* FILES_WATCHING comes first: every later change is reported, or FILES_OVERFLOW says that
+     * events are missing. on_done comes when the watched path is gone. While credit is held, the
+     * sandbox buffers events up to its limit. */
     FILES_OP_WATCH,
 };
 
@@ -74,8 +74,8 @@ struct files_request {
     uint64_t offset, length; /* read: bytes, length 0: to the end of the file; list: at most `length` entries, 0: all */
     uint32_t mode;           /* write, mkdir; 0: 0644 for files, 0755 for directories */
     uint32_t flags;
-    /* Read: fail with BUSY if the file is not the one that a stat reported, because another file has
-     * its name or it was written to since. NULL: read any file. */
+    /* Read: fail with BUSY if the file is not the one that a stat reported: another file has its
+     * name, or it was written to since. NULL: read any file. */
     const struct files_entry *seen;
 };
 

@@ -141,8 +141,7 @@ bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w
 void api_list_end(struct http_req *req, struct jsonw *w, const char *next)
 {
     jsonw_end_array(w);
-    if (next)
-        jsonw_kstr(w, "nextCursor", next);
+    jsonw_kstr_if(w, "nextCursor", next);
     jsonw_end_object(w);
     http_answer_json(req, 200, w->out);
 }
@@ -224,8 +223,7 @@ void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "state", api_sandbox_states[row->state]);
-    if (row->template)
-        jsonw_kstr(w, "template", row->template);
+    jsonw_kstr_if(w, "template", row->template);
     if (manager_read_stored_spec(row, &spec, NULL) == 0) {
         spec_json(&spec, w);
         spec_done(&spec);
@@ -237,26 +235,16 @@ void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
     if (row->state != STORE_SANDBOX_ENDED)
         api_write_time(w, "expiresAt", row->expires_ms);
     api_write_time(w, "endedAt", row->ended_ms);
-    if (row->ended_by)
-        jsonw_kstr(w, "endedBy", row->ended_by);
+    jsonw_kstr_if(w, "endedBy", row->ended_by);
     api_write_raw_json(w, "reason", row->why_json);
     jsonw_end_object(w);
 }
 
 static void api_write_execution_end(const struct store_execution *row, struct jsonw *w)
 {
-    jsonw_key(w, "exitCode");
-    if (row->has_exit_code)
-        jsonw_i64(w, row->exit_code);
-    else
-        jsonw_null(w);
-    jsonw_key(w, "signal");
-    if (row->signal)
-        jsonw_i64(w, row->signal);
-    else
-        jsonw_null(w);
-    if (row->ended_by)
-        jsonw_kstr(w, "endedBy", row->ended_by);
+    jsonw_ki64_or_null(w, "exitCode", row->has_exit_code, row->exit_code);
+    jsonw_ki64_or_null(w, "signal", row->signal, row->signal);
+    jsonw_kstr_if(w, "endedBy", row->ended_by);
 }
 
 static const char *api_context_execution_status(const struct store_execution *row)

@@ -90,7 +90,6 @@ void api_write_runtimes(struct jsonw *w);                                     /*
 
 void event_streams_init(struct api *api);
 void event_streams_done(struct api *api);
-void api_write_event(struct jsonw *w, const struct store_event *e); /* writes members, without the tenant */
 
 /* --- starting an execution, in a context if the path names one (executions.c) --- */
 

@@ -18,8 +18,7 @@ static void api_key_write_json(const struct store_key *row, struct jsonw *w)
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "name", row->name ? row->name : "");
     jsonw_kstr(w, "tenant", row->owner);
-    if (row->user[0])
-        jsonw_kstr(w, "user", row->user);
+    jsonw_kstr_if(w, "user", row->user);
     jsonw_kstr(w, "prefix", row->prefix);
     jsonw_karray(w, "scopes");
     for (char *s = strtok_r(scopes, " ", &save); s; s = strtok_r(NULL, " ", &save))
@@ -38,8 +37,7 @@ static void api_key_answer(struct http_req *req, int status, const struct store_
 
     jsonw_init(&w, &out, 0);
     api_key_write_json(row, &w);
-    if (secret)
-        jsonw_kstr(&w, "key", secret);
+    jsonw_kstr_if(&w, "key", secret);
     jsonw_end_object(&w);
     if (secret)
         http_set_header(req, "Cache-Control", "no-store");

@@ -17,17 +17,13 @@ static void api_context_write_json(const struct context_info *c, struct jsonw *w
     jsonw_kstr(w, "id", c->id);
     jsonw_kstr(w, "sandboxId", c->sandbox);
     jsonw_kstr(w, "language", c->language);
-    if (c->version[0])
-        jsonw_kstr(w, "version", c->version);
+    jsonw_kstr_if(w, "version", c->version);
     jsonw_kstr(w, "state", context_states[c->state]);
     jsonw_kstr(w, "cwd", c->cwd[0] ? c->cwd : "/workspace");
-    if (c->created_by[0])
-        jsonw_kstr(w, "createdBy", c->created_by);
-    if (c->forked_from[0])
-        jsonw_kstr(w, "forkedFrom", c->forked_from);
+    jsonw_kstr_if(w, "createdBy", c->created_by);
+    jsonw_kstr_if(w, "forkedFrom", c->forked_from);
     api_write_time(w, "createdAt", c->created_ms);
-    if (c->running[0])
-        jsonw_kstr(w, "executionId", c->running);
+    jsonw_kstr_if(w, "executionId", c->running);
     jsonw_ku64(w, "queued", c->queued);
     jsonw_ku64(w, "executions", c->executions);
     jsonw_ku64(w, "restarts", c->restarts);
@@ -38,8 +34,7 @@ static void api_context_write_json(const struct context_info *c, struct jsonw *w
         jsonw_kstr(w, "message", c->death_error.msg);
         jsonw_end_object(w);
     }
-    if (c->outcome)
-        jsonw_kstr(w, "outcome", c->outcome);
+    jsonw_kstr_if(w, "outcome", c->outcome);
     jsonw_end_object(w);
 }
 

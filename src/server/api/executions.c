@@ -153,7 +153,7 @@ struct execution_list_query {
 
 static void api_execution_on_list_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
 {
-    auto_free struct execution_list_query *l = arg;
+    struct execution_list_query *l = arg;
 
     if (http_answer_if_err(l->req, err))
         return;
@@ -164,7 +164,7 @@ static void api_execution_on_list_sandbox(void *arg, const struct err *err, cons
 static void api_execution_list(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct execution_list_query *l = mem_new(struct execution_list_query);
+    struct execution_list_query *l = api_request_new(req, struct execution_list_query);
     struct err err = { 0 };
     const char *id;
 
@@ -172,12 +172,10 @@ static void api_execution_list(struct http_req *req, void *ctx)
     l->api = api;
     if (api_read_page(req, (const char *const[]){ "state", NULL }, &l->q, &err) < 0 ||
         api_read_state_query(req, api_execution_states, &l->q.states, &err) < 0 ||
-        api_read_sandbox_id(req, &id, &err) < 0) {
+        api_read_sandbox_id(req, &id, &err) < 0)
         http_answer_err(req, &err);
-        free(l);
-        return;
-    }
-    store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_execution_on_list_sandbox, l);
+    else
+        store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_execution_on_list_sandbox, l);
 }
 
 /* --- one execution --- */
@@ -193,13 +191,6 @@ static bool api_execution_ids_or_refuse(struct http_req *req, const char *const 
     return false;
 }
 
-struct execution_get_query {
-    struct http_req *req;
-    struct api *api;
-    const char *sandbox;
-    bool wants_receipt;
-};
-
 static void api_execution_answer_receipt(struct http_req *req, const struct store_execution *row)
 {
     if (row->receipt_json)
@@ -210,40 +201,45 @@ static void api_execution_answer_receipt(struct http_req *req, const struct stor
         http_refuse(req, ERR_EXISTS, "execution %s has not ended yet; its receipt is available after the end", row->id);
 }
 
-static void api_execution_on_row(void *arg, const struct err *err, const struct store_execution *row)
+/* True: the row is an execution of the sandbox in the path. False: the request was refused. */
+static bool api_execution_row_or_refuse(struct http_req *req, const struct err *err, const struct store_execution *row)
 {
-    auto_free struct execution_get_query *s = arg;
-    struct err why;
-
-    if (!err && !str_eq(row->sandbox, s->sandbox))
-        err = (err_set(&why, ERR_MISSING, "there is no such execution in this sandbox"), &why);
-    if (err)
-        http_answer_err(s->req, err);
-    else if (s->wants_receipt)
-        api_execution_answer_receipt(s->req, row);
-    else
-        follow_answer_row(s->req, s->api, 200, row, true);
+    if (http_answer_if_err(req, err))
+        return false;
+    if (str_eq(row->sandbox, http_param(req, "sandboxId")))
+        return true;
+    http_refuse(req, ERR_MISSING, "there is no such execution in this sandbox");
+    return false;
 }
 
-static void api_execution_read_one(struct http_req *req, struct api *api, bool receipt)
+static void api_execution_on_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    if (api_execution_row_or_refuse(arg, err, row))
+        follow_answer_row(arg, http_route_ctx(arg), 200, row, true);
+}
+
+static void api_execution_on_receipt_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    if (api_execution_row_or_refuse(arg, err, row))
+        api_execution_answer_receipt(arg, row);
+}
+
+static void api_execution_read_one(struct http_req *req, struct api *api, store_execution_fn *on_row)
 {
     struct follow_spec spec = { 0 };
 
-    if (!api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
-        return;
-    struct execution_get_query *s = mem_new(struct execution_get_query);
-    *s = (struct execution_get_query){ req, api, spec.sandbox, receipt };
-    store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution, api_execution_on_row, s);
+    if (api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
+        store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution, on_row, req);
 }
 
 static void api_execution_get(struct http_req *req, void *ctx)
 {
-    api_execution_read_one(req, ctx, false);
+    api_execution_read_one(req, ctx, api_execution_on_row);
 }
 
 static void api_execution_receipt(struct http_req *req, void *ctx)
 {
-    api_execution_read_one(req, ctx, true);
+    api_execution_read_one(req, ctx, api_execution_on_receipt_row);
 }
 
 static void api_execution_cancel(struct http_req *req, void *ctx)

@@ -52,8 +52,7 @@ void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, cons
 
     jsonw_kstr(w, "code", code ? code : info->code);
     jsonw_kstr(w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
-    if (err_fix(err->id))
-        jsonw_kstr(w, "fix", err_fix(err->id));
+    jsonw_kstr_if(w, "fix", err_fix(err->id));
     sandbox_socket_send_message(so);
 }
 

@@ -8,8 +8,6 @@
 #include "service/template_cache.h"
 #include "service/template_check.h"
 
-#include <stdio.h>
-
 static void api_sandbox_answer_row(struct http_req *req, int status, const struct store_sandbox *row)
 {
     struct buf out = { 0 };
@@ -306,64 +304,6 @@ static void api_sandbox_usage(struct http_req *req, void *ctx)
         manager_sandbox_usage(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_usage, req);
 }
 
-/* --- events --- */
-
-struct sandbox_event_page {
-    struct http_req *req;
-    struct api *api;
-    uint64_t after, limit;
-};
-
-static void sandbox_event_page_on_rows(void *arg, const struct err *err, const struct store_event *rows, size_t n)
-{
-    struct sandbox_event_page *p = arg;
-    struct buf out = { 0 };
-    struct jsonw w;
-    char cursor[24];
-
-    if (!api_list_begin(p->req, err, &w, &out, "events"))
-        return;
-    for (size_t i = 0; i < n; i++) {
-        jsonw_object(&w);
-        api_write_event(&w, &rows[i]);
-        jsonw_end_object(&w);
-    }
-    if (n == p->limit)
-        snprintf(cursor, sizeof(cursor), "%" PRIu64, rows[n - 1].seq);
-    api_list_end(p->req, &w, n == p->limit ? cursor : NULL);
-}
-
-static void sandbox_event_page_on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
-{
-    struct sandbox_event_page *p = arg;
-
-    if (!http_answer_if_err(p->req, err))
-        store_event_list(p->api->settings.store, gateway_visible_owner(p->req), row->id, p->after, (uint32_t)p->limit,
-                         sandbox_event_page_on_rows, p);
-}
-
-static void api_sandbox_events(struct http_req *req, void *ctx)
-{
-    struct api *api = ctx;
-    struct store_list q = { 0 };
-    struct err err = { 0 };
-    uint64_t after = 0;
-    const char *id;
-
-    if (api_read_page(req, NULL, &q, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0) {
-        http_answer_err(req, &err);
-        return;
-    }
-    if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &after)) {
-        http_refuse(req, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
-        return;
-    }
-    struct sandbox_event_page *p = api_request_new(req, struct sandbox_event_page);
-    *p = (struct sandbox_event_page){ req, api, after, q.limit };
-    store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, sandbox_event_page_on_sandbox,
-                      p); /* another tenant's sandbox is missing */
-}
-
 #define JSON_BODY HTTP_BODY_BUFFERED, 256 * KIB, "application/json"
 
 const struct http_route sandbox_routes[] = {
@@ -377,7 +317,5 @@ const struct http_route sandbox_routes[] = {
       .data = &permission_sandboxes_write },
     { "POST", "/v1/sandboxes/{sandboxId}/resume", api_sandbox_resume, HTTP_BODY_NONE,
       .data = &permission_sandboxes_write },
-    { "GET", "/v1/sandboxes/{sandboxId}/events", api_sandbox_events, HTTP_BODY_NONE,
-      .data = &permission_sandboxes_read },
     { 0 },
 };

@@ -289,12 +289,9 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
     api_object_begin(&w, &out);
     jsonw_kstr(&w, "kind", kinds[p->kind]);
     jsonw_kstr(&w, "tenant", p->owner);
-    if (p->user[0])
-        jsonw_kstr(&w, "userId", p->user);
-    if (p->key_id[0])
-        jsonw_kstr(&w, "keyId", p->key_id);
-    if (p->sandbox[0])
-        jsonw_kstr(&w, "sandboxId", p->sandbox);
+    jsonw_kstr_if(&w, "userId", p->user);
+    jsonw_kstr_if(&w, "keyId", p->key_id);
+    jsonw_kstr_if(&w, "sandboxId", p->sandbox);
     if (p->port)
         jsonw_ku64(&w, "port", p->port);
     token_write_scopes(&w, "scopes", p->scopes);
