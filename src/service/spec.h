@@ -71,6 +71,7 @@ int spec_finish(struct spec *s, struct err *err);
 /* Converts the spec for the engine; *ret points into s. */
 void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret);
 
+const char *spec_limit_field(enum limit l);            /* its field in requests: "memoryBytes" */
 const char *spec_limit_name(enum limit l);             /* its name in requests: "resources.memoryBytes" */
 void spec_json(const struct spec *s, struct jsonw *w); /* members of an open object: runtime ... idleAction */
 char *spec_metadata_json(const struct spec *s);        /* the caller frees */

@@ -17,6 +17,7 @@ struct api_budget_request {
     struct http_req *req;
     struct api *api;
     struct store_budget row;
+    bool is_put;
 };
 
 static void api_budget_answer(const struct api_budget_request *s, const struct store_budget *row)
@@ -55,11 +56,25 @@ static void api_budget_on_rows(void *arg, const struct err *err, const struct st
         api_budget_answer(s, n ? &rows[0] : &s->row);
 }
 
+static void api_budget_on_put(void *arg, const struct err *err)
+{
+    struct api_budget_request *s = arg;
+
+    if (http_answer_if_err(s->req, err))
+        return;
+    manager_set_budget(s->api->settings.manager, &s->row);
+    api_budget_answer(s, &s->row);
+}
+
 static void api_budget_on_tenant(void *arg, const struct err *err, const struct store_tenant *row UNUSED)
 {
     struct api_budget_request *s = arg;
 
-    if (!http_answer_if_err(s->req, err))
+    if (http_answer_if_err(s->req, err))
+        return;
+    if (s->is_put)
+        store_budget_put(s->api->settings.store, &s->row, api_budget_on_put, s);
+    else
         store_budget_list(s->api->settings.store, s->row.owner, api_budget_on_rows, s);
 }
 
@@ -86,24 +101,6 @@ static void api_budget_get(struct http_req *req, void *ctx)
 }
 
 /* --- setting --- */
-
-static void api_budget_on_put(void *arg, const struct err *err)
-{
-    struct api_budget_request *s = arg;
-
-    if (http_answer_if_err(s->req, err))
-        return;
-    manager_set_budget(s->api->settings.manager, &s->row);
-    api_budget_answer(s, &s->row);
-}
-
-static void api_budget_on_tenant_for_put(void *arg, const struct err *err, const struct store_tenant *row UNUSED)
-{
-    struct api_budget_request *s = arg;
-
-    if (!http_answer_if_err(s->req, err))
-        store_budget_put(s->api->settings.store, &s->row, api_budget_on_put, s);
-}
 
 static int api_budget_read_period(const json_t *body, int p, struct store_budget *row, struct err *err)
 {
@@ -142,6 +139,7 @@ static void api_budget_put(struct http_req *req, void *ctx)
 
     if (!s)
         return;
+    s->is_put = true;
     s->row.updated_ms = clock_real_ms();
     if (api_read_body(req, &body, &err) < 0 ||
         json_input_require_known_fields(body, "", api_budget_periods, &err) < 0 ||
@@ -151,7 +149,7 @@ static void api_budget_put(struct http_req *req, void *ctx)
         return;
     }
     api_budget_record(s);
-    store_tenant_get(s->api->settings.store, s->row.owner, api_budget_on_tenant_for_put, s);
+    store_tenant_get(s->api->settings.store, s->row.owner, api_budget_on_tenant, s);
 }
 
 const struct http_route budget_routes[] = {

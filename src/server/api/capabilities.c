@@ -124,21 +124,15 @@ static void capabilities_write_levels(struct jsonw *w)
 /* Limits under their names in requests. */
 static void capabilities_write_limits(struct jsonw *w)
 {
-    static const struct {
-        const char *name;
-        enum limit limit;
-    } limits[] = {
-        { "cpuMillis", LIMIT_CPU },       { "memoryBytes", LIMIT_MEMORY }, { "storageBytes", LIMIT_WORKSPACE },
-        { "pids", LIMIT_PIDS },           { "timeoutMs", LIMIT_WALL },     { "cpuTimeMs", LIMIT_CPU_TIME },
-        { "lifetimeMs", LIMIT_LIFETIME }, { "idleTimeoutMs", LIMIT_IDLE }, { "outputBytes", LIMIT_OUTPUT },
-    };
+    static const enum limit limits[] = { LIMIT_CPU,      LIMIT_MEMORY,   LIMIT_WORKSPACE, LIMIT_PIDS,  LIMIT_WALL,
+                                         LIMIT_CPU_TIME, LIMIT_LIFETIME, LIMIT_IDLE,      LIMIT_OUTPUT };
 
     jsonw_kobject(w, "limits");
     for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
-        const struct limit_info *info = limit_info(limits[i].limit);
-        uint64_t max = limits[i].limit == LIMIT_OUTPUT ? EXECUTION_OUTPUT_MAX : info->max;
+        const struct limit_info *info = limit_info(limits[i]);
+        uint64_t max = limits[i] == LIMIT_OUTPUT ? EXECUTION_OUTPUT_MAX : info->max;
 
-        jsonw_kobject(w, limits[i].name);
+        jsonw_kobject(w, spec_limit_field(limits[i]));
         jsonw_ku64(w, "default", info->dflt);
         jsonw_ku64(w, "min", info->min);
         jsonw_ku64(w, "max", max);
@@ -220,12 +214,10 @@ static void api_policy_list(struct http_req *req, void *ctx)
 
     if (!api_has_no_query(req))
         return;
-    api_object_begin(&w, &out);
-    jsonw_karray(&w, "policies");
+    (void)api_list_begin(req, NULL, &w, &out, "policies");
     for (const char *const *name = policy_builtins(); *name; name++)
         api_write_policy(ctx, *name, false, &w);
-    jsonw_end_array(&w);
-    api_object_end(req, 200, &w);
+    api_list_end(req, &w, NULL);
 }
 
 static void api_policy_get(struct http_req *req, void *ctx)

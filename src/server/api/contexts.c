@@ -66,6 +66,22 @@ int api_context_read_ids(const struct http_req *req, const char **sandbox, const
     return id_valid(*context, "cx") ? 0 : err_set(err, ERR_MISSING, "there is no such context in this sandbox");
 }
 
+static int api_context_find(const struct http_req *req, struct api *api, const char *sandbox, const char *id,
+                            struct context_info *ret, struct err *err)
+{
+    struct context_info all[CONTEXTS_MAX];
+    size_t n = 0;
+
+    if (manager_contexts(api->settings.manager, gateway_visible_owner(req), sandbox, all, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (str_eq(all[i].id, id)) {
+            *ret = all[i];
+            return 0;
+        }
+    return err_set(err, ERR_MISSING, "there is no such context in this sandbox");
+}
+
 struct context_creation { /* creates a context, either new or as a fork of another one */
     struct http_req *req;
     struct api *api;
@@ -102,27 +118,18 @@ static void context_creation_on_made(void *arg, const struct err *err, const str
     } else {
         context_creation_answer(m->req, info);
     }
-    context_creation_free(m);
 }
 
 /* Answers with the context that an earlier request with the same key created. */
-static void context_creation_answer_known(struct context_creation *m, const char *id)
+static void context_creation_answer_known(const struct context_creation *m, const char *id)
 {
-    struct context_info all[CONTEXTS_MAX];
+    struct context_info info;
     struct err err = { 0 };
-    size_t n = 0, i = 0;
 
-    if (manager_contexts(m->api->settings.manager, gateway_visible_owner(m->req), m->sandbox, all, &n, &err) == 0) {
-        while (i < n && !str_eq(all[i].id, id))
-            i++;
-        if (i == n)
-            err_set(&err, ERR_MISSING, "there is no such context in this sandbox");
-    }
-    if (err.id != ERR_NONE)
+    if (api_context_find(m->req, m->api, m->sandbox, id, &info, &err) < 0)
         http_answer_err(m->req, &err);
     else
-        context_creation_answer(m->req, &all[i]);
-    context_creation_free(m);
+        context_creation_answer(m->req, &info);
 }
 
 static void context_creation_on_claimed(struct http_req *req, bool fresh, const char *id, void *arg)
@@ -176,6 +183,7 @@ static struct context_creation *context_creation_new(struct http_req *req, struc
 
     m->req = req;
     m->api = api;
+    http_free_with_request(req, m, context_creation_free);
     return m;
 }
 
@@ -186,11 +194,10 @@ static void api_context_create(struct http_req *req, void *ctx)
 
     if (context_creation_read(m, &err) < 0) {
         http_answer_err(req, &err);
-        context_creation_free(m);
         return;
     }
     audit_trail_add_detail(req, "language", m->spec.language);
-    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, context_creation_free);
+    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, NULL);
 }
 
 static void api_context_fork(struct http_req *req, void *ctx)
@@ -200,11 +207,10 @@ static void api_context_fork(struct http_req *req, void *ctx)
 
     if (api_context_read_ids(req, &m->sandbox, &m->fork_of, &err) < 0) {
         http_answer_err(req, &err);
-        context_creation_free(m);
         return;
     }
     audit_trail_add_detail(req, "forkedFrom", m->fork_of);
-    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, context_creation_free);
+    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, NULL);
 }
 
 static void api_context_list(struct http_req *req, void *ctx)
@@ -222,33 +228,23 @@ static void api_context_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    api_object_begin(&w, &out);
-    jsonw_karray(&w, "contexts");
+    (void)api_list_begin(req, NULL, &w, &out, "contexts");
     for (size_t i = 0; i < n; i++)
         api_context_write_json(&all[i], &w);
-    jsonw_end_array(&w);
-    api_object_end(req, 200, &w);
+    api_list_end(req, &w, NULL);
 }
 
 static void api_context_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct context_info all[CONTEXTS_MAX];
+    struct context_info info;
     struct err err = { 0 };
     const char *sandbox, *id;
-    size_t n = 0;
 
-    if (api_context_read_ids(req, &sandbox, &id, &err) < 0 ||
-        manager_contexts(api->settings.manager, gateway_visible_owner(req), sandbox, all, &n, &err) < 0) {
+    if (api_context_read_ids(req, &sandbox, &id, &err) < 0 || api_context_find(req, api, sandbox, id, &info, &err) < 0)
         http_answer_err(req, &err);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        if (str_eq(all[i].id, id)) {
-            api_context_answer(req, 200, &all[i]);
-            return;
-        }
-    http_refuse(req, ERR_MISSING, "there is no such context in this sandbox");
+    else
+        api_context_answer(req, 200, &info);
 }
 
 typedef void context_order_fn(struct manager *m, const char *owner, const char *sandbox, const char *id,

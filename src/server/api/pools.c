@@ -199,12 +199,10 @@ static void api_pool_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    api_object_begin(&w, &out);
-    jsonw_karray(&w, "pools");
+    (void)api_list_begin(req, NULL, &w, &out, "pools");
     for (const struct registered_pool *p = pool_registry_first(api->pool_registry); p; p = p->next)
         api_pool_write_json(&w, api, p, warmpools_compat_is_requested(req));
-    jsonw_end_array(&w);
-    api_object_end(req, 200, &w);
+    api_list_end(req, &w, NULL);
 }
 
 static void api_pool_get(struct http_req *req, void *ctx)

@@ -59,7 +59,6 @@ static void sandbox_creation_on_created(void *arg, const struct err *err, const 
         http_set_header(c->req, "Location", path);
         api_sandbox_answer_row(c->req, 201, row);
     }
-    sandbox_creation_free(c);
 }
 
 static void sandbox_creation_on_known(void *arg, const struct err *err, const struct store_sandbox *row)
@@ -68,7 +67,6 @@ static void sandbox_creation_on_known(void *arg, const struct err *err, const st
 
     if (!http_answer_if_err(c->req, err))
         api_sandbox_answer_row(c->req, 201, row);
-    sandbox_creation_free(c);
 }
 
 static void sandbox_creation_on_named(void *arg, const char *id)
@@ -95,7 +93,6 @@ static void sandbox_creation_on_claimed(struct http_req *req, bool fresh, const 
 static void sandbox_creation_refuse(struct sandbox_creation *c, const struct err *err)
 {
     http_answer_err_with(c->req, err, c->policy_error_details);
-    sandbox_creation_free(c);
 }
 
 static void sandbox_creation_read_and_claim(struct sandbox_creation *c)
@@ -107,8 +104,7 @@ static void sandbox_creation_read_and_claim(struct sandbox_creation *c)
         spec_finish(&c->spec, &err) < 0)
         sandbox_creation_refuse(c, &err);
     else
-        idempotency_begin(c->req, c->api->settings.gateway, "sb", sandbox_creation_on_claimed, c,
-                          sandbox_creation_free);
+        idempotency_begin(c->req, c->api->settings.gateway, "sb", sandbox_creation_on_claimed, c, NULL);
 }
 
 static void sandbox_creation_on_template_checked(void *arg, const struct err *err, const char *details)
@@ -144,6 +140,7 @@ static void api_sandbox_create(struct http_req *req, void *ctx)
     c->req = req;
     c->api = ctx;
     spec_init(&c->spec);
+    http_free_with_request(req, c, sandbox_creation_free);
     if (http_query_require_none(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
         json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
         sandbox_creation_refuse(c, &err);

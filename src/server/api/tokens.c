@@ -44,16 +44,12 @@ struct token_request {
     const char *method, *path; /* of a signed URL; NULL: a token */
 };
 
-static void token_request_free(struct token_request *w)
+static void token_request_free(void *arg)
 {
+    struct token_request *w = arg;
+
     json_decref(w->body);
     free(w);
-}
-
-static void token_request_refuse(struct token_request *w, const struct err *err)
-{
-    http_answer_err(w->req, err);
-    token_request_free(w);
 }
 
 static void token_request_answer_token(struct token_request *w, const struct delegated_token *g, const char *token)
@@ -101,10 +97,8 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
     struct err err = { 0 };
     int rc = 0;
 
-    if (failed) {
-        token_request_refuse(w, failed);
+    if (http_answer_if_err(w->req, failed))
         return;
-    }
     w->spec.owner = row->owner;
     w->spec.sandbox = row->id;
     if (row->state == STORE_SANDBOX_ENDED)
@@ -116,7 +110,7 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
         rc = delegation_make_token(w->api->settings.auth, gateway_principal(w->req), &w->spec, clock_real_ms(), &text,
                                    &g, &err);
     if (rc < 0) {
-        token_request_refuse(w, &err);
+        http_answer_err(w->req, &err);
         return;
     }
     audit_trail_add_target(w->req, "token", g.id);
@@ -124,7 +118,6 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
         token_request_answer_url(w, &g, text.data);
     else
         token_request_answer_token(w, &g, text.data);
-    token_request_free(w);
 }
 
 static int token_request_read_operations(const json_t *body, uint32_t *ret, struct err *err)
@@ -182,9 +175,10 @@ static void token_request_begin(struct http_req *req, struct api *api,
 
     w->req = req;
     w->api = api;
+    http_free_with_request(req, w, token_request_free);
     if (http_query_require_none(req, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
         api_read_body(req, &w->body, &err) < 0 || read(w, &err) < 0)
-        token_request_refuse(w, &err);
+        http_answer_err(req, &err);
     else
         store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, token_request_on_sandbox, w);
 }
