@@ -16,29 +16,29 @@
 enum files_answer_kind { FILES_ANSWER_COUNTS, FILES_ANSWER_ENTRY };
 enum files_data_kind { FILES_DATA_NONE, FILES_DATA_BYTES, FILES_DATA_ENTRIES, FILES_DATA_EVENTS };
 
-struct files_request {
+struct files_protocol {
     uint8_t type;
     bool sends; /* DATA goes to the sandbox */
     enum files_data_kind data;
     enum files_answer_kind answer;
 };
 
-static const struct files_request files_requests[] = {
-    { FRAME_READ, false, FILES_DATA_BYTES, FILES_ANSWER_ENTRY },
-    { FRAME_WRITE, true, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
-    { FRAME_LIST, false, FILES_DATA_ENTRIES, FILES_ANSWER_COUNTS },
-    { FRAME_STAT, false, FILES_DATA_NONE, FILES_ANSWER_ENTRY },
-    { FRAME_MKDIR, false, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
-    { FRAME_MOVE, false, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
-    { FRAME_REMOVE, false, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
-    { FRAME_TAR_OUT, false, FILES_DATA_BYTES, FILES_ANSWER_COUNTS },
-    { FRAME_TAR_IN, true, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
-    { FRAME_WATCH, false, FILES_DATA_EVENTS, FILES_ANSWER_COUNTS },
+static const struct files_protocol files_protocols[] = {
+    [FILES_OP_READ] = { FRAME_READ, false, FILES_DATA_BYTES, FILES_ANSWER_ENTRY },
+    [FILES_OP_WRITE] = { FRAME_WRITE, true, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
+    [FILES_OP_LIST] = { FRAME_LIST, false, FILES_DATA_ENTRIES, FILES_ANSWER_COUNTS },
+    [FILES_OP_STAT] = { FRAME_STAT, false, FILES_DATA_NONE, FILES_ANSWER_ENTRY },
+    [FILES_OP_MKDIR] = { FRAME_MKDIR, false, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
+    [FILES_OP_MOVE] = { FRAME_MOVE, false, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
+    [FILES_OP_REMOVE] = { FRAME_REMOVE, false, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
+    [FILES_OP_TAR_OUT] = { FRAME_TAR_OUT, false, FILES_DATA_BYTES, FILES_ANSWER_COUNTS },
+    [FILES_OP_TAR_IN] = { FRAME_TAR_IN, true, FILES_DATA_NONE, FILES_ANSWER_COUNTS },
+    [FILES_OP_WATCH] = { FRAME_WATCH, false, FILES_DATA_EVENTS, FILES_ANSWER_COUNTS },
 };
 
 struct files_job {
-    const struct files_request *req;
-    struct sandbox_stream *stream; /* NULL after the last frame */
+    const struct files_protocol *protocol; /* of its operation */
+    struct sandbox_stream *stream;         /* NULL after the last frame */
     struct ev *ev;
     const struct files_ops *ops; /* NULL after files_free */
     void *arg;
@@ -147,13 +147,13 @@ static bool files_on_events(struct files_job *j, const struct frame *f)
 
 static bool files_on_data(struct files_job *j, const struct frame *f)
 {
-    if (j->req->data == FILES_DATA_NONE || (f->flags & RT_CHANNEL) != 0)
+    if (j->protocol->data == FILES_DATA_NONE || (f->flags & RT_CHANNEL) != 0)
         return false;
     j->bytes += f->len;
-    if (j->req->data == FILES_DATA_ENTRIES) {
+    if (j->protocol->data == FILES_DATA_ENTRIES) {
         if (!files_on_entries(j, f))
             return false;
-    } else if (j->req->data == FILES_DATA_EVENTS) {
+    } else if (j->protocol->data == FILES_DATA_EVENTS) {
         if (!files_on_events(j, f))
             return false;
     } else if (f->len > 0 && j->ops && j->ops->on_data) {
@@ -189,9 +189,9 @@ static bool files_on_done_counts(struct files_job *j, const struct frame *f)
     if (rt_done_decode(f, &m, NULL) < 0)
         return false;
     struct files_done done = { .bytes = m.bytes, .files = m.files, .truncated = m.truncated };
-    if (j->req->data != FILES_DATA_NONE)
+    if (j->protocol->data != FILES_DATA_NONE)
         done.bytes = j->bytes; /* what arrived, not what the sandbox reported */
-    if (j->req->data == FILES_DATA_ENTRIES)
+    if (j->protocol->data == FILES_DATA_ENTRIES)
         done.files = j->entries;
     files_job_finish(j, &done, NULL);
     return true;
@@ -216,7 +216,7 @@ static bool files_on_last_frame(struct files_job *j, const struct frame *f)
         return files_on_error(j, f);
     if (f->type != FRAME_DONE)
         return false;
-    return j->req->answer == FILES_ANSWER_ENTRY ? files_on_done_entry(j, f) : files_on_done_counts(j, f);
+    return j->protocol->answer == FILES_ANSWER_ENTRY ? files_on_done_entry(j, f) : files_on_done_counts(j, f);
 }
 
 static bool files_on_frame(void *arg, const struct frame *f)
@@ -230,7 +230,7 @@ static bool files_on_frame(void *arg, const struct frame *f)
         return false;
     if (files_on_last_frame(j, f))
         return true;
-    err_set(&err, ERR_PROTOCOL, "the sandbox gave an invalid answer to %s", frame_name(j->req->type));
+    err_set(&err, ERR_PROTOCOL, "the sandbox gave an invalid answer to %s", frame_name(j->protocol->type));
     files_job_finish(j, NULL, &err);
     return false;
 }
@@ -263,132 +263,52 @@ static const struct sandbox_stream_ops files_stream_ops = { .on_frame = files_on
 
 /* --- requests --- */
 
-static int files_open_job(struct sandbox_handle *b, uint8_t type, const uint8_t *payload, int len,
-                          const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err)
+static int files_encode_path(const struct files_request *r, uint8_t *payload, struct err *err)
 {
+    struct rt_path m = { .offset = r->offset, .length = r->length, .mode = r->mode, .flags = r->flags };
+
+    if (r->seen)
+        m.flags |= rt_file_version_check(r->seen->version);
+    if (r->path[0] != '/' || !str_copy(m.path, sizeof(m.path), r->path))
+        return err_set(err, ERR_INVALID, "'%.80s' is not an absolute path of at most %d bytes", r->path,
+                       RT_PATH_MAX - 1);
+    return rt_path_encode(&m, payload, err);
+}
+
+static int files_encode_move(const struct files_request *r, uint8_t *payload, struct err *err)
+{
+    auto_free struct rt_move *m = mem_new(struct rt_move);
+
+    m->flags = r->flags;
+    if (r->path[0] != '/' || r->move_to[0] != '/' || !str_copy(m->from, sizeof(m->from), r->path) ||
+        !str_copy(m->to, sizeof(m->to), r->move_to))
+        return err_set(err, ERR_INVALID, "'%.80s' and '%.80s' are not both absolute paths of at most %d bytes", r->path,
+                       r->move_to, RT_PATH_MAX - 1);
+    return rt_move_encode(m, payload, err);
+}
+
+int files_open(struct sandbox_handle *b, const struct files_request *r, const struct files_ops *ops, void *arg,
+               struct files_job **ret, struct err *err)
+{
+    PAYLOAD(payload);
+    int len = r->operation == FILES_OP_MOVE ? files_encode_move(r, payload, err) : files_encode_path(r, payload, err);
+
     if (len < 0)
         return -1;
     if (b->state != SANDBOX_HANDLE_READY || !b->is_connected)
         return err_set(err, ERR_BUSY, "sandbox %s answers no requests now; it may just have ended", b->id);
 
     struct files_job *j = mem_new(struct files_job);
-    j->req = files_requests;
-    while (j->req->type != type)
-        j->req++;
+    j->protocol = &files_protocols[r->operation];
     j->ev = b->ev;
     j->ops = ops;
     j->arg = arg;
-    j->stream = sandbox_stream_open(b, type, payload, (uint32_t)len, &files_stream_ops, j);
+    if (r->operation == FILES_OP_WATCH) {
+        j->watch_base = str_dup(r->path);
+        files_trim_watch_base(j->watch_base, false);
+    }
+    j->stream = sandbox_stream_open(b, j->protocol->type, payload, (uint32_t)len, &files_stream_ops, j);
     *ret = j;
-    return 0;
-}
-
-static int files_open_path_job(struct sandbox_handle *b, uint8_t type, const char *path, struct rt_path *m,
-                               const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err)
-{
-    PAYLOAD(payload);
-
-    if (path[0] != '/' || !str_copy(m->path, sizeof(m->path), path))
-        return err_set(err, ERR_INVALID, "'%.80s' is not an absolute path of at most %d bytes", path, RT_PATH_MAX - 1);
-    return files_open_job(b, type, payload, rt_path_encode(m, payload, err), ops, arg, ret, err);
-}
-
-int files_read(struct sandbox_handle *b, const char *path, uint64_t offset, uint64_t length,
-               const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { .offset = offset, .length = length };
-
-    return files_open_path_job(b, FRAME_READ, path, &m, ops, arg, ret, err);
-}
-
-int files_read_unchanged(struct sandbox_handle *b, const char *path, const struct files_entry *seen, uint64_t offset,
-                         uint64_t length, const struct files_ops *ops, void *arg, struct files_job **ret,
-                         struct err *err)
-{
-    struct rt_path m = { .offset = offset, .length = length, .flags = rt_file_version_check(seen->version) };
-
-    return files_open_path_job(b, FRAME_READ, path, &m, ops, arg, ret, err);
-}
-
-int files_write(struct sandbox_handle *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops,
-                void *arg, struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { .mode = mode, .flags = flags };
-
-    return files_open_path_job(b, FRAME_WRITE, path, &m, ops, arg, ret, err);
-}
-
-int files_list(struct sandbox_handle *b, const char *path, uint64_t limit, const struct files_ops *ops, void *arg,
-               struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { .length = limit };
-
-    return files_open_path_job(b, FRAME_LIST, path, &m, ops, arg, ret, err);
-}
-
-int files_stat(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
-               struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { 0 };
-
-    return files_open_path_job(b, FRAME_STAT, path, &m, ops, arg, ret, err);
-}
-
-int files_mkdir(struct sandbox_handle *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops,
-                void *arg, struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { .mode = mode, .flags = flags };
-
-    return files_open_path_job(b, FRAME_MKDIR, path, &m, ops, arg, ret, err);
-}
-
-int files_move(struct sandbox_handle *b, const char *from, const char *to, uint32_t flags, const struct files_ops *ops,
-               void *arg, struct files_job **ret, struct err *err)
-{
-    auto_free struct rt_move *m = mem_new(struct rt_move);
-    PAYLOAD(payload);
-
-    m->flags = flags;
-    if (from[0] != '/' || to[0] != '/' || !str_copy(m->from, sizeof(m->from), from) ||
-        !str_copy(m->to, sizeof(m->to), to))
-        return err_set(err, ERR_INVALID, "'%.80s' and '%.80s' are not both absolute paths of at most %d bytes", from,
-                       to, RT_PATH_MAX - 1);
-    return files_open_job(b, FRAME_MOVE, payload, rt_move_encode(m, payload, err), ops, arg, ret, err);
-}
-
-int files_remove(struct sandbox_handle *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
-                 struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { .flags = flags };
-
-    return files_open_path_job(b, FRAME_REMOVE, path, &m, ops, arg, ret, err);
-}
-
-int files_tar_out(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
-                  struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { 0 };
-
-    return files_open_path_job(b, FRAME_TAR_OUT, path, &m, ops, arg, ret, err);
-}
-
-int files_tar_in(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
-                 struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { 0 };
-
-    return files_open_path_job(b, FRAME_TAR_IN, path, &m, ops, arg, ret, err);
-}
-
-int files_watch(struct sandbox_handle *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
-                struct files_job **ret, struct err *err)
-{
-    struct rt_path m = { .flags = flags };
-
-    if (files_open_path_job(b, FRAME_WATCH, path, &m, ops, arg, ret, err) < 0)
-        return -1;
-    (*ret)->watch_base = str_printf("%s", path);
-    files_trim_watch_base((*ret)->watch_base, false);
     return 0;
 }
 
@@ -400,7 +320,7 @@ _Static_assert(FILES_RECURSIVE == RT_PATH_RECURSIVE && FILES_MISSING_OK == RT_PA
 
 size_t files_send(struct files_job *j, const void *data, size_t len)
 {
-    if (!j->stream || !j->req->sends || j->send_ended)
+    if (!j->stream || !j->protocol->sends || j->send_ended)
         return 0;
     size_t n = sandbox_stream_write(j->stream, 0, data, len);
     j->write_wanted = n < len;
@@ -409,7 +329,7 @@ size_t files_send(struct files_job *j, const void *data, size_t len)
 
 void files_send_end(struct files_job *j)
 {
-    if (!j->stream || !j->req->sends || j->send_ended)
+    if (!j->stream || !j->protocol->sends || j->send_ended)
         return;
     j->send_ended = true;
     sandbox_stream_send_frame(j->stream, FRAME_DATA, RT_END, NULL, 0);

@@ -1,6 +1,6 @@
 /* files.h - the files of a sandbox, read and written from inside by its runtime.
  *
- * Each call starts a job. on_done ends the job exactly once; the caller frees it then, or gives
+ * files_open starts a job. on_done ends the job exactly once; the caller frees it then, or gives
  * it up at any earlier time with files_free, after which no callback follows (a write that is
  * given up leaves the old file unchanged). Paths are absolute inside the sandbox. Names and
  * bytes that arrive were written by the sandbox: they are hostile input. */
@@ -46,47 +46,42 @@ struct files_ops { /* callbacks that a job never uses may be NULL */
     void (*on_done)(void *arg, const struct files_done *d, const struct err *err); /* either d or err is NULL */
 };
 
-/* Flags; each call lists the flags that it accepts. */
-#define FILES_PARENTS 0x01u    /* make missing parents */
-#define FILES_EXCL 0x02u       /* fail with EXISTS instead of replacing */
-#define FILES_RECURSIVE 0x04u  /* a whole tree */
-#define FILES_MISSING_OK 0x08u /* a missing path is not an error */
+#define FILES_PARENTS 0x01u    /* make missing parents: write, mkdir, move */
+#define FILES_EXCL 0x02u       /* fail with EXISTS instead of replacing: write, mkdir, move */
+#define FILES_RECURSIVE 0x04u  /* a whole tree: remove, watch */
+#define FILES_MISSING_OK 0x08u /* a missing path is not an error: remove */
 
-/* length 0: to the end of the file. */
-int files_read(struct sandbox_handle *b, const char *path, uint64_t offset, uint64_t length,
-               const struct files_ops *ops, void *arg, struct files_job **ret, struct err *err);
-/* Fails with BUSY when the file is not the one that files_stat reported: another file has its
- * name, or it was written to since. */
-int files_read_unchanged(struct sandbox_handle *b, const char *path, const struct files_entry *seen, uint64_t offset,
-                         uint64_t length, const struct files_ops *ops, void *arg, struct files_job **ret,
-                         struct err *err);
-/* mode 0 is 0644; flags PARENTS, EXCL. The bytes follow with files_send and files_send_end; the
- * file appears complete or not at all. */
-int files_write(struct sandbox_handle *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops,
-                void *arg, struct files_job **ret, struct err *err);
-/* limit 0: all entries. */
-int files_list(struct sandbox_handle *b, const char *path, uint64_t limit, const struct files_ops *ops, void *arg,
+enum files_operation {
+    FILES_OP_READ,
+    FILES_OP_WRITE, /* the bytes follow with files_send and files_send_end; the file appears complete or not at all */
+    FILES_OP_LIST,
+    FILES_OP_STAT,
+    FILES_OP_MKDIR,
+    FILES_OP_MOVE,
+    FILES_OP_REMOVE,
+    FILES_OP_TAR_OUT,
+    FILES_OP_TAR_IN,
+    /* FILES_WATCHING comes first: every later change is reported, or FILES_OVERFLOW says that
+     * events are missing. on_done comes when the watched path is gone. While credit is held, the
+     * sandbox buffers events up to its limit. */
+    FILES_OP_WATCH,
+};
+
+struct files_request {
+    enum files_operation operation;
+    const char *path;
+    const char *move_to;     /* move */
+    uint64_t offset, length; /* read: bytes, length 0: to the end of the file; list: at most `length` entries, 0: all */
+    uint32_t mode;           /* write, mkdir; 0: 0644 for files, 0755 for directories */
+    uint32_t flags;
+    /* Read: fail with BUSY if the file is not the one that a stat reported: another file has its
+     * name, or it was written to since. NULL: read any file. */
+    const struct files_entry *seen;
+};
+
+/* The request is not used after the call. */
+int files_open(struct sandbox_handle *b, const struct files_request *r, const struct files_ops *ops, void *arg,
                struct files_job **ret, struct err *err);
-int files_stat(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
-               struct files_job **ret, struct err *err);
-/* mode 0 is 0755; flags PARENTS, EXCL. */
-int files_mkdir(struct sandbox_handle *b, const char *path, uint32_t mode, uint32_t flags, const struct files_ops *ops,
-                void *arg, struct files_job **ret, struct err *err);
-/* Flags PARENTS, EXCL. */
-int files_move(struct sandbox_handle *b, const char *from, const char *to, uint32_t flags, const struct files_ops *ops,
-               void *arg, struct files_job **ret, struct err *err);
-/* Flags RECURSIVE, MISSING_OK. */
-int files_remove(struct sandbox_handle *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
-                 struct files_job **ret, struct err *err);
-int files_tar_out(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
-                  struct files_job **ret, struct err *err);
-int files_tar_in(struct sandbox_handle *b, const char *path, const struct files_ops *ops, void *arg,
-                 struct files_job **ret, struct err *err);
-/* Flag RECURSIVE. FILES_WATCHING comes first: every later change is reported, or FILES_OVERFLOW
- * says that events are missing. on_done comes when the watched path is gone. While credit is
- * held, the sandbox buffers events up to its limit. */
-int files_watch(struct sandbox_handle *b, const char *path, uint32_t flags, const struct files_ops *ops, void *arg,
-                struct files_job **ret, struct err *err);
 
 size_t files_send(struct files_job *j, const void *data, size_t len); /* write, tar_in; returns the bytes taken */
 void files_send_end(struct files_job *j);

@@ -105,8 +105,7 @@ static char *custom_policy_details_json(const struct policy_lines *l, const stru
 
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
-    jsonw_key(&w, "errors");
-    jsonw_array(&w);
+    jsonw_karray(&w, "errors");
     for (size_t i = 0; i < pr->n; i++) {
         const struct problem *p = &pr->list[i];
 

@@ -22,7 +22,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "service/json_input.h"
+#include "core/doc/json_input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,8 +67,7 @@ static void end_journal_write_row_json(const struct store_execution *row, struct
     jsonw_kbool(&w, "background", row->background);
     if (row->tty)
         jsonw_kbool(&w, "tty", true);
-    if (row->context[0])
-        jsonw_kstr(&w, "context", row->context);
+    jsonw_kstr_if(&w, "context", row->context);
     jsonw_ku64(&w, "createdMs", row->created_ms);
     jsonw_ku64(&w, "startedMs", row->started_ms);
     jsonw_ku64(&w, "endedMs", row->ended_ms);

@@ -208,7 +208,8 @@ static void execution_remove_code_file(struct execution *ex)
     auto_free char *path = execution_code_path(ex);
 
     files_free(take_ptr(&ex->files_job));
-    (void)files_remove(ex->sandbox->handle, path, FILES_MISSING_OK, &ops, ex, &ex->files_job, NULL);
+    (void)files_open(ex->sandbox->handle, &(struct files_request){ FILES_OP_REMOVE, path, .flags = FILES_MISSING_OK },
+                     &ops, ex, &ex->files_job, NULL);
 }
 
 static void execution_on_exit(void *arg, const struct receipt *r)
@@ -366,7 +367,8 @@ static void execution_write_code_file(struct execution *ex)
 
     ex->code_in_file = true;
     execution_set_state(ex->id, &ex->state, EXECUTION_STAGING);
-    if (files_write(ex->sandbox->handle, path, 0600, 0, &ops, ex, &ex->files_job, &err) < 0)
+    if (files_open(ex->sandbox->handle, &(struct files_request){ FILES_OP_WRITE, path, .mode = 0600 }, &ops, ex,
+                   &ex->files_job, &err) < 0)
         execution_abort_start(ex->sandbox->services, ex, &err);
     else
         execution_send_code(ex);

@@ -30,6 +30,8 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
         memcpy(sb->first_execution_id, ex->id, sizeof(sb->first_execution_id));
         sb->first_exec = take_ptr(&ex->exec);
         sb->first_exec_ended_by = ex->ended_by;
+        if (sb->is_destroyed)
+            sandbox_commit_first_receipt(sb);
     }
     execution_free(ex);
 }

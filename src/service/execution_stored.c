@@ -6,7 +6,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "service/json_input.h"
+#include "core/doc/json_input.h"
 
 #include <errno.h>
 #include <string.h>

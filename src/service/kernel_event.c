@@ -4,7 +4,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "service/json_input.h"
+#include "core/doc/json_input.h"
 
 #define FIELDS_MAX 6
 #define MIME_MAX 64 /* entries per event */

@@ -36,7 +36,7 @@ struct sandbox_files_job {
     void *arg;
     struct files_job *job; /* of the current step */
 
-    /* READ */
+    /* read */
     struct files_entry entry; /* without name and target */
     bool is_examined;         /* the next step reads */
     uint64_t offset, length;
@@ -118,13 +118,13 @@ static int sandbox_files_start_read(struct sandbox_files_job *j, struct sandbox_
                                                .on_done = sandbox_files_on_stat_done };
     static const struct files_ops read_ops = { .on_data = sandbox_files_on_read_data,
                                                .on_done = sandbox_files_on_read_done };
-    const char *path = j->request.path;
+    struct files_request r = { FILES_OP_READ, j->request.files.path, .offset = j->offset, .length = j->length };
 
     if (!j->is_examined)
-        return files_stat(b, path, &stat_ops, j, &j->job, err);
-    if (j->length == 0)
-        return files_read(b, path, j->offset, 0, &read_ops, j, &j->job, err);
-    return files_read_unchanged(b, path, &j->entry, j->offset, j->length, &read_ops, j, &j->job, err);
+        r = (struct files_request){ FILES_OP_STAT, r.path };
+    else if (j->length > 0)
+        r.seen = &j->entry;
+    return files_open(b, &r, j->is_examined ? &read_ops : &stat_ops, j, &j->job, err);
 }
 
 void sandbox_files_read(struct sandbox_files_job *j, uint64_t offset, uint64_t length)
@@ -139,32 +139,9 @@ void sandbox_files_read(struct sandbox_files_job *j, uint64_t offset, uint64_t l
 
 static int sandbox_files_start(struct sandbox_files_job *j, struct sandbox_handle *b, struct err *err)
 {
-    const struct sandbox_files_request *r = &j->request;
-    const struct files_ops *ops = &j->ops->files;
-
-    switch (r->kind) {
-    case SANDBOX_FILES_READ:
+    if (j->request.files.operation == FILES_OP_READ)
         return sandbox_files_start_read(j, b, err);
-    case SANDBOX_FILES_WRITE:
-        return files_write(b, r->path, r->mode, r->flags, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_LIST:
-        return files_list(b, r->path, r->entries_max, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_STAT:
-        return files_stat(b, r->path, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_MKDIR:
-        return files_mkdir(b, r->path, r->mode, r->flags, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_MOVE:
-        return files_move(b, r->path, r->move_to, r->flags, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_REMOVE:
-        return files_remove(b, r->path, r->flags, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_TAR_OUT:
-        return files_tar_out(b, r->path, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_TAR_IN:
-        return files_tar_in(b, r->path, ops, j->arg, &j->job, err);
-    case SANDBOX_FILES_WATCH:
-        break;
-    }
-    return files_watch(b, r->path, r->flags, ops, j->arg, &j->job, err);
+    return files_open(b, &j->request.files, &j->ops->files, j->arg, &j->job, err);
 }
 
 static void sandbox_files_on_acquired(void *arg, struct sandbox_handle *b, const struct err *err)
@@ -182,7 +159,7 @@ static void sandbox_files_on_acquired(void *arg, struct sandbox_handle *b, const
         sandbox_files_fail(j, &why);
     } else if (j->ops->on_start) {
         j->ops->on_start(j->arg);
-    } else if (j->request.kind == SANDBOX_FILES_WATCH) {
+    } else if (j->request.files.operation == FILES_OP_WATCH) {
         sandbox_files_set_state(j, SANDBOX_FILES_RELEASED);
     }
 }

@@ -6,33 +6,18 @@
 
 #include "service/manager.h"
 
-enum sandbox_files_kind {
-    SANDBOX_FILES_READ, /* one file, although it may change meanwhile: see sandbox_files_read() */
-    SANDBOX_FILES_WRITE,
-    SANDBOX_FILES_LIST,
-    SANDBOX_FILES_STAT,
-    SANDBOX_FILES_MKDIR,
-    SANDBOX_FILES_MOVE,
-    SANDBOX_FILES_REMOVE,
-    SANDBOX_FILES_TAR_OUT,
-    SANDBOX_FILES_TAR_IN,
-    SANDBOX_FILES_WATCH,
-};
-
-struct sandbox_files_request { /* the parameters of sandbox/files.h */
-    enum sandbox_files_kind kind;
-    const char *owner, *sandbox, *path;
-    const char *move_to;  /* MOVE */
-    uint64_t entries_max; /* LIST */
-    uint32_t mode, flags;
+struct sandbox_files_request {
+    const char *owner, *sandbox;
+    /* FILES_OP_READ: one file, although it may change meanwhile; see sandbox_files_read(). */
+    struct files_request files;
 };
 
 struct sandbox_files_ops {
     /* on_done also reports that the sandbox cannot be used. */
     struct files_ops files;
-    /* WRITE, TAR_IN: the job accepts bytes from now on. */
+    /* Write, tar_in: the job accepts bytes from now on. */
     void (*on_start)(void *arg);
-    /* READ: the file changed before every attempt to read it. True: the whole file is read as it is
+    /* Read: the file changed before every attempt to read it. True: the whole file is read as it is
      * when it is opened, whatever its length. False: the job fails with ERR_EXISTS. */
     bool (*on_changing)(void *arg);
 };
@@ -43,7 +28,7 @@ struct sandbox_files_job;
  * request are borrowed until on_done or sandbox_files_free(). */
 void sandbox_files_open(struct manager *m, const struct sandbox_files_request *request,
                         const struct sandbox_files_ops *ops, void *arg, struct sandbox_files_job **ret);
-/* READ: each on_entry describes the file, and is answered by this call or by sandbox_files_free().
+/* Read: each on_entry describes the file, and is answered by this call or by sandbox_files_free().
  * on_entry comes again if the file was written or replaced before it is opened, so on_data receives
  * bytes of the described file only. length 0: up to its end when it is opened, even if it
  * changed. */

@@ -168,6 +168,9 @@ void sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why);
 void sandbox_end_suspended(struct sandbox *sb); /* because its tenant is suspended */
 void sandbox_ended_error(const struct sandbox *sb, struct err *ret);
+/* Completes the receipt of the first execution, if the sandbox is destroyed and the end of the
+ * execution is committed. */
+void sandbox_commit_first_receipt(struct sandbox *sb);
 bool sandbox_lifetime_expired(const struct sandbox *sb, uint64_t slack_ms);
 
 /* sandbox_ops.c */

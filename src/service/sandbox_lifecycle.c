@@ -110,7 +110,7 @@ static void sandbox_on_first_receipt_committed(void *arg UNUSED, const struct er
         log_warn("cannot store a final receipt: %s", err->msg);
 }
 
-static void sandbox_commit_first_receipt(struct sandbox *sb)
+void sandbox_commit_first_receipt(struct sandbox *sb)
 {
     auto_buf out = { 0 };
     struct jsonw w;

@@ -8,20 +8,9 @@
 
 const char *const idle_action_names[] = { "end", "pause", NULL };
 
-/* Fields of a request and their limits. */
-static const struct {
-    const char *name;
-    enum limit limit;
-} spec_resource_limits[] = {
-    { "cpuMillis", LIMIT_CPU },
-    { "memoryBytes", LIMIT_MEMORY },
-    { "storageBytes", LIMIT_WORKSPACE },
-    { "pids", LIMIT_PIDS },
-}, spec_time_limits[] = {
-    { "timeoutMs", LIMIT_WALL },
-    { "lifetimeMs", LIMIT_LIFETIME },
-    { "idleTimeoutMs", LIMIT_IDLE },
-};
+/* Limits that a request may set, in "resources" and at its top level. */
+static const enum limit spec_resource_limits[] = { LIMIT_CPU, LIMIT_MEMORY, LIMIT_WORKSPACE, LIMIT_PIDS };
+static const enum limit spec_time_limits[] = { LIMIT_WALL, LIMIT_LIFETIME, LIMIT_IDLE };
 
 void spec_init(struct spec *s)
 {
@@ -138,16 +127,24 @@ char *spec_metadata_json(const struct spec *s)
 
 /* --- limits --- */
 
-static int spec_read_limit(struct spec *s, const json_t *object, const char *path, const char *name, enum limit l,
-                           struct err *err)
+const char *spec_limit_field(enum limit l)
 {
-    const struct limit_info *info = limit_info(l);
-    bool found;
+    return l == LIMIT_WORKSPACE ? "storageBytes" : limit_info(l)->name;
+}
 
-    if (json_input_u64(object, path, name, info->min, info->max, &s->limits.v[l], &found, err) < 0)
-        return -1;
-    if (found)
-        s->explicit_limits |= 1ull << l;
+static int spec_read_limits(struct spec *s, const json_t *object, const char *path, const enum limit *limits, size_t n,
+                            struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct limit_info *info = limit_info(limits[i]);
+        bool found;
+
+        if (json_input_u64(object, path, spec_limit_field(limits[i]), info->min, info->max, &s->limits.v[limits[i]],
+                           &found, err) < 0)
+            return -1;
+        if (found)
+            s->explicit_limits |= 1ull << limits[i];
+    }
     return 0;
 }
 
@@ -155,12 +152,9 @@ static int spec_read_resources(struct spec *s, const json_t *object, struct err 
 {
     static const char *const names[] = { "cpuMillis", "memoryBytes", "storageBytes", "pids", "cpuPinning", NULL };
 
-    if (json_input_require_known_fields(object, "resources.", names, err) < 0)
+    if (json_input_require_known_fields(object, "resources.", names, err) < 0 ||
+        spec_read_limits(s, object, "resources.", spec_resource_limits, ARRAY_LEN(spec_resource_limits), err) < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
-        if (spec_read_limit(s, object, "resources.", spec_resource_limits[i].name, spec_resource_limits[i].limit, err) <
-            0)
-            return -1;
     return json_input_bool(object, "resources.", "cpuPinning", &s->cpu_pinning, err);
 }
 
@@ -288,10 +282,8 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
     free(details);
     if (rc < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(spec_time_limits); i++)
-        if (spec_read_limit(s, object, "", spec_time_limits[i].name, spec_time_limits[i].limit, err) < 0)
-            return -1;
-    if (json_input_object(object, "", "resources", &sub[0], err) < 0 ||
+    if (spec_read_limits(s, object, "", spec_time_limits, ARRAY_LEN(spec_time_limits), err) < 0 ||
+        json_input_object(object, "", "resources", &sub[0], err) < 0 ||
         json_input_object(object, "", "env", &sub[1], err) < 0 ||
         json_input_object(object, "", "metadata", &sub[2], err) < 0)
         return -1;
@@ -302,6 +294,23 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
     if (sub[1] && spec_read_env(sub[1], "env", &s->env, &s->nenv, err) < 0)
         return -1;
     return sub[2] ? spec_read_metadata(s, sub[2], err) : 0;
+}
+
+int spec_read_template(struct spec *s, const char *name, const struct err *reply, const struct store_template *row,
+                       struct err *err)
+{
+    auto_json *object = NULL;
+
+    if (reply && reply->id == ERR_MISSING)
+        return template_not_found_error(err, name);
+    if (reply) {
+        *err = *reply;
+        return -1;
+    }
+    if (json_input_parse(row->spec_json, strlen(row->spec_json), &object, err) < 0 ||
+        spec_read(s, object, SPEC_OF_TEMPLATE, NULL, err) < 0)
+        return err_wrap(err, "template %s", name);
+    return 0;
 }
 
 int spec_finish(struct spec *s, struct err *err)
@@ -349,17 +358,14 @@ void spec_json(const struct spec *s, struct jsonw *w)
 {
     jsonw_kstr(w, "runtime", s->runtime);
     jsonw_kstr(w, "level", level_name(s->level));
-    if (s->policy) {
-        jsonw_key(w, "policy");
-        jsonw_raw(w, s->policy);
-    }
-    jsonw_key(w, "resources");
-    jsonw_object(w);
+    if (s->policy)
+        jsonw_kraw(w, "policy", s->policy);
+    jsonw_kobject(w, "resources");
     for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
-        jsonw_ku64(w, spec_resource_limits[i].name, s->limits.v[spec_resource_limits[i].limit]);
+        jsonw_ku64(w, spec_limit_field(spec_resource_limits[i]), s->limits.v[spec_resource_limits[i]]);
     jsonw_kbool(w, "cpuPinning", s->cpu_pinning);
     jsonw_end_object(w);
     for (size_t i = 0; i < ARRAY_LEN(spec_time_limits); i++)
-        jsonw_ku64(w, spec_time_limits[i].name, s->limits.v[spec_time_limits[i].limit]);
+        jsonw_ku64(w, spec_limit_field(spec_time_limits[i]), s->limits.v[spec_time_limits[i]]);
     jsonw_kstr(w, "idleAction", idle_action_names[s->idle_action]);
 }

@@ -13,7 +13,7 @@
 #include "sandbox/engine.h"
 #include "policy/languages.h"
 #include "policy/policy.h"
-#include "service/json_input.h"
+#include "core/doc/json_input.h"
 
 #define SPEC_ENV_MAX 256
 #define SPEC_ENV_TEXT (32 * KIB)
@@ -23,6 +23,8 @@
 #define SPEC_METADATA_MAX 32
 #define SPEC_METADATA_KEY 64
 #define SPEC_METADATA_VALUE 512
+
+struct store_template;
 
 enum idle_action { IDLE_END, IDLE_PAUSE };
 extern const char *const idle_action_names[]; /* NULL-terminated */
@@ -62,10 +64,14 @@ enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE };
  * ones. ret_details may be NULL; *ret_details is NULL or a JSON object with details of the error,
  * which the caller frees. */
 int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err);
+/* Applies the template of this name; `reply` and `row` are the store's reply about it. */
+int spec_read_template(struct spec *s, const char *name, const struct err *reply, const struct store_template *row,
+                       struct err *err);
 int spec_finish(struct spec *s, struct err *err);
 /* Converts the spec for the engine; *ret points into s. */
 void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret);
 
+const char *spec_limit_field(enum limit l);            /* its field in requests: "memoryBytes" */
 const char *spec_limit_name(enum limit l);             /* its name in requests: "resources.memoryBytes" */
 void spec_json(const struct spec *s, struct jsonw *w); /* members of an open object: runtime ... idleAction */
 char *spec_metadata_json(const struct spec *s);        /* the caller frees */

@@ -18,8 +18,7 @@ static void template_check_write_missing(const struct template_availability *a, 
 {
     const char *p = a->missing.len ? a->missing.data : "";
 
-    jsonw_key(w, "missing");
-    jsonw_array(w);
+    jsonw_karray(w, "missing");
     while (*p) {
         auto_free char *name = str_dup_n(p, strcspn(p, ","));
 

@@ -34,8 +34,7 @@ int template_not_found_error(struct err *err, const char *name)
 
 static void template_put_preload_json(struct jsonw *w, const char *names)
 {
-    jsonw_key(w, "preload");
-    jsonw_array(w);
+    jsonw_karray(w, "preload");
     for (const char *p = names; *p; p += *p == ',') {
         size_t n = strcspn(p, ",");
         auto_free char *name = str_dup_n(p, n);

@@ -84,7 +84,8 @@ static void put_file(struct world *w, const char *path, const void *data, size_t
     struct seen s = { .send = data, .send_len = len };
     struct err err = { 0 };
 
-    if (files_write(w->box, path, 0, FILES_PARENTS, &ops, &s, &s.job, &err) < 0)
+    if (files_open(w->box, &(struct files_request){ FILES_OP_WRITE, path, .flags = FILES_PARENTS }, &ops, &s, &s.job,
+                   &err) < 0)
         fail_msg("%s", err.msg);
     push(&s);
     await(w, &s);
@@ -105,14 +106,18 @@ TEST(a_file_of_many_windows_is_read_back_unchanged)
         bytes[i] = (uint8_t)(i * 7 + i / 4096);
     ready_world(&w);
     put_file(&w, "/workspace/sub/big", bytes, len);
-    assert_int_equal(files_read(w.box, "/workspace/sub/big", 0, 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_READ, "/workspace/sub/big" }, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
     assert_int_equal(s.done, 1);
     assert_int_equal(s.data.len, len);
     assert_memory_equal(s.data.data, bytes, len);
     assert_string_equal(s.names.data, "f:/workspace/sub/big:5242897 ");
     reset(&s);
-    assert_int_equal(files_read(w.box, "/workspace/sub/big", 5, 3, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_READ, "/workspace/sub/big", .offset = 5, .length = 3 },
+                   &ops, &s, &s.job, NULL),
+        0);
     await(&w, &s);
     assert_int_equal(s.data.len, 3);
     assert_memory_equal(s.data.data, bytes + 5, 3);
@@ -127,26 +132,37 @@ TEST(directories_are_made_listed_moved_and_removed)
     struct seen s = { 0 };
 
     ready_world(&w);
-    assert_int_equal(files_mkdir(w.box, "/workspace/a/b", 0, FILES_PARENTS, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(w.box,
+                                &(struct files_request){ FILES_OP_MKDIR, "/workspace/a/b", .flags = FILES_PARENTS },
+                                &ops, &s, &s.job, NULL),
+                     0);
     await(&w, &s);
     assert_int_equal(s.done, 1);
     reset(&s);
     put_file(&w, "/workspace/a/f", "12345", 5);
-    assert_int_equal(files_move(w.box, "/workspace/a/f", "/workspace/a/g", 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(w.box,
+                                &(struct files_request){ FILES_OP_MOVE, "/workspace/a/f", .move_to = "/workspace/a/g" },
+                                &ops, &s, &s.job, NULL),
+                     0);
     await(&w, &s);
     assert_int_equal(s.done, 1);
     reset(&s);
-    assert_int_equal(files_list(w.box, "/workspace/a", 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_LIST, "/workspace/a" }, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
     assert_int_equal(s.result.files, 2);
     assert_non_null(strstr(s.names.data, "d:b:"));
     assert_non_null(strstr(s.names.data, "f:g:5 "));
     reset(&s);
-    assert_int_equal(files_remove(w.box, "/workspace/a", FILES_RECURSIVE, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(w.box,
+                                &(struct files_request){ FILES_OP_REMOVE, "/workspace/a", .flags = FILES_RECURSIVE },
+                                &ops, &s, &s.job, NULL),
+                     0);
     await(&w, &s);
     assert_int_equal(s.done, 1);
     reset(&s);
-    assert_int_equal(files_stat(w.box, "/workspace/a", &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_STAT, "/workspace/a" }, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
     assert_int_equal(s.failed, 1);
     assert_int_equal(s.err.id, ERR_MISSING);
@@ -163,21 +179,24 @@ TEST(a_tree_is_exported_as_tar_and_imported_again)
     ready_world(&w);
     put_file(&w, "/workspace/t/x/one", "1", 1);
     put_file(&w, "/workspace/t/two", "22", 2);
-    assert_int_equal(files_tar_out(w.box, "/workspace/t", &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_TAR_OUT, "/workspace/t" }, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
     assert_int_equal(s.done, 1);
     assert_true(s.data.len >= 1024);
     put_file(&w, "/workspace/u/.keep", "", 0);
     in.send = (const uint8_t *)s.data.data;
     in.send_len = s.data.len;
-    assert_int_equal(files_tar_in(w.box, "/workspace/u", &ops, &in, &in.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_TAR_IN, "/workspace/u" }, &ops, &in, &in.job, NULL), 0);
     push(&in);
     await(&w, &in);
     if (!in.done)
         fail_msg("tar in: %s", in.err.msg);
     reset(&in);
     reset(&s);
-    assert_int_equal(files_list(w.box, "/workspace/u", 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_LIST, "/workspace/u" }, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
     assert_non_null(strstr(s.names.data, "f:two:2 "));
     reset(&s);
@@ -192,15 +211,18 @@ TEST(an_aborted_write_keeps_the_old_file)
 
     ready_world(&w);
     put_file(&w, "/workspace/f", "old", 3);
-    assert_int_equal(files_write(w.box, "/workspace/f", 0, 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_WRITE, "/workspace/f" }, &ops, &s, &s.job, NULL), 0);
     assert_int_equal(files_send(s.job, "new and longer", 14), 14);
     files_free(s.job);
     reset(&s);
-    assert_int_equal(files_read(w.box, "/workspace/f", 0, 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(w.box, &(struct files_request){ FILES_OP_READ, "/workspace/f" }, &ops, &s, &s.job, NULL), 0);
     await(&w, &s);
     assert_string_equal(s.data.data, "old");
     reset(&s);
-    assert_int_equal(files_list(w.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(w.box, &(struct files_request){ FILES_OP_LIST, "/workspace" }, &ops, &s, &s.job, NULL),
+                     0);
     await(&w, &s);
     assert_int_equal(s.result.files, 1); /* no partial file remains */
     reset(&s);

@@ -252,9 +252,11 @@ static void open_world(uint8_t honest)
     runtime_hello();
     CHECK(sandbox_handle_exec(w.box, &spec, &exec_ops, NULL, &w.exec, &err) == 0);
     if (honest & 8)
-        CHECK(files_watch(w.box, "/workspace", 0, &files_ops, NULL, &w.job, &err) == 0);
+        CHECK(files_open(w.box, &(struct files_request){ FILES_OP_WATCH, "/workspace" }, &files_ops, NULL, &w.job,
+                         &err) == 0);
     else if (honest & 4)
-        CHECK(files_list(w.box, "/workspace", 0, &files_ops, NULL, &w.job, &err) == 0);
+        CHECK(files_open(w.box, &(struct files_request){ FILES_OP_LIST, "/workspace" }, &files_ops, NULL, &w.job,
+                         &err) == 0);
     turn();
 }
 

@@ -335,7 +335,8 @@ static void cli_run_on_ready(void *arg)
         cli_run_fail(r, &err);
     } else if (!r->program.code)
         cli_run_start_program(r);
-    else if (files_write(r->sandbox, LANGUAGE_CODE_FILE, 0644, 0, &ops, r, &r->code_job, &err) < 0)
+    else if (files_open(r->sandbox, &(struct files_request){ FILES_OP_WRITE, LANGUAGE_CODE_FILE, .mode = 0644 }, &ops,
+                        r, &r->code_job, &err) < 0)
         cli_run_fail(r, &err);
     else
         cli_run_send_code(r);

@@ -209,6 +209,12 @@ void jsonw_kstr(struct jsonw *w, const char *key, const char *s)
     jsonw_str(w, s);
 }
 
+void jsonw_kstr_if(struct jsonw *w, const char *key, const char *s)
+{
+    if (s && *s)
+        jsonw_kstr(w, key, s);
+}
+
 void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v)
 {
     jsonw_key(w, key);
@@ -221,8 +227,35 @@ void jsonw_ki64(struct jsonw *w, const char *key, int64_t v)
     jsonw_i64(w, v);
 }
 
+void jsonw_ki64_or_null(struct jsonw *w, const char *key, bool known, int64_t v)
+{
+    jsonw_key(w, key);
+    if (known)
+        jsonw_i64(w, v);
+    else
+        jsonw_null(w);
+}
+
 void jsonw_kbool(struct jsonw *w, const char *key, bool v)
 {
     jsonw_key(w, key);
     jsonw_bool(w, v);
+}
+
+void jsonw_kraw(struct jsonw *w, const char *key, const char *json)
+{
+    jsonw_key(w, key);
+    jsonw_raw(w, json);
+}
+
+void jsonw_kobject(struct jsonw *w, const char *key)
+{
+    jsonw_key(w, key);
+    jsonw_object(w);
+}
+
+void jsonw_karray(struct jsonw *w, const char *key)
+{
+    jsonw_key(w, key);
+    jsonw_array(w);
 }

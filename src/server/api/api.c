@@ -75,6 +75,14 @@ void api_set_server(struct api *api, const struct http_server *server)
 
 /* --- requests --- */
 
+void *api_request_alloc(struct http_req *req, size_t size)
+{
+    void *p = mem_alloc(size);
+
+    http_free_with_request(req, p, free);
+    return p;
+}
+
 int api_read_body(const struct http_req *req, json_t **ret, struct err *err)
 {
     size_t len;
@@ -100,6 +108,24 @@ int api_read_state_query(const struct http_req *req, const char *const *names, u
     return err_set(err, ERR_INVALID, "state: must be %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
 }
 
+void api_answer_done(void *arg, const struct err *err)
+{
+    if (!http_answer_if_err(arg, err))
+        http_answer_empty(arg, 204);
+}
+
+void api_object_begin(struct jsonw *w, struct buf *out)
+{
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+}
+
+void api_object_end(struct http_req *req, int status, struct jsonw *w)
+{
+    jsonw_end_object(w);
+    http_answer_json(req, status, w->out);
+}
+
 bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key)
 {
     if (err) {
@@ -108,16 +134,14 @@ bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w
     }
     jsonw_init(w, out, 0);
     jsonw_object(w);
-    jsonw_key(w, key);
-    jsonw_array(w);
+    jsonw_karray(w, key);
     return true;
 }
 
 void api_list_end(struct http_req *req, struct jsonw *w, const char *next)
 {
     jsonw_end_array(w);
-    if (next)
-        jsonw_kstr(w, "nextCursor", next);
+    jsonw_kstr_if(w, "nextCursor", next);
     jsonw_end_object(w);
     http_answer_json(req, 200, w->out);
 }
@@ -153,14 +177,12 @@ bool api_has_no_query(struct http_req *req)
 const char *api_id_or_refuse(struct http_req *req, const char *param, const char *prefix, const char *noun)
 {
     const char *id = http_param(req, param);
-    struct err err = { 0 };
 
     if (!api_has_no_query(req))
         return NULL;
     if (id_valid(id, prefix))
         return id;
-    err_set(&err, ERR_MISSING, "there is no such %s", noun);
-    http_answer_err(req, &err);
+    http_refuse(req, ERR_MISSING, "there is no such %s", noun);
     return NULL;
 }
 
@@ -191,8 +213,7 @@ void api_write_raw_json(struct jsonw *w, const char *key, const char *json)
 {
     if (!json)
         return;
-    jsonw_key(w, key);
-    jsonw_raw(w, json);
+    jsonw_kraw(w, key, json);
 }
 
 void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
@@ -202,8 +223,7 @@ void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "state", api_sandbox_states[row->state]);
-    if (row->template)
-        jsonw_kstr(w, "template", row->template);
+    jsonw_kstr_if(w, "template", row->template);
     if (manager_read_stored_spec(row, &spec, NULL) == 0) {
         spec_json(&spec, w);
         spec_done(&spec);
@@ -215,26 +235,16 @@ void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
     if (row->state != STORE_SANDBOX_ENDED)
         api_write_time(w, "expiresAt", row->expires_ms);
     api_write_time(w, "endedAt", row->ended_ms);
-    if (row->ended_by)
-        jsonw_kstr(w, "endedBy", row->ended_by);
+    jsonw_kstr_if(w, "endedBy", row->ended_by);
     api_write_raw_json(w, "reason", row->why_json);
     jsonw_end_object(w);
 }
 
 static void api_write_execution_end(const struct store_execution *row, struct jsonw *w)
 {
-    jsonw_key(w, "exitCode");
-    if (row->has_exit_code)
-        jsonw_i64(w, row->exit_code);
-    else
-        jsonw_null(w);
-    jsonw_key(w, "signal");
-    if (row->signal)
-        jsonw_i64(w, row->signal);
-    else
-        jsonw_null(w);
-    if (row->ended_by)
-        jsonw_kstr(w, "endedBy", row->ended_by);
+    jsonw_ki64_or_null(w, "exitCode", row->has_exit_code, row->exit_code);
+    jsonw_ki64_or_null(w, "signal", row->signal, row->signal);
+    jsonw_kstr_if(w, "endedBy", row->ended_by);
 }
 
 static const char *api_context_execution_status(const struct store_execution *row)

@@ -11,7 +11,7 @@
 #include "server/gateway/open_streams.h"
 #include "server/gateway/security_events.h"
 #include "server/gateway/unread_responses.h"
-#include "service/json_input.h"
+#include "core/doc/json_input.h"
 
 struct api {
     struct api_settings settings;
@@ -42,11 +42,16 @@ void socket_executions_free_orphans(struct api *api);
 
 /* --- requests --- */
 
+/* Zeroed memory for the state of a request, freed with the request. */
+#define api_request_new(req, type) ((type *)api_request_alloc((req), sizeof(type)))
+void *api_request_alloc(struct http_req *req, size_t size);
+
 /* Reads the body as a JSON object; the caller owns it. */
 int api_read_body(const struct http_req *req, json_t **ret, struct err *err);
 /* Reads a list of scopes under this name and ORs them into *ret. An absent list changes nothing. */
 int api_read_scopes(const json_t *body, const char *name, uint32_t *ret, struct err *err);
-bool api_is_valid_slug(const char *name); /* of a tenant or a role */
+bool api_is_valid_slug(const char *name);              /* of a tenant, a role, a pool or a template */
+int api_check_slug(const char *name, struct err *err); /* the same for the field "name"; NULL: it is absent */
 /* Reads limit and cursor. Query names other than these two and `names` (NULL-terminated, at most 8)
  * are refused. */
 int api_read_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
@@ -66,6 +71,11 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
 
 /* State names, in the order of the store's enums; each array ends with NULL. */
 extern const char *const api_sandbox_states[], *const api_execution_states[];
+/* For calls whose reply has no row; arg is the request: 204, or the error. */
+void api_answer_done(void *arg, const struct err *err);
+/* A response that is one object; the caller writes its members between the two calls. */
+void api_object_begin(struct jsonw *w, struct buf *out);
+void api_object_end(struct http_req *req, int status, struct jsonw *w);
 /* A response that is a page: {"key": [ ..., "nextCursor": ...}. The caller writes the list items
  * between the two calls. False: err was sent as the response. */
 bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key);
@@ -80,7 +90,10 @@ void api_write_runtimes(struct jsonw *w);                                     /*
 
 void event_streams_init(struct api *api);
 void event_streams_done(struct api *api);
-void api_write_event(struct jsonw *w, const struct store_event *e); /* writes members, without the tenant */
+
+/* --- starting an execution, in a context if the path names one (executions.c) --- */
+
+void api_execution_create(struct http_req *req, void *ctx);
 
 /* --- the description of an execution (execution_request.c) --- */
 
@@ -103,6 +116,9 @@ int execution_request_read_tty_size(const json_t *body, uint16_t *rows, uint16_t
 
 /* --- executions in contexts, from a request or a WebSocket message (contexts.c) --- */
 
+/* Of a route without query parameters; ret_context may be NULL. */
+int api_context_read_ids(const struct http_req *req, const char **ret_sandbox, const char **ret_context,
+                         struct err *err);
 struct context_execution_spec;
 /* *ret borrows from the body. */
 int api_context_read_call(const json_t *body, struct api *api, struct context_execution_spec *ret, struct err *err);

@@ -18,11 +18,9 @@ static void api_key_write_json(const struct store_key *row, struct jsonw *w)
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "name", row->name ? row->name : "");
     jsonw_kstr(w, "tenant", row->owner);
-    if (row->user[0])
-        jsonw_kstr(w, "user", row->user);
+    jsonw_kstr_if(w, "user", row->user);
     jsonw_kstr(w, "prefix", row->prefix);
-    jsonw_key(w, "scopes");
-    jsonw_array(w);
+    jsonw_karray(w, "scopes");
     for (char *s = strtok_r(scopes, " ", &save); s; s = strtok_r(NULL, " ", &save))
         jsonw_str(w, s);
     jsonw_end_array(w);
@@ -39,8 +37,7 @@ static void api_key_answer(struct http_req *req, int status, const struct store_
 
     jsonw_init(&w, &out, 0);
     api_key_write_json(row, &w);
-    if (secret)
-        jsonw_kstr(&w, "key", secret);
+    jsonw_kstr_if(&w, "key", secret);
     jsonw_end_object(&w);
     if (secret)
         http_set_header(req, "Cache-Control", "no-store");
@@ -64,9 +61,7 @@ static void api_key_on_created(void *arg, const struct err *err, const struct st
 
 static void api_key_on_rotated(void *arg, const struct err *err, const struct store_key *row, const char *secret)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         api_key_answer(arg, 200, row, secret);
 }
 
@@ -76,17 +71,13 @@ static void api_key_on_row(void *arg, const struct err *err, const struct store_
 
     if (!err && !auth_key_is_visible(gateway_principal(arg), row))
         err = (err_set(&why, ERR_MISSING, "there is no key '%s'", row->id), &why);
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         api_key_answer(arg, 200, row, NULL);
 }
 
 static void api_key_on_revoked(void *arg, const struct err *err, const struct store_key *row UNUSED)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         http_answer_empty(arg, 204);
 }
 

@@ -53,8 +53,7 @@ static void audit_log_answer_page(struct audit_log_query *l, const struct audit_
         snprintf(cursor, sizeof(cursor), "%" PRIu64, p->last);
         jsonw_kstr(&w, "nextCursor", cursor);
     }
-    jsonw_end_object(&w);
-    http_answer_json(l->req, 200, &out);
+    api_object_end(l->req, 200, &w);
 }
 
 /* --- the whole trail as a stream --- */
@@ -244,18 +243,15 @@ static void api_audit_log_get_key(struct http_req *req, void *ctx)
     }
     audit_stats(api->settings.audit, &s);
     chain_hex(s.head.hash, CHAIN_HASH, hex);
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "id", audit_key_id(api->settings.audit));
     jsonw_kstr(&w, "algorithm", "Ed25519");
     jsonw_kstr(&w, "publicKey", audit_key_pem(api->settings.audit));
-    jsonw_key(&w, "head");
-    jsonw_object(&w);
+    jsonw_kobject(&w, "head");
     jsonw_ku64(&w, "seq", s.head.seq);
     jsonw_kstr(&w, "hash", hex);
     jsonw_end_object(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 const struct http_route audit_routes[] = {

@@ -17,77 +17,78 @@ struct api_budget_request {
     struct http_req *req;
     struct api *api;
     struct store_budget row;
+    bool is_put;
 };
 
-static void api_budget_answer(struct http_req *req, const struct store_budget *row, struct manager_budget *used)
+static void api_budget_answer(const struct api_budget_request *s, const struct store_budget *row)
 {
+    struct manager_budget used;
+    bool has_usage = budgets_get(manager_budgets(s->api->settings.manager), s->row.owner, &used);
     struct buf out = { 0 };
     struct jsonw w;
 
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "tenant", row->owner);
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
-        jsonw_key(&w, api_budget_periods[p]);
-        jsonw_object(&w);
+        jsonw_kobject(&w, api_budget_periods[p]);
         for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
             if (row->max[p][k])
                 jsonw_ku64(&w, api_budget_figures[k], row->max[p][k]);
-        if (used) {
-            jsonw_key(&w, "used");
-            jsonw_object(&w);
+        if (has_usage) {
+            jsonw_kobject(&w, "used");
             for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
-                jsonw_ku64(&w, api_budget_figures[k], used->used[p][k]);
+                jsonw_ku64(&w, api_budget_figures[k], used.used[p][k]);
             jsonw_end_object(&w);
-            api_write_time(&w, "renewsAt", used->renews_ms[p]);
+            api_write_time(&w, "renewsAt", used.renews_ms[p]);
         }
         jsonw_end_object(&w);
     }
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(s->req, 200, &w);
 }
 
 /* --- reading --- */
 
 static void api_budget_on_rows(void *arg, const struct err *err, const struct store_budget *rows, size_t n)
 {
-    auto_free struct api_budget_request *s = arg;
-    struct manager_budget used;
+    struct api_budget_request *s = arg;
 
-    if (err) {
-        http_answer_err(s->req, err);
+    if (!http_answer_if_err(s->req, err))
+        api_budget_answer(s, n ? &rows[0] : &s->row);
+}
+
+static void api_budget_on_put(void *arg, const struct err *err)
+{
+    struct api_budget_request *s = arg;
+
+    if (http_answer_if_err(s->req, err))
         return;
-    }
-    bool known = budgets_get(manager_budgets(s->api->settings.manager), s->row.owner, &used);
-    api_budget_answer(s->req, n ? &rows[0] : &s->row, known ? &used : NULL);
+    budgets_set(manager_budgets(s->api->settings.manager), &s->row);
+    api_budget_answer(s, &s->row);
 }
 
 static void api_budget_on_tenant(void *arg, const struct err *err, const struct store_tenant *row UNUSED)
 {
     struct api_budget_request *s = arg;
 
-    if (err) {
-        http_answer_err(s->req, err);
-        free(s);
+    if (http_answer_if_err(s->req, err))
         return;
-    }
-    store_budget_list(s->api->settings.store, s->row.owner, api_budget_on_rows, s);
+    if (s->is_put)
+        store_budget_put(s->api->settings.store, &s->row, api_budget_on_put, s);
+    else
+        store_budget_list(s->api->settings.store, s->row.owner, api_budget_on_rows, s);
 }
 
 static struct api_budget_request *api_budget_new_request(struct http_req *req, struct api *api)
 {
     const char *name = http_param(req, "tenant");
-    struct api_budget_request *s = mem_new(struct api_budget_request);
-    struct err err;
+    struct api_budget_request *s = api_request_new(req, struct api_budget_request);
 
     s->req = req;
     s->api = api;
     bool theirs = str_eq(gateway_visible_owner(req), STORE_ANY_OWNER) || str_eq(gateway_visible_owner(req), name);
     if (theirs && store_owner_valid(name) && str_copy(s->row.owner, sizeof(s->row.owner), name))
         return s;
-    err_set(&err, ERR_MISSING, "there is no such tenant");
-    http_answer_err(req, &err);
-    free(s);
+    http_refuse(req, ERR_MISSING, "there is no such tenant");
     return NULL;
 }
 
@@ -100,32 +101,6 @@ static void api_budget_get(struct http_req *req, void *ctx)
 }
 
 /* --- setting --- */
-
-static void api_budget_on_put(void *arg, const struct err *err)
-{
-    auto_free struct api_budget_request *s = arg;
-    struct manager_budget used;
-
-    if (err) {
-        http_answer_err(s->req, err);
-        return;
-    }
-    budgets_set(manager_budgets(s->api->settings.manager), &s->row);
-    bool known = budgets_get(manager_budgets(s->api->settings.manager), s->row.owner, &used);
-    api_budget_answer(s->req, &s->row, known ? &used : NULL);
-}
-
-static void api_budget_on_tenant_for_put(void *arg, const struct err *err, const struct store_tenant *row UNUSED)
-{
-    struct api_budget_request *s = arg;
-
-    if (err) {
-        http_answer_err(s->req, err);
-        free(s);
-        return;
-    }
-    store_budget_put(s->api->settings.store, &s->row, api_budget_on_put, s);
-}
 
 static int api_budget_read_period(const json_t *body, int p, struct store_budget *row, struct err *err)
 {
@@ -164,17 +139,17 @@ static void api_budget_put(struct http_req *req, void *ctx)
 
     if (!s)
         return;
+    s->is_put = true;
     s->row.updated_ms = clock_real_ms();
     if (api_read_body(req, &body, &err) < 0 ||
         json_input_require_known_fields(body, "", api_budget_periods, &err) < 0 ||
         api_budget_read_period(body, STORE_PERIOD_DAY, &s->row, &err) < 0 ||
         api_budget_read_period(body, STORE_PERIOD_MONTH, &s->row, &err) < 0) {
         http_answer_err(req, &err);
-        free(s);
         return;
     }
     api_budget_record(s);
-    store_tenant_get(s->api->settings.store, s->row.owner, api_budget_on_tenant_for_put, s);
+    store_tenant_get(s->api->settings.store, s->row.owner, api_budget_on_tenant, s);
 }
 
 const struct http_route budget_routes[] = {

@@ -32,8 +32,7 @@ void api_write_runtimes(struct jsonw *w)
     size_t n;
     const struct language *all = languages_all(&n);
 
-    jsonw_key(w, "runtimes");
-    jsonw_array(w);
+    jsonw_karray(w, "runtimes");
     for (size_t i = 0; i < n; i++)
         api_write_runtime(&all[i], w);
     jsonw_end_array(w);
@@ -57,17 +56,14 @@ static void api_get_root(struct http_req *req, void *ctx)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "name", "cove");
     jsonw_kstr(&w, "version", api->settings.version);
-    jsonw_key(&w, "links");
-    jsonw_object(&w);
+    jsonw_kobject(&w, "links");
     for (size_t i = 0; i < ARRAY_LEN(links); i++)
         jsonw_kstr(&w, links[i][0], links[i][1]);
     jsonw_end_object(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 static void api_get_openapi(struct http_req *req, void *ctx UNUSED)
@@ -83,11 +79,9 @@ static void api_runtime_list(struct http_req *req, void *ctx UNUSED)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     api_write_runtimes(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
@@ -117,8 +111,7 @@ static void capabilities_write_levels(struct jsonw *w)
         bool available;
     } levels[] = { { LEVEL_STANDARD, true }, { LEVEL_HIGH, false }, { LEVEL_CUSTOM, true } };
 
-    jsonw_key(w, "levels");
-    jsonw_array(w);
+    jsonw_karray(w, "levels");
     for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
         jsonw_object(w);
         jsonw_kstr(w, "name", level_name(levels[i].level));
@@ -131,23 +124,15 @@ static void capabilities_write_levels(struct jsonw *w)
 /* Limits under their names in requests. */
 static void capabilities_write_limits(struct jsonw *w)
 {
-    static const struct {
-        const char *name;
-        enum limit limit;
-    } limits[] = {
-        { "cpuMillis", LIMIT_CPU },       { "memoryBytes", LIMIT_MEMORY }, { "storageBytes", LIMIT_WORKSPACE },
-        { "pids", LIMIT_PIDS },           { "timeoutMs", LIMIT_WALL },     { "cpuTimeMs", LIMIT_CPU_TIME },
-        { "lifetimeMs", LIMIT_LIFETIME }, { "idleTimeoutMs", LIMIT_IDLE }, { "outputBytes", LIMIT_OUTPUT },
-    };
+    static const enum limit limits[] = { LIMIT_CPU,      LIMIT_MEMORY,   LIMIT_WORKSPACE, LIMIT_PIDS,  LIMIT_WALL,
+                                         LIMIT_CPU_TIME, LIMIT_LIFETIME, LIMIT_IDLE,      LIMIT_OUTPUT };
 
-    jsonw_key(w, "limits");
-    jsonw_object(w);
+    jsonw_kobject(w, "limits");
     for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
-        const struct limit_info *info = limit_info(limits[i].limit);
-        uint64_t max = limits[i].limit == LIMIT_OUTPUT ? EXECUTION_OUTPUT_MAX : info->max;
+        const struct limit_info *info = limit_info(limits[i]);
+        uint64_t max = limits[i] == LIMIT_OUTPUT ? EXECUTION_OUTPUT_MAX : info->max;
 
-        jsonw_key(w, limits[i].name);
-        jsonw_object(w);
+        jsonw_kobject(w, spec_limit_field(limits[i]));
         jsonw_ku64(w, "default", info->dflt);
         jsonw_ku64(w, "min", info->min);
         jsonw_ku64(w, "max", max);
@@ -159,8 +144,7 @@ static void capabilities_write_limits(struct jsonw *w)
 
 static void capabilities_write_pools(struct jsonw *w)
 {
-    jsonw_key(w, "pools");
-    jsonw_object(w);
+    jsonw_kobject(w, "pools");
     jsonw_ku64(w, "max", POOLS_MAX);
     jsonw_ku64(w, "maxMembers", POOL_SIZE_MAX);
     jsonw_kbool(w, "recycle", true);
@@ -175,15 +159,13 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "version", api->settings.version);
     capabilities_write_levels(&w);
     api_write_runtimes(&w);
     capabilities_write_limits(&w);
     capabilities_write_pools(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 /* --- policies --- */
@@ -232,22 +214,16 @@ static void api_policy_list(struct http_req *req, void *ctx)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "policies");
-    jsonw_array(&w);
+    (void)api_list_begin(req, NULL, &w, &out, "policies");
     for (const char *const *name = policy_builtins(); *name; name++)
         api_write_policy(ctx, *name, false, &w);
-    jsonw_end_array(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_list_end(req, &w, NULL);
 }
 
 static void api_policy_get(struct http_req *req, void *ctx)
 {
     struct buf out = { 0 };
     struct jsonw w;
-    struct err err;
 
     if (!api_has_no_query(req))
         return;
@@ -261,9 +237,8 @@ static void api_policy_get(struct http_req *req, void *ctx)
     auto_buf names = { 0 };
     for (const char *const *name = policy_builtins(); *name; name++)
         buf_addf(&names, "%s%s", names.len ? ", " : "", *name);
-    err_set(&err, ERR_POLICY_MISSING, "there is no policy '%.60s'; the policies are %s", http_param(req, "policy"),
-            names.data);
-    http_answer_err(req, &err);
+    http_refuse(req, ERR_POLICY_MISSING, "there is no policy '%.60s'; the policies are %s", http_param(req, "policy"),
+                names.data);
 }
 
 const struct http_route capability_routes[] = {

@@ -17,30 +17,24 @@ static void api_context_write_json(const struct context_info *c, struct jsonw *w
     jsonw_kstr(w, "id", c->id);
     jsonw_kstr(w, "sandboxId", c->sandbox);
     jsonw_kstr(w, "language", c->language);
-    if (c->version[0])
-        jsonw_kstr(w, "version", c->version);
+    jsonw_kstr_if(w, "version", c->version);
     jsonw_kstr(w, "state", context_states[c->state]);
     jsonw_kstr(w, "cwd", c->cwd[0] ? c->cwd : "/workspace");
-    if (c->created_by[0])
-        jsonw_kstr(w, "createdBy", c->created_by);
-    if (c->forked_from[0])
-        jsonw_kstr(w, "forkedFrom", c->forked_from);
+    jsonw_kstr_if(w, "createdBy", c->created_by);
+    jsonw_kstr_if(w, "forkedFrom", c->forked_from);
     api_write_time(w, "createdAt", c->created_ms);
-    if (c->running[0])
-        jsonw_kstr(w, "executionId", c->running);
+    jsonw_kstr_if(w, "executionId", c->running);
     jsonw_ku64(w, "queued", c->queued);
     jsonw_ku64(w, "executions", c->executions);
     jsonw_ku64(w, "restarts", c->restarts);
     jsonw_ku64(w, "refusedEvents", c->rejected_lines);
     if (c->state == CONTEXT_DEAD) {
-        jsonw_key(w, "reason");
-        jsonw_object(w);
+        jsonw_kobject(w, "reason");
         jsonw_kstr(w, "code", err_info(c->death_error.id)->code);
         jsonw_kstr(w, "message", c->death_error.msg);
         jsonw_end_object(w);
     }
-    if (c->outcome)
-        jsonw_kstr(w, "outcome", c->outcome);
+    jsonw_kstr_if(w, "outcome", c->outcome);
     jsonw_end_object(w);
 }
 
@@ -56,15 +50,13 @@ static void api_context_answer(struct http_req *req, int status, const struct co
 
 static void api_context_on_info(void *arg, const struct err *err, const struct context_info *info)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         api_context_answer(arg, 200, info);
 }
 
 /* --- requests --- */
 
-static int api_context_read_ids(struct http_req *req, const char **sandbox, const char **context, struct err *err)
+int api_context_read_ids(const struct http_req *req, const char **sandbox, const char **context, struct err *err)
 {
     if (http_query_require_none(req, err) < 0 || api_read_sandbox_id(req, sandbox, err) < 0)
         return -1;
@@ -72,6 +64,22 @@ static int api_context_read_ids(struct http_req *req, const char **sandbox, cons
         return 0;
     *context = http_param(req, "contextId");
     return id_valid(*context, "cx") ? 0 : err_set(err, ERR_MISSING, "there is no such context in this sandbox");
+}
+
+static int api_context_find(const struct http_req *req, struct api *api, const char *sandbox, const char *id,
+                            struct context_info *ret, struct err *err)
+{
+    struct context_info all[CONTEXTS_MAX];
+    size_t n = 0;
+
+    if (manager_contexts(api->settings.manager, gateway_visible_owner(req), sandbox, all, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (str_eq(all[i].id, id)) {
+            *ret = all[i];
+            return 0;
+        }
+    return err_set(err, ERR_MISSING, "there is no such context in this sandbox");
 }
 
 struct context_creation { /* creates a context, either new or as a fork of another one */
@@ -110,27 +118,18 @@ static void context_creation_on_made(void *arg, const struct err *err, const str
     } else {
         context_creation_answer(m->req, info);
     }
-    context_creation_free(m);
 }
 
 /* Answers with the context that an earlier request with the same key created. */
-static void context_creation_answer_known(struct context_creation *m, const char *id)
+static void context_creation_answer_known(const struct context_creation *m, const char *id)
 {
-    struct context_info all[CONTEXTS_MAX];
+    struct context_info info;
     struct err err = { 0 };
-    size_t n = 0, i = 0;
 
-    if (manager_contexts(m->api->settings.manager, gateway_visible_owner(m->req), m->sandbox, all, &n, &err) == 0) {
-        while (i < n && !str_eq(all[i].id, id))
-            i++;
-        if (i == n)
-            err_set(&err, ERR_MISSING, "there is no such context in this sandbox");
-    }
-    if (err.id != ERR_NONE)
+    if (api_context_find(m->req, m->api, m->sandbox, id, &info, &err) < 0)
         http_answer_err(m->req, &err);
     else
-        context_creation_answer(m->req, &all[i]);
-    context_creation_free(m);
+        context_creation_answer(m->req, &info);
 }
 
 static void context_creation_on_claimed(struct http_req *req, bool fresh, const char *id, void *arg)
@@ -184,6 +183,7 @@ static struct context_creation *context_creation_new(struct http_req *req, struc
 
     m->req = req;
     m->api = api;
+    http_free_with_request(req, m, context_creation_free);
     return m;
 }
 
@@ -194,11 +194,10 @@ static void api_context_create(struct http_req *req, void *ctx)
 
     if (context_creation_read(m, &err) < 0) {
         http_answer_err(req, &err);
-        context_creation_free(m);
         return;
     }
     audit_trail_add_detail(req, "language", m->spec.language);
-    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, context_creation_free);
+    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, NULL);
 }
 
 static void api_context_fork(struct http_req *req, void *ctx)
@@ -208,11 +207,10 @@ static void api_context_fork(struct http_req *req, void *ctx)
 
     if (api_context_read_ids(req, &m->sandbox, &m->fork_of, &err) < 0) {
         http_answer_err(req, &err);
-        context_creation_free(m);
         return;
     }
     audit_trail_add_detail(req, "forkedFrom", m->fork_of);
-    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, context_creation_free);
+    idempotency_begin(req, m->api->settings.gateway, "cx", context_creation_on_claimed, m, NULL);
 }
 
 static void api_context_list(struct http_req *req, void *ctx)
@@ -230,37 +228,23 @@ static void api_context_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "contexts");
-    jsonw_array(&w);
+    (void)api_list_begin(req, NULL, &w, &out, "contexts");
     for (size_t i = 0; i < n; i++)
         api_context_write_json(&all[i], &w);
-    jsonw_end_array(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_list_end(req, &w, NULL);
 }
 
 static void api_context_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct context_info all[CONTEXTS_MAX];
+    struct context_info info;
     struct err err = { 0 };
     const char *sandbox, *id;
-    size_t n = 0;
 
-    if (api_context_read_ids(req, &sandbox, &id, &err) < 0 ||
-        manager_contexts(api->settings.manager, gateway_visible_owner(req), sandbox, all, &n, &err) < 0) {
+    if (api_context_read_ids(req, &sandbox, &id, &err) < 0 || api_context_find(req, api, sandbox, id, &info, &err) < 0)
         http_answer_err(req, &err);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        if (str_eq(all[i].id, id)) {
-            api_context_answer(req, 200, &all[i]);
-            return;
-        }
-    err_set(&err, ERR_MISSING, "there is no such context in this sandbox");
-    http_answer_err(req, &err);
+    else
+        api_context_answer(req, 200, &info);
 }
 
 typedef void context_order_fn(struct manager *m, const char *owner, const char *sandbox, const char *id,
@@ -294,75 +278,6 @@ static void api_context_restart(struct http_req *req, void *ctx)
 
 /* --- execute --- */
 
-struct context_execution {
-    struct http_req *req;
-    struct api *api;
-    const char *sandbox, *context; /* valid as long as the request */
-    json_t *body;
-    struct context_execution_spec spec;
-    enum follow_mode mode;
-};
-
-static void context_execution_free(void *arg)
-{
-    struct context_execution *c = arg;
-
-    json_decref(c->body);
-    free(c);
-}
-
-static void context_execution_answer_background(struct context_execution *c, const struct store_execution *row)
-{
-    auto_free char *path = str_printf("/v1/sandboxes/%s/executions/%s", row->sandbox, row->id);
-
-    http_set_header(c->req, "Location", path);
-    follow_answer_row(c->req, c->api, 202, row, false);
-}
-
-static void context_execution_on_accepted(void *arg, const struct err *err, const struct store_execution *row)
-{
-    struct context_execution *c = arg;
-
-    if (err) {
-        idempotency_release_key(c->req, c->api->settings.gateway, err);
-        gateway_answer_err(c->req, err);
-    } else if (c->spec.background) {
-        context_execution_answer_background(c, row);
-    } else {
-        follow_execution_row(c->req, c->api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox }, row);
-    }
-    context_execution_free(c);
-}
-
-static void context_execution_on_known(void *arg, const struct err *err, const struct store_execution *row)
-{
-    struct context_execution *c = arg;
-
-    if (err)
-        http_answer_err(c->req, err);
-    else
-        context_execution_answer_background(c, row);
-    context_execution_free(c);
-}
-
-static void context_execution_on_claimed(struct http_req *req, bool fresh, const char *id, void *arg)
-{
-    struct context_execution *c = arg;
-    struct api *api = c->api;
-
-    if (fresh) {
-        c->spec.created_by = gateway_actor_id(req);
-        c->spec.request_id = http_id(req);
-        manager_context_execute(api->settings.manager, gateway_visible_owner(req), c->sandbox, c->context, id, &c->spec,
-                                context_execution_on_accepted, c);
-    } else if (c->spec.background) {
-        store_execution_get(api->settings.store, gateway_visible_owner(req), id, context_execution_on_known, c);
-    } else {
-        follow_execution(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
-        context_execution_free(c);
-    }
-}
-
 int api_context_read_call(const json_t *body, struct api *api, struct context_execution_spec *ret, struct err *err)
 {
     static const char *const names[] = { "code", "timeoutMs", "outputBytes", "background", NULL };
@@ -379,39 +294,13 @@ int api_context_read_call(const json_t *body, struct api *api, struct context_ex
     return api_check_operator_limits(api, ret->timeout_ms, ret->output_max, err);
 }
 
-static int context_execution_read(struct context_execution *c, struct err *err)
-{
-    if (api_context_read_ids(c->req, &c->sandbox, &c->context, err) < 0 || api_read_body(c->req, &c->body, err) < 0)
-        return -1;
-    return api_context_read_call(c->body, c->api, &c->spec, err);
-}
-
-static void api_context_execute(struct http_req *req, void *ctx)
-{
-    struct context_execution *c = mem_new(struct context_execution);
-    struct err err = { 0 };
-
-    c->req = req;
-    c->api = ctx;
-    c->mode = follow_mode_of_request(req);
-    if (context_execution_read(c, &err) < 0) {
-        http_answer_err(req, &err);
-        context_execution_free(c);
-        return;
-    }
-    audit_trail_add_content(req, "code", c->spec.code, strlen(c->spec.code));
-    idempotency_begin(req, c->api->settings.gateway, "ex", context_execution_on_claimed, c, context_execution_free);
-}
-
 /* --- complete and inspect --- */
 
 static void api_context_on_kernel_reply(void *arg, const struct err *err, const char *json)
 {
     struct http_req *req = arg;
 
-    if (err)
-        http_answer_err(req, err);
-    else
+    if (!http_answer_if_err(req, err))
         http_answer(req, 200, "application/json", json, strlen(json));
 }
 
@@ -487,9 +376,7 @@ static void context_input_line_on_row(void *arg, const struct err *err, const st
     if (!err && manager_context_input(l->api->settings.manager, gateway_visible_owner(l->req), l->sandbox, row->id,
                                       l->text, &why) < 0)
         err = &why;
-    if (err)
-        http_answer_err(l->req, err);
-    else
+    if (!http_answer_if_err(l->req, err))
         follow_answer_row(l->req, l->api, 200, row, false);
 }
 
@@ -544,7 +431,7 @@ const struct http_route context_routes[] = {
     { "GET", ALL, api_context_list, HTTP_BODY_NONE, .data = &permission_executions_read },
     { "GET", ONE, api_context_get, HTTP_BODY_NONE, .data = &permission_executions_read },
     { "DELETE", ONE, api_context_delete, HTTP_BODY_NONE, .data = &permission_executions },
-    { "POST", ONE "/execute", api_context_execute, JSON_BODY, &permission_execute },
+    { "POST", ONE "/execute", api_execution_create, JSON_BODY, &permission_execute },
     { "POST", ONE "/interrupt", api_context_interrupt, HTTP_BODY_NONE, .data = &permission_executions },
     { "POST", ONE "/restart", api_context_restart, HTTP_BODY_NONE, .data = &permission_executions },
     { "POST", ONE "/fork", api_context_fork, HTTP_BODY_NONE, .data = &permission_execute },

@@ -48,6 +48,8 @@ struct event_stream {
     char sandbox[ID_SIZE];           /* "": all */
     char kinds[KINDS_MAX][KIND_MAX + 1];
     size_t nkinds;
+    bool is_page;       /* one page instead of a stream */
+    bool is_of_sandbox; /* the path names the sandbox, so events are written without it and the tenant */
     bool is_sse, has_start;
     struct message_stream messages;
     uint64_t position;          /* all events up to here were sent or do not match */
@@ -116,7 +118,7 @@ void event_streams_done(struct api *api)
 
 /* --- one event --- */
 
-void api_write_event(struct jsonw *w, const struct store_event *e)
+static void event_write(struct jsonw *w, const struct store_event *e)
 {
     auto_json *body = NULL;
 
@@ -136,12 +138,10 @@ void api_write_event(struct jsonw *w, const struct store_event *e)
     }
 }
 
-static void event_write_with_tenant(struct jsonw *w, const struct store_event *e)
+static void event_write_owner(struct jsonw *w, const struct store_event *e)
 {
     jsonw_kstr(w, "tenant", e->owner);
-    if (e->sandbox[0])
-        jsonw_kstr(w, "sandboxId", e->sandbox);
-    api_write_event(w, e);
+    jsonw_kstr_if(w, "sandboxId", e->sandbox);
 }
 
 static bool event_stream_matches(const struct event_stream *s, const struct store_event *e)
@@ -190,7 +190,8 @@ static bool event_stream_send_event(struct event_stream *s, const struct store_e
     struct jsonw w;
 
     message_begin(&w, &out, "event");
-    event_write_with_tenant(&w, e);
+    event_write_owner(&w, e);
+    event_write(&w, e);
     jsonw_end_object(&w);
     s->last_sent_seq = e->seq;
     return event_stream_send(s, e->kind, &out);
@@ -337,7 +338,9 @@ static void event_page_on_rows(void *arg, const struct err *err, const struct st
         if (!event_stream_matches(s, &rows[i]))
             continue;
         jsonw_object(&w);
-        event_write_with_tenant(&w, &rows[i]);
+        if (!s->is_of_sandbox)
+            event_write_owner(&w, &rows[i]);
+        event_write(&w, &rows[i]);
         jsonw_end_object(&w);
     }
     if (n == s->tail_seq_at_query)
@@ -381,7 +384,16 @@ static int event_stream_read_after(struct event_stream *s, struct err *err)
     return err_set(err, ERR_INVALID, "%s: must be the seq of an event", text == query ? "after" : "Last-Event-ID");
 }
 
-static int event_stream_read_request(struct event_stream *s, bool page, struct err *err)
+static int event_stream_read_page(struct event_stream *s, const struct store_list *q, struct err *err)
+{
+    s->tail_seq_at_query = q->limit;
+    str_copy(s->owner, sizeof(s->owner), q->owner);
+    if (q->cursor && !str_to_u64(q->cursor, INT64_MAX, &s->position))
+        return err_set(err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
+    return 0;
+}
+
+static int event_stream_read_request(struct event_stream *s, struct err *err)
 {
     static const char *const names[] = { "after", "sandbox", "kind", NULL };
     struct store_list q = { 0 };
@@ -389,14 +401,12 @@ static int event_stream_read_request(struct event_stream *s, bool page, struct e
 
     if (api_read_page(s->req, names, &q, err) < 0)
         return -1;
-    s->tail_seq_at_query = q.limit;
-    if (!page && (q.cursor || http_query(s->req, "limit")))
+    if (!s->is_page && (q.cursor || http_query(s->req, "limit")))
         return err_set(err, ERR_INVALID, "limit and cursor apply only to pages; use after to start a stream");
-    if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &s->position))
-        return err_set(err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
+    if (event_stream_read_page(s, &q, err) < 0)
+        return -1;
     if (sandbox && (!id_valid(sandbox, "sb") || !str_copy(s->sandbox, sizeof(s->sandbox), sandbox)))
         return err_set(err, ERR_MISSING, "there is no such sandbox");
-    str_copy(s->owner, sizeof(s->owner), q.owner);
     if (event_stream_read_kinds(http_query(s->req, "kind"), s->kinds, &s->nkinds, err) < 0)
         return -1;
     return q.cursor ? 0 : event_stream_read_after(s, err);
@@ -406,7 +416,7 @@ static void event_stream_start(struct event_stream *s)
 {
     struct store *st = s->api->settings.store;
 
-    if (follow_mode_of_request(s->req) == FOLLOW_ANSWER) {
+    if (s->is_page) {
         s->store_call = store_event_list(st, s->owner, s->sandbox[0] ? s->sandbox : NULL, s->position,
                                          (uint32_t)s->tail_seq_at_query, event_page_on_rows, s);
         return;
@@ -433,15 +443,41 @@ static void event_stream_on_sandbox(void *arg, const struct err *err, const stru
     event_stream_free(s);
 }
 
-static void api_events(struct http_req *req, void *ctx)
+static struct event_stream *event_stream_new(struct http_req *req, struct api *api)
 {
     struct event_stream *s = mem_new(struct event_stream);
-    struct err err = { 0 };
 
     s->req = req;
-    s->api = ctx;
+    s->api = api;
     s->is_sse = follow_mode_of_request(req) == FOLLOW_EVENTS;
-    if (event_stream_read_request(s, follow_mode_of_request(req) == FOLLOW_ANSWER, &err) < 0) {
+    s->is_page = follow_mode_of_request(req) == FOLLOW_ANSWER;
+    return s;
+}
+
+static void api_sandbox_events(struct http_req *req, void *ctx)
+{
+    struct event_stream *s = event_stream_new(req, ctx);
+    struct store_list q = { 0 };
+    struct err err = { 0 };
+    const char *id;
+
+    s->is_page = s->is_of_sandbox = true;
+    if (api_read_page(req, NULL, &q, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
+        event_stream_read_page(s, &q, &err) < 0) {
+        http_answer_err(req, &err);
+        event_stream_free(s);
+        return;
+    }
+    str_copy(s->sandbox, sizeof(s->sandbox), id);
+    s->store_call = store_sandbox_get(s->api->settings.store, s->owner, s->sandbox, event_stream_on_sandbox, s);
+}
+
+static void api_events(struct http_req *req, void *ctx)
+{
+    struct event_stream *s = event_stream_new(req, ctx);
+    struct err err = { 0 };
+
+    if (event_stream_read_request(s, &err) < 0) {
         http_answer_err(req, &err);
         event_stream_free(s);
     } else if (s->sandbox[0]) {
@@ -453,5 +489,7 @@ static void api_events(struct http_req *req, void *ctx)
 
 const struct http_route event_routes[] = {
     { "GET", "/v1/events", api_events, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/v1/sandboxes/{sandboxId}/events", api_sandbox_events, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_read },
     { 0 },
 };

@@ -144,8 +144,7 @@ static void execute_write_lost(const struct execute_request *c, const struct err
     jsonw_kstr(&w, "id", c->id);
     jsonw_kstr(&w, "sandboxId", c->sandbox);
     jsonw_kstr(&w, "status", "died");
-    jsonw_key(&w, "error");
-    jsonw_object(&w);
+    jsonw_kobject(&w, "error");
     jsonw_kstr(&w, "code", err_info(err->id)->code);
     jsonw_kstr(&w, "message", err->msg);
     jsonw_end_object(&w);
@@ -439,16 +438,8 @@ static void execute_on_template(void *arg, const struct err *err, const struct s
 {
     struct execute_request *c = arg;
     struct err why = { 0 };
-    auto_json *spec = NULL;
 
-    if (err && err->id == ERR_MISSING) {
-        template_not_found_error(&why, c->template);
-        execute_refuse(c, &why);
-    } else if (err) {
-        execute_refuse(c, err);
-    } else if (json_input_parse(row->spec_json, strlen(row->spec_json), &spec, &why) < 0 ||
-               spec_read(&c->spec, spec, SPEC_OF_TEMPLATE, NULL, &why) < 0) {
-        err_wrap(&why, "template %s", row->name);
+    if (spec_read_template(&c->spec, c->template, err, row, &why) < 0) {
         execute_refuse(c, &why);
     } else {
         c->run_request.generation = row->generation;

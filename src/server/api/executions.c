@@ -3,14 +3,17 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/context.h"
 
 /* --- create --- */
 
 struct execution_creation {
     struct http_req *req;
     struct api *api;
-    const char *sandbox; /* valid as long as the request */
+    const char *sandbox, *context; /* valid as long as the request; context NULL: outside of contexts */
     struct execution_request launch;
+    struct context_execution_spec call; /* in a context; borrows from launch.body */
+    bool background;
     enum follow_mode mode;
 };
 
@@ -37,7 +40,7 @@ static void execution_creation_on_accepted(void *arg, const struct err *err, con
     if (err) {
         idempotency_release_key(c->req, c->api->settings.gateway, err);
         gateway_answer_err(c->req, err);
-    } else if (c->launch.spec.background) {
+    } else if (c->background) {
         execution_creation_answer_background(c, row);
     } else {
         follow_execution_row(c->req, c->api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox }, row);
@@ -49,9 +52,7 @@ static void execution_creation_on_known(void *arg, const struct err *err, const 
 {
     struct execution_creation *c = arg;
 
-    if (err)
-        http_answer_err(c->req, err);
-    else
+    if (!http_answer_if_err(c->req, err))
         execution_creation_answer_background(c, row);
     execution_creation_free(c);
 }
@@ -61,12 +62,17 @@ static void execution_creation_on_claimed(struct http_req *req, bool fresh, cons
     struct execution_creation *c = arg;
     struct api *api = c->api;
 
-    if (fresh) {
+    if (fresh && c->context) {
+        c->call.created_by = gateway_actor_id(req);
+        c->call.request_id = http_id(req);
+        manager_context_execute(api->settings.manager, gateway_visible_owner(req), c->sandbox, c->context, id, &c->call,
+                                execution_creation_on_accepted, c);
+    } else if (fresh) {
         c->launch.spec.created_by = gateway_actor_id(req);
         c->launch.spec.request_id = http_id(req);
         manager_execute(api->settings.manager, gateway_visible_owner(req), c->sandbox, id, &c->launch.spec,
                         execution_creation_on_accepted, c);
-    } else if (c->launch.spec.background) {
+    } else if (c->background) {
         store_execution_get(api->settings.store, gateway_visible_owner(req), id, execution_creation_on_known, c);
     } else {
         follow_execution(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
@@ -76,25 +82,30 @@ static void execution_creation_on_claimed(struct http_req *req, bool fresh, cons
 
 static int execution_creation_read(struct execution_creation *c, struct err *err)
 {
-    if (http_query_require_none(c->req, err) < 0 || api_read_sandbox_id(c->req, &c->sandbox, err) < 0 ||
-        api_read_body(c->req, &c->launch.body, err) < 0)
+    c->context = http_param(c->req, "contextId");
+    if (api_context_read_ids(c->req, &c->sandbox, c->context ? &c->context : NULL, err) < 0 ||
+        api_read_body(c->req, &c->launch.body, err) < 0 ||
+        (c->context ? api_context_read_call(c->launch.body, c->api, &c->call, err)
+                    : execution_request_read(&c->launch, c->api, err)) < 0)
         return -1;
-    return execution_request_read(&c->launch, c->api, err);
+    c->background = c->context ? c->call.background : c->launch.spec.background;
+    return 0;
 }
 
 static void execution_creation_record(const struct execution_creation *c)
 {
     const struct execution_spec *s = &c->launch.spec;
+    const char *code = c->context ? c->call.code : s->code;
 
-    if (s->code)
-        audit_trail_add_content(c->req, "code", s->code, strlen(s->code));
+    if (code)
+        audit_trail_add_content(c->req, "code", code, strlen(code));
     audit_trail_add_strings(c->req, "command", s->argv);
     audit_trail_add_strings(c->req, "env", s->env);
     if (s->input)
         audit_trail_add_content(c->req, "stdin", s->input, s->input_len);
 }
 
-static void api_execution_create(struct http_req *req, void *ctx)
+void api_execution_create(struct http_req *req, void *ctx)
 {
     struct execution_creation *c = mem_new(struct execution_creation);
     struct err err = { 0 };
@@ -142,12 +153,10 @@ struct execution_list_query {
 
 static void api_execution_on_list_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
 {
-    auto_free struct execution_list_query *l = arg;
+    struct execution_list_query *l = arg;
 
-    if (err) {
-        http_answer_err(l->req, err);
+    if (http_answer_if_err(l->req, err))
         return;
-    }
     l->q.sandbox = row->id;
     store_execution_list(l->api->settings.store, &l->q, api_execution_on_rows, l->req);
 }
@@ -155,7 +164,7 @@ static void api_execution_on_list_sandbox(void *arg, const struct err *err, cons
 static void api_execution_list(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct execution_list_query *l = mem_new(struct execution_list_query);
+    struct execution_list_query *l = api_request_new(req, struct execution_list_query);
     struct err err = { 0 };
     const char *id;
 
@@ -163,12 +172,10 @@ static void api_execution_list(struct http_req *req, void *ctx)
     l->api = api;
     if (api_read_page(req, (const char *const[]){ "state", NULL }, &l->q, &err) < 0 ||
         api_read_state_query(req, api_execution_states, &l->q.states, &err) < 0 ||
-        api_read_sandbox_id(req, &id, &err) < 0) {
+        api_read_sandbox_id(req, &id, &err) < 0)
         http_answer_err(req, &err);
-        free(l);
-        return;
-    }
-    store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_execution_on_list_sandbox, l);
+    else
+        store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_execution_on_list_sandbox, l);
 }
 
 /* --- one execution --- */
@@ -184,62 +191,55 @@ static bool api_execution_ids_or_refuse(struct http_req *req, const char *const 
     return false;
 }
 
-struct execution_get_query {
-    struct http_req *req;
-    struct api *api;
-    const char *sandbox;
-    bool wants_receipt;
-};
-
 static void api_execution_answer_receipt(struct http_req *req, const struct store_execution *row)
 {
-    struct err err;
-
-    if (row->receipt_json) {
+    if (row->receipt_json)
         http_answer(req, 200, "application/json", row->receipt_json, strlen(row->receipt_json));
-        return;
-    }
-    if (row->ended_ms)
-        err_set(&err, ERR_MISSING, "execution %s was not run to its end, so it has no receipt", row->id);
+    else if (row->ended_ms)
+        http_refuse(req, ERR_MISSING, "execution %s was not run to its end, so it has no receipt", row->id);
     else
-        err_set(&err, ERR_EXISTS, "execution %s has not ended yet; its receipt is available after the end", row->id);
-    http_answer_err(req, &err);
+        http_refuse(req, ERR_EXISTS, "execution %s has not ended yet; its receipt is available after the end", row->id);
+}
+
+/* True: the row is an execution of the sandbox in the path. False: the request was refused. */
+static bool api_execution_row_or_refuse(struct http_req *req, const struct err *err, const struct store_execution *row)
+{
+    if (http_answer_if_err(req, err))
+        return false;
+    if (str_eq(row->sandbox, http_param(req, "sandboxId")))
+        return true;
+    http_refuse(req, ERR_MISSING, "there is no such execution in this sandbox");
+    return false;
 }
 
 static void api_execution_on_row(void *arg, const struct err *err, const struct store_execution *row)
 {
-    auto_free struct execution_get_query *s = arg;
-    struct err why;
-
-    if (!err && !str_eq(row->sandbox, s->sandbox))
-        err = (err_set(&why, ERR_MISSING, "there is no such execution in this sandbox"), &why);
-    if (err)
-        http_answer_err(s->req, err);
-    else if (s->wants_receipt)
-        api_execution_answer_receipt(s->req, row);
-    else
-        follow_answer_row(s->req, s->api, 200, row, true);
+    if (api_execution_row_or_refuse(arg, err, row))
+        follow_answer_row(arg, http_route_ctx(arg), 200, row, true);
 }
 
-static void api_execution_read_one(struct http_req *req, struct api *api, bool receipt)
+static void api_execution_on_receipt_row(void *arg, const struct err *err, const struct store_execution *row)
+{
+    if (api_execution_row_or_refuse(arg, err, row))
+        api_execution_answer_receipt(arg, row);
+}
+
+static void api_execution_read_one(struct http_req *req, struct api *api, store_execution_fn *on_row)
 {
     struct follow_spec spec = { 0 };
 
-    if (!api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
-        return;
-    struct execution_get_query *s = mem_new(struct execution_get_query);
-    *s = (struct execution_get_query){ req, api, spec.sandbox, receipt };
-    store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution, api_execution_on_row, s);
+    if (api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
+        store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution, on_row, req);
 }
 
 static void api_execution_get(struct http_req *req, void *ctx)
 {
-    api_execution_read_one(req, ctx, false);
+    api_execution_read_one(req, ctx, api_execution_on_row);
 }
 
 static void api_execution_receipt(struct http_req *req, void *ctx)
 {
-    api_execution_read_one(req, ctx, true);
+    api_execution_read_one(req, ctx, api_execution_on_receipt_row);
 }
 
 static void api_execution_cancel(struct http_req *req, void *ctx)
@@ -262,8 +262,7 @@ static void api_execution_output(struct http_req *req, void *ctx)
     if (!api_execution_ids_or_refuse(req, names, &spec))
         return;
     if (stream && !str_eq(stream, "stdout") && !str_eq(stream, "stderr")) {
-        err_set(&err, ERR_INVALID, "stream: must be stdout or stderr");
-        http_answer_err(req, &err);
+        http_refuse(req, ERR_INVALID, "stream: must be stdout or stderr");
     } else if (http_query_u64(req, "offset", 0, INT64_MAX, 0, &offset, &err) < 0 ||
                http_query_bool(req, "follow", false, &live, &err) < 0) {
         http_answer_err(req, &err);

@@ -20,12 +20,12 @@ static void file_content_on_revoked(void *arg, const struct err *why)
     file_transfer_free(t);
 }
 
-static void file_content_begin(struct file_transfer *t, enum sandbox_files_kind kind,
+static void file_content_begin(struct file_transfer *t, enum files_operation operation,
                                const struct sandbox_files_ops *ops)
 {
     open_stream_register(&t->open_stream, t->api->settings.gateway, gateway_principal(t->req), file_content_on_revoked,
                          t);
-    file_transfer_begin(t, kind, ops);
+    file_transfer_begin(t, operation, ops);
 }
 
 /* --- reading ---
@@ -48,9 +48,9 @@ static void file_content_on_bytes(void *arg, const void *data, size_t len)
     if (!t->answer_begun) {
         t->answer_begun = true;
         http_on_room(t->req, file_content_on_room, t);
-        http_answer_stream(t->req, t->status,
-                           t->request.kind == SANDBOX_FILES_TAR_OUT ? "application/x-tar" : "application/octet-stream",
-                           t->len);
+        http_answer_stream(
+            t->req, t->status,
+            t->request.files.operation == FILES_OP_TAR_OUT ? "application/x-tar" : "application/octet-stream", t->len);
     }
     if (t->len != HTTP_UNTIL_END)
         len = (size_t)min_u64(len, t->len - t->sent);
@@ -99,7 +99,7 @@ static void file_content_on_read_done(void *arg, const struct files_done *d UNUS
 static void file_content_on_examined(void *arg, const struct files_entry *e)
 {
     struct file_transfer *t = arg;
-    const char *slash = strrchr(t->request.path, '/');
+    const char *slash = strrchr(t->request.files.path, '/');
     uint64_t from = 0;
     char etag[64];
     struct err why;
@@ -140,7 +140,7 @@ void file_content_read(struct http_req *req, void *ctx)
     struct file_transfer *t = file_transfer_from_query(req, ctx, file_content_query);
 
     if (t)
-        file_content_begin(t, SANDBOX_FILES_READ, &file_content_read_ops);
+        file_content_begin(t, FILES_OP_READ, &file_content_read_ops);
 }
 
 void file_content_read_tar(struct http_req *req, void *ctx)
@@ -151,7 +151,7 @@ void file_content_read_tar(struct http_req *req, void *ctx)
         return;
     t->status = 200;
     t->len = HTTP_UNTIL_END;
-    file_content_begin(t, SANDBOX_FILES_TAR_OUT, &file_content_read_ops);
+    file_content_begin(t, FILES_OP_TAR_OUT, &file_content_read_ops);
 }
 
 /* --- writing --- */
@@ -196,15 +196,16 @@ static void file_content_on_written(void *arg, const struct files_done *d, const
 
     if (err) {
         why = *err;
-        if (t->request.flags & FILES_EXCL && err_info(err->id)->kind == ERR_KIND_EXISTS)
-            err_set(&why, ERR_HTTP_PRECONDITION, "If-None-Match: the file already exists: %.150s", t->request.path);
+        if (t->request.files.flags & FILES_EXCL && err_info(err->id)->kind == ERR_KIND_EXISTS)
+            err_set(&why, ERR_HTTP_PRECONDITION, "If-None-Match: the file already exists: %.150s",
+                    t->request.files.path);
         file_transfer_refuse(t, &why);
         return;
     }
     jsonw_init(&w, &t->out, 0);
     jsonw_object(&w);
-    jsonw_kstr(&w, "path", t->request.path);
-    if (t->request.kind == SANDBOX_FILES_TAR_IN)
+    jsonw_kstr(&w, "path", t->request.files.path);
+    if (t->request.files.operation == FILES_OP_TAR_IN)
         jsonw_ku64(&w, "files", d->files);
     jsonw_ku64(&w, "sizeBytes", d->bytes);
     jsonw_end_object(&w);
@@ -239,15 +240,15 @@ void file_content_write(struct http_req *req, void *ctx)
 
     if (!t)
         return;
-    if (file_content_read_mode(req, &t->request.mode, &err) < 0 ||
+    if (file_content_read_mode(req, &t->request.files.mode, &err) < 0 ||
         file_transfer_read_flag(t, "parents", FILES_PARENTS, &err) < 0) {
         file_transfer_refuse(t, &err);
     } else if (match && !str_eq(match, "*")) {
         err_set(&err, ERR_INVALID, "If-None-Match: only '*' is supported for a write");
         file_transfer_refuse(t, &err);
     } else {
-        t->request.flags |= match ? FILES_EXCL : 0;
-        file_content_begin(t, SANDBOX_FILES_WRITE, &file_content_write_ops);
+        t->request.files.flags |= match ? FILES_EXCL : 0;
+        file_content_begin(t, FILES_OP_WRITE, &file_content_write_ops);
     }
 }
 
@@ -256,5 +257,5 @@ void file_content_write_tar(struct http_req *req, void *ctx)
     struct file_transfer *t = file_transfer_from_query(req, ctx, file_content_query);
 
     if (t)
-        file_content_begin(t, SANDBOX_FILES_TAR_IN, &file_content_write_ops);
+        file_content_begin(t, FILES_OP_TAR_IN, &file_content_write_ops);
 }

@@ -27,11 +27,11 @@ void file_transfer_free(struct file_transfer *t);
 void file_transfer_refuse(struct file_transfer *t, const struct err *err);
 void file_transfer_on_client_gone(void *arg); /* for http_on_client_gone */
 /* Starts t->request; `ops` gets t. */
-void file_transfer_begin(struct file_transfer *t, enum sandbox_files_kind kind, const struct sandbox_files_ops *ops);
+void file_transfer_begin(struct file_transfer *t, enum files_operation operation, const struct sandbox_files_ops *ops);
 void file_transfer_answer(struct file_transfer *t); /* sends t->out */
 /* NULL: the request was refused. The path comes from the query. */
 struct file_transfer *file_transfer_from_query(struct http_req *req, struct api *api, const char *const *query);
-/* Adds the bit to t->request.flags if the query says so. */
+/* Adds the bit to t->request.files.flags if the query says so. */
 int file_transfer_read_flag(struct file_transfer *t, const char *name, uint32_t bit, struct err *err);
 const char *file_transfer_kind_name(char kind);
 /* Reads an absolute path under this name; it is required. */

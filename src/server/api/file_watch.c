@@ -91,5 +91,5 @@ void file_watch_start(struct http_req *req, void *ctx)
     if (file_transfer_read_flag(t, "recursive", FILES_RECURSIVE, &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, SANDBOX_FILES_WATCH, &ops);
+        file_transfer_begin(t, FILES_OP_WATCH, &ops);
 }

@@ -51,9 +51,9 @@ void file_transfer_on_client_gone(void *arg)
     file_transfer_free(t);
 }
 
-void file_transfer_begin(struct file_transfer *t, enum sandbox_files_kind kind, const struct sandbox_files_ops *ops)
+void file_transfer_begin(struct file_transfer *t, enum files_operation operation, const struct sandbox_files_ops *ops)
 {
-    t->request.kind = kind;
+    t->request.files.operation = operation;
     t->request.owner = gateway_visible_owner(t->req);
     if (str_eq(http_route(t->req)->method, "GET")) /* a change is carried out even if the client disconnects */
         http_on_client_gone(t->req, file_transfer_on_client_gone, t);
@@ -86,7 +86,7 @@ static struct file_transfer *file_transfer_new(struct http_req *req, struct api 
 
     t->req = req;
     t->api = api;
-    t->request.path = http_query(req, "path");
+    t->request.files.path = http_query(req, "path");
     if (http_query_require_known(req, query, &err) == 0 && api_read_sandbox_id(req, &t->request.sandbox, &err) == 0)
         return t;
     file_transfer_refuse(t, &err);
@@ -98,7 +98,7 @@ struct file_transfer *file_transfer_from_query(struct http_req *req, struct api 
     struct file_transfer *t = file_transfer_new(req, api, query);
     struct err err = { 0 };
 
-    if (t && file_transfer_check_path(t->request.path, "path", &err) < 0) {
+    if (t && file_transfer_check_path(t->request.files.path, "path", &err) < 0) {
         file_transfer_refuse(t, &err);
         return NULL;
     }
@@ -181,7 +181,7 @@ static void api_file_on_listed(void *arg, const struct files_done *d, const stru
     struct jsonw w;
 
     if (!err && d->truncated) {
-        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it with files/tar", t->request.path,
+        err_set(&large, ERR_LIMIT, "%.150s has more than %u entries; read it with files/tar", t->request.files.path,
                 LIST_SCAN_MAX);
         err = &large;
     }
@@ -192,9 +192,8 @@ static void api_file_on_listed(void *arg, const struct files_done *d, const stru
     bool more = directory_page_finish(&t->page, &cursor);
     jsonw_init(&w, &t->out, 0);
     jsonw_object(&w);
-    jsonw_kstr(&w, "path", t->request.path);
-    jsonw_key(&w, "entries");
-    jsonw_array(&w);
+    jsonw_kstr(&w, "path", t->request.files.path);
+    jsonw_karray(&w, "entries");
     for (size_t i = 0; i < t->page.n; i++)
         api_file_write_entry(t->page.heap[i], &w);
     jsonw_end_array(&w);
@@ -216,12 +215,12 @@ static void api_file_list(struct http_req *req, void *ctx)
 
     if (!t)
         return;
-    t->request.entries_max = LIST_SCAN_MAX;
+    t->request.files.length = LIST_SCAN_MAX;
     if (http_query_u64(req, "limit", 1, LIST_MAX, LIST_PRESET, &limit, &err) < 0 ||
         directory_page_init(&t->page, limit, http_query(req, "cursor"), &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, SANDBOX_FILES_LIST, &ops);
+        file_transfer_begin(t, FILES_OP_LIST, &ops);
 }
 
 static void api_file_on_stat_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
@@ -240,7 +239,7 @@ static void api_file_stat(struct http_req *req, void *ctx)
     struct file_transfer *t = file_transfer_from_query(req, ctx, query);
 
     if (t)
-        file_transfer_begin(t, SANDBOX_FILES_STAT, &ops);
+        file_transfer_begin(t, FILES_OP_STAT, &ops);
 }
 
 /* --- operations on names --- */
@@ -251,7 +250,7 @@ int file_transfer_read_flag(struct file_transfer *t, const char *name, uint32_t 
 
     if (http_query_bool(t->req, name, false, &on, err) < 0)
         return -1;
-    t->request.flags |= on ? bit : 0;
+    t->request.files.flags |= on ? bit : 0;
     return 0;
 }
 
@@ -281,7 +280,7 @@ static void api_file_remove(struct http_req *req, void *ctx)
     if (file_transfer_read_flag(t, "recursive", FILES_RECURSIVE, &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, SANDBOX_FILES_REMOVE, &api_file_change_ops);
+        file_transfer_begin(t, FILES_OP_REMOVE, &api_file_change_ops);
 }
 
 static int api_file_read_body_flag(struct file_transfer *t, const char *name, uint32_t bit, struct err *err)
@@ -290,17 +289,17 @@ static int api_file_read_body_flag(struct file_transfer *t, const char *name, ui
 
     if (json_input_bool(t->body, "", name, &on, err) < 0)
         return -1;
-    t->request.flags |= on ? bit : 0;
+    t->request.files.flags |= on ? bit : 0;
     return 0;
 }
 
 static int api_file_read_paths(struct file_transfer *t, const char *const *names, const char *path, struct err *err)
 {
     if (api_read_body(t->req, &t->body, err) < 0 || json_input_require_known_fields(t->body, "", names, err) < 0 ||
-        file_transfer_read_body_path(t->body, path, &t->request.path, err) < 0 ||
+        file_transfer_read_body_path(t->body, path, &t->request.files.path, err) < 0 ||
         api_file_read_body_flag(t, "parents", FILES_PARENTS, err) < 0)
         return -1;
-    audit_trail_add_target(t->req, "path", t->request.path);
+    audit_trail_add_target(t->req, "path", t->request.files.path);
     return api_file_read_body_flag(t, "exclusive", FILES_EXCL, err);
 }
 
@@ -315,7 +314,7 @@ static void api_file_mkdir(struct http_req *req, void *ctx)
     if (api_file_read_paths(t, names, "path", &err) < 0)
         file_transfer_refuse(t, &err);
     else
-        file_transfer_begin(t, SANDBOX_FILES_MKDIR, &api_file_change_ops);
+        file_transfer_begin(t, FILES_OP_MKDIR, &api_file_change_ops);
 }
 
 static void api_file_move(struct http_req *req, void *ctx)
@@ -327,11 +326,11 @@ static void api_file_move(struct http_req *req, void *ctx)
     if (!t)
         return;
     if (api_file_read_paths(t, names, "from", &err) < 0 ||
-        file_transfer_read_body_path(t->body, "to", &t->request.move_to, &err) < 0) {
+        file_transfer_read_body_path(t->body, "to", &t->request.files.move_to, &err) < 0) {
         file_transfer_refuse(t, &err);
     } else {
-        audit_trail_add_target(req, "to", t->request.move_to);
-        file_transfer_begin(t, SANDBOX_FILES_MOVE, &api_file_change_ops);
+        audit_trail_add_target(req, "to", t->request.files.move_to);
+        file_transfer_begin(t, FILES_OP_MOVE, &api_file_change_ops);
     }
 }
 

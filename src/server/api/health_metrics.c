@@ -4,6 +4,7 @@
 #include "server/api/pool_registry.h"
 #include "service/live_sandboxes.h"
 #include "core/base/mem.h"
+#include "core/base/metrics.h"
 #include "core/base/str.h"
 
 #include <stdio.h>
@@ -14,35 +15,25 @@ static void api_health(struct http_req *req, void *ctx)
     struct buf out = { 0 };
     struct jsonw w;
 
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "status", "ok");
     jsonw_kstr(&w, "version", api->settings.version);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
-
-struct readiness_query {
-    struct http_req *req;
-    struct api *api;
-};
 
 /* Readiness: a query to the store succeeds, and the manager is connected to the jailer. */
 static void readiness_on_store_reply(void *arg, const struct err *err, const char *value UNUSED)
 {
-    auto_free struct readiness_query *q = arg;
-    struct http_req *req = q->req;
-    struct api *api = q->api;
+    struct http_req *req = arg;
+    struct api *api = http_route_ctx(req);
     const char *why = NULL;
     bool ready = manager_ready(api->settings.manager, &why);
     struct buf out = { 0 };
     struct jsonw w;
 
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "status", ready && !err ? "ready" : "not_ready");
-    jsonw_key(&w, "checks");
-    jsonw_object(&w);
+    jsonw_kobject(&w, "checks");
     jsonw_kstr(&w, "store", err ? err_info(err->id)->code : "ok");
     jsonw_kstr(&w, "sandboxes", ready ? "ok" : why);
     if (api->settings.audit)
@@ -56,64 +47,25 @@ static void readiness_on_store_reply(void *arg, const struct err *err, const cha
 
 static void api_ready(struct http_req *req, void *ctx)
 {
-    struct readiness_query *q = mem_new(struct readiness_query);
+    struct api *api = ctx;
 
-    q->req = req;
-    q->api = ctx;
-    store_meta_get(q->api->settings.store, "ready", readiness_on_store_reply, q);
+    store_meta_get(api->settings.store, "ready", readiness_on_store_reply, req);
 }
 
 /* --- metrics --- */
 
-static void metrics_write_family(struct buf *out, const char *name, const char *kind, const char *help)
-{
-    buf_addf(out, "# HELP cove_%s %s\n# TYPE cove_%s %s\n", name, help, name, kind);
-}
-
-static void metrics_write_number(struct buf *out, const char *name, const char *kind, const char *help, uint64_t v)
-{
-    metrics_write_family(out, name, kind, help);
-    buf_addf(out, "cove_%s %" PRIu64 "\n", name, v);
-}
-
-static void metrics_write_seconds(struct buf *out, const char *name, const char *labels, uint64_t ns)
-{
-    buf_addf(out, "cove_%s%s %" PRIu64 ".%09" PRIu64 "\n", name, labels, ns / (uint64_t)NS_PER_S,
-             ns % (uint64_t)NS_PER_S);
-}
-
 static void metrics_write_by_end_reason(struct buf *out, const char *name, const char *help,
                                         const uint64_t counts[MANAGER_END_CAUSES])
 {
-    metrics_write_family(out, name, "counter", help);
+    metrics_family(out, name, NULL, help);
     for (int i = 0; i < MANAGER_END_CAUSES; i++)
         buf_addf(out, "cove_%s{ended_by=\"%s\"} %" PRIu64 "\n", name, ended_by_name((enum ended_by)i), counts[i]);
 }
 
-/* labels: without braces, or "". */
-static void metrics_write_histogram_series(struct buf *out, const char *name, const char *labels,
-                                           const struct histogram *h)
-{
-    const char *comma = labels[0] ? "," : "";
-    auto_free char *sum = str_printf("%s_sum", name);
-    auto_free char *braced = labels[0] ? str_printf("{%s}", labels) : str_dup("");
-    uint64_t n = 0;
-
-    for (unsigned i = 0; i + 1 < HISTOGRAM_BUCKETS; i++) {
-        n += h->counts[i];
-        buf_addf(out, "cove_%s_bucket{%s%sle=\"%u.%03u\"} %" PRIu64 "\n", name, labels, comma, (1u << i) / 1000,
-                 (1u << i) % 1000, n);
-    }
-    n += h->counts[HISTOGRAM_BUCKETS - 1];
-    buf_addf(out, "cove_%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, n);
-    metrics_write_seconds(out, sum, braced, h->sum_ns);
-    buf_addf(out, "cove_%s_count%s %" PRIu64 "\n", name, braced, n);
-}
-
 static void metrics_write_histogram(struct buf *out, const char *name, const char *help, const struct histogram *h)
 {
-    metrics_write_family(out, name, "histogram", help);
-    metrics_write_histogram_series(out, name, "", h);
+    metrics_family(out, name, "histogram", help);
+    metrics_histogram(out, name, "", h);
 }
 
 /* Writes only the runtimes that were started: most servers use few of them. */
@@ -122,16 +74,15 @@ static void metrics_write_sandbox_starts(struct buf *out, const struct manager_s
     size_t n;
     const struct language *all = languages_all(&n);
 
-    metrics_write_family(
-        out, "sandbox_startup_seconds", "histogram",
-        "Time from the request to a ready sandbox, by runtime and by whether it was prepared in a pool.");
+    metrics_family(out, "sandbox_startup_seconds", "histogram",
+                   "Time from the request to a ready sandbox, by runtime and by whether it was prepared in a pool.");
     for (size_t i = 0; i < min_size(n, MANAGER_LANGUAGES_MAX); i++)
         for (int warm = 0; warm < 2; warm++) {
             const struct histogram *t = &s->starts[i][warm];
             auto_free char *labels = str_printf("runtime=\"%s\",warm=\"%s\"", all[i].name, warm ? "true" : "false");
 
             if (t->sum_ns)
-                metrics_write_histogram_series(out, "sandbox_startup_seconds", labels, t);
+                metrics_histogram(out, "sandbox_startup_seconds", labels, t);
         }
 }
 
@@ -140,37 +91,32 @@ static void metrics_write_manager(struct api *api, struct buf *out)
     struct manager_stats s;
 
     manager_stats(api->settings.manager, &s);
-    metrics_write_number(out, "sandboxes_created_total", "counter", "Sandboxes that became ready.", s.created);
-    metrics_write_number(out, "sandboxes_failed_total", "counter", "Sandboxes that could not be created.",
-                         s.create_failed);
+    metrics_number(out, "sandboxes_created_total", "Sandboxes that became ready.", s.created);
+    metrics_number(out, "sandboxes_failed_total", "Sandboxes that could not be created.", s.create_failed);
     metrics_write_by_end_reason(out, "sandboxes_ended_total", "Ended sandboxes, by reason.", s.ended);
     metrics_write_sandbox_starts(out, &s);
-    metrics_write_family(out, "sandboxes", "gauge", "Live sandboxes.");
-    buf_addf(out, "cove_sandboxes{state=\"running\"} %" PRIu64 "\n", s.running);
-    buf_addf(out, "cove_sandboxes{state=\"paused\"} %" PRIu64 "\n", s.paused);
-    metrics_write_number(out, "executions_started_total", "counter", "Executions started.", s.executions);
-    metrics_write_number(out, "executions_failed_total", "counter", "Executions that could not start or were lost.",
-                         s.executions_failed);
+    metrics_family(out, "sandboxes", NULL, "Live sandboxes.");
+    metrics_value(out, "sandboxes", "{state=\"running\"}", s.running);
+    metrics_value(out, "sandboxes", "{state=\"paused\"}", s.paused);
+    metrics_number(out, "executions_started_total", "Executions started.", s.executions);
+    metrics_number(out, "executions_failed_total", "Executions that could not start or were lost.",
+                   s.executions_failed);
     metrics_write_by_end_reason(out, "executions_ended_total", "Ended executions, by reason.", s.executions_ended);
-    metrics_write_family(out, "execution_seconds", "summary", "Time from the start of a program to its end.");
-    metrics_write_seconds(out, "execution_seconds_sum", "", s.wall_ns);
-    buf_addf(out, "cove_execution_seconds_count %" PRIu64 "\n", s.with_receipt);
-    metrics_write_family(out, "execution_cpu_seconds_total", "counter", "CPU time of ended executions.");
-    metrics_write_seconds(out, "execution_cpu_seconds_total", "", s.cpu_ns);
-    metrics_write_number(out, "refused_calls_total", "counter", "System calls denied by the filter.",
-                         s.denied_syscalls);
-    metrics_write_family(out, "limits_met_total", "counter",
-                         "Executions that reached a limit and were denied something by it.");
+    metrics_family(out, "execution_seconds", "summary", "Time from the start of a program to its end.");
+    metrics_seconds(out, "execution_seconds_sum", "", s.wall_ns);
+    metrics_value(out, "execution_seconds_count", "", s.with_receipt);
+    metrics_duration(out, "execution_cpu_seconds_total", "CPU time of ended executions.", s.cpu_ns);
+    metrics_number(out, "refused_calls_total", "System calls denied by the filter.", s.denied_syscalls);
+    metrics_family(out, "limits_met_total", NULL, "Executions that reached a limit and were denied something by it.");
     for (int i = 0; i < LIMIT_COUNT; i++)
         buf_addf(out, "cove_limits_met_total{limit=\"%s\"} %" PRIu64 "\n", limit_info((enum limit)i)->name,
                  s.limit_hits[i]);
-    metrics_write_number(out, "executions_running", "gauge", "Executions in progress.", s.executing);
-    metrics_write_number(out, "output_bytes_total", "counter", "Bytes of stored output of executions.", s.output_bytes);
-    metrics_write_number(out, "output_lost_bytes_total", "counter",
-                         "Bytes of output that could not be written to disk.", s.output_lost_bytes);
-    metrics_write_number(out, "sandboxes_adopted_total", "counter", "Sandboxes adopted from a previous server process.",
-                         s.adopted);
-    metrics_write_number(out, "jailer_connections_total", "counter", "Connections made to the jailer.", s.reconnects);
+    metrics_number(out, "executions_running", "Executions in progress.", s.executing);
+    metrics_number(out, "output_bytes_total", "Bytes of stored output of executions.", s.output_bytes);
+    metrics_number(out, "output_lost_bytes_total", "Bytes of output that could not be written to disk.",
+                   s.output_lost_bytes);
+    metrics_number(out, "sandboxes_adopted_total", "Sandboxes adopted from a previous server process.", s.adopted);
+    metrics_number(out, "jailer_connections_total", "Connections made to the jailer.", s.reconnects);
 }
 
 static void metrics_write_executor(struct api *api, struct buf *out)
@@ -180,31 +126,24 @@ static void metrics_write_executor(struct api *api, struct buf *out)
     if (!api->settings.executor)
         return;
     executor_stats(api->settings.executor, &s);
-    metrics_write_number(out, "executor_runs_total", "counter", "Stateless executions that were started or queued.",
-                         s.started);
-    metrics_write_number(out, "executor_refused_total", "counter",
-                         "Stateless executions refused because the queue was full.", s.refused);
-    metrics_write_number(out, "executor_failed_total", "counter", "Stateless executions that could not be run.",
-                         s.failed);
-    metrics_write_number(out, "executor_cancelled_total", "counter", "Stateless executions whose client disconnected.",
-                         s.cancelled);
-    metrics_write_number(out, "executor_waiting", "gauge", "Stateless executions in the queue.", s.waiting);
-    metrics_write_number(out, "executor_running", "gauge", "Stateless executions that have a sandbox.", s.running);
-    metrics_write_number(out, "executor_ending", "gauge", "Sandboxes of answered executions in teardown.", s.ending);
-    metrics_write_number(out, "executor_held_bytes", "gauge", "Bytes of output of stateless executions held in memory.",
-                         s.held_bytes);
-    metrics_write_family(out, "executor_sandboxes_total", "counter",
-                         "Sandboxes of stateless executions, by pool result.");
+    metrics_number(out, "executor_runs_total", "Stateless executions that were started or queued.", s.started);
+    metrics_number(out, "executor_refused_total", "Stateless executions refused because the queue was full.",
+                   s.refused);
+    metrics_number(out, "executor_failed_total", "Stateless executions that could not be run.", s.failed);
+    metrics_number(out, "executor_cancelled_total", "Stateless executions whose client disconnected.", s.cancelled);
+    metrics_number(out, "executor_waiting", "Stateless executions in the queue.", s.waiting);
+    metrics_number(out, "executor_running", "Stateless executions that have a sandbox.", s.running);
+    metrics_number(out, "executor_ending", "Sandboxes of answered executions in teardown.", s.ending);
+    metrics_number(out, "executor_held_bytes", "Bytes of output of stateless executions held in memory.", s.held_bytes);
+    metrics_family(out, "executor_sandboxes_total", NULL, "Sandboxes of stateless executions, by pool result.");
     for (unsigned i = 0; i < POOL_RESULT_COUNT; i++)
         buf_addf(out, "cove_executor_sandboxes_total{pool=\"%s\"} %" PRIu64 "\n", pool_result_names[i],
                  s.by_pool_result[i]);
-    metrics_write_number(out, "executor_cache_hits_total", "counter", "Pure executions answered from the cache.",
-                         s.cache_hits);
-    metrics_write_number(out, "executor_cache_misses_total", "counter",
-                         "Pure executions not in the cache, which had to be run.", s.cache_misses);
-    metrics_write_number(out, "executor_cache_bytes", "gauge", "Memory used by cached responses, in bytes.",
-                         s.cache_bytes);
-    metrics_write_number(out, "executor_cache_entries", "gauge", "Cached responses.", s.cache_entries);
+    metrics_number(out, "executor_cache_hits_total", "Pure executions answered from the cache.", s.cache_hits);
+    metrics_number(out, "executor_cache_misses_total", "Pure executions not in the cache, which had to be run.",
+                   s.cache_misses);
+    metrics_number(out, "executor_cache_bytes", "Memory used by cached responses, in bytes.", s.cache_bytes);
+    metrics_number(out, "executor_cache_entries", "Cached responses.", s.cache_entries);
     metrics_write_histogram(out, "executor_wait_seconds", "Time that stateless executions waited in the queue.",
                             &s.waits);
     metrics_write_histogram(out, "executor_run_seconds",
@@ -220,16 +159,15 @@ static void metrics_write_budgets(struct api *api, struct buf *out)
     struct manager_usage_totals s;
 
     live_sandboxes_usage_totals(manager_live_sandboxes(api->settings.manager), &s);
-    metrics_write_family(out, "usage_cpu_seconds_total", "counter", "CPU time of sandboxes.");
-    metrics_write_seconds(out, "usage_cpu_seconds_total", "", s.used[STORE_BUDGET_CPU_SECONDS] * NS_PER_US);
-    metrics_write_family(out, "usage_sandbox_seconds_total", "counter", "Lifetime of sandboxes, summed.");
-    metrics_write_seconds(out, "usage_sandbox_seconds_total", "", s.used[STORE_BUDGET_SANDBOX_SECONDS] * NS_PER_MS);
-    metrics_write_number(out, "usage_executions_total", "counter", "Executions that ended.",
-                         s.used[STORE_BUDGET_EXECUTIONS]);
-    metrics_write_number(out, "budget_refusals_total", "counter",
-                         "Sandboxes and executions refused because a budget was spent.", s.refused);
-    metrics_write_family(out, "budget_bounds", "gauge",
-                         "Limits of budgets, by state. near: at least 90 % used; spent: all used.");
+    metrics_duration(out, "usage_cpu_seconds_total", "CPU time of sandboxes.",
+                     s.used[STORE_BUDGET_CPU_SECONDS] * NS_PER_US);
+    metrics_duration(out, "usage_sandbox_seconds_total", "Lifetime of sandboxes, summed.",
+                     s.used[STORE_BUDGET_SANDBOX_SECONDS] * NS_PER_MS);
+    metrics_number(out, "usage_executions_total", "Executions that ended.", s.used[STORE_BUDGET_EXECUTIONS]);
+    metrics_number(out, "budget_refusals_total", "Sandboxes and executions refused because a budget was spent.",
+                   s.refused);
+    metrics_family(out, "budget_bounds", NULL,
+                   "Limits of budgets, by state. near: at least 90 % used; spent: all used.");
     for (int p = 0; p < STORE_PERIOD_COUNT; p++)
         for (int k = 0; k < STORE_BUDGET_RESOURCES; k++)
             for (int i = 0; i < BUDGET_LIMIT_STATES; i++)
@@ -242,12 +180,11 @@ static void metrics_write_store(struct api *api, struct buf *out)
     struct store_stats s;
 
     store_stats(api->settings.store, &s);
-    metrics_write_number(out, "store_calls_total", "counter", "Calls to the store.", s.calls);
-    metrics_write_number(out, "store_commits_total", "counter", "Commits; each covers one or more calls.", s.commits);
-    metrics_write_number(out, "store_errors_total", "counter", "Calls to the store that failed.", s.errors);
-    metrics_write_number(out, "store_waiting", "gauge", "Calls to the store without a reply yet.", s.waiting);
-    metrics_write_family(out, "store_commit_seconds_total", "counter", "Time spent in commits.");
-    metrics_write_seconds(out, "store_commit_seconds_total", "", s.commit_ns);
+    metrics_number(out, "store_calls_total", "Calls to the store.", s.calls);
+    metrics_number(out, "store_commits_total", "Commits; each covers one or more calls.", s.commits);
+    metrics_number(out, "store_errors_total", "Calls to the store that failed.", s.errors);
+    metrics_number(out, "store_waiting", "Calls to the store without a reply yet.", s.waiting);
+    metrics_duration(out, "store_commit_seconds_total", "Time spent in commits.", s.commit_ns);
 }
 
 static void metrics_write_audit(struct api *api, struct buf *out)
@@ -257,18 +194,15 @@ static void metrics_write_audit(struct api *api, struct buf *out)
     if (!api->settings.audit)
         return;
     audit_stats(api->settings.audit, &s);
-    metrics_write_number(out, "audit_records_total", "counter", "Records appended to the audit trail.", s.records);
-    metrics_write_number(out, "audit_bytes_total", "counter", "Bytes written to the audit trail.", s.bytes);
-    metrics_write_number(out, "audit_writes_total", "counter",
-                         "Writes to the audit trail; each holds one or more records.", s.batches);
-    metrics_write_number(out, "audit_errors_total", "counter", "Failed writes to the audit trail.", s.errors);
-    metrics_write_number(out, "audit_waiting", "gauge", "Audit records that are not written yet.", s.waiting);
-    metrics_write_number(
-        out, "audit_state", "gauge",
-        "0: open; 1: the disk is full, only requests that end or remove objects are accepted; 2: closed.",
-        (uint64_t)audit_state(api->settings.audit, NULL));
-    metrics_write_family(out, "audit_write_seconds_total", "counter", "Time spent writing the audit trail.");
-    metrics_write_seconds(out, "audit_write_seconds_total", "", s.write_ns);
+    metrics_number(out, "audit_records_total", "Records appended to the audit trail.", s.records);
+    metrics_number(out, "audit_bytes_total", "Bytes written to the audit trail.", s.bytes);
+    metrics_number(out, "audit_writes_total", "Writes to the audit trail; each holds one or more records.", s.batches);
+    metrics_number(out, "audit_errors_total", "Failed writes to the audit trail.", s.errors);
+    metrics_number(out, "audit_waiting", "Audit records that are not written yet.", s.waiting);
+    metrics_number(out, "audit_state",
+                   "0: open; 1: the disk is full, only requests that end or remove objects are accepted; 2: closed.",
+                   (uint64_t)audit_state(api->settings.audit, NULL));
+    metrics_duration(out, "audit_write_seconds_total", "Time spent writing the audit trail.", s.write_ns);
 }
 
 static void metrics_route_labels(const struct gateway_counter *c, char *ret, size_t cap)
@@ -283,7 +217,7 @@ static void metrics_write_requests(struct api *api, struct buf *out)
     size_t n = gateway_counters(api->settings.gateway, &counters);
     char labels[256];
 
-    metrics_write_family(out, "api_requests_total", "counter", "Requests, by route and status class.");
+    metrics_family(out, "api_requests_total", NULL, "Requests, by route and status class.");
     for (size_t i = 0; i < n; i++)
         for (unsigned k = 0; k < GATEWAY_STATUSES; k++) {
             const struct gateway_counter *c = &counters[i];
@@ -295,29 +229,29 @@ static void metrics_write_requests(struct api *api, struct buf *out)
             buf_addf(out, "cove_api_requests_total%s,status=\"%s\"} %" PRIu64 "\n", labels,
                      (const char *const[]){ "gone", "1xx", "2xx", "3xx", "4xx", "5xx" }[k], c->requests[k]);
         }
-    metrics_write_family(out, "api_request_seconds_total", "counter",
-                         "Time from the head of a request to the end of its response, summed.");
+    metrics_family(out, "api_request_seconds_total", NULL,
+                   "Time from the head of a request to the end of its response, summed.");
     for (size_t i = 0; i < n; i++) {
         metrics_route_labels(&counters[i], labels, sizeof(labels));
-        metrics_write_seconds(out, "api_request_seconds_total", labels, counters[i].duration_ns);
+        metrics_seconds(out, "api_request_seconds_total", labels, counters[i].duration_ns);
     }
     uint64_t in = 0, sent = 0;
     for (size_t i = 0; i < n; i++) {
         in += counters[i].bytes_in;
         sent += counters[i].bytes_out;
     }
-    metrics_write_number(out, "api_received_bytes_total", "counter", "Bytes of request bodies.", in);
-    metrics_write_number(out, "api_sent_bytes_total", "counter", "Bytes of response bodies.", sent);
+    metrics_number(out, "api_received_bytes_total", "Bytes of request bodies.", in);
+    metrics_number(out, "api_sent_bytes_total", "Bytes of response bodies.", sent);
     if (!api->server)
         return;
     struct http_stats s;
     http_server_stats(api->server, &s);
-    metrics_write_number(out, "api_connections", "gauge", "Open connections.", s.open);
-    metrics_write_number(out, "api_requests_active", "gauge", "Requests in progress.", s.active);
-    metrics_write_number(out, "api_websockets", "gauge", "Open WebSockets.", s.websockets);
-    metrics_write_number(out, "api_connections_total", "counter", "Accepted connections.", s.accepted);
-    metrics_write_number(out, "api_connections_refused_total", "counter",
-                         "Connections refused because their address had too many.", s.refused_per_addr);
+    metrics_number(out, "api_connections", "Open connections.", s.open);
+    metrics_number(out, "api_requests_active", "Requests in progress.", s.active);
+    metrics_number(out, "api_websockets", "Open WebSockets.", s.websockets);
+    metrics_number(out, "api_connections_total", "Accepted connections.", s.accepted);
+    metrics_number(out, "api_connections_refused_total", "Connections refused because their address had too many.",
+                   s.refused_per_addr);
 }
 
 static void api_serve_metrics(struct http_req *req, void *ctx)
@@ -325,10 +259,10 @@ static void api_serve_metrics(struct http_req *req, void *ctx)
     struct api *api = ctx;
     auto_buf out = { 0 };
 
-    metrics_write_family(&out, "build_info", "gauge", "The version of the server.");
+    metrics_family(&out, "build_info", NULL, "The version of the server.");
     buf_addf(&out, "cove_build_info{version=\"%s\"} 1\n", api->settings.version);
-    metrics_write_family(&out, "uptime_seconds", "gauge", "Time since the start of the server.");
-    metrics_write_seconds(&out, "uptime_seconds", "", ev_now(api->settings.ev) - api->started_ns);
+    metrics_duration(&out, "uptime_seconds", "Time since the start of the server.",
+                     ev_now(api->settings.ev) - api->started_ns);
     metrics_write_manager(api, &out);
     metrics_write_executor(api, &out);
     metrics_write_budgets(api, &out);

@@ -39,8 +39,7 @@ static void live_usage_write_entry(struct jsonw *w, const struct live_usage_entr
     live_usage_put_figure(w, "cpuUs", l->usage.cpu_ns, NS_PER_US);
     live_usage_put_figure(w, "memoryBytes", l->usage.memory, 1);
     live_usage_put_figure(w, "pids", l->usage.pids, 1);
-    jsonw_key(w, "limits");
-    jsonw_object(w);
+    jsonw_kobject(w, "limits");
     jsonw_ku64(w, "cpuMillis", l->sandbox.cpu_millis);
     jsonw_ku64(w, "memoryBytes", l->sandbox.memory_bytes);
     jsonw_ku64(w, "pids", l->sandbox.pids);
@@ -53,18 +52,15 @@ static void live_usage_answer(struct live_usage_query *g)
     struct buf out = { 0 };
     struct jsonw w;
 
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     api_write_time(&w, "at", clock_real_ms());
-    jsonw_key(&w, "sandboxes");
-    jsonw_array(&w);
+    jsonw_karray(&w, "sandboxes");
     for (size_t i = 0; i < g->n; i++)
         if (g->entries[i].has_usage)
             live_usage_write_entry(&w, &g->entries[i]);
     jsonw_end_array(&w);
     jsonw_kbool(&w, "truncated", g->n == LIVE_SANDBOXES_MAX);
-    jsonw_end_object(&w);
-    http_answer_json(g->req, 200, &out);
+    api_object_end(g->req, 200, &w);
     free(g->entries);
     free(g);
 }

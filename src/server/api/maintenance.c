@@ -24,16 +24,13 @@ struct gc_request {
 
 static void gc_on_done(void *arg, const struct err *err, const struct manager_gc *removed)
 {
-    auto_free struct gc_request *s = arg;
+    struct gc_request *s = arg;
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(s->req, err);
+    if (http_answer_if_err(s->req, err))
         return;
-    }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kbool(&w, "dryRun", s->is_dry_run);
     jsonw_ku64(&w, "executions", removed->executions);
     jsonw_ku64(&w, "outputBytes", removed->output_bytes);
@@ -43,8 +40,7 @@ static void gc_on_done(void *arg, const struct err *err, const struct manager_gc
     jsonw_ku64(&w, "usageRows", removed->usage);
     jsonw_ku64(&w, "strayFiles", removed->stray_files);
     jsonw_ku64(&w, "strayBytes", removed->stray_bytes);
-    jsonw_end_object(&w);
-    http_answer_json(s->req, 200, &out);
+    api_object_end(s->req, 200, &w);
 }
 
 static int gc_read_request(const struct http_req *req, bool *dry, struct err *err)
@@ -74,7 +70,7 @@ static void api_gc(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    struct gc_request *s = mem_new(struct gc_request);
+    struct gc_request *s = api_request_new(req, struct gc_request);
     s->req = req;
     s->is_dry_run = dry;
     if (api->settings.get_retention)

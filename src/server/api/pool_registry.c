@@ -13,6 +13,7 @@
 #include "server/api/api_internal.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/metrics.h"
 #include "core/base/str.h"
 #include "service/custom_policy.h"
 #include "service/templates.h"
@@ -98,13 +99,9 @@ static int pool_registry_check_poolable(const struct spec *spec, struct err *err
     return 0;
 }
 
-static int pool_registry_read_spec(const struct pool_registry *w, const char *text, struct spec *spec, struct err *err)
+static int pool_registry_finish_spec(const struct pool_registry *w, struct spec *spec, struct err *err)
 {
-    auto_json *body = NULL;
-
-    if (json_input_parse(text, strlen(text), &body, err) < 0 ||
-        spec_read(spec, body, SPEC_OF_TEMPLATE, NULL, err) < 0 ||
-        custom_policy_apply_operator_limits(spec, w->api->settings.operator_limits, err) < 0)
+    if (custom_policy_apply_operator_limits(spec, w->api->settings.operator_limits, err) < 0)
         return -1;
     if (!spec->runtime[0])
         return err_set(err, ERR_INVALID, "it names no runtime, which a pool needs; set runtime in the template");
@@ -116,13 +113,9 @@ static int pool_registry_resolve_template(const struct pool_registry *w, const c
                                           const struct store_template *row, struct spec *ret, struct err *why)
 {
     spec_init(ret);
-    if (err && err->id == ERR_MISSING)
-        return template_not_found_error(why, name);
-    if (err) {
-        *why = *err;
+    if (spec_read_template(ret, name, err, row, why) < 0)
         return -1;
-    }
-    return pool_registry_read_spec(w, row->spec_json, ret, why) < 0 ? err_wrap(why, "template %s", name) : 0;
+    return pool_registry_finish_spec(w, ret, why) < 0 ? err_wrap(why, "template %s", name) : 0;
 }
 
 struct pool_template_query {
@@ -294,43 +287,42 @@ void pool_registry_free(struct pool_registry *w)
 
 /* --- metrics --- */
 
-enum pool_metric_kind { GAUGE, COUNTER, SECONDS };
-
 static const struct pool_metric {
     const char *name, *labels, *help; /* help NULL: another series of the previous family */
-    enum pool_metric_kind kind;
     size_t offset;
-    bool is_64bit; /* the member is a uint64_t, otherwise a uint32_t */
+    bool is_64bit;    /* the member is a uint64_t, otherwise a uint32_t */
+    bool is_duration; /* the member is in nanoseconds */
 } pool_metrics[] = {
 #define WIDE(member) offsetof(struct pool_info, member), true
+#define DURATION(member) WIDE(member), true
 #define NARROW(member) offsetof(struct pool_info, member), false
-    { "pool_size", "", "Ready members.", GAUGE, NARROW(size) },
-    { "pool_bare", "", "Ready members without the interpreter that they should have.", GAUGE,
-      NARROW(without_interpreter) },
-    { "pool_starting", "", "Members that are being created.", GAUGE, NARROW(starting) },
-    { "pool_target", "", "Target number of members.", GAUGE, NARROW(target) },
-    { "pool_min", "", "Lower bound of the target.", GAUGE, NARROW(settings.min) },
-    { "pool_max", "", "Upper bound of the target.", GAUGE, NARROW(settings.max) },
-    { "pool_claims_total", "", "Requests for a sandbox of the pool's spec.", COUNTER, WIDE(claims) },
-    { "pool_hits_total", "", "Claims served by a ready member.", COUNTER, WIDE(hits) },
-    { "pool_misses_total", "", "Claims that found no member: cold starts.", COUNTER, WIDE(misses) },
-    { "pool_partial_total", "", "Claims served by a member that was not ready yet or lacked its interpreter.", COUNTER,
+    { "pool_size", "", "Ready members.", NARROW(size) },
+    { "pool_bare", "", "Ready members without the interpreter that they should have.", NARROW(without_interpreter) },
+    { "pool_starting", "", "Members that are being created.", NARROW(starting) },
+    { "pool_target", "", "Target number of members.", NARROW(target) },
+    { "pool_min", "", "Lower bound of the target.", NARROW(settings.min) },
+    { "pool_max", "", "Upper bound of the target.", NARROW(settings.max) },
+    { "pool_claims_total", "", "Requests for a sandbox of the pool's spec.", WIDE(claims) },
+    { "pool_hits_total", "", "Claims served by a ready member.", WIDE(hits) },
+    { "pool_misses_total", "", "Claims that found no member: cold starts.", WIDE(misses) },
+    { "pool_partial_total", "", "Claims served by a member that was not ready yet or lacked its interpreter.",
       WIDE(cold) },
-    { "pool_claim_seconds_sum", "", "Time from a claim to a ready sandbox.", SECONDS, WIDE(claim_ns) },
-    { "pool_claim_seconds_count", "", NULL, COUNTER, WIDE(claims_ready) },
-    { "pool_refill_seconds", "", "Average time to create a member.", SECONDS, WIDE(refill_ns) },
-    { "pool_removed_total", ",reason=\"expired\"", "Members that were removed unused.", COUNTER, WIDE(expired) },
-    { "pool_removed_total", ",reason=\"age\"", NULL, COUNTER, WIDE(replaced) },
-    { "pool_removed_total", ",reason=\"lost\"", NULL, COUNTER, WIDE(lost) },
-    { "pool_recycled", "", "Recycled members that wait for their next use.", GAUGE, NARROW(recycled) },
-    { "pool_recycled_claims_total", "", "Claims served by a recycled member.", COUNTER, WIDE(recycled_hits) },
-    { "pool_failures_total", "", "Members that could not be created.", COUNTER, WIDE(failed) },
-    { "pool_joins_total", "", "Interpreters that joined a member.", COUNTER, WIDE(joins) },
-    { "pool_join_failures_total", "", "Interpreters that could not join a member.", COUNTER, WIDE(joins_failed) },
-    { "pool_zygote_starts_total", "", "Zygotes started.", COUNTER, WIDE(zygotes_started) },
+    { "pool_claim_seconds_sum", "", "Time from a claim to a ready sandbox.", DURATION(claim_ns) },
+    { "pool_claim_seconds_count", "", NULL, WIDE(claims_ready) },
+    { "pool_refill_seconds", "", "Average time to create a member.", DURATION(refill_ns) },
+    { "pool_removed_total", ",reason=\"expired\"", "Members that were removed unused.", WIDE(expired) },
+    { "pool_removed_total", ",reason=\"age\"", NULL, WIDE(replaced) },
+    { "pool_removed_total", ",reason=\"lost\"", NULL, WIDE(lost) },
+    { "pool_recycled", "", "Recycled members that wait for their next use.", NARROW(recycled) },
+    { "pool_recycled_claims_total", "", "Claims served by a recycled member.", WIDE(recycled_hits) },
+    { "pool_failures_total", "", "Members that could not be created.", WIDE(failed) },
+    { "pool_joins_total", "", "Interpreters that joined a member.", WIDE(joins) },
+    { "pool_join_failures_total", "", "Interpreters that could not join a member.", WIDE(joins_failed) },
+    { "pool_zygote_starts_total", "", "Zygotes started.", WIDE(zygotes_started) },
     { "pool_zygote_renewals_total", "", "Zygotes started to replace one that was too old or had forked too often.",
-      COUNTER, WIDE(zygotes_renewed) },
+      WIDE(zygotes_renewed) },
 #undef WIDE
+#undef DURATION
 #undef NARROW
 };
 
@@ -346,18 +338,14 @@ static void pool_metric_write_family(struct buf *out, const struct pool_metric *
     size_t n = strlen(f->name);
     bool sum = n > 4 && str_eq(f->name + n - 4, "_sum");
 
-    n -= sum ? 4 : 0;
-    buf_addf(out, "# HELP cove_%.*s %s\n# TYPE cove_%.*s %s\n", (int)n, f->name, f->help, (int)n, f->name,
-             sum                  ? "summary"
-             : f->kind == COUNTER ? "counter"
-                                  : "gauge");
+    auto_free char *name = str_dup_n(f->name, sum ? n - 4 : n);
+    metrics_family(out, name, sum ? "summary" : NULL, f->help);
 }
 
 /* The current state has the value 1, the others 0. */
 static void pool_metric_write_zygotes(struct buf *out, const struct pool_info *live, size_t n)
 {
-    buf_adds(out, "# HELP cove_pool_zygote State of the zygote, the process from which interpreters are forked.\n"
-                  "# TYPE cove_pool_zygote gauge\n");
+    metrics_family(out, "pool_zygote", NULL, "State of the zygote, the process from which interpreters are forked.");
     for (size_t i = 0; i < n; i++)
         for (unsigned state = 0; pool_zygote_names[state]; state++)
             buf_addf(out, "cove_pool_zygote{pool=\"%s\",state=\"%s\"} %d\n", live[i].name, pool_zygote_names[state],
@@ -366,8 +354,7 @@ static void pool_metric_write_zygotes(struct buf *out, const struct pool_info *l
 
 static void pool_metric_write_recycled(struct buf *out, const struct pool_info *live, size_t n)
 {
-    buf_adds(out, "# HELP cove_pool_recycle_total Sandboxes returned to a pool that recycles, by "
-                  "outcome.\n# TYPE cove_pool_recycle_total counter\n");
+    metrics_family(out, "pool_recycle_total", NULL, "Sandboxes returned to a pool that recycles, by outcome.");
     for (size_t i = 0; i < n; i++)
         for (size_t why = 0; why < RECYCLE_COUNT; why++)
             if (why != RECYCLE_DISABLED) /* then sandboxes are not returned */
@@ -384,13 +371,9 @@ void pool_registry_write_metrics(const struct pool_registry *w, struct buf *out)
         if (f->help)
             pool_metric_write_family(out, f);
         for (size_t i = 0; i < n; i++) {
-            uint64_t v = pool_metric_value(f, &live[i]);
+            auto_free char *labels = str_printf("{pool=\"%s\"%s}", live[i].name, f->labels);
 
-            buf_addf(out, "cove_%s{pool=\"%s\"%s} ", f->name, live[i].name, f->labels);
-            if (f->kind == SECONDS)
-                buf_addf(out, "%" PRIu64 ".%09" PRIu64 "\n", v / (uint64_t)NS_PER_S, v % (uint64_t)NS_PER_S);
-            else
-                buf_addf(out, "%" PRIu64 "\n", v);
+            (f->is_duration ? metrics_seconds : metrics_value)(out, f->name, labels, pool_metric_value(f, &live[i]));
         }
     }
     if (n > 0) {

@@ -36,8 +36,7 @@ static void api_pool_write_permille(struct jsonw *w, const char *key, uint64_t p
     char text[32];
 
     snprintf(text, sizeof(text), "%" PRIu64 ".%03" PRIu64, permille / 1000, permille % 1000);
-    jsonw_key(w, key);
-    jsonw_raw(w, text);
+    jsonw_kraw(w, key, text);
 }
 
 /* The phase of a pool, as one word. */
@@ -55,8 +54,7 @@ static const char *api_pool_phase(const struct registered_pool *p, const struct 
 
 static void api_pool_write_zygote(struct jsonw *w, const struct pool_info *live)
 {
-    jsonw_key(w, "zygote");
-    jsonw_object(w);
+    jsonw_kobject(w, "zygote");
     jsonw_kstr(w, "state", pool_zygote_names[live->zygote]);
     if (live->zygote == POOL_ZYGOTE_FAILED)
         jsonw_kstr(w, "message", live->zygote_error);
@@ -73,13 +71,11 @@ static void api_pool_write_recycled(struct jsonw *w, const struct pool_info *liv
 {
     if (!live->settings.recycle)
         return;
-    jsonw_key(w, "recycled");
-    jsonw_object(w);
+    jsonw_kobject(w, "recycled");
     jsonw_ku64(w, "ready", live->recycled);
     jsonw_ku64(w, "claims", live->recycled_hits);
     jsonw_ku64(w, "total", live->recycle_verdicts[RECYCLE_YES]);
-    jsonw_key(w, "destroyed");
-    jsonw_object(w);
+    jsonw_kobject(w, "destroyed");
     for (size_t i = RECYCLE_YES + 1; i < RECYCLE_COUNT; i++)
         if (live->recycle_verdicts[i])
             jsonw_ku64(w, recycle_verdict_names[i], live->recycle_verdicts[i]);
@@ -142,14 +138,12 @@ static void api_pool_write_json(struct jsonw *w, struct api *api, const struct r
     jsonw_ku64(w, "max", row->max);
     jsonw_ku64(w, "ttlMs", row->ttl_ms);
     jsonw_ku64(w, "maxAgeMs", row->max_age_ms);
-    jsonw_key(w, "autoscale");
-    jsonw_object(w);
+    jsonw_kobject(w, "autoscale");
     jsonw_kbool(w, "enabled", row->autoscale);
     api_pool_write_permille(w, "targetHitRate", row->hit_permille);
     jsonw_ku64(w, "scaleDownDelayMs", row->scale_down_ms);
     jsonw_end_object(w);
-    jsonw_key(w, "zygote");
-    jsonw_object(w);
+    jsonw_kobject(w, "zygote");
     jsonw_ku64(w, "maxAgeMs", row->zygote_max_age_ms);
     jsonw_ku64(w, "maxMembers", row->zygote_max_members);
     jsonw_end_object(w);
@@ -205,15 +199,10 @@ static void api_pool_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "pools");
-    jsonw_array(&w);
+    (void)api_list_begin(req, NULL, &w, &out, "pools");
     for (const struct registered_pool *p = pool_registry_first(api->pool_registry); p; p = p->next)
         api_pool_write_json(&w, api, p, warmpools_compat_is_requested(req));
-    jsonw_end_array(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_list_end(req, &w, NULL);
 }
 
 static void api_pool_get(struct http_req *req, void *ctx)
@@ -246,12 +235,6 @@ struct pool_change {
     struct store_condition precondition;
     bool must_be_new; /* the pool must not exist yet */
 };
-
-static void pool_change_refuse(struct pool_change *c, const struct err *err)
-{
-    http_answer_err(c->req, err);
-    free(c);
-}
 
 static int pool_change_read_hit_rate(const json_t *object, uint64_t *permille, struct err *err)
 {
@@ -334,28 +317,24 @@ static int pool_change_read_row(const json_t *body, struct store_pool *row, stru
 
 static void pool_change_on_written(void *arg, const struct err *err, const struct store_pool *row)
 {
-    auto_free struct pool_change *c = arg;
+    struct pool_change *c = arg;
 
-    if (err) {
-        http_answer_err(c->req, err);
+    if (http_answer_if_err(c->req, err))
         return;
-    }
     pool_registry_set(c->api->pool_registry, row);
     api_pool_answer(c->req, c->api, 200, row->name);
 }
 
 static void pool_change_on_inserted(void *arg, const struct err *err)
 {
-    auto_free struct pool_change *c = arg;
+    struct pool_change *c = arg;
     auto_free char *path = str_printf("/v1/pools/%s", c->row.name);
     struct err why = { 0 };
 
     if (err && err->id == ERR_EXISTS)
         err = (err_set(&why, ERR_EXISTS, "name: a pool named '%s' already exists", c->row.name), &why);
-    if (err) {
-        http_answer_err(c->req, err);
+    if (http_answer_if_err(c->req, err))
         return;
-    }
     c->row.generation = 1;
     pool_registry_set(c->api->pool_registry, &c->row);
     http_set_header(c->req, "Location", path);
@@ -370,7 +349,7 @@ static void pool_change_on_checked(void *arg, const struct err *err)
     if (!err && pool_registry_check_capacity(c->api->pool_registry, c->row.name, &why) < 0)
         err = &why;
     if (err)
-        pool_change_refuse(c, err);
+        http_answer_err(c->req, err);
     else if (c->must_be_new)
         store_pool_insert(c->api->settings.store, &c->row, pool_change_on_inserted, c);
     else
@@ -399,19 +378,12 @@ static int pool_change_read_body(const struct http_req *req, json_t **ret, struc
 
 static struct pool_change *pool_change_new(struct http_req *req, struct api *api, const struct store_pool *from)
 {
-    struct pool_change *c = mem_new(struct pool_change);
+    struct pool_change *c = api_request_new(req, struct pool_change);
 
     c->req = req;
     c->api = api;
     c->row = *from;
     return c;
-}
-
-static int pool_change_check_name(const char *name, struct err *err)
-{
-    if (name && api_is_valid_slug(name))
-        return 0;
-    return err_set(err, ERR_INVALID, "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'");
 }
 
 static void api_pool_create(struct http_req *req, void *ctx)
@@ -424,9 +396,9 @@ static void api_pool_create(struct http_req *req, void *ctx)
     c->must_be_new = true;
     if (http_query_require_none(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
         json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
-        pool_change_read_row(body, &c->row, &err) < 0 || pool_change_check_name(name, &err) < 0 ||
+        pool_change_read_row(body, &c->row, &err) < 0 || api_check_slug(name, &err) < 0 ||
         pool_registry_check_loaded(c->api->pool_registry, &err) < 0) {
-        pool_change_refuse(c, &err);
+        http_answer_err(req, &err);
         return;
     }
     str_copy(c->row.name, sizeof(c->row.name), name);
@@ -439,7 +411,7 @@ static int pool_change_read_named(const json_t *body, const char *name, struct s
     const char *said = name;
 
     if (json_input_text(body, "", "name", 1, STORE_NAME_MAX, &said, err) < 0 ||
-        pool_change_read_row(body, row, err) < 0 || pool_change_check_name(name, err) < 0)
+        pool_change_read_row(body, row, err) < 0 || api_check_slug(name, err) < 0)
         return -1;
     if (!str_eq(said, name))
         return err_set(err, ERR_INVALID, "name: must be the name in the path; a pool cannot be renamed");
@@ -456,7 +428,7 @@ static void api_pool_put(struct http_req *req, void *ctx)
     if (http_query_require_none(req, &err) < 0 || pool_change_read_body(req, &body, &err) < 0 ||
         pool_change_read_named(body, http_param(req, "pool"), &c->row, &err) < 0 ||
         pool_registry_check_loaded(c->api->pool_registry, &err) < 0)
-        pool_change_refuse(c, &err);
+        http_answer_err(req, &err);
     else
         pool_change_record_and_check(c);
 }
@@ -471,44 +443,37 @@ static void api_pool_patch(struct http_req *req, void *ctx)
         return;
     struct pool_change *c = pool_change_new(req, ctx, &p->row);
     c->precondition.generation = p->is_builtin ? 0 : p->row.generation;
-    if (pool_change_read_body(req, &body, &err) < 0 || pool_change_read_named(body, p->row.name, &c->row, &err) < 0) {
-        pool_change_refuse(c, &err);
-    } else if (json_object_size(body) == 0) {
-        err_set(&err, ERR_INVALID,
-                "nothing to change; give at least one of template, min, max, ttlMs, maxAgeMs, autoscale, zygote and "
-                "recycle");
-        pool_change_refuse(c, &err);
-    } else {
+    if (pool_change_read_body(req, &body, &err) < 0 || pool_change_read_named(body, p->row.name, &c->row, &err) < 0)
+        http_answer_err(req, &err);
+    else if (json_object_size(body) == 0)
+        http_refuse(req, ERR_INVALID,
+                    "nothing to change; give at least one of template, min, max, ttlMs, maxAgeMs, autoscale, zygote "
+                    "and recycle");
+    else
         pool_change_record_and_check(c);
-    }
 }
 
 static void pool_change_on_deleted(void *arg, const struct err *err)
 {
-    auto_free struct pool_change *c = arg;
+    struct pool_change *c = arg;
 
-    if (err) {
-        http_answer_err(c->req, err);
-        return;
-    }
-    pool_registry_remove(c->api->pool_registry, c->row.name);
-    http_answer_empty(c->req, 204);
+    if (!err)
+        pool_registry_remove(c->api->pool_registry, c->row.name);
+    api_answer_done(c->req, err);
 }
 
 static void api_pool_delete(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
     const struct registered_pool *p = api_pool_find_or_refuse(req, ctx);
-    struct err err;
 
     if (!p)
         return;
     if (p->is_builtin) {
-        err_set(&err, ERR_EXISTS,
-                "%s is the server's default pool and cannot be deleted; set its min and max to 0, or the setting "
-                "pools.default to off",
-                p->row.name);
-        http_answer_err(req, &err);
+        http_refuse(req, ERR_EXISTS,
+                    "%s is the server's default pool and cannot be deleted; set its min and max to 0, or the setting "
+                    "pools.default to off",
+                    p->row.name);
         return;
     }
     store_pool_delete(api->settings.store, p->row.name, pool_change_on_deleted, pool_change_new(req, ctx, &p->row));

@@ -52,8 +52,7 @@ void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, cons
 
     jsonw_kstr(w, "code", code ? code : info->code);
     jsonw_kstr(w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
-    if (err_fix(err->id))
-        jsonw_kstr(w, "fix", err_fix(err->id));
+    jsonw_kstr_if(w, "fix", err_fix(err->id));
     sandbox_socket_send_message(so);
 }
 
@@ -78,8 +77,7 @@ static void sandbox_socket_send_status(struct sandbox_socket *so, const struct s
 
     jsonw_kstr(w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
     if (u) {
-        jsonw_key(w, "resources");
-        jsonw_object(w);
+        jsonw_kobject(w, "resources");
         if (u->cpu_ns != SANDBOX_USAGE_UNKNOWN)
             jsonw_ku64(w, "cpuUsage", u->cpu_ns / NS_PER_MS);
         if (u->memory != SANDBOX_USAGE_UNKNOWN)

@@ -8,8 +8,6 @@
 #include "service/template_cache.h"
 #include "service/template_check.h"
 
-#include <stdio.h>
-
 static void api_sandbox_answer_row(struct http_req *req, int status, const struct store_sandbox *row)
 {
     struct buf out = { 0 };
@@ -22,9 +20,7 @@ static void api_sandbox_answer_row(struct http_req *req, int status, const struc
 
 static void api_sandbox_on_row(void *arg, const struct err *err, const struct store_sandbox *row)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         api_sandbox_answer_row(arg, 200, row);
 }
 
@@ -63,18 +59,14 @@ static void sandbox_creation_on_created(void *arg, const struct err *err, const 
         http_set_header(c->req, "Location", path);
         api_sandbox_answer_row(c->req, 201, row);
     }
-    sandbox_creation_free(c);
 }
 
 static void sandbox_creation_on_known(void *arg, const struct err *err, const struct store_sandbox *row)
 {
     struct sandbox_creation *c = arg;
 
-    if (err)
-        http_answer_err(c->req, err);
-    else
+    if (!http_answer_if_err(c->req, err))
         api_sandbox_answer_row(c->req, 201, row);
-    sandbox_creation_free(c);
 }
 
 static void sandbox_creation_on_named(void *arg, const char *id)
@@ -101,7 +93,6 @@ static void sandbox_creation_on_claimed(struct http_req *req, bool fresh, const 
 static void sandbox_creation_refuse(struct sandbox_creation *c, const struct err *err)
 {
     http_answer_err_with(c->req, err, c->policy_error_details);
-    sandbox_creation_free(c);
 }
 
 static void sandbox_creation_read_and_claim(struct sandbox_creation *c)
@@ -113,18 +104,7 @@ static void sandbox_creation_read_and_claim(struct sandbox_creation *c)
         spec_finish(&c->spec, &err) < 0)
         sandbox_creation_refuse(c, &err);
     else
-        idempotency_begin(c->req, c->api->settings.gateway, "sb", sandbox_creation_on_claimed, c,
-                          sandbox_creation_free);
-}
-
-static int sandbox_creation_read_template(struct sandbox_creation *c, const struct store_template *row, struct err *err)
-{
-    auto_json *spec = NULL;
-
-    if (json_input_parse(row->spec_json, strlen(row->spec_json), &spec, err) < 0 ||
-        spec_read(&c->spec, spec, SPEC_OF_TEMPLATE, NULL, err) < 0)
-        return err_wrap(err, "template %s", row->name);
-    return 0;
+        idempotency_begin(c->req, c->api->settings.gateway, "sb", sandbox_creation_on_claimed, c, NULL);
 }
 
 static void sandbox_creation_on_template_checked(void *arg, const struct err *err, const char *details)
@@ -144,17 +124,11 @@ static void sandbox_creation_on_template(void *arg, const struct err *err, const
     struct sandbox_creation *c = arg;
     struct err why = { 0 };
 
-    if (err && err->id == ERR_MISSING) {
-        template_not_found_error(&why, c->template);
+    if (spec_read_template(&c->spec, c->template, err, row, &why) < 0)
         sandbox_creation_refuse(c, &why);
-    } else if (err) {
-        sandbox_creation_refuse(c, err);
-    } else if (sandbox_creation_read_template(c, row, &why) < 0) {
-        sandbox_creation_refuse(c, &why);
-    } else {
+    else
         template_check_modules(c->api->host_modules, c->template, &c->spec, ev_now(c->api->settings.ev),
                                sandbox_creation_on_template_checked, c);
-    }
 }
 
 static void api_sandbox_create(struct http_req *req, void *ctx)
@@ -166,6 +140,7 @@ static void api_sandbox_create(struct http_req *req, void *ctx)
     c->req = req;
     c->api = ctx;
     spec_init(&c->spec);
+    http_free_with_request(req, c, sandbox_creation_free);
     if (http_query_require_none(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
         json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
         sandbox_creation_refuse(c, &err);
@@ -211,8 +186,7 @@ static void api_sandbox_list(struct http_req *req, void *ctx)
         size_t n = strcspn(meta, "=");
 
         if (n == 0 || meta[n] != '=') {
-            err_set(&err, ERR_INVALID, "metadata: must be key=value");
-            http_answer_err(req, &err);
+            http_refuse(req, ERR_INVALID, "metadata: must be key=value");
             return;
         }
         key = str_dup_n(meta, n);
@@ -234,31 +208,29 @@ static void api_sandbox_get(struct http_req *req, void *ctx)
         store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_sandbox_on_row, req);
 }
 
-static void api_sandbox_delete(struct http_req *req, void *ctx)
+typedef void sandbox_order_fn(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
+
+static void api_sandbox_order(struct http_req *req, struct api *api, sandbox_order_fn *fn)
 {
-    struct api *api = ctx;
     const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
 
     if (id)
-        manager_delete(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_row, req);
+        fn(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_row, req);
+}
+
+static void api_sandbox_delete(struct http_req *req, void *ctx)
+{
+    api_sandbox_order(req, ctx, manager_delete);
 }
 
 static void api_sandbox_pause(struct http_req *req, void *ctx)
 {
-    struct api *api = ctx;
-    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
-
-    if (id)
-        manager_pause(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_row, req);
+    api_sandbox_order(req, ctx, manager_pause);
 }
 
 static void api_sandbox_resume(struct http_req *req, void *ctx)
 {
-    struct api *api = ctx;
-    const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
-
-    if (id)
-        manager_resume(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_row, req);
+    api_sandbox_order(req, ctx, manager_resume);
 }
 
 static void api_sandbox_extend(struct http_req *req, void *ctx)
@@ -277,8 +249,7 @@ static void api_sandbox_extend(struct http_req *req, void *ctx)
         json_input_u64(body, "", "lifetimeMs", info->min, info->max, &ms, NULL, &err) < 0) {
         http_answer_err(req, &err);
     } else if (ms == 0) {
-        err_set(&err, ERR_INVALID, "lifetimeMs: required");
-        http_answer_err(req, &err);
+        http_refuse(req, ERR_INVALID, "lifetimeMs: required");
     } else if (custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", ms,
                                                   &err) < 0) {
         http_answer_err(req, &err);
@@ -295,10 +266,8 @@ static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(req, err);
+    if (http_answer_if_err(req, err))
         return;
-    }
     const struct {
         const char *name;
         uint64_t v, unit;
@@ -309,21 +278,18 @@ static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u
         { "pidsPeak", u->pids_peak, 1 },   { "pidsRefused", u->pids_refused, 1 },
         { "ioReadBytes", u->io_read, 1 },  { "ioWrittenBytes", u->io_write, 1 },
     };
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "sandboxId", http_param(req, "sandboxId"));
     api_write_time(&w, "at", clock_real_ms());
     for (size_t i = 0; i < ARRAY_LEN(figures); i++)
         if (figures[i].v != SANDBOX_USAGE_UNKNOWN)
             jsonw_ku64(&w, figures[i].name, figures[i].v / figures[i].unit);
-    jsonw_key(&w, "absent");
-    jsonw_object(&w);
+    jsonw_kobject(&w, "absent");
     for (size_t i = 0; i < ARRAY_LEN(figures); i++)
         if (figures[i].v == SANDBOX_USAGE_UNKNOWN)
             jsonw_kstr(&w, figures[i].name, "not counted by the cgroups of this host");
     jsonw_end_object(&w);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 static void api_sandbox_usage(struct http_req *req, void *ctx)
@@ -333,79 +299,6 @@ static void api_sandbox_usage(struct http_req *req, void *ctx)
 
     if (id)
         manager_sandbox_usage(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_usage, req);
-}
-
-/* --- events --- */
-
-struct sandbox_event_page {
-    struct http_req *req;
-    struct api *api;
-    uint64_t after, limit;
-};
-
-static void sandbox_event_page_on_rows(void *arg, const struct err *err, const struct store_event *rows, size_t n)
-{
-    auto_free struct sandbox_event_page *p = arg;
-    struct buf out = { 0 };
-    struct jsonw w;
-    char cursor[24];
-
-    if (err) {
-        http_answer_err(p->req, err);
-        return;
-    }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_key(&w, "events");
-    jsonw_array(&w);
-    for (size_t i = 0; i < n; i++) {
-        jsonw_object(&w);
-        api_write_event(&w, &rows[i]);
-        jsonw_end_object(&w);
-    }
-    jsonw_end_array(&w);
-    if (n == p->limit) {
-        snprintf(cursor, sizeof(cursor), "%" PRIu64, rows[n - 1].seq);
-        jsonw_kstr(&w, "nextCursor", cursor);
-    }
-    jsonw_end_object(&w);
-    http_answer_json(p->req, 200, &out);
-}
-
-static void sandbox_event_page_on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
-{
-    struct sandbox_event_page *p = arg;
-
-    if (err) {
-        http_answer_err(p->req, err);
-        free(p);
-        return;
-    }
-    store_event_list(p->api->settings.store, gateway_visible_owner(p->req), row->id, p->after, (uint32_t)p->limit,
-                     sandbox_event_page_on_rows, p);
-}
-
-static void api_sandbox_events(struct http_req *req, void *ctx)
-{
-    struct api *api = ctx;
-    struct store_list q = { 0 };
-    struct err err = { 0 };
-    uint64_t after = 0;
-    const char *id;
-
-    if (api_read_page(req, NULL, &q, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0) {
-        http_answer_err(req, &err);
-        return;
-    }
-    if (q.cursor && !str_to_u64(q.cursor, INT64_MAX, &after)) {
-        err_set(&err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
-        http_answer_err(req, &err);
-        return;
-    }
-    struct sandbox_event_page *p = mem_new(struct sandbox_event_page);
-    *p = (struct sandbox_event_page){ req, api, after, q.limit };
-    store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, sandbox_event_page_on_sandbox,
-                      p); /* another tenant's sandbox is missing */
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 256 * KIB, "application/json"
@@ -421,7 +314,5 @@ const struct http_route sandbox_routes[] = {
       .data = &permission_sandboxes_write },
     { "POST", "/v1/sandboxes/{sandboxId}/resume", api_sandbox_resume, HTTP_BODY_NONE,
       .data = &permission_sandboxes_write },
-    { "GET", "/v1/sandboxes/{sandboxId}/events", api_sandbox_events, HTTP_BODY_NONE,
-      .data = &permission_sandboxes_read },
     { 0 },
 };

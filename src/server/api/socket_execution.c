@@ -164,11 +164,7 @@ static void socket_execution_send_end(void *client, const char *execution_json)
         sandbox_socket_send_error(a->socket, a->name, error_code, &err);
     }
     struct jsonw *w = sandbox_socket_begin_message(a->socket, "execution_complete", a->name);
-    jsonw_key(w, "exitCode");
-    if (json_is_integer(exit_code))
-        jsonw_i64(w, json_integer_value(exit_code));
-    else
-        jsonw_null(w);
+    jsonw_ki64_or_null(w, "exitCode", json_is_integer(exit_code), json_integer_value(exit_code));
     api_write_raw_json(w, "execution", execution_json);
     sandbox_socket_send_message(a->socket);
 }
@@ -306,11 +302,9 @@ static void socket_execution_record_and_start(struct socket_execution *a)
     struct jsonw w;
 
     a->awaiting_reply = true;
-    jsonw_init(&w, &details, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &details);
     jsonw_kstr(&w, "by", "stream");
-    if (a->context[0])
-        jsonw_kstr(&w, "contextId", a->context);
+    jsonw_kstr_if(&w, "contextId", a->context);
     if (code)
         socket_execution_write_hash(&w, "code", code, strlen(code));
     for (size_t i = 0; s->argv && s->argv[i]; i++)

@@ -61,12 +61,10 @@ static void stdin_upload_on_end(void *arg)
 
     if (f->closes_stdin)
         execution_writer_close(f->writer);
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_ku64(&w, "stdinBytes", execution_writer_bytes(f->writer));
     jsonw_kbool(&w, "stdinOpen", !f->closes_stdin);
-    jsonw_end_object(&w);
-    http_answer_json(f->req, 200, &out);
+    api_object_end(f->req, 200, &w);
     stdin_upload_free(f);
 }
 

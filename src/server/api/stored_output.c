@@ -74,8 +74,7 @@ static bool stored_output_embed_results(struct manager *m, const char *execution
     auto_buf exception = { 0 };
     uint64_t offset = 0;
 
-    jsonw_key(w, "results");
-    jsonw_array(w);
+    jsonw_karray(w, "results");
     while (fd >= 0 && offset <= RESULTS_MAX) {
         auto_buf line = { 0 };
         char type[16];

@@ -34,26 +34,9 @@ static char *api_template_redacted_spec(const char *spec_json)
 
 /* Templates are shown after the modules of the host were listed, with the list that is there
  * then. */
-struct template_request {
-    struct http_req *req;
-    struct api *api;
-    void (*handler)(struct http_req *req, struct api *api);
-};
-
-static void template_request_on_modules(void *arg, const struct python_modules *modules UNUSED)
+static void api_template_list_modules(struct http_req *req, struct api *api, host_modules_fn *then)
 {
-    auto_free struct template_request *r = arg;
-
-    r->handler(r->req, r->api);
-}
-
-static void api_template_handle_with_modules(struct http_req *req, struct api *api,
-                                             void (*handler)(struct http_req *req, struct api *api))
-{
-    struct template_request *r = mem_new(struct template_request);
-
-    *r = (struct template_request){ req, api, handler };
-    host_modules_get(api->host_modules, NULL, ev_now(api->settings.ev), template_request_on_modules, r);
+    host_modules_get(api->host_modules, NULL, ev_now(api->settings.ev), then, req);
 }
 
 /* --- one and all --- */
@@ -75,18 +58,16 @@ static void api_template_write_json(struct api *api, const struct store_template
     jsonw_end_object(w);
 }
 
-static void api_template_answer(struct http_req *req, struct api *api, const struct err *err,
-                                const struct store_template *row)
+static void api_template_on_row(void *arg, const struct err *err, const struct store_template *row)
 {
+    struct http_req *req = arg;
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(req, err);
+    if (http_answer_if_err(req, err))
         return;
-    }
     jsonw_init(&w, &out, 0);
-    api_template_write_json(api, row, &w);
+    api_template_write_json(http_route_ctx(req), row, &w);
     http_answer_json(req, 200, &out);
 }
 
@@ -112,7 +93,6 @@ static void api_template_on_builtin(void *arg, const struct err *err, const stru
         return;
     }
     api_list_end(l->req, &l->w, NULL);
-    free(l);
 }
 
 static void api_template_on_rows(void *arg, const struct err *err, const struct store_template *rows, size_t n,
@@ -120,22 +100,20 @@ static void api_template_on_rows(void *arg, const struct err *err, const struct 
 {
     struct template_list_query *l = arg;
 
-    if (!api_list_begin(l->req, err, &l->w, &l->out, "templates")) {
-        free(l);
+    if (!api_list_begin(l->req, err, &l->w, &l->out, "templates"))
         return;
-    }
     for (size_t i = 0; i < n; i++)
         api_template_write_json(l->api, &rows[i], &l->w);
-    if (!next) {
+    if (next)
+        api_list_end(l->req, &l->w, next);
+    else
         api_template_on_builtin(l, NULL, NULL);
-        return;
-    }
-    api_list_end(l->req, &l->w, next);
-    free(l);
 }
 
-static void api_template_list_rows(struct http_req *req, struct api *api)
+static void api_template_list_rows(void *arg, const struct python_modules *modules UNUSED)
 {
+    struct http_req *req = arg;
+    struct api *api = http_route_ctx(req);
     struct store_list q = { 0 };
     struct err err = { 0 };
 
@@ -143,7 +121,7 @@ static void api_template_list_rows(struct http_req *req, struct api *api)
         http_answer_err(req, &err);
         return;
     }
-    struct template_list_query *l = mem_new(struct template_list_query);
+    struct template_list_query *l = api_request_new(req, struct template_list_query);
     l->req = req;
     l->api = api;
     store_template_list(api->settings.store, &q, api_template_on_rows, l);
@@ -151,15 +129,7 @@ static void api_template_list_rows(struct http_req *req, struct api *api)
 
 static void api_template_list(struct http_req *req, void *ctx)
 {
-    api_template_handle_with_modules(req, ctx, api_template_list_rows);
-}
-
-static bool api_template_name_is_valid(const char *name)
-{
-    static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    size_t n = strlen(name);
-
-    return n >= 1 && n <= 63 && strchr(first, name[0]) && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+    api_template_list_modules(req, ctx, api_template_list_rows);
 }
 
 /* NULL: the request was refused. */
@@ -169,7 +139,7 @@ static const char *api_template_name_or_refuse(struct http_req *req, enum err_id
     struct err err = { 0 };
 
     if (http_query_require_none(req, &err) == 0) {
-        if (api_template_name_is_valid(name))
+        if (api_is_valid_slug(name))
             return name;
         err_set(&err, id,
                 id == ERR_MISSING ? "there is no such template"
@@ -179,40 +149,19 @@ static const char *api_template_name_or_refuse(struct http_req *req, enum err_id
     return NULL;
 }
 
-struct template_query {
-    struct http_req *req;
-    struct api *api;
-    char name[STORE_NAME_MAX + 1];
-};
-
-static struct template_query *template_query_new(struct http_req *req, struct api *api, const char *name)
+static void api_template_get_row(void *arg, const struct python_modules *modules UNUSED)
 {
-    struct template_query *c = mem_new(struct template_query);
-
-    c->req = req;
-    c->api = api;
-    str_copy(c->name, sizeof(c->name), name);
-    return c;
-}
-
-static void api_template_on_row(void *arg, const struct err *err, const struct store_template *row)
-{
-    auto_free struct template_query *c = arg;
-
-    api_template_answer(c->req, c->api, err, row);
-}
-
-static void api_template_get_row(struct http_req *req, struct api *api)
-{
+    struct http_req *req = arg;
+    struct api *api = http_route_ctx(req);
     const char *name = api_template_name_or_refuse(req, ERR_MISSING);
 
     if (name)
-        template_get(api->settings.store, name, api_template_on_row, template_query_new(req, api, name));
+        template_get(api->settings.store, name, api_template_on_row, req);
 }
 
 static void api_template_get(struct http_req *req, void *ctx)
 {
-    api_template_handle_with_modules(req, ctx, api_template_get_row);
+    api_template_list_modules(req, ctx, api_template_get_row);
 }
 
 static int api_template_check_spec(const struct api *api, const json_t *body, char **ret_details, struct err *err)
@@ -231,18 +180,20 @@ static int api_template_check_spec(const struct api *api, const json_t *body, ch
     return rc;
 }
 
-static void template_query_on_put(void *arg, const struct err *err, const struct store_template *row)
+static void api_template_on_put(void *arg, const struct err *err, const struct store_template *row)
 {
-    auto_free struct template_query *c = arg;
+    struct api *api = http_route_ctx(arg);
 
-    template_cache_invalidate(c->api->template_cache, c->name);
+    template_cache_invalidate(api->template_cache, http_param(arg, "template"));
     if (!err)
-        pool_registry_template_changed(c->api->pool_registry, row->name);
-    api_template_answer(c->req, c->api, err, row);
+        pool_registry_template_changed(api->pool_registry, row->name);
+    api_template_on_row(arg, err, row);
 }
 
-static void api_template_put_row(struct http_req *req, struct api *api)
+static void api_template_put_row(void *arg, const struct python_modules *modules UNUSED)
 {
+    struct http_req *req = arg;
+    struct api *api = http_route_ctx(req);
     const char *name = api_template_name_or_refuse(req, ERR_INVALID);
     auto_json *body = NULL;
     auto_free char *details = NULL;
@@ -259,33 +210,26 @@ static void api_template_put_row(struct http_req *req, struct api *api)
     str_copy(row.name, sizeof(row.name), name);
     row.spec_json = text;
     row.created_ms = row.updated_ms = clock_real_ms();
-    store_template_put(api->settings.store, &row, NULL, template_query_on_put, template_query_new(req, api, name));
+    store_template_put(api->settings.store, &row, NULL, api_template_on_put, req);
 }
 
 static void api_template_put(struct http_req *req, void *ctx)
 {
-    api_template_handle_with_modules(req, ctx, api_template_put_row);
+    api_template_list_modules(req, ctx, api_template_put_row);
 }
 
-static void template_query_on_deleted(void *arg, const struct err *err)
+static void api_template_on_deleted(void *arg, const struct err *err)
 {
-    auto_free struct template_query *c = arg;
+    struct api *api = http_route_ctx(arg);
+    const char *name = http_param(arg, "template");
 
-    template_cache_invalidate(c->api->template_cache, c->name);
-    if (err && err->id == ERR_MISSING && template_name_is_builtin(c->name)) {
-        struct err why = { 0 };
-
-        err_set(&why, ERR_EXISTS, "the template %s is built in and cannot be deleted; use PUT to replace it", c->name);
-        http_answer_err(c->req, &why);
-        return;
-    }
-    if (err) {
-        http_answer_err(c->req, err);
-        return;
-    }
-    /* A built-in template of that name may take effect again. */
-    pool_registry_template_changed(c->api->pool_registry, c->name);
-    http_answer_empty(c->req, 204);
+    template_cache_invalidate(api->template_cache, name);
+    if (!err) /* a built-in template of that name may take effect again */
+        pool_registry_template_changed(api->pool_registry, name);
+    if (err && err->id == ERR_MISSING && template_name_is_builtin(name))
+        http_refuse(arg, ERR_EXISTS, "the template %s is built in and cannot be deleted; use PUT to replace it", name);
+    else
+        api_answer_done(arg, err);
 }
 
 static void api_template_delete(struct http_req *req, void *ctx)
@@ -294,8 +238,7 @@ static void api_template_delete(struct http_req *req, void *ctx)
     const char *name = api_template_name_or_refuse(req, ERR_MISSING);
 
     if (name)
-        store_template_delete(api->settings.store, name, NULL, template_query_on_deleted,
-                              template_query_new(req, api, name));
+        store_template_delete(api->settings.store, name, NULL, api_template_on_deleted, req);
 }
 
 const struct http_route template_routes[] = {

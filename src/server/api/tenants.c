@@ -15,10 +15,18 @@ bool api_is_valid_slug(const char *name)
     return n >= 1 && n <= 63 && strchr(first, name[0]) && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
+int api_check_slug(const char *name, struct err *err)
+{
+    if (name && api_is_valid_slug(name))
+        return 0;
+    return err_set(err, ERR_INVALID, "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'");
+}
+
 /* --- responses --- */
 
-static void api_tenant_write_json(struct api *api, const struct store_tenant *row, struct jsonw *w)
+static void api_tenant_write_json(struct http_req *req, const struct store_tenant *row, struct jsonw *w)
 {
+    const struct api *api = http_route_ctx(req);
     uint64_t used[STORE_QUOTA_COUNT];
 
     tenant_quotas_used(manager_quotas(api->settings.manager), row->name, used);
@@ -28,27 +36,25 @@ static void api_tenant_write_json(struct api *api, const struct store_tenant *ro
     jsonw_kbool(w, "suspended", row->suspended_ms != 0);
     api_write_time(w, "suspendedAt", row->suspended_ms);
     api_write_time(w, "removedAt", row->removed_ms);
-    jsonw_key(w, "quota");
-    jsonw_object(w);
+    jsonw_kobject(w, "quota");
     for (size_t i = 0; i < STORE_QUOTA_COUNT; i++)
         if (row->quota[i])
             jsonw_ku64(w, quota_names[i], row->quota[i]);
     jsonw_end_object(w);
-    jsonw_key(w, "used");
-    jsonw_object(w);
+    jsonw_kobject(w, "used");
     for (size_t i = 0; i < STORE_QUOTA_COUNT; i++)
         jsonw_ku64(w, quota_names[i], used[i]);
     jsonw_end_object(w);
     jsonw_end_object(w);
 }
 
-static void api_tenant_answer(struct http_req *req, struct api *api, int status, const struct store_tenant *row)
+static void api_tenant_answer(struct http_req *req, int status, const struct store_tenant *row)
 {
     struct buf out = { 0 };
     struct jsonw w;
 
     jsonw_init(&w, &out, 0);
-    api_tenant_write_json(api, row, &w);
+    api_tenant_write_json(req, row, &w);
     http_answer_json(req, status, &out);
 }
 
@@ -61,19 +67,14 @@ struct tenant_change {
     uint32_t fields_set;
 };
 
-static struct tenant_change *tenant_change_new(struct http_req *req, struct api *api)
+static struct tenant_change *tenant_change_new(struct http_req *req, struct api *api, const char *name)
 {
-    struct tenant_change *c = mem_new(struct tenant_change);
+    struct tenant_change *c = api_request_new(req, struct tenant_change);
 
     c->req = req;
     c->api = api;
+    str_copy(c->row.name, sizeof(c->row.name), name);
     return c;
-}
-
-static void tenant_change_refuse(struct tenant_change *c, const struct err *err)
-{
-    http_answer_err(c->req, err);
-    free(c);
 }
 
 /* null removes a limit; absent limits stay unchanged. */
@@ -119,15 +120,12 @@ static const char *api_tenant_name_or_refuse(struct http_req *req)
 
 static void tenant_change_on_created(void *arg, const struct err *err)
 {
-    auto_free struct tenant_change *c = arg;
+    struct tenant_change *c = arg;
 
     if (err && err->id == ERR_EXISTS) {
-        struct err why;
-
-        err_set(&why, ERR_EXISTS,
-                "name: a tenant named '%s' exists or existed; choose another name, since names are not reused",
-                c->row.name);
-        http_answer_err(c->req, &why);
+        http_refuse(c->req, ERR_EXISTS,
+                    "name: a tenant named '%s' exists or existed; choose another name, since names are not reused",
+                    c->row.name);
     } else if (err) {
         http_answer_err(c->req, err);
     } else {
@@ -136,7 +134,7 @@ static void tenant_change_on_created(void *arg, const struct err *err)
         audit_trail_add_target(c->req, "tenant", c->row.name);
         tenant_quotas_set(manager_quotas(c->api->settings.manager), &c->row);
         http_set_header(c->req, "Location", path);
-        api_tenant_answer(c->req, c->api, 201, &c->row);
+        api_tenant_answer(c->req, 201, &c->row);
     }
 }
 
@@ -150,7 +148,7 @@ static void tenant_change_record_quota(const struct tenant_change *c)
 static void api_tenant_create(struct http_req *req, void *ctx)
 {
     static const char *const names[] = { "name", "quota", NULL };
-    struct tenant_change *c = tenant_change_new(req, ctx);
+    struct tenant_change *c = tenant_change_new(req, ctx, "");
     auto_json *body = NULL;
     const char *name = NULL;
     struct err err = { 0 };
@@ -158,11 +156,8 @@ static void api_tenant_create(struct http_req *req, void *ctx)
     if (http_query_require_none(req, &err) < 0 || api_read_body(req, &body, &err) < 0 ||
         json_input_require_known_fields(body, "", names, &err) < 0 ||
         json_input_text(body, "", "name", 1, STORE_NAME_MAX, &name, &err) < 0 ||
-        tenant_change_read_quota(body, c, &err) < 0) {
-        tenant_change_refuse(c, &err);
-    } else if (!name || !api_is_valid_slug(name)) {
-        err_set(&err, ERR_INVALID, "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'");
-        tenant_change_refuse(c, &err);
+        tenant_change_read_quota(body, c, &err) < 0 || api_check_slug(name, &err) < 0) {
+        http_answer_err(req, &err);
     } else {
         str_copy(c->row.name, sizeof(c->row.name), name);
         c->row.created_ms = clock_real_ms();
@@ -173,23 +168,17 @@ static void api_tenant_create(struct http_req *req, void *ctx)
 
 /* --- list and get --- */
 
-struct api_tenant_query {
-    struct http_req *req;
-    struct api *api;
-};
-
 static void api_tenant_on_rows(void *arg, const struct err *err, const struct store_tenant *rows, size_t n,
                                const char *next)
 {
-    auto_free struct api_tenant_query *p = arg;
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!api_list_begin(p->req, err, &w, &out, "tenants"))
+    if (!api_list_begin(arg, err, &w, &out, "tenants"))
         return;
     for (size_t i = 0; i < n; i++)
-        api_tenant_write_json(p->api, &rows[i], &w);
-    api_list_end(p->req, &w, next);
+        api_tenant_write_json(arg, &rows[i], &w);
+    api_list_end(arg, &w, next);
 }
 
 static void api_tenant_list(struct http_req *req, void *ctx)
@@ -198,43 +187,30 @@ static void api_tenant_list(struct http_req *req, void *ctx)
     struct store_list q = { 0 };
     struct err err = { 0 };
 
-    if (api_read_page(req, NULL, &q, &err) < 0) {
+    if (api_read_page(req, NULL, &q, &err) < 0)
         http_answer_err(req, &err);
-        return;
-    }
-    struct api_tenant_query *p = mem_new(struct api_tenant_query);
-    *p = (struct api_tenant_query){ req, api };
-    store_tenant_list(api->settings.store, &q, api_tenant_on_rows, p);
+    else
+        store_tenant_list(api->settings.store, &q, api_tenant_on_rows, req);
 }
 
 static void api_tenant_on_row(void *arg, const struct err *err, const struct store_tenant *row)
 {
-    auto_free struct api_tenant_query *p = arg;
-
-    if (err)
-        http_answer_err(p->req, err);
-    else
-        api_tenant_answer(p->req, p->api, 200, row);
-}
-
-static void api_tenant_get_named(struct http_req *req, struct api *api, const char *name)
-{
-    struct api_tenant_query *p = mem_new(struct api_tenant_query);
-
-    *p = (struct api_tenant_query){ req, api };
-    store_tenant_get(api->settings.store, name, api_tenant_on_row, p);
+    if (!http_answer_if_err(arg, err))
+        api_tenant_answer(arg, 200, row);
 }
 
 static void api_tenant_get(struct http_req *req, void *ctx)
 {
+    struct api *api = ctx;
     const char *name = api_tenant_name_or_refuse(req);
 
     if (name)
-        api_tenant_get_named(req, ctx, name);
+        store_tenant_get(api->settings.store, name, api_tenant_on_row, req);
 }
 
 static void api_tenant_get_own(struct http_req *req, void *ctx)
 {
+    struct api *api = ctx;
     const struct principal *principal = gateway_principal(req);
     struct err err = { 0 };
 
@@ -242,21 +218,19 @@ static void api_tenant_get_own(struct http_req *req, void *ctx)
                                                    principal_require(principal, SCOPE_BIT(SANDBOXES_READ), &err) < 0))
         http_answer_err(req, &err);
     else
-        api_tenant_get_named(req, ctx, principal->owner);
+        store_tenant_get(api->settings.store, principal->owner, api_tenant_on_row, req);
 }
 
 /* --- update --- */
 
 static void tenant_change_on_set(void *arg, const struct err *err, const struct store_tenant *row)
 {
-    auto_free struct tenant_change *c = arg;
+    struct tenant_change *c = arg;
 
-    if (err) {
-        http_answer_err(c->req, err);
+    if (http_answer_if_err(c->req, err))
         return;
-    }
     tenant_quotas_set(manager_quotas(c->api->settings.manager), row);
-    api_tenant_answer(c->req, c->api, 200, row);
+    api_tenant_answer(c->req, 200, row);
 }
 
 static void tenant_change_on_current_row(void *arg, const struct err *err, const struct store_tenant *row)
@@ -266,13 +240,10 @@ static void tenant_change_on_current_row(void *arg, const struct err *err, const
 
     if (!err && row->removed_ms)
         err = (err_set(&why, ERR_EXISTS, "the tenant %s was removed", row->name), &why);
-    if (err) {
-        tenant_change_refuse(c, err);
+    if (http_answer_if_err(c->req, err))
         return;
-    }
     if (!c->fields_set) { /* a quota object without fields */
-        api_tenant_answer(c->req, c->api, 200, row);
-        free(c);
+        api_tenant_answer(c->req, 200, row);
         return;
     }
     if (row->suspended_ms && c->row.suspended_ms)
@@ -315,10 +286,9 @@ static void api_tenant_update(struct http_req *req, void *ctx)
 
     if (!name)
         return;
-    struct tenant_change *c = tenant_change_new(req, ctx);
-    str_copy(c->row.name, sizeof(c->row.name), name);
+    struct tenant_change *c = tenant_change_new(req, ctx, name);
     if (api_read_body(req, &body, &err) < 0 || tenant_change_read(body, c, &err) < 0)
-        tenant_change_refuse(c, &err);
+        http_answer_err(req, &err);
     else
         tenant_change_record_and_set(c);
 }
@@ -327,14 +297,11 @@ static void api_tenant_update(struct http_req *req, void *ctx)
 
 static void tenant_change_on_removed(void *arg, const struct err *err)
 {
-    auto_free struct tenant_change *c = arg;
+    struct tenant_change *c = arg;
 
-    if (err) {
-        http_answer_err(c->req, err);
-        return;
-    }
-    tenant_quotas_set(manager_quotas(c->api->settings.manager), &c->row);
-    http_answer_empty(c->req, 204);
+    if (!err)
+        tenant_quotas_set(manager_quotas(c->api->settings.manager), &c->row);
+    api_answer_done(c->req, err);
 }
 
 static void api_tenant_remove(struct http_req *req, void *ctx)
@@ -343,8 +310,7 @@ static void api_tenant_remove(struct http_req *req, void *ctx)
 
     if (!name)
         return;
-    struct tenant_change *c = tenant_change_new(req, ctx);
-    str_copy(c->row.name, sizeof(c->row.name), name);
+    struct tenant_change *c = tenant_change_new(req, ctx, name);
     c->row.removed_ms = clock_real_ms();
     auth_tenant_remove(c->api->settings.auth, name, c->row.removed_ms, tenant_change_on_removed, c);
 }

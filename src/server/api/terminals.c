@@ -3,7 +3,6 @@
  * output. The last size set by any viewer applies. */
 #include "server/api/api_internal.h"
 
-#include "core/base/mem.h"
 #include "core/base/str.h"
 
 #include <signal.h>
@@ -62,7 +61,7 @@ static int terminal_request_apply(const struct terminal_request *o, const struct
 
 static void terminal_request_on_row(void *arg, const struct err *err, const struct store_execution *row)
 {
-    auto_free struct terminal_request *o = arg;
+    struct terminal_request *o = arg;
     struct err why = { 0 };
 
     if (err || terminal_request_apply(o, row, &why) < 0)
@@ -77,23 +76,15 @@ static void terminal_request_begin(struct terminal_request *o, const json_t *bod
     const char *id;
 
     if (http_query_require_none(o->req, &err) < 0 || json_input_require_known_fields(body, "", names, &err) < 0 ||
-        api_read_sandbox_id(o->req, &o->sandbox, &err) < 0 || api_read_execution_id(o->req, &id, &err) < 0) {
+        api_read_sandbox_id(o->req, &o->sandbox, &err) < 0 || api_read_execution_id(o->req, &id, &err) < 0)
         http_answer_err(o->req, &err);
-        free(o);
-        return;
-    }
-    store_execution_get(o->api->settings.store, gateway_visible_owner(o->req), id, terminal_request_on_row, o);
-}
-
-static void terminal_request_refuse(struct terminal_request *o, const struct err *err)
-{
-    http_answer_err(o->req, err);
-    free(o);
+    else
+        store_execution_get(o->api->settings.store, gateway_visible_owner(o->req), id, terminal_request_on_row, o);
 }
 
 static struct terminal_request *terminal_request_new(struct http_req *req, struct api *api)
 {
-    struct terminal_request *o = mem_new(struct terminal_request);
+    struct terminal_request *o = api_request_new(req, struct terminal_request);
 
     o->req = req;
     o->api = api;
@@ -110,7 +101,7 @@ void terminal_resize(struct http_req *req, void *ctx)
         (!o->rows || !o->cols))
         err_set(&err, ERR_INVALID, "rows and cols are both required");
     if (err.id != ERR_NONE)
-        terminal_request_refuse(o, &err);
+        http_answer_err(req, &err);
     else
         terminal_request_begin(o, body, (const char *const[]){ "rows", "cols", NULL });
 }
@@ -122,7 +113,7 @@ void terminal_signal(struct http_req *req, void *ctx)
     struct err err = { 0 };
 
     if (api_read_body(req, &body, &err) < 0 || terminal_read_signal(body, &o->signo, &err) < 0)
-        terminal_request_refuse(o, &err);
+        http_answer_err(req, &err);
     else
         terminal_request_begin(o, body, (const char *const[]){ "signal", NULL });
 }

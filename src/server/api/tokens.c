@@ -16,8 +16,7 @@ static void token_write_scopes(struct jsonw *w, const char *key, uint32_t scopes
     char *save = NULL;
 
     scope_write_list(scopes, &names);
-    jsonw_key(w, key);
-    jsonw_array(w);
+    jsonw_karray(w, key);
     for (char *s = names.len ? strtok_r(names.data, " ", &save) : NULL; s; s = strtok_r(NULL, " ", &save))
         jsonw_str(w, s);
     jsonw_end_array(w);
@@ -45,16 +44,12 @@ struct token_request {
     const char *method, *path; /* of a signed URL; NULL: a token */
 };
 
-static void token_request_free(struct token_request *w)
+static void token_request_free(void *arg)
 {
+    struct token_request *w = arg;
+
     json_decref(w->body);
     free(w);
-}
-
-static void token_request_refuse(struct token_request *w, const struct err *err)
-{
-    http_answer_err(w->req, err);
-    token_request_free(w);
 }
 
 static void token_request_answer_token(struct token_request *w, const struct delegated_token *g, const char *token)
@@ -62,8 +57,7 @@ static void token_request_answer_token(struct token_request *w, const struct del
     struct buf out = { 0 };
     struct jsonw j;
 
-    jsonw_init(&j, &out, 0);
-    jsonw_object(&j);
+    api_object_begin(&j, &out);
     jsonw_kstr(&j, "id", g->id);
     jsonw_kstr(&j, "sandboxId", g->sandbox);
     token_write_scopes(&j, "operations", g->scopes);
@@ -84,8 +78,7 @@ static void token_request_answer_url(struct token_request *w, const struct deleg
     buf_addf(&url, "/v1/sandboxes/%s/files?path=", g->sandbox);
     text_percent_encode(&url, w->path);
     buf_addf(&url, "&signature=%s", signature);
-    jsonw_init(&j, &out, 0);
-    jsonw_object(&j);
+    api_object_begin(&j, &out);
     jsonw_kstr(&j, "id", g->id);
     jsonw_kstr(&j, "sandboxId", g->sandbox);
     jsonw_kstr(&j, "method", w->method);
@@ -104,10 +97,8 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
     struct err err = { 0 };
     int rc = 0;
 
-    if (failed) {
-        token_request_refuse(w, failed);
+    if (http_answer_if_err(w->req, failed))
         return;
-    }
     w->spec.owner = row->owner;
     w->spec.sandbox = row->id;
     if (row->state == STORE_SANDBOX_ENDED)
@@ -119,7 +110,7 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
         rc = delegation_make_token(w->api->settings.auth, gateway_principal(w->req), &w->spec, clock_real_ms(), &text,
                                    &g, &err);
     if (rc < 0) {
-        token_request_refuse(w, &err);
+        http_answer_err(w->req, &err);
         return;
     }
     audit_trail_add_target(w->req, "token", g.id);
@@ -127,7 +118,6 @@ static void token_request_on_sandbox(void *arg, const struct err *failed, const 
         token_request_answer_url(w, &g, text.data);
     else
         token_request_answer_token(w, &g, text.data);
-    token_request_free(w);
 }
 
 static int token_request_read_operations(const json_t *body, uint32_t *ret, struct err *err)
@@ -185,9 +175,10 @@ static void token_request_begin(struct http_req *req, struct api *api,
 
     w->req = req;
     w->api = api;
+    http_free_with_request(req, w, token_request_free);
     if (http_query_require_none(req, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
         api_read_body(req, &w->body, &err) < 0 || read(w, &err) < 0)
-        token_request_refuse(w, &err);
+        http_answer_err(req, &err);
     else
         store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, token_request_on_sandbox, w);
 }
@@ -246,8 +237,7 @@ static void api_ticket_create(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "method", method);
     jsonw_kstr(&w, "path", path);
     api_write_time(&w, "expiresAt", clock_real_ms() + TICKET_NS / NS_PER_MS);
@@ -262,10 +252,8 @@ static void api_token_on_all_revoked(void *arg, const struct err *err)
 {
     struct gateway *gateway = gateway_of_request(arg);
 
-    if (err) {
-        http_answer_err(arg, err);
+    if (http_answer_if_err(arg, err))
         return;
-    }
     if (gateway)
         open_streams_end_delegated(gateway);
     http_answer_empty(arg, 204);
@@ -292,22 +280,17 @@ static void api_whoami(struct http_req *req, void *ctx UNUSED)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "kind", kinds[p->kind]);
     jsonw_kstr(&w, "tenant", p->owner);
-    if (p->user[0])
-        jsonw_kstr(&w, "userId", p->user);
-    if (p->key_id[0])
-        jsonw_kstr(&w, "keyId", p->key_id);
-    if (p->sandbox[0])
-        jsonw_kstr(&w, "sandboxId", p->sandbox);
+    jsonw_kstr_if(&w, "userId", p->user);
+    jsonw_kstr_if(&w, "keyId", p->key_id);
+    jsonw_kstr_if(&w, "sandboxId", p->sandbox);
     if (p->port)
         jsonw_ku64(&w, "port", p->port);
     token_write_scopes(&w, "scopes", p->scopes);
     api_write_time(&w, "expiresAt", p->expires_ms);
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 /* --- login settings: public, for clients without a credential --- */
@@ -320,15 +303,13 @@ static void api_login_settings(struct http_req *req, void *ctx)
 
     if (!api_has_no_query(req))
         return;
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     if (set->login_client && *set->login_client) {
         jsonw_kstr(&w, "issuer", set->login_issuer);
         jsonw_kstr(&w, "audience", set->login_audience);
         jsonw_kstr(&w, "clientId", set->login_client);
     }
-    jsonw_end_object(&w);
-    http_answer_json(req, 200, &out);
+    api_object_end(req, 200, &w);
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"

@@ -7,7 +7,6 @@
 #include "service/live_sandboxes.h"
 
 #include "core/base/clock.h"
-#include "core/base/mem.h"
 #include "core/base/str.h"
 #include "store/usage.h"
 
@@ -194,12 +193,10 @@ static void usage_report_answer_json(struct usage_report *r, const struct store_
     struct jsonw w;
     char stamp[32];
 
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
+    api_object_begin(&w, &out);
     jsonw_kstr(&w, "from", clock_rfc3339_ms(r->q.from_ms, stamp)); /* also for 1970 */
     jsonw_kstr(&w, "to", clock_rfc3339_ms(r->q.to_ms, stamp));
-    jsonw_key(&w, "usage");
-    jsonw_array(&w);
+    jsonw_karray(&w, "usage");
     for (size_t i = 0; i < n; i++) {
         usage_write_json_row(&w, r->q.by, &rows[i]);
         for (size_t k = 0; k < ARRAY_LEN(usage_figures); k++) {
@@ -210,12 +207,10 @@ static void usage_report_answer_json(struct usage_report *r, const struct store_
         }
     }
     jsonw_end_array(&w);
-    jsonw_key(&w, "total");
-    jsonw_object(&w);
+    jsonw_kobject(&w, "total");
     usage_write_json_figures(&w, &total);
     jsonw_end_object(&w);
-    jsonw_end_object(&w);
-    http_answer_json(r->req, 200, &out);
+    api_object_end(r->req, 200, &w);
 }
 
 /* No field can contain a comma, a quote or the start of a formula: fields are times, names checked
@@ -248,7 +243,7 @@ static void usage_report_answer_csv(struct usage_report *r, const struct store_u
 
 static void usage_report_on_rows(void *arg, const struct err *err, const struct store_usage *rows, size_t n, bool more)
 {
-    auto_free struct usage_report *r = arg;
+    struct usage_report *r = arg;
     struct err many;
 
     if (!err && more) {
@@ -266,13 +261,12 @@ static void usage_report_on_rows(void *arg, const struct err *err, const struct 
 static void api_usage_report(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct usage_report *r = mem_new(struct usage_report);
+    struct usage_report *r = api_request_new(req, struct usage_report);
     struct err err = { 0 };
 
     r->req = req;
     if (usage_report_read(r, &err) < 0) {
         http_answer_err(req, &err);
-        free(r);
         return;
     }
     live_sandboxes_commit_cpu(manager_live_sandboxes(api->settings.manager), r->q.owner);

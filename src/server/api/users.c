@@ -4,7 +4,6 @@
 #include "server/auth/tenant_users.h"
 #include "server/auth/role.h"
 #include "core/base/clock.h"
-#include "core/base/mem.h"
 #include "core/base/str.h"
 
 /* The tenant: ?tenant= of the operator, or the principal's own. */
@@ -13,14 +12,6 @@ static int api_user_read_tenant(struct http_req *req, const char **ret, struct e
     if (http_query_require_known(req, (const char *const[]){ "tenant", NULL }, err) < 0)
         return -1;
     return auth_resolve_tenant(gateway_principal(req), http_query(req, "tenant"), ret, err);
-}
-
-static void api_user_on_removed(void *arg, const struct err *err)
-{
-    if (err)
-        http_answer_err(arg, err);
-    else
-        http_answer_empty(arg, 204);
 }
 
 /* --- users --- */
@@ -42,10 +33,8 @@ static void api_user_answer(struct http_req *req, int status, const struct err *
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (err) {
-        http_answer_err(req, err);
+    if (http_answer_if_err(req, err))
         return;
-    }
     jsonw_init(&w, &out, 0);
     api_user_write_json(row, &w);
     http_answer_json(req, status, &out);
@@ -111,9 +100,8 @@ static void api_user_create(struct http_req *req, void *ctx)
         api_user_read_name(body, &row, &err) < 0 || api_user_read_role(body, &row, &err) < 0) {
         http_answer_err(req, &err);
     } else if (!row.name[0] || !row.role[0]) {
-        err_set(&err, ERR_INVALID, "%s: required; give %s", row.name[0] ? "role" : "name",
-                row.name[0] ? "the role of the user" : "the name of the user");
-        http_answer_err(req, &err);
+        http_refuse(req, ERR_INVALID, "%s: required; give %s", row.name[0] ? "role" : "name",
+                    row.name[0] ? "the role of the user" : "the name of the user");
     } else {
         str_copy(row.owner, sizeof(row.owner), tenant);
         auth_user_create(api->settings.auth, gateway_principal(req), &row, api_user_on_created, req);
@@ -186,12 +174,10 @@ static void api_user_update(struct http_req *req, void *ctx)
         audit_trail_add_detail(req, "role", row.role);
     if (set & STORE_USER_SET_DISABLED)
         audit_trail_add_detail(req, "disabled", row.disabled ? "true" : "false");
-    if (set) {
+    if (set)
         auth_user_set(api->settings.auth, gateway_principal(req), &row, set, api_user_on_row, req);
-    } else {
-        err_set(&err, ERR_INVALID, "nothing to change; give name, role or disabled");
-        http_answer_err(req, &err);
-    }
+    else
+        http_refuse(req, ERR_INVALID, "nothing to change; give name, role or disabled");
 }
 
 static void api_user_remove(struct http_req *req, void *ctx)
@@ -200,7 +186,7 @@ static void api_user_remove(struct http_req *req, void *ctx)
     const char *id = api_id_or_refuse(req, "userId", "us", "user");
 
     if (id)
-        auth_user_remove(api->settings.auth, gateway_principal(req), id, clock_real_ms(), api_user_on_removed, req);
+        auth_user_remove(api->settings.auth, gateway_principal(req), id, clock_real_ms(), api_answer_done, req);
 }
 
 /* --- roles --- */
@@ -212,8 +198,7 @@ static void api_role_write_json(struct jsonw *w, const char *name, const char *t
     jsonw_kstr(w, "name", name);
     jsonw_kstr(w, "tenant", tenant);
     jsonw_kbool(w, "builtIn", own == NULL);
-    jsonw_key(w, "permissions");
-    jsonw_array(w);
+    jsonw_karray(w, "permissions");
     for (unsigned i = 0; i < SCOPE_COUNT; i++)
         if (permissions & (1u << i))
             jsonw_str(w, scope_name(i));
@@ -236,18 +221,14 @@ static void api_role_answer(struct http_req *req, int status, const char *name, 
 
 static void api_role_on_row(void *arg, const struct err *err, const struct store_role *row)
 {
-    if (err)
-        http_answer_err(arg, err);
-    else
+    if (!http_answer_if_err(arg, err))
         api_role_answer(arg, 200, row->name, row->owner, role_permissions(row->name, row->permissions), row);
 }
 
 static void api_role_on_created(void *arg, const struct err *err, const struct store_role *row)
 {
-    if (err) {
-        http_answer_err(arg, err);
+    if (http_answer_if_err(arg, err))
         return;
-    }
     audit_trail_add_target(arg, "role", row->name);
     audit_trail_add_detail(arg, "permissions", row->permissions);
     audit_trail_add_detail(arg, "tenant", row->owner);
@@ -271,10 +252,9 @@ static void api_role_create(struct http_req *req, void *ctx)
         api_read_scopes(body, "permissions", &permissions, &err) < 0) {
         http_answer_err(req, &err);
     } else if (!name || !api_is_valid_slug(name) || !permissions) {
-        err_set(&err, ERR_INVALID,
-                permissions ? "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'"
-                            : "permissions: required; list what the role allows");
-        http_answer_err(req, &err);
+        http_refuse(req, ERR_INVALID,
+                    permissions ? "name: must be 1 to 63 characters of a-z, 0-9, '.', '_' and '-'"
+                                : "permissions: required; list what the role allows");
     } else {
         auth_role_create(api->settings.auth, gateway_principal(req), tenant, name, permissions, clock_real_ms(),
                          api_role_on_created, req);
@@ -290,7 +270,7 @@ struct api_role_page {
 static void api_role_on_rows(void *arg, const struct err *err, const struct store_role *rows, size_t n,
                              const char *next)
 {
-    auto_free struct api_role_page *p = arg;
+    struct api_role_page *p = arg;
     struct buf out = { 0 };
     struct jsonw w;
 
@@ -316,7 +296,7 @@ static void api_role_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    struct api_role_page *p = mem_new(struct api_role_page);
+    struct api_role_page *p = api_request_new(req, struct api_role_page);
     p->req = req;
     p->first = !q.cursor;
     str_copy(p->tenant, sizeof(p->tenant), tenant);
@@ -361,7 +341,7 @@ static void api_role_remove(struct http_req *req, void *ctx)
     if (!api_role_name_or_refuse(req, &name, &tenant))
         return;
     audit_trail_add_detail(req, "tenant", tenant);
-    auth_role_remove(api->settings.auth, gateway_principal(req), tenant, name, api_user_on_removed, req);
+    auth_role_remove(api->settings.auth, gateway_principal(req), tenant, name, api_answer_done, req);
 }
 
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"

@@ -110,8 +110,7 @@ void warmpools_compat_write_pool(struct jsonw *w, const struct store_pool *row)
     jsonw_ku64(w, "minSize", row->min);
     jsonw_ku64(w, "maxSize", row->max);
     jsonw_ku64(w, "ttl", row->ttl_ms / 1000);
-    jsonw_key(w, "autoScaling");
-    jsonw_object(w);
+    jsonw_kobject(w, "autoScaling");
     jsonw_kbool(w, "enabled", row->autoscale);
     jsonw_ku64(w, "scaleDownDelay", row->scale_down_ms / 1000);
     jsonw_end_object(w);
@@ -131,8 +130,7 @@ void warmpools_compat_write_status(struct jsonw *w, const struct pool_info *live
 
     jsonw_ku64(w, "availablePods", now);
     jsonw_ku64(w, "pendingPods", live ? live->starting : 0);
-    jsonw_key(w, "conditions");
-    jsonw_array(w);
+    jsonw_karray(w, "conditions");
     warmpools_write_condition(w, "PoolReady", live && now >= wanted);
     warmpools_write_condition(w, "ScalingUp", now < wanted);
     warmpools_write_condition(w, "ScalingDown", now > wanted);

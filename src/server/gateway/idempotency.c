@@ -59,7 +59,8 @@ static void idempotency_hash_request(const struct http_req *req, uint8_t ret[STO
 
 static void idempotency_refuse(struct idempotency_claim *c, const struct err *err)
 {
-    c->on_dropped(c->arg);
+    if (c->on_dropped)
+        c->on_dropped(c->arg);
     http_answer_err(c->req, err);
     free(c);
 }

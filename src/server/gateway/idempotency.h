@@ -5,7 +5,7 @@
 
 /* Decides whether a request that creates an object is carried out. fresh: it is, and the new object
  * gets `id`. Otherwise an earlier request with the same key and body created `id`; answer with that
- * object. After an error, the request is already answered and `dropped` is called. */
+ * object. After an error, the request is already answered and `dropped`, unless NULL, is called. */
 typedef void idempotency_fn(struct http_req *req, bool fresh, const char *id, void *arg);
 void idempotency_begin(struct http_req *req, struct gateway *gateway, const char kind[2], idempotency_fn *fn, void *arg,
                        void (*dropped)(void *arg));

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
+#include "core/base/metrics.h"
 #include "core/base/str.h"
 #include "policy/syscalls.h"
 
@@ -143,24 +144,16 @@ void security_events_write_metrics(const struct gateway *gateway, struct buf *ou
 {
     struct webhook_stats s;
 
-    buf_adds(out, "# HELP cove_security_events_total Security events, by kind.\n"
-                  "# TYPE cove_security_events_total counter\n");
+    metrics_family(out, "security_events_total", NULL, "Security events, by kind.");
     for (unsigned i = 0; i < SECURITY_KINDS; i++)
         buf_addf(out, "cove_security_events_total{kind=\"%s\"} %" PRIu64 "\n", security_name(i) + strlen("security."),
                  gateway->security_event_counts[i]);
     if (!gateway->settings.webhook)
         return;
     webhook_stats(gateway->settings.webhook, &s);
-    buf_addf(out,
-             "# HELP cove_webhook_events_total Security events for the webhook, by outcome.\n"
-             "# TYPE cove_webhook_events_total counter\n"
-             "cove_webhook_events_total{outcome=\"delivered\"} %" PRIu64 "\n"
-             "cove_webhook_events_total{outcome=\"dropped\"} %" PRIu64 "\n"
-             "# HELP cove_webhook_failures_total Failed delivery attempts of the webhook.\n"
-             "# TYPE cove_webhook_failures_total counter\n"
-             "cove_webhook_failures_total %" PRIu64 "\n"
-             "# HELP cove_webhook_waiting Events that wait for delivery.\n"
-             "# TYPE cove_webhook_waiting gauge\n"
-             "cove_webhook_waiting %" PRIu64 "\n",
-             s.delivered, s.dropped, s.failed, s.waiting);
+    metrics_family(out, "webhook_events_total", NULL, "Security events for the webhook, by outcome.");
+    metrics_value(out, "webhook_events_total", "{outcome=\"delivered\"}", s.delivered);
+    metrics_value(out, "webhook_events_total", "{outcome=\"dropped\"}", s.dropped);
+    metrics_number(out, "webhook_failures_total", "Failed delivery attempts of the webhook.", s.failed);
+    metrics_number(out, "webhook_waiting", "Events that wait for delivery.", s.waiting);
 }

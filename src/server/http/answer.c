@@ -12,6 +12,7 @@
 #include "core/base/str.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <strings.h>
 
@@ -193,6 +194,24 @@ void http_answer_err_with(struct http_req *req, const struct err *err, const cha
 void http_answer_err(struct http_req *req, const struct err *err)
 {
     http_answer_err_with(req, err, NULL);
+}
+
+bool http_answer_if_err(struct http_req *req, const struct err *err)
+{
+    if (err)
+        http_answer_err(req, err);
+    return err != NULL;
+}
+
+void http_refuse(struct http_req *req, enum err_id id, const char *fmt, ...)
+{
+    struct err err = { .id = id };
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(err.msg, sizeof(err.msg), fmt, ap);
+    va_end(ap);
+    http_answer_err(req, &err);
 }
 
 void http_answer_refusal(struct http_req *req, const struct err *err)

@@ -101,6 +101,7 @@ const struct http_peer *http_peer(const struct http_req *req);
 
 /* Frees p together with the request; several are freed in reverse order. */
 void http_free_with_request(struct http_req *req, void *p, void (*free_fn)(void *p));
+void *http_route_ctx(const struct http_req *req); /* what the handler received as ctx */
 /* One pointer in which the hook stores its result, for example the principal; borrowed. */
 void http_set_user_data(struct http_req *req, void *user);
 void *http_user_data(const struct http_req *req);
@@ -167,6 +168,10 @@ void http_answer_empty(struct http_req *req, int status);
  * as text, or NULL. The text of a system error goes to the log and not to the client. */
 void http_answer_err(struct http_req *req, const struct err *err);
 void http_answer_err_with(struct http_req *req, const struct err *err, const char *details);
+/* For the reply of an asynchronous call. True: err is not NULL and was sent as the answer. */
+bool http_answer_if_err(struct http_req *req, const struct err *err);
+/* Answers with an error that is made here: err_set() and http_answer_err(). */
+void http_refuse(struct http_req *req, enum err_id id, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* Writes the same body, for errors inside a stream. */
 void http_error_json(const struct err *err, const char *request_id, const char *docs, const char *details,
                      struct buf *out);

@@ -247,6 +247,11 @@ void http_free_with_request(struct http_req *req, void *p, void (*free_fn)(void 
     req->cleanups = k;
 }
 
+void *http_route_ctx(const struct http_req *req)
+{
+    return req->match.ctx;
+}
+
 void http_set_user_data(struct http_req *req, void *user)
 {
     req->user_data = user;

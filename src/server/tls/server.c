@@ -8,6 +8,7 @@
 #include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
+#include "core/base/metrics.h"
 #include "server/tls/pem_watch.h"
 
 #include <errno.h>
@@ -221,26 +222,17 @@ void tls_server_metrics(const struct tls_server *t, struct buf *out)
     struct tls_front_stats s;
 
     tls_front_stats(t->front, &s);
-    const struct {
-        const char *name, *kind, *help;
-        uint64_t value;
-    } rows[] = {
-        { "certificate_expiry_timestamp_seconds", "gauge", "When the certificate in use expires.",
-          t->facts.not_after_ms / 1000 },
-        { "certificates_loaded_total", "counter", "Certificates put into use.", t->loaded },
-        { "certificates_refused_total", "counter", "New certificates that could not be used.", t->failed },
-        { "connections", "gauge", "Open connections, including those in the handshake.", s.open },
-        { "connections_total", "counter", "Accepted connections.", s.accepted },
-        { "handshakes_total", "counter", "Completed handshakes.", s.handshakes },
-        { "handshakes_resumed_total", "counter", "Handshakes that resumed an earlier session with a ticket.",
-          s.resumed },
-        { "handshakes_failed_total", "counter", "Failed handshakes.", s.failed },
-        { "handshakes_late_total", "counter", "Handshakes that timed out or were aborted for newer ones.",
-          s.timed_out },
-        { "plain_requests_total", "counter", "Clients that spoke HTTP without TLS.", s.plain },
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        buf_addf(out, "# HELP cove_tls_%s %s\n# TYPE cove_tls_%s %s\ncove_tls_%s %" PRIu64 "\n", rows[i].name,
-                 rows[i].help, rows[i].name, rows[i].kind, rows[i].name, rows[i].value);
+    metrics_number(out, "tls_certificate_expiry_timestamp_seconds", "When the certificate in use expires.",
+                   t->facts.not_after_ms / 1000);
+    metrics_number(out, "tls_certificates_loaded_total", "Certificates put into use.", t->loaded);
+    metrics_number(out, "tls_certificates_refused_total", "New certificates that could not be used.", t->failed);
+    metrics_number(out, "tls_connections", "Open connections, including those in the handshake.", s.open);
+    metrics_number(out, "tls_connections_total", "Accepted connections.", s.accepted);
+    metrics_number(out, "tls_handshakes_total", "Completed handshakes.", s.handshakes);
+    metrics_number(out, "tls_handshakes_resumed_total", "Handshakes that resumed an earlier session with a ticket.",
+                   s.resumed);
+    metrics_number(out, "tls_handshakes_failed_total", "Failed handshakes.", s.failed);
+    metrics_number(out, "tls_handshakes_late_total", "Handshakes that timed out or were aborted for newer ones.",
+                   s.timed_out);
+    metrics_number(out, "tls_plain_requests_total", "Clients that spoke HTTP without TLS.", s.plain);
 }

@@ -260,12 +260,14 @@ static int gather_request_item(struct run *r, struct err *err)
     if (g->current->pattern) {
         if (g->ndirs_listed++ == GATHER_DIRS_MAX)
             return err_set(err, ERR_LIMIT, "too many directories to search; use a more specific pattern");
-        return files_list(b, g->current->path, GATHER_NAMES_MAX, &gather_list_ops, r, &g->job, err);
+        struct files_request list = { FILES_OP_LIST, g->current->path, .length = GATHER_NAMES_MAX };
+        return files_open(b, &list, &gather_list_ops, r, &g->job, err);
     }
     if (g->nfiles == RUN_GATHERED_MAX)
         return err_set(err, ERR_LIMIT, "too many files: a result has at most %u", RUN_GATHERED_MAX);
     g->is_file = true;
-    return files_read(b, g->current->path, 0, RUN_GATHERED_BYTES + 1 - g->bytes, &gather_read_ops, r, &g->job, err);
+    struct files_request read = { FILES_OP_READ, g->current->path, .length = RUN_GATHERED_BYTES + 1 - g->bytes };
+    return files_open(b, &read, &gather_read_ops, r, &g->job, err);
 }
 
 static void gather_next(void *arg)

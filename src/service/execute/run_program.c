@@ -58,8 +58,9 @@ static void run_stage_next_file(struct run *r)
         return;
     }
     r->file_sent = 0;
-    if (files_write(r->sandbox.handle, r->request.files[r->file_index].path, 0, FILES_PARENTS, &run_stage_ops, r,
-                    &r->files_job, &err) < 0)
+    const char *path = r->request.files[r->file_index].path;
+    struct files_request write = { FILES_OP_WRITE, path, .flags = FILES_PARENTS };
+    if (files_open(r->sandbox.handle, &write, &run_stage_ops, r, &r->files_job, &err) < 0)
         run_fail(r, &err);
     else
         run_on_stage_writable(r);

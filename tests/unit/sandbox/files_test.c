@@ -104,7 +104,10 @@ TEST(read_delivers_bytes_then_the_entry_then_done)
     struct rt_path m;
 
     scene_ready(&k);
-    assert_int_equal(files_read(k.box, "/workspace/a", 3, 9, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box,
+                                &(struct files_request){ FILES_OP_READ, "/workspace/a", .offset = 3, .length = 9 },
+                                &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_READ);
     uint32_t stream = got.f.stream;
     assert_int_equal(rt_path_decode(&got.f, &m, NULL), 0);
@@ -130,7 +133,8 @@ TEST(held_bytes_are_not_credited)
     static uint8_t chunk[65536];
 
     scene_ready(&k);
-    assert_int_equal(files_tar_out(k.box, "/workspace", &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(k.box, &(struct files_request){ FILES_OP_TAR_OUT, "/workspace" }, &ops, &s, &s.job, NULL), 0);
     runtime_takes(&k, FRAME_TAR_OUT);
     uint32_t stream = got.f.stream;
     for (int i = 0; i < 16; i++)
@@ -152,7 +156,11 @@ TEST(write_sends_within_the_window_and_ends)
     uint8_t credit[4] = { 10 };
 
     scene_ready(&k);
-    assert_int_equal(files_write(k.box, "/workspace/b", 0600, FILES_PARENTS | FILES_EXCL, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box,
+                                &(struct files_request){ FILES_OP_WRITE, "/workspace/b", .mode = 0600,
+                                                         .flags = FILES_PARENTS | FILES_EXCL },
+                                &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_WRITE);
     uint32_t stream = got.f.stream;
     assert_int_equal(rt_path_decode(&got.f, &m, NULL), 0);
@@ -191,7 +199,8 @@ TEST(a_read_takes_no_bytes)
     struct seen s = { 0 };
 
     scene_ready(&k);
-    assert_int_equal(files_stat(k.box, "/workspace", &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_STAT, "/workspace" }, &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_STAT);
     assert_int_equal(files_send(s.job, "x", 1), 0);
     files_send_end(s.job);
@@ -206,7 +215,9 @@ TEST(list_gives_each_entry)
     struct rt_done counts = { .files = 2, .truncated = 1 };
 
     scene_ready(&k);
-    assert_int_equal(files_list(k.box, "/workspace", 2, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(k.box, &(struct files_request){ FILES_OP_LIST, "/workspace", .length = 2 }, &ops, &s, &s.job, NULL),
+        0);
     runtime_takes(&k, FRAME_LIST);
     uint32_t stream = got.f.stream;
     put_entry(&k, FRAME_DATA, stream, 'd', "dir");
@@ -228,7 +239,8 @@ TEST(names_that_lead_out_of_the_directory_kill_the_sandbox)
         struct seen s = { 0 };
 
         scene_ready(&k);
-        assert_int_equal(files_list(k.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
+        assert_int_equal(
+            files_open(k.box, &(struct files_request){ FILES_OP_LIST, "/workspace" }, &ops, &s, &s.job, NULL), 0);
         runtime_takes(&k, FRAME_LIST);
         put_entry(&k, FRAME_DATA, got.f.stream, 'f', names[i]);
         jailer_ends(&k);
@@ -276,7 +288,10 @@ TEST(a_watch_reports_absolute_paths_in_order)
         struct seen s = { 0 };
 
         scene_ready(&k);
-        assert_int_equal(files_watch(k.box, cases[i].path, FILES_RECURSIVE, &ops, &s, &s.job, NULL), 0);
+        assert_int_equal(files_open(k.box,
+                                    &(struct files_request){ FILES_OP_WATCH, cases[i].path, .flags = FILES_RECURSIVE },
+                                    &ops, &s, &s.job, NULL),
+                         0);
         runtime_takes(&k, FRAME_WATCH);
         uint32_t stream = got.f.stream;
         assert_int_equal(rt_path_decode(&got.f, &m, NULL), 0);
@@ -300,7 +315,8 @@ TEST(a_watch_that_is_held_credits_nothing)
     struct seen s = { .hold = true };
 
     scene_ready(&k);
-    assert_int_equal(files_watch(k.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_WATCH, "/workspace" }, &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_WATCH);
     uint32_t stream = got.f.stream;
     put_event(&k, stream, RT_WATCHING, true, "", "");
@@ -338,7 +354,8 @@ TEST(invalid_events_and_paths_that_lead_out_kill_the_sandbox)
             memcpy(out + len + 4, p + 1, (size_t)*p);
         }
         scene_ready(&k);
-        assert_int_equal(files_watch(k.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
+        assert_int_equal(
+            files_open(k.box, &(struct files_request){ FILES_OP_WATCH, "/workspace" }, &ops, &s, &s.job, NULL), 0);
         runtime_takes(&k, FRAME_WATCH);
         uint32_t stream = got.f.stream;
         if (lies[i].watching)
@@ -360,7 +377,11 @@ TEST(simple_requests_carry_their_arguments)
     struct rt_done nothing = { 0 };
 
     scene_ready(&k);
-    assert_int_equal(files_mkdir(k.box, "/workspace/d", 0700, FILES_PARENTS, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(k.box,
+                   &(struct files_request){ FILES_OP_MKDIR, "/workspace/d", .mode = 0700, .flags = FILES_PARENTS },
+                   &ops, &s, &s.job, NULL),
+        0);
     runtime_takes(&k, FRAME_MKDIR);
     assert_int_equal(rt_path_decode(&got.f, &path, NULL), 0);
     assert_int_equal(path.mode, 0700);
@@ -368,7 +389,11 @@ TEST(simple_requests_carry_their_arguments)
     runtime_takes(&k, FRAME_CLOSE);
     files_free(s.job);
 
-    assert_int_equal(files_move(k.box, "/workspace/d", "/workspace/e", FILES_EXCL, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box,
+                                &(struct files_request){ FILES_OP_MOVE, "/workspace/d", .move_to = "/workspace/e",
+                                                         .flags = FILES_EXCL },
+                                &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_MOVE);
     assert_int_equal(rt_move_decode(&got.f, &move, NULL), 0);
     assert_string_equal(move.to, "/workspace/e");
@@ -376,7 +401,10 @@ TEST(simple_requests_carry_their_arguments)
     runtime_takes(&k, FRAME_CLOSE);
     files_free(s.job);
 
-    assert_int_equal(files_remove(k.box, "/workspace/e", FILES_RECURSIVE, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box,
+                                &(struct files_request){ FILES_OP_REMOVE, "/workspace/e", .flags = FILES_RECURSIVE },
+                                &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_REMOVE);
     assert_int_equal(rt_path_decode(&got.f, &path, NULL), 0);
     assert_int_equal(path.flags, RT_PATH_RECURSIVE);
@@ -397,10 +425,12 @@ TEST(bad_paths_are_refused_before_anything_is_sent)
     memset(longpath, 'a', sizeof(longpath) - 1);
     longpath[0] = '/';
     scene_ready(&k);
-    assert_int_equal(files_read(k.box, "relative", 0, 0, &ops, &s, &s.job, &err), -1);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_READ, "relative" }, &ops, &s, &s.job, &err),
+                     -1);
     assert_int_equal(err.id, ERR_INVALID);
-    assert_int_equal(files_stat(k.box, longpath, &ops, &s, &s.job, &err), -1);
-    assert_int_equal(files_move(k.box, "/a", "b", 0, &ops, &s, &s.job, &err), -1);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_STAT, longpath }, &ops, &s, &s.job, &err), -1);
+    assert_int_equal(
+        files_open(k.box, &(struct files_request){ FILES_OP_MOVE, "/a", .move_to = "b" }, &ops, &s, &s.job, &err), -1);
     silent(&k, k.runtime);
     scene_over(&k, &s);
 }
@@ -411,7 +441,8 @@ TEST(late_frames_of_a_cancelled_job_are_discarded)
     struct seen s = { 0 };
 
     scene_ready(&k);
-    assert_int_equal(files_read(k.box, "/workspace/a", 0, 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(k.box, &(struct files_request){ FILES_OP_READ, "/workspace/a" }, &ops, &s, &s.job, NULL), 0);
     runtime_takes(&k, FRAME_READ);
     uint32_t stream = got.f.stream;
     files_free(s.job);
@@ -436,7 +467,8 @@ TEST(a_cancelled_job_accepts_a_last_frame_that_was_already_sent)
     struct seen s = { 0 };
 
     scene_ready(&k);
-    assert_int_equal(files_stat(k.box, "/workspace/a", &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(k.box, &(struct files_request){ FILES_OP_STAT, "/workspace/a" }, &ops, &s, &s.job, NULL), 0);
     runtime_takes(&k, FRAME_STAT);
     uint32_t stream = got.f.stream;
     files_free(s.job);
@@ -459,19 +491,22 @@ TEST(a_job_may_be_freed_in_any_of_its_callbacks)
     struct seen s = { .free_in_callback = true };
 
     scene_ready(&k);
-    assert_int_equal(files_read(k.box, "/workspace/a", 0, 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(k.box, &(struct files_request){ FILES_OP_READ, "/workspace/a" }, &ops, &s, &s.job, NULL), 0);
     runtime_takes(&k, FRAME_READ);
     runtime_says(&k, FRAME_DATA, 0, got.f.stream, "x", 1);
     assert_null(s.job);
     runtime_takes(&k, FRAME_CLOSE);
     runtime_takes(&k, FRAME_STATS);
-    assert_int_equal(files_list(k.box, "/workspace", 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_LIST, "/workspace" }, &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_LIST);
     put_entry(&k, FRAME_DATA, got.f.stream, 'f', "one");
     assert_null(s.job);
     runtime_takes(&k, FRAME_CLOSE);
     runtime_takes(&k, FRAME_STATS);
-    assert_int_equal(files_stat(k.box, "/workspace", &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_STAT, "/workspace" }, &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_STAT);
     runtime_error(&k, got.f.stream, ERR_DENIED, "no");
     assert_null(s.job);
@@ -486,7 +521,8 @@ TEST(the_death_of_a_sandbox_fails_its_jobs)
     struct seen s = { 0 };
 
     scene_ready(&k);
-    assert_int_equal(files_stat(k.box, "/workspace", &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_STAT, "/workspace" }, &ops, &s, &s.job, NULL),
+                     0);
     runtime_takes(&k, FRAME_STAT);
     fd_close(&k.runtime);
     jailer_ends(&k);
@@ -494,7 +530,7 @@ TEST(the_death_of_a_sandbox_fails_its_jobs)
     assert_int_equal(s.err.id, ERR_LOST);
     struct err err = { 0 };
     struct files_job *j;
-    assert_int_equal(files_stat(k.box, "/workspace", &ops, &s, &j, &err), -1);
+    assert_int_equal(files_open(k.box, &(struct files_request){ FILES_OP_STAT, "/workspace" }, &ops, &s, &j, &err), -1);
     assert_int_equal(err.id, ERR_BUSY);
     scene_over(&k, &s);
 }
@@ -505,7 +541,8 @@ TEST(freeing_a_sandbox_handle_stops_the_callbacks_of_its_jobs)
     struct seen s = { 0 };
 
     scene_ready(&k);
-    assert_int_equal(files_write(k.box, "/workspace/a", 0, 0, &ops, &s, &s.job, NULL), 0);
+    assert_int_equal(
+        files_open(k.box, &(struct files_request){ FILES_OP_WRITE, "/workspace/a" }, &ops, &s, &s.job, NULL), 0);
     sandbox_handle_free(k.box);
     k.box = NULL;
     assert_int_equal(files_send(s.job, "x", 1), 0);
@@ -534,13 +571,13 @@ TEST(answers_of_the_wrong_kind_kill_the_sandbox_and_fail_the_job)
 
         scene_ready(&k);
         if (rows[i].request == FRAME_STAT)
-            rc = files_stat(k.box, "/x", &ops, &s, &s.job, NULL);
+            rc = files_open(k.box, &(struct files_request){ FILES_OP_STAT, "/x" }, &ops, &s, &s.job, NULL);
         else if (rows[i].request == FRAME_MKDIR)
-            rc = files_mkdir(k.box, "/x", 0, 0, &ops, &s, &s.job, NULL);
+            rc = files_open(k.box, &(struct files_request){ FILES_OP_MKDIR, "/x" }, &ops, &s, &s.job, NULL);
         else if (rows[i].request == FRAME_READ)
-            rc = files_read(k.box, "/x", 0, 0, &ops, &s, &s.job, NULL);
+            rc = files_open(k.box, &(struct files_request){ FILES_OP_READ, "/x" }, &ops, &s, &s.job, NULL);
         else
-            rc = files_list(k.box, "/x", 0, &ops, &s, &s.job, NULL);
+            rc = files_open(k.box, &(struct files_request){ FILES_OP_LIST, "/x" }, &ops, &s, &s.job, NULL);
         assert_int_equal(rc, 0);
         runtime_takes(&k, rows[i].request);
         runtime_says(&k, rows[i].type, rows[i].flags, got.f.stream, "zzzzzzzz", rows[i].len);

@@ -422,6 +422,7 @@ TEST(a_sandbox_that_ends_during_the_retry_does_not_lose_the_end_of_its_execution
         struct scene s;
         struct watcher w = { 0 };
         struct sandbox_answer deleted = { 0 };
+        struct execution_answer row;
         struct err err = { 0 };
         int ended = 0;
 
@@ -445,6 +446,8 @@ TEST(a_sandbox_that_ends_during_the_retry_does_not_lose_the_end_of_its_execution
         advance(&s, 1000);
         advance(&s, 1000);
         assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "exit");
+        read_execution(&s, EXECUTION, &row);
+        assert_non_null(strstr(row.receipt, "\"final\":true"));
         assert_int_equal(w.ends, 1);
         assert_int_equal(ended, 1);
         assert_int_equal(quota_used(&s, ME, STORE_QUOTA_SANDBOXES), 0);

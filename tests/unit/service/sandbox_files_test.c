@@ -165,15 +165,15 @@ static void on_files_done(void *arg, const struct files_done *d, const struct er
     sandbox_files_free(take_ptr(&c->job));
 }
 
-static void open_job(struct scene *s, enum sandbox_files_kind kind, struct caller *c)
+static void open_job(struct scene *s, enum files_operation operation, struct caller *c)
 {
     static const struct sandbox_files_ops ops = {
         .files.on_entry = on_entry, .files.on_data = on_data, .files.on_done = on_files_done, .on_changing = on_changing
     };
     static const struct sandbox_files_ops write_ops = { .files.on_done = on_files_done, .on_start = on_start };
-    struct sandbox_files_request r = { .kind = kind, .owner = ME, .sandbox = BOX, .path = PATH };
+    struct sandbox_files_request r = { ME, BOX, { operation, PATH } };
 
-    sandbox_files_open(s->m, &r, kind == SANDBOX_FILES_WRITE ? &write_ops : &ops, c, &c->job);
+    sandbox_files_open(s->m, &r, operation == FILES_OP_WRITE ? &write_ops : &ops, c, &c->job);
     ev_turn(s->k.ev, 0); /* the sandbox is acquired after the call */
 }
 
@@ -220,7 +220,7 @@ TEST(a_job_holds_its_sandbox_until_it_is_freed)
     struct caller c = { 0 };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_STAT, &c);
+    open_job(&s, FILES_OP_STAT, &c);
     assert_int_equal(uses(&s), 1);
     expect(&s, &s.k.runtime, FRAME_STAT);
     answer_entry(&s, 7, true);
@@ -228,7 +228,7 @@ TEST(a_job_holds_its_sandbox_until_it_is_freed)
     assert_int_equal(c.err.id, 0);
     assert_int_equal(c.entry.size, 5);
     assert_int_equal(uses(&s), 0);
-    open_job(&s, SANDBOX_FILES_TAR_OUT, &c);
+    open_job(&s, FILES_OP_TAR_OUT, &c);
     assert_int_equal(uses(&s), 1);
     sandbox_files_free(c.job);
     assert_int_equal(uses(&s), 0);
@@ -242,7 +242,7 @@ TEST(a_watch_does_not_hold_its_sandbox)
     struct caller c = { 0 };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_WATCH, &c);
+    open_job(&s, FILES_OP_WATCH, &c);
     expect(&s, &s.k.runtime, FRAME_WATCH);
     assert_int_equal(uses(&s), 0);
     sandbox_files_free(c.job);
@@ -256,7 +256,7 @@ TEST(a_write_starts_when_the_sandbox_is_acquired_and_sends_its_bytes)
     struct caller c = { 0 };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_WRITE, &c);
+    open_job(&s, FILES_OP_WRITE, &c);
     assert_int_equal(c.starts, 1);
     assert_int_equal(sandbox_files_send(c.job, "bytes", 5), 5);
     sandbox_files_send_end(c.job);
@@ -280,7 +280,7 @@ TEST(a_sandbox_that_cannot_be_used_fails_the_job_without_a_start)
     expect(&s, &s.k.jailer, FRAME_J_FREEZE);
     jailer_ok(&s.k);
     answered(&s);
-    open_job(&s, SANDBOX_FILES_WRITE, &c); /* may be freed before the call returns */
+    open_job(&s, FILES_OP_WRITE, &c); /* may be freed before the call returns */
     assert_int_equal(c.done, 1);
     assert_int_equal(c.starts, 0);
     assert_int_equal(c.err.id, ERR_SANDBOX_PAUSED);
@@ -298,7 +298,7 @@ TEST(a_job_freed_while_it_waits_for_its_sandbox_starts_nothing)
         (resume ? manager_resume : manager_pause)(s.m, ME, BOX, on_sandbox, &s);
         expect(&s, &s.k.jailer, resume ? FRAME_J_THAW : FRAME_J_FREEZE);
         uint32_t stream = got.f.stream;
-        open_job(&s, SANDBOX_FILES_STAT, &c);
+        open_job(&s, FILES_OP_STAT, &c);
         sandbox_files_free(c.job);
         got.f.stream = stream;
         jailer_ok(&s.k);
@@ -318,7 +318,7 @@ TEST(a_file_is_described_when_its_version_is_settled)
     struct caller c = { 0 };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_READ, &c);
+    open_job(&s, FILES_OP_READ, &c);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(c.entries, 0);
         expect(&s, &s.k.runtime, FRAME_STAT);
@@ -338,7 +338,7 @@ TEST(a_file_that_is_written_all_the_time_is_described_as_not_settled)
     int stats = 0;
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_READ, &c);
+    open_job(&s, FILES_OP_READ, &c);
     for (; c.entries == 0; stats++) {
         expect(&s, &s.k.runtime, FRAME_STAT);
         answer_entry(&s, 7, false);
@@ -355,7 +355,7 @@ TEST(a_file_that_changed_before_it_was_opened_is_described_again)
     struct caller c = { .length = 3 };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_READ, &c);
+    open_job(&s, FILES_OP_READ, &c);
     change_file(&s, 2);
     expect(&s, &s.k.runtime, FRAME_STAT);
     answer_entry(&s, 9, true);
@@ -379,7 +379,7 @@ TEST(a_change_after_the_first_byte_is_an_error)
     struct caller c = { .length = 3 };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_READ, &c);
+    open_job(&s, FILES_OP_READ, &c);
     expect(&s, &s.k.runtime, FRAME_STAT);
     answer_entry(&s, 9, true);
     expect_read(&s, 9, 2, 3);
@@ -399,7 +399,7 @@ TEST(a_file_that_changes_all_the_time_is_read_as_it_is_if_the_caller_wants)
     struct caller c = { .length = 3, .reads_changing_file = true };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_READ, &c);
+    open_job(&s, FILES_OP_READ, &c);
     change_file(&s, 8);
     expect_read(&s, 0, 0, 0);
     assert_int_equal(c.changing, 1);
@@ -415,7 +415,7 @@ TEST(a_part_of_a_file_that_changes_all_the_time_is_not_read)
     struct caller c = { .length = 3 };
 
     scene_open(&s);
-    open_job(&s, SANDBOX_FILES_READ, &c);
+    open_job(&s, FILES_OP_READ, &c);
     change_file(&s, 8);
     assert_int_equal(c.changing, 1);
     assert_int_equal(c.done, 1);

@@ -103,6 +103,27 @@ TEST(indent_writes_one_member_per_line)
     assert_string_equal(b.data, "{\n  \"n\": 1,\n  \"e\": []\n}");
 }
 
+TEST(members_with_their_keys)
+{
+    auto_buf b = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &b, 0);
+    jsonw_object(&w);
+    jsonw_kstr_if(&w, "absent", NULL);
+    jsonw_kstr_if(&w, "empty", "");
+    jsonw_kstr_if(&w, "a", "x");
+    jsonw_ki64_or_null(&w, "b", true, -1);
+    jsonw_ki64_or_null(&w, "c", false, 2);
+    jsonw_kraw(&w, "d", "{}");
+    jsonw_karray(&w, "e");
+    jsonw_end_array(&w);
+    jsonw_kobject(&w, "f");
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    assert_string_equal(b.data, "{\"a\":\"x\",\"b\":-1,\"c\":null,\"d\":{},\"e\":[],\"f\":{}}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +132,7 @@ int main(void)
         RUN(numbers_at_both_ends_of_their_range_are_written_exactly),
         RUN(commas_and_nesting_are_written_correctly),
         RUN(indent_writes_one_member_per_line),
+        RUN(members_with_their_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* jansson parses; this file adds the checks that it lacks. Depth is limited before parsing, because
  * jansson's own limit is large and cannot be set. Strings are measured in bytes after parsing. */
-#include "service/json_input.h"
+#include "core/doc/json_input.h"
 
 #include "core/base/buf.h"
 #include "core/base/str.h"

@@ -3,7 +3,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/mem.h"
-#include "service/json_input.h"
+#include "core/doc/json_input.h"
 
 #include <stdio.h>
 
