@@ -130,7 +130,7 @@ static void coved_open_executor(struct coved *d)
 {
     d->executor = executor_new(&(struct executor_settings){
         .ev = d->ev,
-        .manager = d->manager,
+        .ephemerals = manager_ephemerals(d->manager),
         .running_max = (uint32_t)conf_number(&d->conf, SETTING_EXEC_RUNNING),
         .waiting_max = (uint32_t)conf_number(&d->conf, SETTING_EXEC_QUEUE),
         .wait_ms = conf_number(&d->conf, SETTING_EXEC_WAIT),
@@ -393,7 +393,7 @@ static void coved_collect_garbage(void *arg)
     coved_fill_retention(d, &keep);
     if (!coved_update_wallclock(d)) /* limits in bytes do not depend on the clock */
         keep = (struct store_retention){ .output_bytes_max = keep.output_bytes_max, .db_bytes_max = keep.db_bytes_max };
-    manager_gc(d->manager, &keep, false, coved_on_garbage_collected, d);
+    retention_run(manager_retention(d->manager), &keep, false, coved_on_garbage_collected, d);
     ev_timer_set(d->ev, &d->gc_timer, ev_now(d->ev) + GC_EVERY_NS, coved_collect_garbage, d);
 }
 

@@ -115,7 +115,7 @@ void contexts_commit(struct sandbox *sb)
     row.spec_json = spec;
     n->sandbox = sb;
     n->seq = ++sb->contexts_write_seq;
-    store_sandbox_update(sb->manager->store, sb->owner, &row, STORE_SANDBOX_SET_SPEC,
+    store_sandbox_update(sb->services->store, sb->owner, &row, STORE_SANDBOX_SET_SPEC,
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, contexts_on_committed, n);
 }
 
@@ -178,14 +178,21 @@ void contexts_fail_waiters(struct sandbox *sb, const struct err *why)
     }
 }
 
+void contexts_free(struct sandbox *sb)
+{
+    while (sb->contexts)
+        context_free(sb->contexts);
+}
+
 /* --- requests --- */
 
 int manager_contexts(const struct manager *m, const char *owner, const char *sandbox,
                      struct context_info ret[CONTEXTS_MAX], size_t *ret_n, struct err *err)
 {
-    const struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    const struct sandbox_services *s = manager_sandbox_services(m);
+    const struct sandbox *sb = registry_find(s->registry, owner, sandbox);
 
-    if (!sb && !m->loaded)
+    if (!sb && !recovery_is_loaded(s->recovery))
         return err_set(err, ERR_BUSY,
                        "the server has just started and is still finding its sandboxes; try again in a moment");
     if (!sb)
@@ -211,7 +218,7 @@ enum context_request_kind {
 };
 
 struct context_request { /* until the sandbox is running */
-    struct manager *manager;
+    struct sandbox_services *services;
     char owner[STORE_OWNER_MAX + 1], sandbox[ID_SIZE], id[ID_SIZE], new_id[ID_SIZE];
     enum context_request_kind kind;
     char language[16];
@@ -235,10 +242,11 @@ static void context_request_free(struct context_request *o)
     free(o);
 }
 
+/* Only an execution may be refused before its call has returned. */
 static void context_request_fail(const struct context_request *o, const struct err *err)
 {
     if (o->on_executed)
-        o->on_executed(o->arg, err, NULL);
+        sandbox_refuse(o->services, &(struct sandbox_reply){ .on_execution = o->on_executed, .arg = o->arg }, err);
     else if (o->on_query)
         o->on_query(o->arg, err, NULL);
     else
@@ -326,7 +334,7 @@ static int context_request_query(struct context_request *o, struct context *cx, 
     struct context_query *a = mem_new(struct context_query);
     *a = (struct context_query){ .context = cx, .inspect = o->inspect, .done = o->on_query, .arg = o->arg };
     snprintf(a->id, sizeof(a->id), "q%" PRIu64, ++cx->query_seq);
-    ev_timer_set(cx->sandbox->manager->ev, &a->timer, ev_now(cx->sandbox->manager->ev) + CONTEXT_QUERY_TIMEOUT_NS,
+    ev_timer_set(cx->sandbox->services->ev, &a->timer, ev_now(cx->sandbox->services->ev) + CONTEXT_QUERY_TIMEOUT_NS,
                  context_query_on_timeout, a);
     list_push(&cx->queries, a);
     language_kernel_send_query(&cx->kernel, a->inspect, a->id, o->code, o->cursor);
@@ -419,13 +427,14 @@ static void context_request_on_sandbox(void *arg, struct sandbox_handle *sandbox
     if (err) {
         context_request_fail(o, err);
     } else {
-        struct sandbox *sb = sandbox_find(o->manager, o->owner, o->sandbox);
+        struct sandbox *sb = registry_find(o->services->registry, o->owner, o->sandbox);
 
         if (!sb)
             err_set(&why, ERR_MISSING, "there is no such sandbox");
         if (!sb || context_request_run(o, sb, &why) < 0)
             context_request_fail(o, &why);
-        manager_release_sandbox(o->manager, o->sandbox);
+        if (sb)
+            sandbox_release(sb);
     }
     if (o->execution)
         execution_free(o->execution);
@@ -437,7 +446,7 @@ static struct context_request *context_request_new(struct manager *m, const char
 {
     struct context_request *o = mem_new(struct context_request);
 
-    o->manager = m;
+    o->services = manager_sandbox_services(m);
     o->kind = kind;
     o->arg = arg;
     snprintf(o->owner, sizeof(o->owner), "%s", owner);
@@ -457,7 +466,7 @@ void manager_context_create(struct manager *m, const char *owner, const char *sa
         o->cwd = spec->cwd[0] == '/' ? str_dup(spec->cwd) : str_printf("/workspace/%s", spec->cwd);
     o->env = execution_copy_list(spec->env);
     snprintf(o->created_by, sizeof(o->created_by), "%s", spec->created_by ? spec->created_by : "");
-    sandbox_acquire_at_once(m, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_fork(struct manager *m, const char *owner, const char *sandbox, const char *of, const char *id,
@@ -468,7 +477,7 @@ void manager_context_fork(struct manager *m, const char *owner, const char *sand
     o->done = done;
     snprintf(o->new_id, sizeof(o->new_id), "%s", id ? id : "");
     snprintf(o->created_by, sizeof(o->created_by), "%s", created_by ? created_by : "");
-    sandbox_acquire_at_once(m, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_interrupt(struct manager *m, const char *owner, const char *sandbox, const char *id,
@@ -477,7 +486,7 @@ void manager_context_interrupt(struct manager *m, const char *owner, const char 
     struct context_request *o = context_request_new(m, owner, sandbox, id, CONTEXT_REQUEST_INTERRUPT, arg);
 
     o->done = done;
-    sandbox_acquire_at_once(m, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_restart(struct manager *m, const char *owner, const char *sandbox, const char *id,
@@ -486,7 +495,7 @@ void manager_context_restart(struct manager *m, const char *owner, const char *s
     struct context_request *o = context_request_new(m, owner, sandbox, id, CONTEXT_REQUEST_RESTART, arg);
 
     o->done = done;
-    sandbox_acquire_at_once(m, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_delete(struct manager *m, const char *owner, const char *sandbox, const char *id, context_fn *done,
@@ -495,7 +504,7 @@ void manager_context_delete(struct manager *m, const char *owner, const char *sa
     struct context_request *o = context_request_new(m, owner, sandbox, id, CONTEXT_REQUEST_DELETE, arg);
 
     o->done = done;
-    sandbox_acquire_at_once(m, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_execute(struct manager *m, const char *owner, const char *sandbox, const char *context,
@@ -506,7 +515,7 @@ void manager_context_execute(struct manager *m, const char *owner, const char *s
 
     o->on_executed = done;
     o->execution = context_execution_new(id, call, done, arg);
-    sandbox_acquire_at_once(m, owner, sandbox, context_request_on_sandbox, o);
+    sandbox_acquire_at_once(o->services, owner, sandbox, context_request_on_sandbox, o);
 }
 
 void manager_context_query(struct manager *m, const char *owner, const char *sandbox, const char *id, bool inspect,
@@ -518,5 +527,5 @@ void manager_context_query(struct manager *m, const char *owner, const char *san
     o->inspect = inspect;
     o->code = str_dup(code);
     o->cursor = cursor;
-    sandbox_acquire_at_once(m, owner, sandbox, context_request_on_sandbox, o);
+    manager_acquire_sandbox(m, owner, sandbox, context_request_on_sandbox, o);
 }

@@ -16,7 +16,7 @@
 uint64_t context_execution_elapsed_ms(const struct execution *ex)
 {
     const struct sandbox *sb = ex->sandbox;
-    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : manager_mono_ms(sb->manager);
+    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : sandbox_mono_ms(sb);
     uint64_t paused = sb->paused_total_ms > ex->sandbox_paused_ms ? sb->paused_total_ms - ex->sandbox_paused_ms : 0;
 
     return now > ex->created_mono_ms + paused ? now - ex->created_mono_ms - paused : 0;
@@ -67,13 +67,10 @@ static int context_may_add_execution(const struct context *cx, const struct exec
                        cx->id, cx->nqueued);
     if (execution_find(sb, ex->id))
         return err_set(err, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
-    if (sb->nexecutions >= sb->manager->settings.executions_max)
-        return err_set(err, ERR_LIMIT,
-                       "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
-                       sb->nexecutions);
-    if (budget_check(sb->manager->budgets, sb->quota, true, err) < 0)
+    if (sandbox_check_running_executions(sb, sandbox_running_executions(sb), err) < 0 ||
+        budget_check(sb->services->budgets, sb->quota, true, err) < 0)
         return -1;
-    return quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), err);
+    return quota_reserve_execution(sb->quota, quota_now_ms(sb->services->ev), err);
 }
 
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err)
@@ -98,7 +95,7 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
     *p = ex;
     ex->running_context = cx;
     cx->nqueued++;
-    sb->manager->stats.executions++;
+    sb->services->stats->executions++;
     execution_insert_row(ex);
     context_start_next_execution(cx);
     return 0;
@@ -122,12 +119,12 @@ static void context_execution_begin(struct execution *ex)
 
     execution_set_state(ex->id, &ex->state, EXECUTION_RUNNING);
     row.started_ms = ex->started_ms = clock_real_ms();
-    ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
+    ex->created_mono_ms = sandbox_mono_ms(ex->sandbox);
     ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
     ex->cpu_base_ns = sandbox_handle_cpu_ns(ex->sandbox->handle);
     ex->is_only_execution = ex->sandbox->nexecutions == 1;
     memcpy(row.id, ex->id, sizeof(row.id));
-    store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,
+    store_execution_update(ex->sandbox->services->store, ex->sandbox->owner, &row,
                            STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
                            &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) },
                            context_execution_on_start_committed, NULL);
@@ -221,7 +218,7 @@ static void context_execution_on_cancel_deferred(void *arg)
 /* Deferred: a queued execution would end immediately, inside the caller's call. */
 void context_execution_kill(struct execution *ex)
 {
-    ev_defer(ex->sandbox->manager->ev, &ex->cancel_defer, context_execution_on_cancel_deferred, ex);
+    ev_defer(ex->sandbox->services->ev, &ex->cancel_defer, context_execution_on_cancel_deferred, ex);
 }
 
 void context_execution_signal(struct execution *ex, int signo)
@@ -292,7 +289,7 @@ bool context_execution_event(struct context *cx, const struct kernel_event *e)
 int manager_context_input(struct manager *m, const char *owner, const char *sandbox, const char *execution,
                           const char *text, struct err *err)
 {
-    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct sandbox *sb = registry_find(manager_sandbox_services(m)->registry, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, execution) : NULL;
 
     if (!ex)

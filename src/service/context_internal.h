@@ -3,7 +3,7 @@
 #pragma once
 
 #include "service/context.h"
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 #include "service/language_kernel.h"
 
 struct context_waiter { /* a caller that waits for an event of the context */
@@ -88,10 +88,3 @@ struct execution *context_execution_new(const char *id, const struct context_exe
 int context_add_execution(struct context *cx, struct execution *ex, struct err *err); /* takes ex */
 void context_execution_unlink(struct execution *ex);                                  /* before it is freed */
 uint64_t context_execution_elapsed_ms(const struct execution *ex);
-
-/* context_api.c: requests and stored state */
-void contexts_json(const struct sandbox *sb, struct jsonw *w); /* "contexts": [...] */
-int contexts_read(struct sandbox *sb, const json_t *root, struct err *err);
-void contexts_commit(struct sandbox *sb);
-void contexts_fail_waiters(struct sandbox *sb, const struct err *why); /* answers all waiters with why */
-void contexts_adopt(struct sandbox *sb); /* its handle is ready; executions of contexts are ended as lost */

@@ -41,7 +41,7 @@ struct context *context_new(struct sandbox *sb, const char *id, const char *lang
     else
         id_new("cx", cx->id);
     cx->sandbox = sb;
-    language_kernel_init(&cx->kernel, sb->manager->ev, cx->id, language, &context_kernel_ops, cx);
+    language_kernel_init(&cx->kernel, sb->services->ev, cx->id, language, &context_kernel_ops, cx);
     cx->created_ms = clock_real_ms();
     while (*p)
         p = &(*p)->next;
@@ -71,7 +71,7 @@ enum context_state context_get_state(const struct context *cx)
 void context_query_finish(struct context_query *a, const struct err *err, const char *json)
 {
     list_remove(&a->context->queries, a);
-    ev_timer_clear(a->context->sandbox->manager->ev, &a->timer);
+    ev_timer_clear(a->context->sandbox->services->ev, &a->timer);
     a->done(a->arg, err, json);
     free(a);
 }
@@ -85,7 +85,7 @@ void context_free(struct context *cx)
         struct context_query *a = cx->queries;
 
         cx->queries = a->next;
-        ev_timer_clear(cx->sandbox->manager->ev, &a->timer);
+        ev_timer_clear(cx->sandbox->services->ev, &a->timer);
         free(a);
     }
     while (cx->waiters) {
@@ -327,7 +327,7 @@ static void context_count_kernel_denials(const struct context *cx, const struct 
     struct receipt reported = *r;
 
     reported.execution[0] = '\0'; /* the interpreter's own id, which clients do not know */
-    manager_count_denials(cx->sandbox->manager, cx->sandbox->owner, &reported);
+    executions_count_denials(cx->sandbox->services->executions, cx->sandbox->owner, &reported);
 }
 
 static void context_on_kernel_died(void *arg, const struct language_kernel_death *d)

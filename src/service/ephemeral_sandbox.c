@@ -1,5 +1,5 @@
 /* Invariant: from ephemeral_sandbox_admit to ephemeral_sandbox_end an ephemeral sandbox is in the
- * manager's list. Its lifetime and CPU time count as live until ephemeral_sandbox_end moves them to
+ * list of all. Its lifetime and CPU time count as live until ephemeral_sandbox_end moves them to
  * the sums of ended ones. */
 #include "service/ephemeral_sandbox.h"
 
@@ -8,16 +8,17 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "sandbox/limit_hits.h"
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
+#include "service/usage_batch.h"
 
-void manager_flush_ephemeral_usage(struct manager *m)
+void ephemeral_sandboxes_flush_usage(struct ephemeral_sandboxes *all)
 {
-    usage_batch_flush_last(m->ephemeral_usage);
+    usage_batch_flush_last(all->usage);
 }
 
-void ephemeral_sandboxes_free(struct manager *m)
+void ephemeral_sandboxes_done(struct ephemeral_sandboxes *all)
 {
-    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes; g; g = g->next)
+    for (struct ephemeral_sandbox *g = all->list; g; g = g->next)
         g->state = EPHEMERAL_OVER; /* its owner may still end it */
 }
 
@@ -32,25 +33,26 @@ static void ephemeral_sandbox_set_state(struct ephemeral_sandbox *g, enum epheme
     g->state = state;
 }
 
-void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by)
+void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct ephemeral_sandboxes *all, const char *owner,
+                            const char *created_by)
 {
-    *g = (struct ephemeral_sandbox){ .manager = m, .quota = tenant_quotas_get(m->quotas, owner) };
+    *g = (struct ephemeral_sandbox){ .all = all, .quota = tenant_quotas_get(all->quotas, owner) };
     (void)str_copy(g->created_by, sizeof(g->created_by), created_by ? created_by : "");
 }
 
 int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err)
 {
-    struct manager *m = g->manager;
+    struct ephemeral_sandboxes *all = g->all;
     const char *why;
 
-    if (!manager_ready(m, &why))
+    if (!recovery_is_ready(all->recovery, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    if (budget_check(m->budgets, g->quota, true, err) < 0 ||
-        quota_reserve_execution(g->quota, quota_now_ms(m->ev), err) < 0)
+    if (budget_check(all->budgets, g->quota, true, err) < 0 ||
+        quota_reserve_execution(g->quota, quota_now_ms(all->ev), err) < 0)
         return -1;
-    linked_push(&m->ephemeral_sandboxes, g);
+    linked_push(&all->list, g);
     ephemeral_sandbox_set_state(g, EPHEMERAL_ADMITTED);
-    m->stats.executions++;
+    all->executions->stats->executions++;
     budget_execution_begin(g->quota);
     return 0;
 }
@@ -68,16 +70,16 @@ uint32_t ephemeral_sandbox_waiting(const struct ephemeral_sandbox *g)
 void ephemeral_sandbox_count_waiting(const struct ephemeral_sandbox *g, int by)
 {
     g->quota->ephemeral_waiting += (uint32_t)by;
-    pools_adjust_queue_length(g->manager->pools, by);
+    pools_adjust_queue_length(g->all->supply->pools, by);
 }
 
 int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spec, const struct sandbox_handle_ops *ops,
                              void *arg, struct err *err)
 {
-    struct manager *m = g->manager;
+    struct ephemeral_sandboxes *all = g->all;
     const char *why;
 
-    if (!manager_ready(m, &why))
+    if (!recovery_is_ready(all->recovery, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     quota_amounts_for_spec(spec, g->quota_amounts);
     if (quota_reserve(g->quota, g->quota_amounts, err) < 0)
@@ -86,7 +88,7 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     g->created_ms = clock_real_ms();
     budget_span_begin(g->quota, &g->span, g->created_ms);
     g->source = (struct sandbox_source){
-        .supply = &m->supply, .spec = spec, .handle = &g->handle, .ops = ops, .arg = arg
+        .supply = all->supply, .spec = spec, .handle = &g->handle, .ops = ops, .arg = arg
     };
     sandbox_source_take(&g->source, g->quota->tenant);
     if (sandbox_source_start(&g->source, err) < 0) {
@@ -101,7 +103,7 @@ int ephemeral_sandbox_replace(struct ephemeral_sandbox *g, struct err *err)
 {
     const char *why;
 
-    if (!manager_ready(g->manager, &why))
+    if (!recovery_is_ready(g->all->recovery, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     g->cpu_base_ns = 0;
     return sandbox_source_replace(&g->source, err);
@@ -114,7 +116,7 @@ uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
     if (ns != SANDBOX_USAGE_UNKNOWN && ns >= g->cpu_base_ns)
         ns -= g->cpu_base_ns;
     if (ns != SANDBOX_USAGE_UNKNOWN && ns / NS_PER_US > g->cpu_us) {
-        budget_add_cpu(g->manager->budgets, g->quota, ns / NS_PER_US - g->cpu_us);
+        budget_add_cpu(g->all->budgets, g->quota, ns / NS_PER_US - g->cpu_us);
         g->cpu_us = ns / NS_PER_US;
     }
     return g->cpu_us;
@@ -122,27 +124,27 @@ uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g)
 
 void ephemeral_sandbox_count_execution(struct ephemeral_sandbox *g, const struct ephemeral_run_usage *use)
 {
-    struct manager *m = g->manager;
+    struct ephemeral_sandboxes *all = g->all;
     const struct receipt *r = use->receipt;
-    struct store_usage *u = usage_batch_row(m->ephemeral_usage, g->quota->tenant, g->created_by, clock_real_ms());
+    struct store_usage *u = usage_batch_row(all->usage, g->quota->tenant, g->created_by, clock_real_ms());
 
     g->execution_counted = true;
     u->executions++;
     u->failed += use->failed;
     u->execution_ms += use->wall_ms;
     u->output_bytes += use->output_bytes;
-    budget_execution_end(m->budgets, g->quota);
-    m->stats.executions_failed += use->failed;
+    budget_execution_end(all->budgets, g->quota);
+    all->executions->stats->executions_failed += use->failed;
     if (r) {
-        manager_stats_count_receipt(&m->stats, r);
-        m->stats.executions_ended[r->ended_by]++;
-        manager_count_denials(m, g->quota->tenant, r);
+        executions_count_receipt(all->executions, r);
+        all->executions->stats->executions_ended[r->ended_by]++;
+        executions_count_denials(all->executions, g->quota->tenant, r);
     }
 }
 
 void ephemeral_sandbox_count_denials(const struct ephemeral_sandbox *g, const struct receipt *r)
 {
-    manager_count_denials(g->manager, g->quota->tenant, r);
+    executions_count_denials(g->all->executions, g->quota->tenant, r);
 }
 
 /* Splits the lifetime by hour; nearly always one hour. */
@@ -156,14 +158,14 @@ static void ephemeral_sandbox_count_lifetime(struct ephemeral_sandbox *g, uint64
         peak = SANDBOX_USAGE_UNKNOWN;
 
     for (uint64_t from = g->created_ms, to; from < ended_ms; from = to) {
-        struct store_usage *u = usage_batch_row(g->manager->ephemeral_usage, g->quota->tenant, g->created_by, from);
+        struct store_usage *u = usage_batch_row(g->all->usage, g->quota->tenant, g->created_by, from);
 
         to = min_u64(ended_ms, (from / STORE_HOUR_MS + 1) * STORE_HOUR_MS);
         u->sandbox_ms += to - from;
         u->memory_mib_ms += (to - from) * (g->quota_amounts[STORE_QUOTA_MEMORY] / MIB);
         u->storage_mib_ms += (to - from) * (g->quota_amounts[STORE_QUOTA_STORAGE] / MIB);
     }
-    struct store_usage *u = usage_batch_row(g->manager->ephemeral_usage, g->quota->tenant, g->created_by, ended_ms);
+    struct store_usage *u = usage_batch_row(g->all->usage, g->quota->tenant, g->created_by, ended_ms);
     u->cpu_us += ephemeral_sandbox_read_cpu_us(g);
     if (peak != SANDBOX_USAGE_UNKNOWN)
         u->memory_peak = max_u64(u->memory_peak, peak);
@@ -176,7 +178,7 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g)
     ephemeral_sandbox_set_state(g, EPHEMERAL_RELEASED);
     g->released_ms = clock_real_ms();
     quota_release(g->quota, g->quota_amounts);
-    budget_span_end(g->manager->budgets, g->quota, &g->span, g->released_ms);
+    budget_span_end(g->all->budgets, g->quota, &g->span, g->released_ms);
 }
 
 void ephemeral_sandbox_end(struct ephemeral_sandbox *g)
@@ -221,9 +223,10 @@ bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, bool by_itsel
 
 /* --- all of a tenant --- */
 
-void ephemeral_sandboxes_stop(struct manager *m, const char *owner, enum ended_by by, const struct err *why)
+void ephemeral_sandboxes_stop(struct ephemeral_sandboxes *all, const char *owner, enum ended_by by,
+                              const struct err *why)
 {
-    for (struct ephemeral_sandbox *g = m->ephemeral_sandboxes, *next; g; g = next) {
+    for (struct ephemeral_sandbox *g = all->list, *next; g; g = next) {
         next = g->next;
         if (g->stop_requested || !g->on_stop || !str_eq(g->quota->tenant, owner))
             continue;

@@ -18,11 +18,31 @@ enum ephemeral_state {
     EPHEMERAL_OVER,
 };
 
+struct executions;
+struct recovery;
+struct usage_batch;
+
+struct ephemeral_sandboxes { /* all of them; borrowed pointers, except the list */
+    struct ev *ev;
+    struct tenant_quotas *quotas;
+    struct budgets *budgets;
+    const struct sandbox_supply *supply;
+    const struct recovery *recovery; /* whether sandboxes can be created */
+    struct executions *executions;   /* counts executions, receipts and denials */
+    struct usage_batch *usage;
+    struct ephemeral_sandbox *list;
+};
+void ephemeral_sandboxes_stop(struct ephemeral_sandboxes *all, const char *owner, enum ended_by by,
+                              const struct err *why);
+void ephemeral_sandboxes_done(struct ephemeral_sandboxes *all);
+/* For shutdown, after the last ephemeral sandbox: submits the collected usage. */
+void ephemeral_sandboxes_flush_usage(struct ephemeral_sandboxes *all);
+
 /* Embedded in its owner; all zero: none. It must not move while it is in use. */
 struct ephemeral_sandbox {
-    struct ephemeral_sandbox *next, **link; /* list of the manager, from ADMITTED to RELEASED */
+    struct ephemeral_sandbox *next, **link; /* all->list, from ADMITTED to RELEASED */
     enum ephemeral_state state;
-    struct manager *manager;
+    struct ephemeral_sandboxes *all;
     struct tenant_quota *quota;
     char created_by[ID_SIZE];
     uint64_t quota_amounts[STORE_QUOTA_COUNT];
@@ -42,7 +62,8 @@ struct ephemeral_sandbox {
     bool stop_requested;
 };
 
-void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct manager *m, const char *owner, const char *created_by);
+void ephemeral_sandbox_init(struct ephemeral_sandbox *g, struct ephemeral_sandboxes *all, const char *owner,
+                            const char *created_by);
 /* Checks readiness, budget and executions per hour, and counts one execution. */
 int ephemeral_sandbox_admit(struct ephemeral_sandbox *g, struct err *err);
 /* The tenant's line in the queue for ephemeral sandboxes. */
@@ -74,8 +95,7 @@ void ephemeral_sandbox_release_quota(struct ephemeral_sandbox *g);
  * pool took it. False: there is no pool to return it to, and `done` is not called. by_itself: the
  * program ended and was not killed. */
 bool ephemeral_sandbox_return_to_pool(struct ephemeral_sandbox *g, bool by_itself, bool full, void (*done)(void *arg));
-/* For shutdown, after the last ephemeral sandbox: submits the collected usage. */
-void manager_flush_ephemeral_usage(struct manager *m);
 /* The sandbox is gone or never existed: releases the quota and counts its lifetime. No effect if it
  * is over. */
 void ephemeral_sandbox_end(struct ephemeral_sandbox *g);
+uint64_t ephemeral_sandbox_read_cpu_us(struct ephemeral_sandbox *g); /* its CPU counter in us; 0: unknown */

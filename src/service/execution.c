@@ -27,7 +27,6 @@
 /* Longer code goes through a file: all arguments together must fit into one frame. */
 #define CODE_ARG_MAX (16 * KIB)
 #define WORDS_MAX (56 * KIB)
-#define INPUT_STORED_MAX (512 * KIB) /* kept for a resume after a restart; a longer input ends there */
 #define TERMINAL_RING_MIN (64 * KIB)
 #define ROW_INSERT_DELAY_NS (5 * NS_PER_MS) /* a program that runs longer gets its row before its end */
 
@@ -77,32 +76,42 @@ void execution_link(struct execution *ex, struct sandbox *sb)
     sb->executions = ex;
     sb->nexecutions++;
     budget_execution_begin(sb->quota);
-    usage_meter_execution_begin(sb->manager->usage_meter);
+    usage_meter_execution_begin(sb->services->usage_meter);
     sandbox_restart_idle_timer(sb);
 }
 
-struct execution *execution_new_from_row(struct sandbox *sb, const char *id)
+size_t sandbox_running_executions(const struct sandbox *sb)
 {
-    struct execution *ex = execution_alloc(id);
+    return sb->nexecutions - sb->nuncommitted;
+}
 
-    ex->row = EXECUTION_ROW_COMMITTED;
-    execution_link(ex, sb);
-    return ex;
+int sandbox_check_running_executions(const struct sandbox *sb, size_t running, struct err *err)
+{
+    if (running >= sb->services->executions->max_per_sandbox)
+        return err_set(err, ERR_LIMIT,
+                       "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
+                       running);
+    if (sb->nuncommitted >= EXECUTIONS_UNCOMMITTED_MAX)
+        return err_set(err, ERR_BUSY, "the ends of %zu executions of sandbox %s are not stored yet; try again",
+                       sb->nuncommitted, sb->id);
+    return 0;
 }
 
 static void execution_unlink(struct execution *ex)
 {
     struct sandbox *sb = ex->sandbox;
+
     list_remove(&sb->executions, ex);
     sb->nexecutions--;
+    sb->nuncommitted -= ex->state == EXECUTION_ENDED;
     if (ex->state != EXECUTION_ENDED)
         budget_execution_cancel(sb->quota);
-    usage_meter_execution_end(sb->manager->usage_meter);
-    ev_timer_clear(sb->manager->ev, &ex->retry_timer);
-    ev_timer_clear(sb->manager->ev, &ex->insert_timer);
-    ev_defer_clear(sb->manager->ev, &ex->notify_defer);
+    usage_meter_execution_end(sb->services->usage_meter);
+    ev_timer_clear(sb->services->ev, &ex->retry_timer);
+    ev_timer_clear(sb->services->ev, &ex->insert_timer);
+    ev_defer_clear(sb->services->ev, &ex->notify_defer);
     execution_unqueue_commit(ex);
-    ev_defer_clear(sb->manager->ev, &ex->cancel_defer);
+    ev_defer_clear(sb->services->ev, &ex->cancel_defer);
     sandbox_restart_idle_timer(sb);
 }
 
@@ -167,7 +176,7 @@ static void execution_on_started(void *arg)
         row.started_ms = ex->started_ms = clock_real_ms();
     if (row.started_ms && ex->row != EXECUTION_ROW_NONE) {
         memcpy(row.id, ex->id, sizeof(row.id));
-        store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row,
+        store_execution_update(ex->sandbox->services->store, ex->sandbox->owner, &row,
                                STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
                                &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) },
                                execution_on_start_committed, NULL);
@@ -231,38 +240,6 @@ const struct exec_handle_ops execution_engine_ops = { .on_started = execution_on
 
 /* --- start --- */
 
-static char *execution_request_json(const struct execution *ex)
-{
-    struct buf out = { 0 };
-    struct jsonw w;
-
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    if (ex->exec) {
-        jsonw_ku64(&w, "stream", exec_handle_stream_id(ex->exec));
-        jsonw_ku64(&w, "cpuBaseNs", exec_handle_cpu_base(ex->exec));
-    }
-    if (ex->request_id[0])
-        jsonw_kstr(&w, "requestId", ex->request_id);
-    jsonw_ku64(&w, "timeoutMs", ex->spec.wall_ms);
-    jsonw_ku64(&w, "cpuTimeMs", ex->spec.cpu_ms);
-    jsonw_ku64(&w, "outputBytes", ex->spec.output_max);
-    jsonw_ku64(&w, "pausedMs", ex->sandbox_paused_ms);
-    jsonw_ku64(&w, "createdMonoMs", ex->created_mono_ms);
-    jsonw_kbool(&w, "changes", ex->spec.changes);
-    if (ex->input && ex->input_len <= INPUT_STORED_MAX)
-        jsonw_kstr(&w, "stdin", ex->input);
-    if (ex->input_open)
-        jsonw_kbool(&w, "stdinOpen", true);
-    if (ex->spec.tty) {
-        jsonw_ku64(&w, "rows", ex->spec.rows);
-        jsonw_ku64(&w, "cols", ex->spec.cols);
-        jsonw_ku64(&w, "ring", ex->output.ring_bytes);
-    }
-    jsonw_end_object(&w);
-    return out.data;
-}
-
 void execution_kill(struct execution *ex)
 {
     if (ex->exec)
@@ -314,14 +291,14 @@ void execution_insert_row(struct execution *ex)
     auto_free char *request = execution_request_json(ex);
 
     ex->row = EXECUTION_ROW_SUBMITTED;
-    ev_timer_clear(ex->sandbox->manager->ev, &ex->insert_timer);
+    ev_timer_clear(ex->sandbox->services->ev, &ex->insert_timer);
     memcpy(row.id, ex->id, sizeof(row.id));
     memcpy(row.sandbox, ex->sandbox->id, sizeof(row.sandbox));
     memcpy(row.owner, ex->sandbox->owner, sizeof(row.owner));
     memcpy(row.context, ex->context_id, sizeof(row.context));
     row.request_json = request;
     row.created_by = ex->created_by[0] ? ex->created_by : NULL;
-    ex->insert_request = store_execution_insert(ex->sandbox->manager->store, &row, execution_on_row_inserted, ex);
+    ex->insert_request = store_execution_insert(ex->sandbox->services->store, &row, execution_on_row_inserted, ex);
     sandbox_append_event(ex->sandbox, "execution_started", ex->id, NULL);
 }
 
@@ -330,10 +307,11 @@ static void execution_on_insert_timer(void *arg)
     execution_insert_row(arg);
 }
 
-static void execution_abort_start(struct execution *ex, const struct err *err)
+/* The call may not have returned yet. */
+static void execution_abort_start(struct sandbox_services *s, struct execution *ex, const struct err *err)
 {
     if (ex->done)
-        ex->done(ex->done_arg, err, NULL);
+        sandbox_refuse(s, &(struct sandbox_reply){ .on_execution = ex->done, .arg = ex->done_arg }, err);
     execution_free(ex);
 }
 
@@ -348,15 +326,15 @@ static void execution_start(struct execution *ex)
     ex->spec.stdin_open = ex->input_open || ex->input;
     ex->spec.confirm_end = true;
     if (sandbox_handle_exec(ex->sandbox->handle, &ex->spec, &execution_engine_ops, ex, &ex->exec, &err) < 0) {
-        execution_abort_start(ex, &err);
+        execution_abort_start(ex->sandbox->services, ex, &err);
         return;
     }
     execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
-    ex->sandbox->manager->stats.executions++;
-    ex->created_mono_ms = manager_mono_ms(ex->sandbox->manager);
+    ex->sandbox->services->stats->executions++;
+    ex->created_mono_ms = sandbox_mono_ms(ex->sandbox);
     if (ex->report_only_end)
-        ev_timer_set(ex->sandbox->manager->ev, &ex->insert_timer,
-                     ev_now(ex->sandbox->manager->ev) + ROW_INSERT_DELAY_NS, execution_on_insert_timer, ex);
+        ev_timer_set(ex->sandbox->services->ev, &ex->insert_timer,
+                     ev_now(ex->sandbox->services->ev) + ROW_INSERT_DELAY_NS, execution_on_insert_timer, ex);
     else
         execution_insert_row(ex);
 }
@@ -376,7 +354,7 @@ static void execution_on_code_written(void *arg, const struct files_done *d UNUS
     struct execution *ex = arg;
 
     if (err)
-        execution_abort_start(ex, err);
+        execution_abort_start(ex->sandbox->services, ex, err);
     else
         execution_start(ex);
 }
@@ -391,7 +369,7 @@ static void execution_write_code_file(struct execution *ex)
     execution_set_state(ex->id, &ex->state, EXECUTION_STAGING);
     if (files_open(ex->sandbox->handle, &(struct files_request){ FILES_OP_WRITE, path, .mode = 0600 }, &ops, ex,
                    &ex->files_job, &err) < 0)
-        execution_abort_start(ex, &err);
+        execution_abort_start(ex->sandbox->services, ex, &err);
     else
         execution_send_code(ex);
 }
@@ -428,7 +406,7 @@ static void execution_on_start_slot(void *arg, const struct err *err)
     struct execution *ex = arg;
 
     if (err)
-        execution_abort_start(ex, err);
+        execution_abort_start(ex->sandbox->services, ex, err);
     else if (ex->code)
         execution_write_code_file(ex);
     else
@@ -442,27 +420,26 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
     struct err why = { 0 };
 
     ex->sandbox = NULL;
-    if (err) {
-        execution_abort_start(ex, err);
+    if (err) { /* the call has returned */
+        ex->done(ex->done_arg, err, NULL);
+        execution_free(ex);
         return;
     }
-    if (budget_check(sb->manager->budgets, sb->quota, true, &why) < 0) {
-        manager_release_sandbox(sb->manager, sb->id);
-        execution_abort_start(ex, &why);
+    if (budget_check(sb->services->budgets, sb->quota, true, &why) < 0) {
+        sandbox_release(sb);
+        execution_abort_start(sb->services, ex, &why);
         return;
     }
     bool twice = execution_find(sb, ex->id) != NULL;
     execution_link(ex, sb);
-    manager_release_sandbox(sb->manager, sb->id);
+    sandbox_release(sb);
     if (twice) {
         err_set(&why, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
-        execution_abort_start(ex, &why);
+        execution_abort_start(sb->services, ex, &why);
         return;
     }
-    if (sb->nexecutions > sb->manager->settings.executions_max) {
-        err_set(&why, ERR_LIMIT, "sandbox %s runs %zu executions already, which is the maximum; wait for one to end",
-                sb->id, sb->nexecutions - 1);
-        execution_abort_start(ex, &why);
+    if (sandbox_check_running_executions(sb, sandbox_running_executions(sb) - 1, &why) < 0) {
+        execution_abort_start(sb->services, ex, &why);
         return;
     }
     if (!ex->spec.wall_ms)
@@ -476,11 +453,11 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         ex->spec.output_max = 0;
     }
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
-        quota_reserve_execution(sb->quota, quota_now_ms(sb->manager->ev), &why) < 0)
-        execution_abort_start(ex, &why);
+        quota_reserve_execution(sb->quota, quota_now_ms(sb->services->ev), &why) < 0)
+        execution_abort_start(sb->services, ex, &why);
     else
-        fair_queue_acquire(&sb->manager->start_queue, &sb->quota->start_line, &ex->start_slot, execution_on_start_slot,
-                           ex);
+        fair_queue_acquire(&sb->services->executions->start_queue, &sb->quota->start_line, &ex->start_slot,
+                           execution_on_start_slot, ex);
 }
 
 static int execution_check_argv_size(const struct execution_spec *s, struct err *err)
@@ -499,10 +476,11 @@ static int execution_check_argv_size(const struct execution_spec *s, struct err 
 void manager_execute(struct manager *m, const char *owner, const char *sandbox, const char *id,
                      const struct execution_spec *s, store_execution_fn *done, void *arg)
 {
+    struct sandbox_services *services = manager_sandbox_services(m);
     struct err err = { 0 };
 
     if (execution_check_argv_size(s, &err) < 0) {
-        done(arg, &err, NULL);
+        sandbox_refuse(services, &(struct sandbox_reply){ .on_execution = done, .arg = arg }, &err);
         return;
     }
     struct execution *ex = execution_alloc(id);
@@ -529,36 +507,6 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     ex->spec.tty = s->tty;
     ex->spec.rows = s->rows;
     ex->spec.cols = s->cols;
-    ex->sandbox = m->loaded ? sandbox_find(m, owner, sandbox) : NULL;
-    sandbox_acquire_at_once(m, owner, sandbox, execution_on_sandbox_acquired, ex);
-}
-
-/* --- resume after a restart --- */
-
-static uint64_t execution_elapsed_ms(const struct execution *ex)
-{
-    const struct sandbox *sb = ex->sandbox;
-    uint64_t now = sb->paused_at_ms ? sb->paused_at_ms : manager_mono_ms(sb->manager);
-    uint64_t from = ex->created_mono_ms ? ex->created_mono_ms : now;
-    uint64_t paused = sb->paused_total_ms > ex->sandbox_paused_ms ? sb->paused_total_ms - ex->sandbox_paused_ms : 0;
-
-    return now > from + paused ? now - from - paused : 0;
-}
-
-int execution_resume(struct execution *ex, struct err *err)
-{
-    struct exec_resume resume = { .stream_id = ex->resume_stream, .elapsed_ms = execution_elapsed_ms(ex) };
-
-    if (output_open_existing(ex) < 0)
-        return err_sys(err, ERR_SYS, "output of %s", ex->id);
-    resume.stored_bytes[0] = ex->output.stream.kept[0];
-    resume.stored_bytes[1] = ex->output.stream.kept[1];
-    resume.started_real_ns = ex->started_ms * NS_PER_MS;
-    resume.cpu_base_ns = ex->cpu_base_ns;
-    ex->spec.id = ex->id;
-    ex->spec.stdin_open = ex->input_open || ex->input;
-    ex->spec.confirm_end = true;
-    execution_set_state(ex->id, &ex->state, EXECUTION_STARTING);
-    return sandbox_handle_exec_resume(ex->sandbox->handle, &ex->spec, &resume, &execution_engine_ops, ex, &ex->exec,
-                                      err);
+    ex->sandbox = recovery_is_loaded(services->recovery) ? registry_find(services->registry, owner, sandbox) : NULL;
+    sandbox_acquire_at_once(services, owner, sandbox, execution_on_sandbox_acquired, ex);
 }

@@ -1,7 +1,7 @@
 /* The end of an execution: one update of its row. Waiting clients are answered when the end is
  * safe: in the journal (end_journal.c), or otherwise committed. After the commit the runtime may
  * forget the execution (exec_handle_free confirms its end), and the manager frees it. */
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -19,11 +19,11 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
     ex->end_request = NULL;
     if (err && (!gone || (ex->end_journaled && ex->row != EXECUTION_ROW_COMMITTED))) {
         log_error("cannot store the end of %s, will retry: %s", ex->id, err->msg);
-        ev_timer_set(sb->manager->ev, &ex->retry_timer, ev_now(sb->manager->ev) + RETRY_NS, execution_commit_end, ex);
+        ev_timer_set(sb->services->ev, &ex->retry_timer, ev_now(sb->services->ev) + RETRY_NS, execution_commit_end, ex);
         return;
     }
     if (ex->end_journaled)
-        end_journal_committed(sb->manager->end_journal);
+        end_journal_committed(sb->services->executions->end_journal);
     if (row)
         execution_notify_end(ex, row);
     if (ex->has_receipt && ex->exec && !ex->resume_stream && !sb->first_execution_id[0]) {
@@ -70,7 +70,7 @@ static void execution_commit_end(void *arg)
     if (ex->row == EXECUTION_ROW_NONE)
         execution_insert_row(ex);
     execution_fill_ended_row(ex, &row);
-    ex->end_request = store_execution_update(ex->sandbox->manager->store, ex->sandbox->owner, &row, EXECUTION_SET_ALL,
+    ex->end_request = store_execution_update(ex->sandbox->services->store, ex->sandbox->owner, &row, EXECUTION_SET_ALL,
                                              &(struct store_condition){ .states = STORE_EXECUTION_LIVE },
                                              execution_on_end_committed, ex);
 }
@@ -99,48 +99,53 @@ void execution_unqueue_commit(struct execution *ex)
     if (ex->next_pending_commit)
         ex->next_pending_commit->pending_commit_link = ex->pending_commit_link;
     else
-        ex->sandbox->manager->pending_commits_last = ex->pending_commit_link;
+        ex->sandbox->services->executions->pending_commits_last = ex->pending_commit_link;
     ex->pending_commit_link = NULL;
 }
 
-void manager_flush_acknowledged_ends(struct manager *m)
+void executions_flush_acknowledged(struct executions *x)
 {
     struct execution *ex;
 
-    while ((ex = m->pending_commits)) {
+    while ((ex = x->pending_commits)) {
         execution_unqueue_commit(ex);
         execution_commit_end_and_event(ex);
     }
 }
 
-static void manager_on_flush_deferred(void *arg)
+void manager_flush_acknowledged_ends(struct manager *m)
 {
-    manager_flush_acknowledged_ends(arg);
+    executions_flush_acknowledged(manager_sandbox_services(m)->executions);
+}
+
+static void executions_on_flush_deferred(void *arg)
+{
+    executions_flush_acknowledged(arg);
 }
 
 /* Queues the commit after the answer, so that the answer does not wait for copying the row. A later
  * request of a client flushes the queue first. */
 static void execution_queue_commit(struct execution *ex)
 {
-    struct manager *m = ex->sandbox->manager;
+    struct executions *x = ex->sandbox->services->executions;
 
     ex->next_pending_commit = NULL;
-    ex->pending_commit_link = m->pending_commits_last;
-    *m->pending_commits_last = ex;
-    m->pending_commits_last = &ex->next_pending_commit;
+    ex->pending_commit_link = x->pending_commits_last;
+    *x->pending_commits_last = ex;
+    x->pending_commits_last = &ex->next_pending_commit;
 }
 
 /* Acknowledges the end before the commit, if a client waits and the end is in the journal. */
 static bool execution_ack_before_commit(struct execution *ex)
 {
-    struct manager *m = ex->sandbox->manager;
+    struct executions *x = ex->sandbox->services->executions;
     struct store_execution row;
     store_execution_fn *done = ex->done;
 
     if ((!done && !ex->watches) || (done && !ex->report_only_end))
         return false;
     execution_fill_ended_row(ex, &row);
-    if (!end_journal_append(m->end_journal, &row))
+    if (!end_journal_append(x->end_journal, &row))
         return false;
     ex->end_journaled = true;
     ex->done = NULL;
@@ -149,7 +154,7 @@ static bool execution_ack_before_commit(struct execution *ex)
         done(ex->done_arg, NULL, &row);
     execution_notify_end(ex, &row);
     /* Only now: after the deferred answers of the callbacks above. */
-    ev_defer(m->ev, &m->flush_defer, manager_on_flush_deferred, m);
+    ev_defer(x->ev, &x->flush_defer, executions_on_flush_deferred, x);
     return true;
 }
 
@@ -183,8 +188,9 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
         ex->output.stream.dropped[i] = exec_handle_dropped_bytes(ex->exec, i + 1);
 }
 
-void manager_stats_count_receipt(struct manager_stats *s, const struct receipt *r)
+void executions_count_receipt(struct executions *x, const struct receipt *r)
 {
+    struct manager_stats *s = x->stats;
     struct limit_hit met[LIMIT_COUNT];
     size_t n = limit_hits_list(r, met);
 
@@ -195,21 +201,21 @@ void manager_stats_count_receipt(struct manager_stats *s, const struct receipt *
         s->limit_hits[met[i].limit]++;
 }
 
-void manager_count_denials(struct manager *m, const char *owner, const struct receipt *r)
+void executions_count_denials(struct executions *x, const char *owner, const struct receipt *r)
 {
     if (r->denials_why)
         return;
     for (size_t i = 0; i < r->ndenials; i++)
-        m->stats.denied_syscalls += r->denials[i].count;
-    m->stats.denied_syscalls += r->denials_more;
-    if (m->settings.on_denials)
-        m->settings.on_denials(m->settings.arg, owner, r);
+        x->stats->denied_syscalls += r->denials[i].count;
+    x->stats->denied_syscalls += r->denials_more;
+    if (x->on_denials)
+        x->on_denials(x->on_denials_arg, owner, r);
 }
 
 void execution_end(struct execution *ex, enum store_execution_state state, const struct receipt *r,
                    const struct err *why)
 {
-    struct manager *m = ex->sandbox->manager;
+    struct executions *x = ex->sandbox->services->executions;
 
     if (ex->state == EXECUTION_ENDED)
         return;
@@ -221,27 +227,73 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
         return;
     }
     execution_set_state(ex->id, &ex->state, EXECUTION_ENDED);
+    ex->sandbox->nuncommitted++;
     ex->end_state = state;
     ex->ended_ms = clock_real_ms();
     ex->end_cpu_us = sandbox_read_cpu_us(ex->sandbox);
-    budget_execution_end(m->budgets, ex->sandbox->quota);
+    budget_execution_end(ex->sandbox->services->budgets, ex->sandbox->quota);
     output_close(ex);
     if (r) {
         execution_set_receipt(ex, r);
-        manager_stats_count_receipt(&m->stats, r);
-        manager_count_denials(m, ex->sandbox->owner, r);
+        executions_count_receipt(x, r);
+        executions_count_denials(x, ex->sandbox->owner, r);
     }
     if (why)
-        ex->error_json = manager_error_json(why);
+        ex->error_json = stored_error_json(why);
     if (why && why->id == ERR_LOST && !r) {
         ex->ended_by = ENDED_LOST;
         ex->has_ended_by = true;
     }
     if (state == STORE_EXECUTION_FAILED)
-        m->stats.executions_failed++;
+        x->stats->executions_failed++;
     if (ex->has_ended_by)
-        m->stats.executions_ended[ex->ended_by]++;
+        x->stats->executions_ended[ex->ended_by]++;
     execution_input_end(ex);
     if (!execution_ack_before_commit(ex))
         execution_commit_end_and_event(ex);
+}
+
+/* --- the executions of a sandbox --- */
+
+void sandbox_end_executions(struct sandbox *sb)
+{
+    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
+        next = ex->next;
+        if (ex->state == EXECUTION_ENDED)
+            continue;
+        ex->ended_by = sb->ended_by;
+        ex->has_ended_by = true;
+        execution_end(ex, STORE_EXECUTION_FAILED, NULL, &sb->end_error);
+    }
+}
+
+void sandbox_fail_execution_callers(struct sandbox *sb, const struct err *why)
+{
+    for (struct execution *ex = sb->executions; ex; ex = ex->next) {
+        store_execution_fn *done = ex->done;
+
+        ex->done = NULL;
+        if (done)
+            done(ex->done_arg, why, NULL);
+    }
+}
+
+void sandbox_kill_executions_over_budget(struct sandbox *sb)
+{
+    for (struct execution *ex = sb->executions; ex; ex = ex->next)
+        if ((ex->exec || ex->running_context) && ex->state != EXECUTION_ENDED && !ex->over_budget) {
+            ex->over_budget = true;
+            execution_kill(ex);
+        }
+}
+
+const char *sandbox_cpu_user(const struct sandbox *sb)
+{
+    return sb->executions && !sb->executions->next ? sb->executions->created_by : "";
+}
+
+void sandbox_free_executions(struct sandbox *sb)
+{
+    while (sb->executions)
+        execution_free(sb->executions);
 }

@@ -3,7 +3,7 @@
  * lost its connection, or a new server, continues after the bytes that the sandbox has. That
  * requires one writer at a time. A terminal accepts any number of writers, and their input is sent
  * in order of arrival. */
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 
 #include "core/base/list.h"
 #include "core/base/mem.h"
@@ -12,7 +12,7 @@ struct execution_writer *manager_open_execution_input(struct manager *m, const c
                                                       const char *id, const struct execution_writer_ops *ops, void *arg,
                                                       struct err *err)
 {
-    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct sandbox *sb = registry_find(manager_sandbox_services(m)->registry, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, id) : NULL;
 
     if (!ex || ex->row != EXECUTION_ROW_COMMITTED || (ex->resume_stream && ex->state < EXECUTION_RUNNING)) {

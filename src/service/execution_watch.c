@@ -20,7 +20,7 @@ static void execution_on_notify_deferred(void *arg)
 void execution_notify(struct execution *ex)
 {
     if (ex->watches)
-        ev_defer(ex->sandbox->manager->ev, &ex->notify_defer, execution_on_notify_deferred, ex);
+        ev_defer(ex->sandbox->services->ev, &ex->notify_defer, execution_on_notify_deferred, ex);
 }
 
 void execution_notify_end(struct execution *ex, const struct store_execution *row)
@@ -46,7 +46,7 @@ struct execution *execution_find(const struct sandbox *sb, const char *id)
 struct execution_watch *manager_watch_execution(struct manager *m, const char *owner, const char *sandbox,
                                                 const char *id, execution_watch_fn *fn, void *arg)
 {
-    struct sandbox *sb = sandbox_find(m, owner, sandbox);
+    struct sandbox *sb = registry_find(manager_sandbox_services(m)->registry, owner, sandbox);
     struct execution *ex = sb ? execution_find(sb, id) : NULL;
 
     if (!ex || ex->row != EXECUTION_ROW_COMMITTED)

@@ -4,12 +4,11 @@
  * jailer and outlive this process, rows belong to the store, output is in files. The next manager
  * adopts the sandboxes that still live and records the end of the others.
  *
- * Every call answers through `done`, exactly once, in the loop. A request to a sandbox is answered
- * after the call has returned; the `done` of an execution or a context may run earlier. Success
- * means committed: the result survives kill -9 of this process. Rows are borrowed for the duration
- * of the callback. Every call names an owner and sees only that owner's objects (STORE_ANY_OWNER:
- * all objects); the id of an object of another owner is ERR_MISSING. A call on a sandbox that has
- * ended fails with ERR_SANDBOX_ENDED and the reason of the end. */
+ * Every call answers through `done`, exactly once, in the loop, after the call has returned.
+ * Success means committed: the result survives kill -9 of this process. Rows are borrowed for the
+ * duration of the callback. Every call names an owner and sees only that owner's objects
+ * (STORE_ANY_OWNER: all objects); the id of an object of another owner is ERR_MISSING. A call on a
+ * sandbox that has ended fails with ERR_SANDBOX_ENDED and the reason of the end. */
 #pragma once
 
 #include "core/base/base.h"
@@ -70,6 +69,13 @@ void manager_end_all(struct manager *m, const struct err *why, void (*done)(void
 /* Whether sandboxes can be created. If not, *ret_why says why. */
 bool manager_ready(const struct manager *m, const char **ret_why);
 
+/* Its objects, which live as long as the manager. */
+struct tenant_quotas *manager_quotas(const struct manager *m);
+struct budgets *manager_budgets(const struct manager *m);
+struct retention *manager_retention(const struct manager *m);
+struct ephemeral_sandboxes *manager_ephemerals(struct manager *m);
+struct live_sandboxes *manager_live_sandboxes(struct manager *m);
+
 /* --- sandboxes --- */
 
 /* Creates a sandbox. id: chosen by the caller ("sb..."), or NULL. named: if not NULL, the sandbox
@@ -96,22 +102,6 @@ void manager_acquire_sandbox(struct manager *m, const char *owner, const char *i
 void manager_release_sandbox(struct manager *m, const char *id); /* once per success; the sandbox may be gone */
 /* Whether the sandbox lives. True for an unknown id while the store is still being read. */
 bool manager_sandbox_is_live(const struct manager *m, const char *owner, const char *id);
-
-/* Writes the running and paused sandboxes of the owner to ret, oldest first, at most max. Returns
- * how many were written. */
-struct manager_live_sandbox {
-    char id[ID_SIZE];
-    char owner[STORE_OWNER_MAX + 1];
-    bool paused;
-    uint64_t created_ms;
-    size_t executions;
-    uint64_t cpu_millis, memory_bytes, pids; /* its limits */
-};
-size_t manager_list_live_sandboxes(const struct manager *m, const char *owner, struct manager_live_sandbox *ret,
-                                   size_t max);
-/* Sends the CPU usage of every live sandbox of the owner to the store, ahead of calls made after
- * this one. */
-void manager_commit_cpu_usage(struct manager *m, const char *owner);
 
 /* Reads the spec from row->spec_json. The caller calls spec_done. */
 int manager_read_stored_spec(const struct store_sandbox *row, struct spec *ret, struct err *err);
@@ -216,25 +206,7 @@ uint64_t output_first_kept_offset(int fd, uint64_t offset);
  * of the loop. */
 const char *manager_sandbox_owner(const struct manager *m, const char *sandbox);
 
-/* Applies the quotas and the state of a tenant from now on. At the start the tenants are read from
- * the store. A suspended or removed tenant starts nothing new, and its live sandboxes are ended. */
-void manager_set_tenant(struct manager *m, const struct store_tenant *row);
-bool manager_tenant_is_suspended(struct manager *m, const char *tenant); /* suspended or removed */
-void manager_tenant_quota_used(struct manager *m, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT]);
-
-/* --- budgets --- */
-
-/* Applies a budget that was committed to the store. */
-void manager_set_budget(struct manager *m, const struct store_budget *row);
-/* False: the owner has no budget, or it is still being read. */
-bool manager_get_budget(struct manager *m, const char *owner, struct manager_budget *ret);
-/* With the lifetimes of live sandboxes until now. */
-void manager_usage_totals(struct manager *m, struct manager_usage_totals *ret);
-
 /* --- housekeeping --- */
-
-/* As retention_run(). */
-void manager_gc(struct manager *m, const struct store_retention *keep, bool strays, manager_gc_fn *done, void *arg);
 
 #define MANAGER_END_CAUSES 10    /* enum ended_by */
 #define MANAGER_LANGUAGES_MAX 16 /* in the order of languages_all() */

@@ -10,7 +10,7 @@
  * itself shows where data begins. A file system that cannot punch holes keeps the beginning, up to
  * a limit, and later output is lost as on a full disk: a sandbox must not fill the host, and a
  * terminal that shows no new output is noticed. */
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 
 #include "core/base/fd.h"
 #include "core/base/log.h"
@@ -25,12 +25,12 @@
 
 int manager_open_output(struct manager *m, const char *id, int channel)
 {
-    return output_dir_open_for_read(m->output_dir, id, channel);
+    return output_dir_open_for_read(manager_sandbox_services(m)->executions->output_dir, id, channel);
 }
 
 void output_set_final_names(struct execution *ex, bool has_row)
 {
-    const struct output_dir *dir = ex->sandbox->manager->output_dir;
+    const struct output_dir *dir = ex->sandbox->services->executions->output_dir;
 
     for (int i = 0; i < OUTPUT_CHANNELS; i++) {
         if (!ex->output.has_temp_name[i])
@@ -82,7 +82,7 @@ static size_t output_write(void *arg, int channel, const void *data, size_t len)
 {
     struct execution *ex = arg;
     struct stored_output *o = &ex->output;
-    struct manager *m = ex->sandbox->manager;
+    const struct executions *x = ex->sandbox->services->executions;
     int *fd = &o->fd[channel - 1];
     bool refused = o->stream.lost[0] + o->stream.lost[1] + o->stream.lost[2] > 0;
     uint64_t size = o->stream.kept[channel - 1];
@@ -90,7 +90,7 @@ static size_t output_write(void *arg, int channel, const void *data, size_t len)
     size_t done = 0, room;
 
     if (*fd < 0 && !refused) {
-        *fd = output_dir_open_file(m->output_dir, ex->id, channel, temp, O_WRONLY | O_CREAT | O_APPEND);
+        *fd = output_dir_open_file(x->output_dir, ex->id, channel, temp, O_WRONLY | O_CREAT | O_APPEND);
         o->has_temp_name[channel - 1] = *fd >= 0 && temp;
     }
     while (done < len && *fd >= 0 && !refused &&
@@ -103,8 +103,8 @@ static size_t output_write(void *arg, int channel, const void *data, size_t len)
             break;
         done += (size_t)n;
     }
-    m->stats.output_bytes += done;
-    m->stats.output_lost_bytes += len - done;
+    x->stats->output_bytes += done;
+    x->stats->output_lost_bytes += len - done;
     if (done < len && !refused)
         log_error("output of %s: no more is stored: %s", ex->id, strerror(errno));
     if (o->ring_bytes && channel == 1)
@@ -129,7 +129,7 @@ void output_init(struct execution *ex)
 
 int output_open_existing(struct execution *ex)
 {
-    const struct output_dir *dir = ex->sandbox->manager->output_dir;
+    const struct output_dir *dir = ex->sandbox->services->executions->output_dir;
     struct stat st;
 
     for (int i = 0; i < OUTPUT_CHANNELS; i++) {

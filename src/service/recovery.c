@@ -1,4 +1,4 @@
-/* Recovery: a new manager reconciles the live rows of the store with the sandboxes of the jailer.
+/* Recovery: a new server reconciles the live rows of the store with the sandboxes of the jailer.
  *
  * It reads the tenants, then the live rows of sandboxes, then those of executions. As soon as the
  * jailer is connected, each sandbox is adopted under its own id. A sandbox that the jailer does not
@@ -8,25 +8,68 @@
  * A frozen sandbox cannot answer, so each sandbox is thawed for its adoption, even if its row does
  * not say "paused": the previous server may have crashed between freezing the sandbox and
  * committing the state. */
-#include "service/context_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/output_dir.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+struct recovery {
+    struct sandbox_services *services;
+    struct output_dir *output_dir;
+    bool loaded;          /* all live rows of the store are loaded */
+    size_t nadopting;     /* sandboxes still to be adopted */
+    char load_error[160]; /* why the rows cannot be loaded; "": no error */
+};
+
+struct recovery *recovery_new(struct sandbox_services *services, struct output_dir *output_dir)
+{
+    struct recovery *r = mem_new(struct recovery);
+
+    r->services = services;
+    r->output_dir = output_dir;
+    return r;
+}
+
+void recovery_free(struct recovery *r)
+{
+    free(r);
+}
+
+bool recovery_is_loaded(const struct recovery *r)
+{
+    return r->loaded;
+}
+
+bool recovery_is_ready(const struct recovery *r, const char **ret_why)
+{
+    const struct jailer_link *link = r->services->jailer_link;
+    const char *why = NULL;
+
+    if (!jailer_link_engine(link))
+        why = jailer_link_why_lost(link);
+    else if (!r->loaded)
+        why = r->load_error[0] ? r->load_error : "the store is still being read";
+    else if (r->nadopting > 0)
+        why = "the sandboxes of the previous server are still being adopted";
+    if (ret_why)
+        *ret_why = why;
+    return why == NULL;
+}
+
 /* --- loading --- */
 
-static void recovery_load_sandboxes(struct manager *m, const char *cursor);
-static void recovery_load_executions(struct manager *m, const char *cursor);
+static void recovery_load_sandboxes(struct recovery *r, const char *cursor);
+static void recovery_load_executions(struct recovery *r, const char *cursor);
 
-static void recovery_load_sandbox(struct manager *m, const struct store_sandbox *row)
+static void recovery_load_sandbox(struct recovery *r, const struct store_sandbox *row)
 {
-    struct sandbox *sb = sandbox_new(m, row->id, row->owner);
+    struct sandbox *sb = sandbox_new(r->services, row->id, row->owner);
     struct err err = { 0 };
 
     sandbox_set_state(sb, row->state == STORE_SANDBOX_CREATING ? SANDBOX_STATE_CREATING : SANDBOX_STATE_LOADED);
@@ -42,39 +85,39 @@ static void recovery_load_sandbox(struct manager *m, const struct store_sandbox 
     }
     (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
     if (sb->spec.cpu_pinning)
-        sandbox_set_pinned_cpus(sb, sb->spec.limits.v[LIMIT_CPUSET]);
+        registry_pin_cpus(sb->services->registry, sb, sb->spec.limits.v[LIMIT_CPUSET]);
     quota_amounts_for_spec(&sb->spec, sb->quota_reserved);
     quota_add_reserved(sb->quota, sb->quota_reserved);
     if (row->state != STORE_SANDBOX_PAUSED)
         sb->paused_at_ms = 0;
     else if (!sb->paused_at_ms)
-        sb->paused_at_ms = manager_mono_ms(m);
+        sb->paused_at_ms = sandbox_mono_ms(sb);
 }
 
-static void recovery_load_failed(struct manager *m, const struct err *err)
+static void recovery_load_failed(struct recovery *r, const struct err *err)
 {
     log_error("cannot read the store: %s", err->msg);
-    snprintf(m->load_error, sizeof(m->load_error), "cannot read the store: %.100s", err->msg);
+    snprintf(r->load_error, sizeof(r->load_error), "cannot read the store: %.100s", err->msg);
 }
 
 static void recovery_on_sandboxes(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
                                   const char *next)
 {
-    struct manager *m = arg;
+    struct recovery *r = arg;
 
     if (err) {
-        recovery_load_failed(m, err);
+        recovery_load_failed(r, err);
         return;
     }
     for (size_t i = 0; i < n; i++)
-        recovery_load_sandbox(m, &rows[i]);
+        recovery_load_sandbox(r, &rows[i]);
     if (next)
-        recovery_load_sandboxes(m, next);
+        recovery_load_sandboxes(r, next);
     else
-        recovery_load_executions(m, NULL);
+        recovery_load_executions(r, NULL);
 }
 
-static void recovery_load_sandboxes(struct manager *m, const char *cursor)
+static void recovery_load_sandboxes(struct recovery *r, const char *cursor)
 {
     struct store_list q = { .owner = STORE_ANY_OWNER,
                             .states = STORE_SANDBOX_LIVE,
@@ -82,42 +125,7 @@ static void recovery_load_sandboxes(struct manager *m, const char *cursor)
                             .limit = STORE_LIST_MAX,
                             .oldest_first = true };
 
-    store_sandbox_list(m->store, &q, recovery_on_sandboxes, m);
-}
-
-static int recovery_read_request(struct execution *ex, const char *text, struct err *err)
-{
-    auto_json *root = NULL;
-    const char *input = NULL, *request = NULL;
-    uint64_t stream = 0, rows = 0, cols = 0;
-
-    if (!text)
-        return err_set(err, ERR_STORE_CORRUPT, "the row has no request");
-    if (json_input_parse(text, strlen(text), &root, err) < 0 ||
-        json_input_u64(root, "", "stream", 1, UINT32_MAX, &stream, NULL, err) < 0 ||
-        json_input_u64(root, "", "timeoutMs", 0, UINT64_MAX, &ex->spec.wall_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "cpuTimeMs", 0, UINT64_MAX, &ex->spec.cpu_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "outputBytes", 0, UINT64_MAX, &ex->spec.output_max, NULL, err) < 0 ||
-        json_input_u64(root, "", "pausedMs", 0, UINT64_MAX, &ex->sandbox_paused_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "createdMonoMs", 0, UINT64_MAX, &ex->created_mono_ms, NULL, err) < 0 ||
-        json_input_u64(root, "", "cpuBaseNs", 0, UINT64_MAX, &ex->cpu_base_ns, NULL, err) < 0 ||
-        json_input_bool(root, "", "changes", &ex->spec.changes, err) < 0 ||
-        json_input_bool(root, "", "stdinOpen", &ex->input_open, err) < 0 ||
-        json_input_u64(root, "", "rows", 0, UINT16_MAX, &rows, NULL, err) < 0 ||
-        json_input_u64(root, "", "cols", 0, UINT16_MAX, &cols, NULL, err) < 0 ||
-        json_input_u64(root, "", "ring", 0, UINT64_MAX, &ex->output.ring_bytes, NULL, err) < 0 ||
-        json_input_text(root, "", "requestId", 1, RECEIPT_REQUEST_MAX, &request, err) < 0 ||
-        json_input_text(root, "", "stdin", 0, JSON_INPUT_SIZE_MAX, &input, err) < 0)
-        return -1;
-    (void)str_copy(ex->request_id, sizeof(ex->request_id), request ? request : "");
-    ex->resume_stream = (uint32_t)stream;
-    ex->spec.rows = (uint16_t)rows;
-    ex->spec.cols = (uint16_t)cols;
-    if (input) {
-        ex->input = str_dup(input);
-        ex->input_len = strlen(input);
-    }
-    return 0;
+    store_sandbox_list(r->services->store, &q, recovery_on_sandboxes, r);
 }
 
 static void recovery_on_orphan_committed(void *arg UNUSED, const struct err *err,
@@ -129,66 +137,55 @@ static void recovery_on_orphan_committed(void *arg UNUSED, const struct err *err
 
 /* Ends an execution whose sandbox has ended: the end of the sandbox was committed, that of the
  * execution was not. */
-static void recovery_end_orphan(struct manager *m, const struct store_execution *row)
+static void recovery_end_orphan(struct recovery *r, const struct store_execution *row)
 {
     struct store_execution end = { .state = STORE_EXECUTION_FAILED, .ended_ms = clock_real_ms() };
     struct err lost;
 
     err_set(&lost, ERR_LOST, "its sandbox ended while the server was down");
-    auto_free char *why = manager_error_json(&lost);
+    auto_free char *why = stored_error_json(&lost);
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
     end.error_json = why;
-    output_dir_file_sizes(m->output_dir, row->id, end.out_bytes);
-    store_execution_update(
-        m->store, row->owner, &end, STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT,
-        &(struct store_condition){ .states = STORE_EXECUTION_LIVE }, recovery_on_orphan_committed, NULL);
+    output_dir_file_sizes(r->output_dir, row->id, end.out_bytes);
+    store_execution_update(r->services->store, row->owner, &end,
+                           STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT,
+                           &(struct store_condition){ .states = STORE_EXECUTION_LIVE }, recovery_on_orphan_committed,
+                           NULL);
 }
 
-static void recovery_load_execution(struct manager *m, const struct store_execution *row)
+static void recovery_load_execution(struct recovery *r, const struct store_execution *row)
 {
-    struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, row->sandbox);
-    struct err err = { 0 };
+    struct sandbox *sb = registry_find(r->services->registry, STORE_ANY_OWNER, row->sandbox);
 
-    if (!sb) {
-        recovery_end_orphan(m, row);
-        return;
-    }
-    struct execution *ex = execution_new_from_row(sb, row->id);
-    ex->created_ms = row->created_ms;
-    ex->started_ms = row->started_ms;
-    ex->background = row->background;
-    ex->spec.tty = row->tty;
-    memcpy(ex->context_id, row->context, sizeof(ex->context_id));
-    (void)str_copy(ex->created_by, sizeof(ex->created_by), row->created_by ? row->created_by : "");
-    if (recovery_read_request(ex, row->request_json, &err) < 0)
-        log_error("execution %s: cannot read its row: %s", ex->id, err.msg);
-    if (output_open_existing(ex) < 0) /* tried again when it is resumed */
-        log_warn("output of %s: %s", ex->id, strerror(errno));
+    if (sb)
+        sandbox_load_execution(sb, row);
+    else
+        recovery_end_orphan(r, row);
 }
 
 static void recovery_on_executions(void *arg, const struct err *err, const struct store_execution *rows, size_t n,
                                    const char *next)
 {
-    struct manager *m = arg;
+    struct recovery *r = arg;
 
     if (err) {
-        recovery_load_failed(m, err);
+        recovery_load_failed(r, err);
         return;
     }
     for (size_t i = 0; i < n; i++)
-        recovery_load_execution(m, &rows[i]);
+        recovery_load_execution(r, &rows[i]);
     if (next) {
-        recovery_load_executions(m, next);
+        recovery_load_executions(r, next);
         return;
     }
-    m->loaded = true;
-    output_dir_resolve_temp_files(m->output_dir, m->store);
-    if (jailer_link_engine(m->jailer_link))
-        recovery_adopt_all(m);
+    r->loaded = true;
+    output_dir_resolve_temp_files(r->output_dir, r->services->store);
+    if (jailer_link_engine(r->services->jailer_link))
+        recovery_on_connected(r);
 }
 
-static void recovery_load_executions(struct manager *m, const char *cursor)
+static void recovery_load_executions(struct recovery *r, const char *cursor)
 {
     struct store_list q = { .owner = STORE_ANY_OWNER,
                             .states = STORE_EXECUTION_LIVE,
@@ -196,7 +193,7 @@ static void recovery_load_executions(struct manager *m, const char *cursor)
                             .limit = STORE_LIST_MAX,
                             .oldest_first = true };
 
-    store_execution_list(m->store, &q, recovery_on_executions, m);
+    store_execution_list(r->services->store, &q, recovery_on_executions, r);
 }
 
 static void recovery_on_quotas_loaded(void *arg, const struct err *err)
@@ -207,9 +204,9 @@ static void recovery_on_quotas_loaded(void *arg, const struct err *err)
         recovery_load_sandboxes(arg, NULL);
 }
 
-void recovery_start(struct manager *m)
+void recovery_start(struct recovery *r)
 {
-    tenant_quotas_load(m->quotas, recovery_on_quotas_loaded, m);
+    tenant_quotas_load(r->services->quotas, recovery_on_quotas_loaded, r);
 }
 
 /* --- adoption --- */
@@ -220,8 +217,8 @@ static void recovery_on_thawed(void *arg UNUSED, const struct err *err UNUSED)
 
 static void recovery_adopt_sandbox(struct sandbox *sb)
 {
-    struct manager *m = sb->manager;
-    uint64_t now = sb->expires_mono_ms ? manager_mono_ms(m) : clock_real_ms();
+    struct recovery *r = sb->services->recovery;
+    uint64_t now = sb->expires_mono_ms ? sandbox_mono_ms(sb) : clock_real_ms();
     uint64_t until = sb->expires_mono_ms ? sb->expires_mono_ms : sb->expires_ms;
     uint64_t left = until > now ? until - now : 1;
     struct sandbox_spec sandbox;
@@ -230,10 +227,10 @@ static void recovery_adopt_sandbox(struct sandbox *sb)
     spec_fill_sandbox_spec(&sb->spec, &sandbox);
     sandbox.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
     sandbox.limits.v[LIMIT_WALL] = min_u64(sandbox.limits.v[LIMIT_WALL], sandbox.limits.v[LIMIT_LIFETIME]);
-    if (sandbox_handle_adopt(jailer_link_engine(m->jailer_link), sb->id, &sandbox, &sandbox_engine_ops, sb, &sb->handle,
-                             &err) < 0) {
+    if (sandbox_handle_adopt(jailer_link_engine(r->services->jailer_link), sb->id, &sandbox, &sandbox_engine_ops, sb,
+                             &sb->handle, &err) < 0) {
         sandbox_end(sb, ENDED_LOST, &err);
-        recovery_sandbox_resolved(m);
+        recovery_sandbox_resolved(r);
         return;
     }
     sandbox_handle_thaw(sb->handle, recovery_on_thawed, sb);
@@ -249,30 +246,20 @@ static void recovery_on_refrozen(void *arg, const struct err *err)
         log_warn("sandbox %s: cannot pause it again: %s", sb->id, err->msg);
     sandbox_set_state(sb, err ? SANDBOX_STATE_RUNNING : SANDBOX_STATE_PAUSED);
     sandbox_restart_idle_timer(sb);
-    recovery_sandbox_resolved(sb->manager);
+    recovery_sandbox_resolved(sb->services->recovery);
 }
 
-void recovery_sandbox_ready(struct sandbox *sb)
+void recovery_sandbox_ready(struct recovery *r, struct sandbox *sb)
 {
-    sb->manager->stats.adopted++;
+    sb->services->stats->adopted++;
     if (sb->quota->is_suspended) {
-        struct manager *m = sb->manager;
-
         sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
         sandbox_end_suspended(sb);
-        recovery_sandbox_resolved(m);
+        recovery_sandbox_resolved(r);
         return;
     }
     contexts_adopt(sb);
-    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
-        struct err err = { 0 };
-
-        next = ex->next;
-        if (ex->context_id[0])
-            continue;
-        if (execution_resume(ex, &err) < 0)
-            execution_end(ex, STORE_EXECUTION_FAILED, NULL, &err);
-    }
+    sandbox_resume_executions(sb);
     sandbox_handle_resume_finish(sb->handle);
     if (sb->paused_at_ms) {
         sandbox_handle_freeze(sb->handle, recovery_on_refrozen, sb);
@@ -280,37 +267,37 @@ void recovery_sandbox_ready(struct sandbox *sb)
     }
     sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     sandbox_restart_idle_timer(sb);
-    recovery_sandbox_resolved(sb->manager);
+    recovery_sandbox_resolved(r);
 }
 
 static void recovery_on_jailer_list(void *arg, const char (*ids)[ID_SIZE], size_t n, const struct err *err)
 {
-    struct manager *m = arg;
-    struct engine *engine = jailer_link_engine(m->jailer_link);
+    struct recovery *r = arg;
+    struct engine *engine = jailer_link_engine(r->services->jailer_link);
 
     if (err) {
         log_warn("cannot list the sandboxes of the jailer: %s", err->msg);
-        pools_set_engine(m->pools, engine);
+        pools_set_engine(r->services->supply->pools, engine);
         return;
     }
     for (size_t i = 0; i < n; i++)
-        if (!sandbox_find(m, STORE_ANY_OWNER, ids[i])) {
+        if (!registry_find(r->services->registry, STORE_ANY_OWNER, ids[i])) {
             log_info("sandbox %s has no row and is destroyed", ids[i]);
             engine_destroy_sandbox(engine, ids[i]);
         }
     if (n == ENGINE_LIST_MAX)
-        engine_list_sandboxes(engine, ids[n - 1], recovery_on_jailer_list, m);
+        engine_list_sandboxes(engine, ids[n - 1], recovery_on_jailer_list, r);
     else
-        pools_set_engine(m->pools, engine); /* only now: sandboxes of pools have no rows either */
+        pools_set_engine(r->services->supply->pools, engine); /* only now: sandboxes of pools have no rows either */
 }
 
 /* After the last adoption, destroys the sandboxes of the jailer that have no row. */
-void recovery_sandbox_resolved(struct manager *m)
+void recovery_sandbox_resolved(struct recovery *r)
 {
-    struct engine *engine = jailer_link_engine(m->jailer_link);
+    struct engine *engine = jailer_link_engine(r->services->jailer_link);
 
-    if (m->nadopting > 0 && --m->nadopting == 0 && engine)
-        engine_list_sandboxes(engine, NULL, recovery_on_jailer_list, m);
+    if (r->nadopting > 0 && --r->nadopting == 0 && engine)
+        engine_list_sandboxes(engine, NULL, recovery_on_jailer_list, r);
 }
 
 static void recovery_end_unfinished(struct sandbox *sb)
@@ -318,28 +305,32 @@ static void recovery_end_unfinished(struct sandbox *sb)
     struct err why;
 
     err_set(&why, ERR_LOST, "the server restarted before the sandbox was ready");
-    engine_destroy_sandbox(jailer_link_engine(sb->manager->jailer_link), sb->id);
+    engine_destroy_sandbox(jailer_link_engine(sb->services->jailer_link), sb->id);
     sandbox_end(sb, ENDED_LOST, &why);
 }
 
-void recovery_adopt_all(struct manager *m)
+static void recovery_adopt_all(struct recovery *r)
 {
-    size_t n = 0;
-    struct sandbox **all = mem_new_array(struct sandbox *, m->nsandboxes + 1);
+    auto_free struct sandbox **all = registry_snapshot(r->services->registry);
 
-    m->nadopting = 1; /* one extra, so that the count reaches 0 only after all adoptions have started */
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (struct sandbox *sb = m->sandboxes[i]; sb; sb = sb->next)
-            if (!sb->handle && !sb->create_slot.is_waiting &&
-                (sb->state == SANDBOX_STATE_LOADED || sb->state == SANDBOX_STATE_CREATING))
-                all[n++] = sb;
-    for (size_t i = 0; i < n; i++) {
-        m->nadopting += all[i]->state == SANDBOX_STATE_LOADED;
-        if (all[i]->state == SANDBOX_STATE_LOADED)
-            recovery_adopt_sandbox(all[i]);
-        else
-            recovery_end_unfinished(all[i]);
+    r->nadopting = 1; /* one extra, so that the count reaches 0 only after all adoptions have started */
+    for (struct sandbox **p = all; *p; p++) {
+        struct sandbox *sb = *p;
+
+        if (sb->handle || sb->create_slot.is_waiting)
+            continue;
+        if (sb->state == SANDBOX_STATE_LOADED) {
+            r->nadopting++;
+            recovery_adopt_sandbox(sb);
+        } else if (sb->state == SANDBOX_STATE_CREATING) {
+            recovery_end_unfinished(sb);
+        }
     }
-    free(all);
-    recovery_sandbox_resolved(m);
+    recovery_sandbox_resolved(r);
+}
+
+void recovery_on_connected(struct recovery *r)
+{
+    if (r->loaded)
+        recovery_adopt_all(r);
 }

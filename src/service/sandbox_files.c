@@ -10,7 +10,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "service/service_internal.h"
+#include "service/sandbox_internal.h"
 
 #define STAT_ATTEMPTS_MAX 8
 
@@ -76,7 +76,7 @@ static void sandbox_files_on_stat_entry(void *arg, const struct files_entry *e)
 static void sandbox_files_on_stat_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
 {
     struct sandbox_files_job *j = arg;
-    struct ev *ev = j->manager->ev;
+    struct ev *ev = manager_sandbox_services(j->manager)->ev;
 
     if (err)
         sandbox_files_fail(j, err);
@@ -207,7 +207,7 @@ void sandbox_files_free(struct sandbox_files_job *j)
     if (!j)
         return;
     files_free(take_ptr(&j->job));
-    ev_timer_clear(j->manager->ev, &j->settle_timer);
+    ev_timer_clear(manager_sandbox_services(j->manager)->ev, &j->settle_timer);
     if (j->state == SANDBOX_FILES_ACQUIRING) {
         sandbox_files_set_state(j, SANDBOX_FILES_CANCELLED);
         return;

@@ -13,7 +13,7 @@
  * 3. A sandbox has one end, the first that was noticed. The end is reported when the sandbox is
  *    destroyed and the row is committed; if the store refuses, the commit is retried until it
  *    succeeds. */
-#include "service/context_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -21,7 +21,6 @@
 #include "core/base/str.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
@@ -64,14 +63,14 @@ void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const
 static void sandbox_on_end_committed(void *arg, const struct err *err, const struct store_sandbox *row)
 {
     struct sandbox *sb = arg;
-    struct manager *m = sb->manager;
+    struct sandbox_services *s = sb->services;
     store_sandbox_fn *created = sb->on_created;
 
     if (err && err->id != ERR_MISSING && err->id != ERR_EXISTS) {
         log_error("cannot store the end of sandbox %s, will retry: %s", sb->id, err->msg);
         /* The sandbox is destroyed; only its row is not up to date yet. */
         sandbox_answer_end_waiters(sb, err, NULL);
-        ev_timer_set(m->ev, &sb->retry_timer, ev_now(m->ev) + RETRY_NS, sandbox_commit_end, sb);
+        ev_timer_set(s->ev, &sb->retry_timer, ev_now(s->ev) + RETRY_NS, sandbox_commit_end, sb);
         return;
     }
     sb->on_created = NULL;
@@ -79,7 +78,7 @@ static void sandbox_on_end_committed(void *arg, const struct err *err, const str
         created(sb->on_created_arg, &sb->end_error, NULL);
     sandbox_answer_end_waiters(sb, row ? NULL : &sb->end_error, row);
     if (sb->executions) { /* the store refused the end of an execution, which is retried */
-        ev_timer_set(m->ev, &sb->retry_timer, ev_now(m->ev) + RETRY_NS, sandbox_commit_end, sb);
+        ev_timer_set(s->ev, &sb->retry_timer, ev_now(s->ev) + RETRY_NS, sandbox_commit_end, sb);
         return;
     }
     sandbox_notify_end(sb);
@@ -92,14 +91,14 @@ static void sandbox_commit_end(void *arg)
     struct store_sandbox row = { .state = STORE_SANDBOX_ENDED,
                                  .ended_ms = sb->ended_ms,
                                  .cpu_us = sandbox_read_cpu_us(sb) };
-    auto_free char *why = manager_error_json(&sb->end_error);
+    auto_free char *why = stored_error_json(&sb->end_error);
 
     if (sb->handle && sandbox_handle_memory_peak(sb->handle) != SANDBOX_USAGE_UNKNOWN)
         row.usage_memory_peak = sandbox_handle_memory_peak(sb->handle);
     memcpy(row.id, sb->id, sizeof(row.id));
     row.ended_by = sb->creation_failed ? NULL : (char *)ended_by_name(sb->ended_by);
     row.why_json = why;
-    store_sandbox_update(sb->manager->store, sb->owner, &row, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
+    store_sandbox_update(sb->services->store, sb->owner, &row, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED,
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_on_end_committed, sb);
     budget_span_stored(&sb->span);
 }
@@ -125,7 +124,7 @@ static void sandbox_commit_first_receipt(struct sandbox *sb)
     receipt_json(&final, &w);
     memcpy(row.id, sb->first_execution_id, sizeof(row.id));
     row.receipt_json = out.data;
-    store_execution_update(sb->manager->store, sb->owner, &row, STORE_EXECUTION_SET_RECEIPT, NULL,
+    store_execution_update(sb->services->store, sb->owner, &row, STORE_EXECUTION_SET_RECEIPT, NULL,
                            sandbox_on_first_receipt_committed, NULL);
 }
 
@@ -135,27 +134,20 @@ static void sandbox_finish_end(struct sandbox *sb)
     struct err err;
 
     sb->is_destroyed = true;
-    for (struct execution *ex = sb->executions, *next; ex; ex = next) {
-        next = ex->next;
-        if (ex->state == EXECUTION_ENDED)
-            continue;
-        ex->ended_by = sb->ended_by;
-        ex->has_ended_by = true;
-        execution_end(ex, STORE_EXECUTION_FAILED, NULL, &sb->end_error);
-    }
+    sandbox_end_executions(sb);
     sandbox_commit_first_receipt(sb);
     sandbox_ended_error(sb, &err);
     contexts_fail_waiters(sb, &err);
     sandbox_fail_ops(sb, &err);
     if (!sb->creation_failed) {
-        sb->manager->stats.ended[sb->ended_by]++;
+        sb->services->stats->ended[sb->ended_by]++;
         buf_addf(&body, "\"endedBy\":\"%s\"", ended_by_name(sb->ended_by));
     }
     if (sb->row_inserted)
         sandbox_append_event(sb, "sandbox_ended", NULL, body.data);
-    if (!sb->creation_failed && !sb->delete_requested && sb->manager->settings.on_end)
-        sb->manager->settings.on_end(sb->manager->settings.arg, sb->id, sb->owner, sb->ended_by, &sb->end_error);
-    manager_flush_acknowledged_ends(sb->manager); /* the ends of its executions are committed first */
+    if (!sb->creation_failed && !sb->delete_requested && sb->services->on_end)
+        sb->services->on_end(sb->services->on_end_arg, sb->id, sb->owner, sb->ended_by, &sb->end_error);
+    executions_flush_acknowledged(sb->services->executions); /* the ends of its executions are committed first */
     sandbox_commit_end(sb);
 }
 
@@ -183,14 +175,22 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
     if (sb->creation_failed)
         budget_span_cancel(sb->quota, &sb->span);
     else
-        budget_span_end(sb->manager->budgets, sb->quota, &sb->span, sb->ended_ms);
+        budget_span_end(sb->services->budgets, sb->quota, &sb->span, sb->ended_ms);
     (void)sandbox_read_cpu_us(sb); /* used if the counter cannot be read at the end */
-    ev_timer_clear(sb->manager->ev, &sb->idle_timer);
+    ev_timer_clear(sb->services->ev, &sb->idle_timer);
     fair_queue_release(&sb->create_slot);
     if (made)
         sandbox_handle_destroy(sb->handle, sandbox_on_destroyed, sb);
     else
         sandbox_finish_end(sb);
+}
+
+void sandbox_end_suspended(struct sandbox *sb)
+{
+    struct err why;
+
+    err_set(&why, ERR_TENANT_SUSPENDED, "its tenant, %s, was suspended or removed", sb->quota->tenant);
+    sandbox_end(sb, ENDED_KILLED, &why);
 }
 
 /* --- creation --- */
@@ -199,7 +199,7 @@ void sandbox_end(struct sandbox *sb, enum ended_by by, const struct err *why)
  * the sandbox counts as lost. */
 static void sandbox_fail_create(struct sandbox *sb, const struct err *err)
 {
-    sb->manager->stats.create_failed++;
+    sb->services->stats->create_failed++;
     if (sb->state != SANDBOX_STATE_ENDING)
         sb->creation_failed = err->id != ERR_LOST;
     sandbox_end(sb, ENDED_LOST, err); /* answers the caller */
@@ -209,13 +209,13 @@ static void sandbox_count_start_time(const struct sandbox *sb)
 {
     size_t nruntimes, at = 0;
     const struct language *all = languages_all(&nruntimes);
-    uint64_t ns = ev_now(sb->manager->ev) - sb->create_began_ns;
+    uint64_t ns = ev_now(sb->services->ev) - sb->create_began_ns;
 
     while (at < nruntimes && !str_eq(all[at].name, sb->spec.runtime))
         at++;
     if (at == nruntimes || at >= MANAGER_LANGUAGES_MAX)
         return;
-    histogram_add(&sb->manager->stats.starts[at][sb->source.loan.result == POOL_HIT], ns);
+    histogram_add(&sb->services->stats->starts[at][sb->source.loan.result == POOL_HIT], ns);
 }
 
 static void sandbox_on_running_committed(void *arg, const struct err *err, const struct store_sandbox *row)
@@ -228,7 +228,7 @@ static void sandbox_on_running_committed(void *arg, const struct err *err, const
         return;
     }
     sb->on_created = NULL;
-    sb->manager->stats.created++;
+    sb->services->stats->created++;
     sandbox_count_start_time(sb);
     sandbox_append_event(sb, "sandbox_created", NULL, NULL);
     if (created)
@@ -245,12 +245,12 @@ static void sandbox_create_step(struct sandbox *sb)
     fair_queue_release(&sb->create_slot);
     sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     sb->expires_ms = clock_real_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
-    sb->expires_mono_ms = manager_mono_ms(sb->manager) + sb->spec.limits.v[LIMIT_LIFETIME];
+    sb->expires_mono_ms = sandbox_mono_ms(sb) + sb->spec.limits.v[LIMIT_LIFETIME];
     auto_free char *spec = sandbox_stored_json(sb);
     memcpy(row.id, sb->id, sizeof(row.id));
     row.expires_ms = sb->expires_ms;
     row.spec_json = spec;
-    store_sandbox_update(sb->manager->store, sb->owner, &row,
+    store_sandbox_update(sb->services->store, sb->owner, &row,
                          STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_EXPIRES | STORE_SANDBOX_SET_SPEC,
                          &(struct store_condition){ .states = STORE_BIT(STORE_SANDBOX_CREATING) },
                          sandbox_on_running_committed, sb);
@@ -287,7 +287,7 @@ static void sandbox_on_ready(void *arg)
     struct sandbox *sb = arg;
 
     if (sb->state == SANDBOX_STATE_LOADED) {
-        recovery_sandbox_ready(sb);
+        recovery_sandbox_ready(sb->services->recovery, sb);
         return;
     }
     sandbox_handle_keep(sb->handle, sandbox_on_kept_by_jailer, sb);
@@ -297,7 +297,7 @@ static void sandbox_on_ready(void *arg)
 
 bool sandbox_lifetime_expired(const struct sandbox *sb, uint64_t slack_ms)
 {
-    return sb->expires_mono_ms ? manager_mono_ms(sb->manager) + slack_ms >= sb->expires_mono_ms
+    return sb->expires_mono_ms ? sandbox_mono_ms(sb) + slack_ms >= sb->expires_mono_ms
                                : clock_real_ms() + slack_ms >= sb->expires_ms;
 }
 
@@ -307,7 +307,7 @@ static void sandbox_on_failed(void *arg, const struct err *err)
     bool loaded = sb->state == SANDBOX_STATE_LOADED, late = loaded && sandbox_lifetime_expired(sb, 0);
     struct err why = *err;
 
-    if (sb->state == SANDBOX_STATE_CREATING && sb->manager->supply.engine &&
+    if (sb->state == SANDBOX_STATE_CREATING && sb->services->supply->engine &&
         sandbox_source_member_died(&sb->source, err)) {
         /* The new sandbox has the id of the member, which may be stored already. */
         if (sandbox_source_replace(&sb->source, &why) < 0)
@@ -324,7 +324,7 @@ static void sandbox_on_failed(void *arg, const struct err *err)
         return;
     }
     sandbox_end(sb, late ? ENDED_LIFETIME : ENDED_LOST, &why);
-    recovery_sandbox_resolved(sb->manager);
+    recovery_sandbox_resolved(sb->services->recovery);
 }
 
 static void sandbox_on_ended(void *arg, const struct err *why)
@@ -339,49 +339,24 @@ static void sandbox_on_ended(void *arg, const struct err *why)
         by = ENDED_LIFETIME;
     sandbox_end(sb, by, why);
     if (loaded)
-        recovery_sandbox_resolved(sb->manager);
+        recovery_sandbox_resolved(sb->services->recovery);
 }
 
 const struct sandbox_handle_ops sandbox_engine_ops = { .on_ready = sandbox_on_ready,
                                                        .on_failed = sandbox_on_failed,
                                                        .on_ended = sandbox_on_ended };
 
-/* Chooses as many CPUs as the CPU limit needs, from those that the policy and the operator limits
- * allow (0: all), with the fewest sandboxes pinned to them. */
-static uint64_t sandbox_choose_cpus(struct manager *m, uint64_t millis, uint64_t within)
-{
-    uint64_t chosen = 0, wanted = (millis + 999) / 1000;
-    cpu_set_t allowed;
-
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
-        return 0;
-    for (; wanted > 0; wanted--) {
-        int best = -1;
-
-        for (int i = 0; i < 64; i++) {
-            if (!CPU_ISSET((size_t)i, &allowed) || chosen >> i & 1 || (within && !(within >> i & 1)))
-                continue;
-            if (best < 0 || m->pinned_per_cpu[i] < m->pinned_per_cpu[best])
-                best = i;
-        }
-        if (best < 0)
-            break;
-        chosen |= 1ull << best;
-    }
-    return chosen;
-}
-
 /* If no CPU can be chosen the set stays unchanged, and the jailer refuses CPUs that this host does
  * not have. */
 static void sandbox_pin_cpus(struct sandbox *sb)
 {
     uint64_t *set = &sb->spec.limits.v[LIMIT_CPUSET];
-    uint64_t pins = sandbox_choose_cpus(sb->manager, sb->spec.limits.v[LIMIT_CPU], *set);
+    uint64_t pins = registry_choose_cpus(sb->services->registry, sb->spec.limits.v[LIMIT_CPU], *set);
 
     if (!pins)
         return;
     *set = pins;
-    sandbox_set_pinned_cpus(sb, pins);
+    registry_pin_cpus(sb->services->registry, sb, pins);
 }
 
 static void sandbox_insert_row(struct sandbox *sb)
@@ -398,18 +373,18 @@ static void sandbox_insert_row(struct sandbox *sb)
     row.spec_json = spec;
     row.metadata_json = metadata;
     row.created_by = sb->spec.created_by[0] ? sb->spec.created_by : NULL;
-    store_sandbox_insert(sb->manager->store, &row,
-                         sb->quota->limit[STORE_QUOTA_SANDBOXES] ? 0 : sb->manager->settings.live_max,
-                         sandbox_on_row_inserted, sb);
+    store_sandbox_insert(sb->services->store, &row,
+                         sb->quota->limit[STORE_QUOTA_SANDBOXES] ? 0 : sb->services->live_max, sandbox_on_row_inserted,
+                         sb);
 }
 
-static int sandbox_create_check(struct manager *m, const struct spec *spec, struct err *err)
+static int sandbox_create_check(const struct sandbox_services *s, const struct spec *spec, struct err *err)
 {
     const struct language *rt = language_by_name(spec->runtime);
     char path[PATH_MAX];
     const char *why;
 
-    if (!manager_ready(m, &why))
+    if (!recovery_is_ready(s->recovery, &why))
         return err_set(err, ERR_BUSY, "%s", why);
     return rt ? language_find_program(rt, language_dirs, path, sizeof(path), err)
               : language_unknown_error("runtime", spec->runtime, err);
@@ -419,19 +394,19 @@ static int sandbox_create_check(struct manager *m, const struct spec *spec, stru
 static void sandbox_on_create_slot(void *arg, const struct err *failed)
 {
     struct sandbox *sb = arg;
-    struct manager *m = sb->manager;
+    struct sandbox_services *s = sb->services;
     struct err err = { 0 };
 
-    if (!failed && !jailer_link_engine(m->jailer_link))
+    if (!failed && !jailer_link_engine(s->jailer_link))
         /* The jailer was lost while this sandbox waited. */
-        failed = (err_set(&err, ERR_BUSY, "%s", jailer_link_why_lost(m->jailer_link)), &err);
+        failed = (err_set(&err, ERR_BUSY, "%s", jailer_link_why_lost(s->jailer_link)), &err);
     if (failed) {
         sandbox_fail_create(sb, failed);
         return;
     }
     if (sb->spec.cpu_pinning)
         sandbox_pin_cpus(sb);
-    sb->source = (struct sandbox_source){ .supply = &m->supply,
+    sb->source = (struct sandbox_source){ .supply = s->supply,
                                           .spec = &sb->spec,
                                           .id = sb->id,
                                           .handle = &sb->handle,
@@ -440,7 +415,7 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
     if (!sb->id_chosen_by_caller) /* a member already has an id */
         sandbox_source_take(&sb->source, NULL);
     if (sb->handle)
-        sandbox_set_id(sb, sandbox_handle_id(sb->handle));
+        registry_rename(s->registry, sb, sandbox_handle_id(sb->handle));
     if (sb->on_id_assigned)
         sb->on_id_assigned(sb->on_created_arg, sb->id);
     sandbox_insert_row(sb);
@@ -451,24 +426,25 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
 void manager_create(struct manager *m, const char *owner, const char *id, struct spec *spec, const char *template,
                     manager_id_assigned_fn *named, store_sandbox_fn *done, void *arg)
 {
+    struct sandbox_services *s = manager_sandbox_services(m);
     struct err err = { 0 };
     char fresh[ID_SIZE]; /* used unless a pool member provides the id */
     uint64_t amounts[STORE_QUOTA_COUNT];
 
     quota_amounts_for_spec(spec, amounts);
-    if (id && sandbox_find(m, STORE_ANY_OWNER, id))
+    if (id && registry_find(s->registry, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
-    if (err.id || sandbox_create_check(m, spec, &err) < 0 ||
-        budget_check(m->budgets, tenant_quotas_get(m->quotas, owner), false, &err) < 0 ||
-        quota_reserve(tenant_quotas_get(m->quotas, owner), amounts, &err) < 0) {
+    if (err.id || sandbox_create_check(s, spec, &err) < 0 ||
+        budget_check(s->budgets, tenant_quotas_get(s->quotas, owner), false, &err) < 0 ||
+        quota_reserve(tenant_quotas_get(s->quotas, owner), amounts, &err) < 0) {
         spec_done(spec);
-        m->stats.create_failed++;
-        sandbox_refuse(m, &(struct sandbox_reply){ done, .arg = arg }, &err);
+        s->stats->create_failed++;
+        sandbox_refuse(s, &(struct sandbox_reply){ done, .arg = arg }, &err);
         return;
     }
     if (!id)
         id_new("sb", fresh);
-    struct sandbox *sb = sandbox_new(m, id ? id : fresh, owner);
+    struct sandbox *sb = sandbox_new(s, id ? id : fresh, owner);
     spec_done(&sb->spec);
     sb->spec = *spec;
     *spec = (struct spec){ 0 };
@@ -477,10 +453,10 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     sb->on_id_assigned = named;
     sb->created_ms = clock_real_ms();
     budget_span_begin(sb->quota, &sb->span, sb->created_ms);
-    sb->create_began_ns = ev_now(m->ev);
+    sb->create_began_ns = ev_now(s->ev);
     sb->on_created = done;
     sb->on_created_arg = arg;
     sb->template = template ? str_dup(template) : NULL;
     memcpy(sb->quota_reserved, amounts, sizeof(amounts));
-    fair_queue_acquire(&m->create_queue, &sb->quota->create_line, &sb->create_slot, sandbox_on_create_slot, sb);
+    fair_queue_acquire(&s->create_queue, &sb->quota->create_line, &sb->create_slot, sandbox_on_create_slot, sb);
 }

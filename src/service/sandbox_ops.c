@@ -6,7 +6,7 @@
  * Idleness causes such a request too. It is measured here and not by the engine, because file
  * requests count as use, and because an idle sandbox may be paused instead of ended. The next use
  * resumes a sandbox that was paused for idleness. */
-#include "service/service_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/list.h"
@@ -22,6 +22,8 @@ static void sandbox_reply_send(const struct sandbox_reply *r, const struct err *
         r->on_usage(r->arg, NULL, err);
     else if (r->on_acquired)
         r->on_acquired(r->arg, NULL, err);
+    else if (r->on_execution)
+        r->on_execution(r->arg, err, NULL);
     else if (r->done)
         r->done(r->arg, err, row);
 }
@@ -31,34 +33,34 @@ static void sandbox_refusal_report(void *arg)
     auto_free struct sandbox_refusal *f = arg;
 
     linked_remove(f);
-    ev_defer_clear(f->manager->ev, &f->defer);
+    ev_defer_clear(f->ev, &f->defer);
     sandbox_reply_send(&f->reply, &f->why, NULL);
 }
 
-void sandbox_refuse(struct manager *m, const struct sandbox_reply *reply, const struct err *why)
+void sandbox_refuse(struct sandbox_services *s, const struct sandbox_reply *reply, const struct err *why)
 {
     struct sandbox_refusal *f = mem_new(struct sandbox_refusal);
 
-    f->manager = m;
+    f->ev = s->ev;
     f->reply = *reply;
     f->why = *why;
-    linked_push(&m->refusals, f);
-    ev_defer(m->ev, &f->defer, sandbox_refusal_report, f);
+    linked_push(&s->refusals, f);
+    ev_defer(s->ev, &f->defer, sandbox_refusal_report, f);
 }
 
-void sandbox_refusals_report_all(struct manager *m)
+void sandbox_refusals_report_all(struct sandbox_services *s)
 {
-    while (m->refusals)
-        sandbox_refusal_report(m->refusals);
+    while (s->refusals)
+        sandbox_refusal_report(s->refusals);
 }
 
-void sandbox_refusals_free(struct manager *m)
+void sandbox_refusals_free(struct sandbox_services *s)
 {
-    while (m->refusals) {
-        auto_free struct sandbox_refusal *f = m->refusals;
+    while (s->refusals) {
+        auto_free struct sandbox_refusal *f = s->refusals;
 
         linked_remove(f);
-        ev_defer_clear(m->ev, &f->defer);
+        ev_defer_clear(s->ev, &f->defer);
     }
 }
 
@@ -90,18 +92,18 @@ static void sandbox_lookup_on_row(void *arg, const struct err *err, const struct
 }
 
 /* NULL: the request will be answered. */
-static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *owner, const char *id,
+static struct sandbox *sandbox_find_or_answer(struct sandbox_services *s, const char *owner, const char *id,
                                               const struct sandbox_lookup *l)
 {
-    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+    struct sandbox *sb = recovery_is_loaded(s->recovery) ? registry_find(s->registry, owner, id) : NULL;
     struct err err = { 0 };
 
     if (!id_valid(id, "sb")) {
         err_set(&err, ERR_MISSING, "there is no such sandbox");
-    } else if (!m->loaded || (sb && sb->state == SANDBOX_STATE_LOADED)) {
+    } else if (!recovery_is_loaded(s->recovery) || (sb && sb->state == SANDBOX_STATE_LOADED)) {
         err_set(&err, ERR_BUSY, "the server has just started and is still recovering its sandboxes; try again");
     } else if (!sb) {
-        store_sandbox_get(m->store, owner, id, sandbox_lookup_on_row, mem_copy(l, sizeof(*l)));
+        store_sandbox_get(s->store, owner, id, sandbox_lookup_on_row, mem_copy(l, sizeof(*l)));
         return NULL;
     } else if (sb->state == SANDBOX_STATE_ENDING && !l->include_ended) {
         sandbox_ended_error(sb, &err);
@@ -110,7 +112,7 @@ static struct sandbox *sandbox_find_or_answer(struct manager *m, const char *own
     } else {
         return sb;
     }
-    sandbox_refuse(m, &l->reply, &err);
+    sandbox_refuse(s, &l->reply, &err);
     return NULL;
 }
 
@@ -177,7 +179,7 @@ static void sandbox_op_commit(struct sandbox *sb)
 
     memcpy(row.id, sb->id, sizeof(row.id));
     row.spec_json = spec;
-    store_sandbox_update(sb->manager->store, sb->owner, &row,
+    store_sandbox_update(sb->services->store, sb->owner, &row,
                          STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_SPEC | STORE_SANDBOX_SET_EXPIRES,
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_op_on_committed, sb);
 }
@@ -194,7 +196,7 @@ static void sandbox_op_on_frozen(void *arg, const struct err *err)
         return;
     }
     sandbox_set_state(sb, SANDBOX_STATE_PAUSED);
-    sb->paused_at_ms = manager_mono_ms(sb->manager);
+    sb->paused_at_ms = sandbox_mono_ms(sb);
     sb->paused_by_idle = op->idle_initiated;
     sandbox_append_event(sb, "sandbox_paused", NULL, op->idle_initiated ? "\"by\":\"idle\"" : "\"by\":\"request\"");
     sandbox_notify_subscribers(sb);
@@ -211,7 +213,7 @@ static void sandbox_op_on_thawed(void *arg, const struct err *err)
         sandbox_op_finish(sb, err, NULL);
         return;
     }
-    uint64_t now = manager_mono_ms(sb->manager);
+    uint64_t now = sandbox_mono_ms(sb);
     sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     if (now > sb->paused_at_ms)
         sb->paused_total_ms += now - sb->paused_at_ms;
@@ -236,7 +238,7 @@ static void sandbox_op_on_extended(void *arg, const struct err *err)
     }
     sb->spec.limits.v[LIMIT_LIFETIME] = op->lifetime_ms;
     sb->expires_ms = clock_real_ms() + op->lifetime_ms;
-    sb->expires_mono_ms = manager_mono_ms(sb->manager) + op->lifetime_ms;
+    sb->expires_mono_ms = sandbox_mono_ms(sb) + op->lifetime_ms;
     buf_addf(&body, "\"lifetimeMs\":%" PRIu64, op->lifetime_ms);
     sandbox_append_event(sb, "sandbox_extended", NULL, body.data);
     sandbox_op_commit(sb);
@@ -257,7 +259,7 @@ static void sandbox_op_on_usage(void *arg, const struct sandbox_handle_usage *u,
     finished.reply.on_usage(finished.reply.arg, u, err);
     sandbox_op_run_queue(sb);
     if (idle_at && sb->idle_timer.slot) /* reading usage is not use: the idle timer continues */
-        ev_timer_set(sb->manager->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);
+        ev_timer_set(sb->services->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);
 }
 
 static void sandbox_op_start_acquire(struct sandbox *sb)
@@ -330,57 +332,67 @@ static void sandbox_op_on_deferred(void *arg)
 static void sandbox_op_add(struct sandbox *sb, const struct sandbox_op *op)
 {
     list_append(&sb->ops, (struct sandbox_op *)mem_copy(op, sizeof(*op)));
-    ev_defer(sb->manager->ev, &sb->ops_defer, sandbox_op_on_deferred, sb);
+    ev_defer(sb->services->ev, &sb->ops_defer, sandbox_op_on_deferred, sb);
 }
 
-static void sandbox_op_submit(struct manager *m, const char *owner, const char *id, const struct sandbox_op *op)
+static void sandbox_op_submit(struct sandbox_services *s, const char *owner, const char *id,
+                              const struct sandbox_op *op)
 {
-    struct sandbox *sb = sandbox_find_or_answer(m, owner, id, &(struct sandbox_lookup){ .reply = op->reply });
+    struct sandbox *sb = sandbox_find_or_answer(s, owner, id, &(struct sandbox_lookup){ .reply = op->reply });
 
     if (!sb)
         return;
     if (op->kind == SANDBOX_OP_ACQUIRE) /* the idle period ends now, not when the request begins */
-        ev_timer_clear(m->ev, &sb->idle_timer);
+        ev_timer_clear(s->ev, &sb->idle_timer);
     sandbox_op_add(sb, op);
 }
 
 void manager_pause(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
 {
-    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_PAUSE, .reply = { done, .arg = arg } });
+    sandbox_op_submit(manager_sandbox_services(m), owner, id,
+                      &(struct sandbox_op){ .kind = SANDBOX_OP_PAUSE, .reply = { done, .arg = arg } });
 }
 
 void manager_resume(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
 {
-    sandbox_op_submit(m, owner, id, &(struct sandbox_op){ .kind = SANDBOX_OP_RESUME, .reply = { done, .arg = arg } });
+    sandbox_op_submit(manager_sandbox_services(m), owner, id,
+                      &(struct sandbox_op){ .kind = SANDBOX_OP_RESUME, .reply = { done, .arg = arg } });
 }
 
 void manager_extend(struct manager *m, const char *owner, const char *id, uint64_t lifetime_ms, store_sandbox_fn *done,
                     void *arg)
 {
     sandbox_op_submit(
-        m, owner, id,
+        manager_sandbox_services(m), owner, id,
         &(struct sandbox_op){ .kind = SANDBOX_OP_EXTEND, .lifetime_ms = lifetime_ms, .reply = { done, .arg = arg } });
 }
 
 void manager_sandbox_usage(struct manager *m, const char *owner, const char *id, sandbox_handle_usage_fn *done,
                            void *arg)
 {
-    sandbox_op_submit(m, owner, id,
+    sandbox_op_submit(manager_sandbox_services(m), owner, id,
                       &(struct sandbox_op){ .kind = SANDBOX_OP_USAGE, .reply = { .on_usage = done, .arg = arg } });
+}
+
+static void sandbox_op_submit_acquire(struct sandbox_services *s, const char *owner, const char *id,
+                                      manager_acquire_fn *done, void *arg)
+{
+    sandbox_op_submit(s, owner, id,
+                      &(struct sandbox_op){ .kind = SANDBOX_OP_ACQUIRE, .reply = { .on_acquired = done, .arg = arg } });
 }
 
 void manager_acquire_sandbox(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg)
 {
-    sandbox_op_submit(m, owner, id,
-                      &(struct sandbox_op){ .kind = SANDBOX_OP_ACQUIRE, .reply = { .on_acquired = done, .arg = arg } });
+    sandbox_op_submit_acquire(manager_sandbox_services(m), owner, id, done, arg);
 }
 
-void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *id, manager_acquire_fn *done, void *arg)
+void sandbox_acquire_at_once(struct sandbox_services *s, const char *owner, const char *id, manager_acquire_fn *done,
+                             void *arg)
 {
-    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+    struct sandbox *sb = recovery_is_loaded(s->recovery) ? registry_find(s->registry, owner, id) : NULL;
 
     if (!sb || sb->state != SANDBOX_STATE_RUNNING || sb->ops) {
-        manager_acquire_sandbox(m, owner, id, done, arg);
+        sandbox_op_submit_acquire(s, owner, id, done, arg);
         return;
     }
     sb->use_count++;
@@ -388,20 +400,26 @@ void sandbox_acquire_at_once(struct manager *m, const char *owner, const char *i
     sandbox_restart_idle_timer(sb);
 }
 
-void manager_release_sandbox(struct manager *m, const char *id)
+void sandbox_release(struct sandbox *sb)
 {
-    struct sandbox *sb = sandbox_find(m, STORE_ANY_OWNER, id);
-
-    if (!sb || sb->use_count == 0)
+    if (sb->use_count == 0)
         return;
     sb->use_count--;
     sandbox_restart_idle_timer(sb);
 }
 
+void manager_release_sandbox(struct manager *m, const char *id)
+{
+    struct sandbox *sb = registry_find(manager_sandbox_services(m)->registry, STORE_ANY_OWNER, id);
+
+    if (sb)
+        sandbox_release(sb);
+}
+
 void manager_delete(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg)
 {
     struct sandbox_lookup l = { .reply = { done, .arg = arg }, .include_ended = true };
-    struct sandbox *sb = sandbox_find_or_answer(m, owner, id, &l);
+    struct sandbox *sb = sandbox_find_or_answer(manager_sandbox_services(m), owner, id, &l);
     struct err why;
 
     if (!sb)
@@ -434,10 +452,10 @@ static void sandbox_on_idle(void *arg)
 
 void sandbox_restart_idle_timer(struct sandbox *sb)
 {
-    struct ev *ev = sb->manager->ev;
+    struct ev *ev = sb->services->ev;
     uint64_t idle_ns = sb->spec.limits.v[LIMIT_IDLE] * NS_PER_MS;
 
-    usage_meter_activity(sb->manager->usage_meter, sb->manager->nsandboxes);
+    usage_meter_activity(sb->services->usage_meter, registry_count(sb->services->registry));
     if (idle_ns && sb->state == SANDBOX_STATE_RUNNING && !sb->nexecutions && !sb->use_count && !sb->ops)
         ev_timer_set(ev, &sb->idle_timer, ev_now(ev) + idle_ns, sandbox_on_idle, sb);
     else

@@ -1,5 +1,5 @@
 /* Subscriptions to a sandbox: WebSockets that show its state and close when it ends. */
-#include "service/service_internal.h"
+#include "service/sandbox_internal.h"
 
 #include "core/base/list.h"
 #include "core/base/mem.h"
@@ -7,10 +7,12 @@
 struct sandbox_subscription *sandbox_subscribe(struct manager *m, const char *owner, const char *id,
                                                sandbox_subscription_fn *fn, void *arg, struct err *err)
 {
-    struct sandbox *sb = m->loaded ? sandbox_find(m, owner, id) : NULL;
+    const struct sandbox_services *s = manager_sandbox_services(m);
+    bool loaded = recovery_is_loaded(s->recovery);
+    struct sandbox *sb = loaded ? registry_find(s->registry, owner, id) : NULL;
 
     if (!sb || sb->state == SANDBOX_STATE_LOADED || sb->state == SANDBOX_STATE_CREATING) {
-        if (!m->loaded || sb)
+        if (!loaded || sb)
             err_set(err, ERR_BUSY, "the sandbox is being created or recovered; try again");
         else
             err_set(err, ERR_MISSING, "there is no such sandbox");

@@ -109,3 +109,11 @@ void tenant_quotas_load(struct tenant_quotas *t, store_done_fn *done, void *arg)
     t->on_loaded_arg = arg;
     tenant_quotas_load_page(t, NULL);
 }
+
+void tenant_quotas_used(struct tenant_quotas *t, const char *tenant, uint64_t ret[STORE_QUOTA_COUNT])
+{
+    struct tenant_quota *q = tenant_quotas_get(t, tenant);
+
+    memcpy(ret, q->used, sizeof(q->used));
+    ret[STORE_QUOTA_EXECUTIONS] = quota_executions_last_hour(q, quota_now_ms(t->ev));
+}

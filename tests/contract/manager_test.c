@@ -795,7 +795,7 @@ TEST(retention_removes_output_with_its_row)
     begin(&w, "{\"runtime\":\"sh\"}");
     run(&w, &(struct execution_spec){ .argv = SH("echo kept") });
     struct store_retention keep = { .executions_before_ms = clock_real_ns() / NS_PER_MS + 1000 };
-    manager_gc(w.m, &keep, false, on_gc, &w);
+    retention_run(manager_retention(w.m), &keep, false, on_gc, &w);
     good(&w);
     assert_true(w.rows >= 1);
     assert_int_equal(manager_open_output(w.m, w.ex, 1), -1);

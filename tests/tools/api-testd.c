@@ -114,7 +114,7 @@ static int serve(void)
     if (auth_new(s.ev, store, &auth_set, &auth, &err) < 0 || manager_new(s.ev, &manager_set, &manager, &err) < 0)
         return die("manager", &err);
     struct executor *executor = executor_new(&(struct executor_settings){ .ev = s.ev,
-                                                                          .manager = manager,
+                                                                          .ephemerals = manager_ephemerals(manager),
                                                                           .running_max = 4,
                                                                           .waiting_max = 8,
                                                                           .wait_ms = 600000,

@@ -23,7 +23,7 @@ struct api_budget_request {
 static void api_budget_answer(const struct api_budget_request *s, const struct store_budget *row)
 {
     struct manager_budget used;
-    bool has_usage = manager_get_budget(s->api->settings.manager, s->row.owner, &used);
+    bool has_usage = budgets_get(manager_budgets(s->api->settings.manager), s->row.owner, &used);
     struct buf out = { 0 };
     struct jsonw w;
 
@@ -62,7 +62,7 @@ static void api_budget_on_put(void *arg, const struct err *err)
 
     if (http_answer_if_err(s->req, err))
         return;
-    manager_set_budget(s->api->settings.manager, &s->row);
+    budgets_set(manager_budgets(s->api->settings.manager), &s->row);
     api_budget_answer(s, &s->row);
 }
 

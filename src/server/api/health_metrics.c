@@ -2,6 +2,7 @@
 #include "server/api/api_internal.h"
 
 #include "server/api/pool_registry.h"
+#include "service/live_sandboxes.h"
 #include "core/base/mem.h"
 #include "core/base/metrics.h"
 #include "core/base/str.h"
@@ -157,7 +158,7 @@ static void metrics_write_budgets(struct api *api, struct buf *out)
     static const char *const figures[STORE_BUDGET_RESOURCES] = { "cpu_seconds", "sandbox_seconds", "executions" };
     struct manager_usage_totals s;
 
-    manager_usage_totals(api->settings.manager, &s);
+    live_sandboxes_usage_totals(manager_live_sandboxes(api->settings.manager), &s);
     metrics_duration(out, "usage_cpu_seconds_total", "CPU time of sandboxes.",
                      s.used[STORE_BUDGET_CPU_SECONDS] * NS_PER_US);
     metrics_duration(out, "usage_sandbox_seconds_total", "Lifetime of sandboxes, summed.",

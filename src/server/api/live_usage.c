@@ -2,6 +2,7 @@
  * sandboxes are queried at once; the response is sent after the last reply. A query does not count
  * as use: it does not keep a sandbox from becoming idle. */
 #include "server/api/api_internal.h"
+#include "service/live_sandboxes.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
@@ -10,7 +11,7 @@
 
 struct live_usage_entry {
     struct live_usage_query *query;
-    struct manager_live_sandbox sandbox;
+    struct live_sandbox sandbox;
     bool has_usage;
     struct sandbox_handle_usage usage;
 };
@@ -80,11 +81,12 @@ static void live_usage_on_usage(void *arg, const struct sandbox_handle_usage *u,
 static void api_live_usage(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct manager_live_sandbox *living = mem_new_array(struct manager_live_sandbox, LIVE_SANDBOXES_MAX);
+    struct live_sandbox *living = mem_new_array(struct live_sandbox, LIVE_SANDBOXES_MAX);
     struct live_usage_query *g = mem_new(struct live_usage_query);
 
     g->req = req;
-    g->n = manager_list_live_sandboxes(api->settings.manager, gateway_visible_owner(req), living, LIVE_SANDBOXES_MAX);
+    g->n = live_sandboxes_list(manager_live_sandboxes(api->settings.manager), gateway_visible_owner(req), living,
+                               LIVE_SANDBOXES_MAX);
     g->entries = mem_new_array(struct live_usage_entry, g->n + 1);
     g->waiting = g->n;
     for (size_t i = 0; i < g->n; i++)

@@ -76,7 +76,7 @@ static void api_gc(struct http_req *req, void *ctx)
     if (api->settings.get_retention)
         api->settings.get_retention(api->settings.arg, &keep);
     keep.dry_run = dry;
-    manager_gc(api->settings.manager, &keep, true, gc_on_done, s);
+    retention_run(manager_retention(api->settings.manager), &keep, true, gc_on_done, s);
 }
 
 /* --- backup --- */

@@ -3,10 +3,11 @@
 
 #include "core/base/str.h"
 #include "service/context.h"
+#include "service/tenant_quotas.h"
 
 static bool service_hook_tenant_is_suspended(void *arg, const char *tenant)
 {
-    return manager_tenant_is_suspended(arg, tenant);
+    return tenant_quotas_get(manager_quotas(arg), tenant)->is_suspended;
 }
 
 static bool service_hook_sandbox_is_live(void *arg, const char *sandbox)

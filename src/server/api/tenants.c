@@ -2,6 +2,7 @@
 #include "server/api/api_internal.h"
 
 #include "server/auth/tenant_users.h"
+#include "service/tenant_quotas.h"
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -28,7 +29,7 @@ static void api_tenant_write_json(struct http_req *req, const struct store_tenan
     const struct api *api = http_route_ctx(req);
     uint64_t used[STORE_QUOTA_COUNT];
 
-    manager_tenant_quota_used(api->settings.manager, row->name, used);
+    tenant_quotas_used(manager_quotas(api->settings.manager), row->name, used);
     jsonw_object(w);
     jsonw_kstr(w, "name", row->name);
     api_write_time(w, "createdAt", row->created_ms);
@@ -131,7 +132,7 @@ static void tenant_change_on_created(void *arg, const struct err *err)
         auto_free char *path = str_printf("/v1/tenants/%s", c->row.name);
 
         audit_trail_add_target(c->req, "tenant", c->row.name);
-        manager_set_tenant(c->api->settings.manager, &c->row);
+        tenant_quotas_set(manager_quotas(c->api->settings.manager), &c->row);
         http_set_header(c->req, "Location", path);
         api_tenant_answer(c->req, 201, &c->row);
     }
@@ -228,7 +229,7 @@ static void tenant_change_on_set(void *arg, const struct err *err, const struct 
 
     if (http_answer_if_err(c->req, err))
         return;
-    manager_set_tenant(c->api->settings.manager, row);
+    tenant_quotas_set(manager_quotas(c->api->settings.manager), row);
     api_tenant_answer(c->req, 200, row);
 }
 
@@ -299,7 +300,7 @@ static void tenant_change_on_removed(void *arg, const struct err *err)
     struct tenant_change *c = arg;
 
     if (!err)
-        manager_set_tenant(c->api->settings.manager, &c->row);
+        tenant_quotas_set(manager_quotas(c->api->settings.manager), &c->row);
     api_answer_done(c->req, err);
 }
 

@@ -4,6 +4,7 @@
  * current usage of live sandboxes to the store, so the response is up to date. Times are accepted
  * in three forms, since people write "2026-11-01" and programs an exact time. */
 #include "server/api/api_internal.h"
+#include "service/live_sandboxes.h"
 
 #include "core/base/clock.h"
 #include "core/base/str.h"
@@ -268,7 +269,7 @@ static void api_usage_report(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    manager_commit_cpu_usage(api->settings.manager, r->q.owner);
+    live_sandboxes_commit_cpu(manager_live_sandboxes(api->settings.manager), r->q.owner);
     store_usage_list(api->settings.store, &r->q, usage_report_on_rows, r);
 }
 

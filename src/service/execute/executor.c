@@ -37,12 +37,12 @@ void executor_finish(struct executor *e)
 
         next = r->next;
         r->ops = NULL;
-        if (ops && r->state != EXECUTION_ENDED)
+        if (ops)
             ops->on_end(r->arg, &why, NULL);
         ephemeral_sandbox_end(&r->sandbox);
     }
     teardown_flush(e);
-    manager_flush_ephemeral_usage(e->settings.manager);
+    ephemeral_sandboxes_flush_usage(e->settings.ephemerals);
 }
 
 void executor_stats(const struct executor *e, struct executor_stats *ret)

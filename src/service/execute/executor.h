@@ -27,13 +27,13 @@ struct run;
 
 struct executor_settings { /* every number but cache_bytes is above 0; src/main/conf/settings.def has the defaults */
     struct ev *ev;
-    struct manager *manager;
-    uint32_t running_max;  /* runs that have a sandbox at the same time */
-    uint32_t waiting_max;  /* queued runs; one tenant may have at most half of them */
-    uint64_t wait_ms;      /* a run that waited this long fails */
-    uint64_t output_bytes; /* kept output of all runs together */
-    uint64_t cache_bytes;  /* size of the result cache; 0: no cache */
-    uint64_t cache_age_ms; /* TTL of a cached result */
+    struct ephemeral_sandboxes *ephemerals; /* borrowed */
+    uint32_t running_max;                   /* runs that have a sandbox at the same time */
+    uint32_t waiting_max;                   /* queued runs; one tenant may have at most half of them */
+    uint64_t wait_ms;                       /* a run that waited this long fails */
+    uint64_t output_bytes;                  /* kept output of all runs together */
+    uint64_t cache_bytes;                   /* size of the result cache; 0: no cache */
+    uint64_t cache_age_ms;                  /* TTL of a cached result */
 };
 
 struct executor *executor_new(const struct executor_settings *set);

@@ -28,7 +28,6 @@ struct run {
     void *arg;
     enum execution_state state;
     bool counted_waiting; /* included in the numbers of waiting runs, of the executor and of its tenant */
-    bool in_submit_call;  /* executor_run has not returned: no callback may run */
     struct ephemeral_sandbox sandbox;
     struct fair_queue_slot slot;
     struct exec_handle *exec;      /* a command */

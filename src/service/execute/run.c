@@ -66,11 +66,16 @@ static void run_begin_teardown(void *arg)
     teardown_add(r);
 }
 
-/* No callback follows; the sandbox may be removed. */
-static void run_finish(struct run *r)
+static void run_set_ended(struct run *r)
 {
     execution_set_state(r->id, &r->state, EXECUTION_ENDED);
     language_kernel_close(&r->kernel);
+}
+
+/* No callback follows; the sandbox may be removed. */
+static void run_finish(struct run *r)
+{
+    run_set_ended(r);
     ev_defer(r->executor->settings.ev, &r->end_defer, run_begin_teardown, r);
 }
 
@@ -116,26 +121,23 @@ static void run_deliver_result(void *arg)
     run_finish(r);
 }
 
-static void run_complete(struct run *r)
+static void run_set_failed(struct run *r, const struct err *err)
 {
-    execution_set_state(r->id, &r->state, EXECUTION_ENDED);
-    language_kernel_close(&r->kernel);
-    if (r->in_submit_call)
-        ev_defer(r->executor->settings.ev, &r->end_defer, run_deliver_result, r);
-    else
-        run_deliver_result(r);
-}
-
-void run_fail(struct run *r, const struct err *err)
-{
-    if (r->state == EXECUTION_ENDED || run_replace_dead_sandbox(r, err))
-        return;
     r->has_error = true;
     r->has_receipt = false;
     if (err != &r->error)
         r->error = *err;
     str_strip_control_chars(r->error.msg);
-    run_complete(r);
+    run_set_ended(r);
+}
+
+/* Reports the failure later: executor_run may not have returned yet. */
+void run_fail(struct run *r, const struct err *err)
+{
+    if (r->state == EXECUTION_ENDED || run_replace_dead_sandbox(r, err))
+        return;
+    run_set_failed(r, err);
+    ev_defer(r->executor->settings.ev, &r->end_defer, run_deliver_result, r);
 }
 
 void run_complete_with_result(struct run *r)
@@ -143,7 +145,8 @@ void run_complete_with_result(struct run *r)
     if (r->state == EXECUTION_ENDED)
         return;
     run_write_result_json(r);
-    run_complete(r);
+    run_set_ended(r);
+    run_deliver_result(r);
 }
 
 void run_program_ended(struct run *r)
@@ -281,12 +284,14 @@ static void run_on_stop_deferred(void *arg)
 
     if (r->state == EXECUTION_ENDED)
         return;
-    if (r->has_receipt)
+    if (r->has_receipt) {
         run_complete_with_result(r); /* without the files that are not collected yet */
-    else if (run_get_exec(r))
+    } else if (run_get_exec(r)) {
         exec_handle_kill(run_get_exec(r));
-    else
-        run_fail(r, &r->error);
+    } else {
+        run_set_failed(r, &r->error);
+        run_deliver_result(r);
+    }
 }
 
 /* The tenant must stop. */
@@ -372,17 +377,17 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
     r->request = *req;
     r->ops = ops;
     r->arg = arg;
-    r->in_submit_call = true;
     r->submitted_ns = ev_now(e->settings.ev);
     run_output_init(r);
     linked_push(&e->runs, r);
-    ephemeral_sandbox_init(&r->sandbox, e->settings.manager, req->owner, req->created_by);
+    ephemeral_sandbox_init(&r->sandbox, e->settings.ephemerals, req->owner, req->created_by);
     r->sandbox.on_stop = run_on_tenant_stop;
     r->sandbox.arg = r;
     if (run_find_cached_result(r)) {
         r->spec = *req->spec;
         *req->spec = (struct spec){ 0 };
-        run_complete(r);
+        run_set_ended(r);
+        ev_defer(e->settings.ev, &r->end_defer, run_deliver_result, r);
     } else if (run_admit(r, err) < 0) {
         run_free(r);
         return -1;
@@ -396,7 +401,6 @@ int executor_run(struct executor *e, const struct run_request *req, const struct
         fair_queue_acquire(&e->queue, ephemeral_sandbox_queue_line(&r->sandbox), &r->slot, run_on_slot, r);
     }
     r->request.spec = &r->spec;
-    r->in_submit_call = false;
     *ret = r;
     return 0;
 }

@@ -392,6 +392,25 @@ TEST(an_end_that_the_store_refuses_is_retried_until_it_is_committed)
     scene_close(&s);
 }
 
+TEST(an_execution_whose_end_is_not_committed_yet_leaves_room_for_the_next)
+{
+    struct scene s;
+
+    scene_open_with(&s, &(struct scene_settings){ .sync_full = true, .executions_max = 1 });
+    create_running(&s);
+    execute_running(&s, OTHER_EXECUTION, &plain);
+    store_refuse(EXECUTION_UPDATE, 1);
+    runtime_exit(&s.k, 0, 0);
+    settle(&s);
+    assert_store_refused();
+    execute_running(&s, EXECUTION, &plain);
+    runtime_exit(&s.k, 0, 0);
+    advance(&s, 1000);
+    assert_execution(&s, OTHER_EXECUTION, STORE_EXECUTION_ENDED, "exit");
+    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "exit");
+    scene_close(&s);
+}
+
 static void on_subscription(void *arg, const struct err *ended)
 {
     *(int *)arg += ended != NULL;
@@ -539,6 +558,7 @@ int main(void)
         RUN(an_acknowledged_end_that_the_store_refuses_is_committed_later_and_not_repeated),
         RUN(without_the_journal_an_answer_waits_for_the_commit),
         RUN(an_end_that_the_store_refuses_is_retried_until_it_is_committed),
+        RUN(an_execution_whose_end_is_not_committed_yet_leaves_room_for_the_next),
         RUN(a_sandbox_that_ends_during_the_retry_does_not_lose_the_end_of_its_execution),
         RUN(the_journal_is_empty_after_a_sandbox_ended_with_a_watched_execution),
         RUN(the_receipt_of_the_only_execution_is_completed_at_the_end_of_its_sandbox),

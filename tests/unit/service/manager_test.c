@@ -2,7 +2,7 @@
 #include "tests/unit/sandbox/fake.h"
 
 #include "sandbox/pool/pool_internal.h"
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 #include "service/ephemeral_sandbox.h"
 
 #include <sys/stat.h>
@@ -238,15 +238,8 @@ TEST(a_sandbox_beyond_the_limit_is_refused_and_destroyed)
 
 static struct sandbox *only_sandbox(const struct scene *s)
 {
-    struct sandbox *found = NULL;
-
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        if (s->m->sandboxes[i]) {
-            assert_null(found);
-            found = s->m->sandboxes[i];
-        }
-    assert_non_null(found);
-    return found;
+    assert_int_equal(registry_count(manager_sandbox_services(s->m)->registry), 1);
+    return registry_next(manager_sandbox_services(s->m)->registry, NULL);
 }
 
 TEST(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim)
@@ -256,9 +249,9 @@ TEST(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim)
     scene_open(&s, 0);
     create(&s, NULL);
     expect(&s, FRAME_J_CREATE);
-    assert_int_equal(s.m->pools->claims_in_flight, 1);
+    assert_int_equal(manager_sandbox_services(s.m)->supply->pools->claims_in_flight, 1);
     manager_delete(s.m, "me", only_sandbox(&s)->id, on_row, &s);
-    assert_int_equal(s.m->pools->claims_in_flight, 0);
+    assert_int_equal(manager_sandbox_services(s.m)->supply->pools->claims_in_flight, 0);
     fd_close(&s.k.runtime);
     fd_close(&s.k.cpu);
     jailer_created(&s.k, ALL_OUTSIDE);
@@ -266,7 +259,7 @@ TEST(a_sandbox_that_is_deleted_while_it_is_created_ends_its_claim)
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
     answered(&s);
     assert_int_equal(s.state, STORE_SANDBOX_ENDED);
-    assert_int_equal(s.m->pools->claims_in_flight, 0);
+    assert_int_equal(manager_sandbox_services(s.m)->supply->pools->claims_in_flight, 0);
     scene_close(&s);
 }
 
@@ -420,8 +413,8 @@ static void run_with_budget(struct scene *s, enum store_budget_resource resource
     jailer_ok(&s->k);
     answered(s);
     budget.max[STORE_PERIOD_MONTH][resource] = max;
-    manager_set_budget(s->m, &budget);
-    for (uint64_t end = now_ms() + 5000; !manager_get_budget(s->m, "me", &used);) {
+    budgets_set(manager_budgets(s->m), &budget);
+    for (uint64_t end = now_ms() + 5000; !budgets_get(manager_budgets(s->m), "me", &used);) {
         assert_true(now_ms() < end);
         ev_turn(s->k.ev, 5);
     }
@@ -494,21 +487,20 @@ TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
 /* Compares the counters of the tenant with its live sandboxes and executions. */
 static void check_counters(const struct scene *s, uint64_t spans, uint64_t executions)
 {
-    const struct tenant_quota *q = tenant_quotas_get(s->m->quotas, "me");
+    const struct tenant_quota *q = tenant_quotas_get(manager_quotas(s->m), "me");
     uint64_t nspans = 0, nexecutions = 0, nrunning = 0;
 
-    for (size_t i = 0; i < SANDBOX_BUCKETS; i++)
-        for (const struct sandbox *sb = s->m->sandboxes[i]; sb; sb = sb->next) {
-            bool lives = sb->state != SANDBOX_STATE_ENDING;
+    for (const struct sandbox *sb = NULL; (sb = registry_next(manager_sandbox_services(s->m)->registry, sb));) {
+        bool lives = sb->state != SANDBOX_STATE_ENDING;
 
-            assert_ptr_equal(sb->quota, q);
-            for (const struct execution *ex = sb->executions; ex; ex = ex->next)
-                nexecutions += ex->state != EXECUTION_ENDED;
-            assert_int_equal(budget_span_is_running(&sb->span), lives);
-            assert_int_equal(sb->span.from_ms, sb->created_ms);
-            nspans += lives;
-        }
-    for (const struct ephemeral_sandbox *g = s->m->ephemeral_sandboxes; g; g = g->next) {
+        assert_ptr_equal(sb->quota, q);
+        for (const struct execution *ex = sb->executions; ex; ex = ex->next)
+            nexecutions += ex->state != EXECUTION_ENDED;
+        assert_int_equal(budget_span_is_running(&sb->span), lives);
+        assert_int_equal(sb->span.from_ms, sb->created_ms);
+        nspans += lives;
+    }
+    for (const struct ephemeral_sandbox *g = manager_ephemerals(s->m)->list; g; g = g->next) {
         bool lives = g->state == EPHEMERAL_LIVE;
 
         nexecutions += g->quota == q && !g->execution_counted;
@@ -538,7 +530,7 @@ TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
     check_counters(&s, 1, 2);
     runtime_exit(&s.k, 0, 0);
     check_counters(&s, 1, 1);
-    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_true(budgets_get(manager_budgets(s.m), "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_MONTH][STORE_BUDGET_EXECUTIONS], 2);
     manager_delete(s.m, "me", name, on_row, &s);
     check_counters(&s, 0, 1);
@@ -546,12 +538,12 @@ TEST(counters_of_a_budget_follow_sandboxes_and_executions_to_their_ends)
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
     answered(&s);
     check_counters(&s, 0, 0);
-    manager_set_budget(s.m, &none);
-    assert_null(tenant_quotas_get(s.m->quotas, "me")->budget);
-    assert_null(tenant_quotas_get(s.m->quotas, "me")->spans);
+    budgets_set(manager_budgets(s.m), &none);
+    assert_null(tenant_quotas_get(manager_quotas(s.m), "me")->budget);
+    assert_null(tenant_quotas_get(manager_quotas(s.m), "me")->spans);
     create(&s, NULL);
     none.max[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = 1;
-    manager_set_budget(s.m, &none); /* counts the sandbox that exists already */
+    budgets_set(manager_budgets(s.m), &none); /* counts the sandbox that exists already */
     check_counters(&s, 1, 0);
     for (struct store_stats st = { .waiting = 1 }; st.waiting > 0; store_stats(s.store, &st))
         ev_turn(s.k.ev, 5); /* the insertion of its row must be answered before it is freed */
@@ -572,14 +564,14 @@ TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
     spec_init(&spec);
     str_copy(spec.runtime, sizeof(spec.runtime), "sh");
     assert_int_equal(spec_finish(&spec, NULL), 0);
-    ephemeral_sandbox_init(&one, s.m, "me", NULL);
+    ephemeral_sandbox_init(&one, manager_ephemerals(s.m), "me", NULL);
     assert_int_equal(ephemeral_sandbox_admit(&one, &err), 0);
-    manager_set_budget(s.m, &bound);
+    budgets_set(manager_budgets(s.m), &bound);
     check_counters(&s, 0, 1); /* it was admitted before the budget was set */
-    while (!manager_get_budget(s.m, "me", &budget))
+    while (!budgets_get(manager_budgets(s.m), "me", &budget))
         ev_turn(s.k.ev, 5);
-    ephemeral_sandbox_init(&two, s.m, "me", NULL);
-    ephemeral_sandbox_init(&three, s.m, "other", NULL);
+    ephemeral_sandbox_init(&two, manager_ephemerals(s.m), "me", NULL);
+    ephemeral_sandbox_init(&three, manager_ephemerals(s.m), "other", NULL);
     assert_int_equal(ephemeral_sandbox_admit(&two, &err), 0);
     assert_int_equal(ephemeral_sandbox_admit(&three, &err), 0);
     check_counters(&s, 0, 2);
@@ -589,14 +581,14 @@ TEST(counters_of_a_budget_follow_ephemeral_sandboxes)
     check_counters(&s, 1, 1);
     ephemeral_sandbox_release_quota(&two);
     check_counters(&s, 0, 1);
-    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_true(budgets_get(manager_budgets(s.m), "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 2);
     ephemeral_sandbox_end(&two);
     check_counters(&s, 0, 1);
     ephemeral_sandbox_end(&one); /* its execution never ran */
     ephemeral_sandbox_end(&three);
     check_counters(&s, 0, 0);
-    assert_true(manager_get_budget(s.m, "me", &budget));
+    assert_true(budgets_get(manager_budgets(s.m), "me", &budget));
     assert_int_equal(budget.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS], 1);
     sandbox_handle_free(two.handle);
     spec_done(&spec);

@@ -184,7 +184,7 @@ TEST(a_sandbox_of_a_tenant_that_was_suspended_meanwhile_is_ended)
     assert_int_equal(obey_until(&s, &s.ends), 1);
     settle(&s);
     assert_sandbox(&s, BOX, STORE_SANDBOX_ENDED, "killed");
-    assert_true(manager_tenant_is_suspended(s.m, ME));
+    assert_true(tenant_quotas_get(manager_quotas(s.m), ME)->is_suspended);
     scene_close(&s);
 }
 

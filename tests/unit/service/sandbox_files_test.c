@@ -3,7 +3,7 @@
 #include "tests/unit/sandbox/fake.h"
 
 #include "service/sandbox_files.h"
-#include "service/service_internal.h"
+#include "service/execution_internal.h"
 
 #define BOX "sbaaaaaaaaaaaaaaaaaaaa"
 #define ME "me"
@@ -109,7 +109,7 @@ static void scene_close(struct scene *s)
 
 static unsigned uses(const struct scene *s)
 {
-    return sandbox_find(s->m, ME, BOX)->use_count;
+    return registry_find(manager_sandbox_services(s->m)->registry, ME, BOX)->use_count;
 }
 
 /* --- the caller of a job --- */

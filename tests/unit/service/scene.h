@@ -10,6 +10,9 @@
 
 #include "service/execute/executor.h"
 #include "service/manager.h"
+#include "service/ephemeral_sandbox.h"
+#include "service/live_sandboxes.h"
+#include "service/tenant_quotas.h"
 
 #include <sys/stat.h>
 
@@ -85,7 +88,7 @@ static inline void scene_start(struct scene *s)
     assert_int_equal(manager_new(s->k.ev, &set, &s->m, &err), 0);
     s->executor = executor_new(
         &(struct executor_settings){ .ev = s->k.ev,
-                                     .manager = s->m,
+                                     .ephemerals = manager_ephemerals(s->m),
                                      .running_max = s->set.running_max ? s->set.running_max : 64,
                                      .waiting_max = s->set.waiting_max ? s->set.waiting_max : 512,
                                      .wait_ms = 30000,

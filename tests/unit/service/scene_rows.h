@@ -136,7 +136,7 @@ static inline uint64_t quota_used(struct scene *s, const char *tenant, enum stor
 {
     uint64_t used[STORE_QUOTA_COUNT];
 
-    manager_tenant_quota_used(s->m, tenant, used);
+    tenant_quotas_used(manager_quotas(s->m), tenant, used);
     return used[quota];
 }
 
@@ -146,7 +146,7 @@ static inline void set_quota(struct scene *s, const char *tenant, enum store_quo
 
     str_copy(row.name, sizeof(row.name), tenant);
     row.quota[quota] = limit;
-    manager_set_tenant(s->m, &row);
+    tenant_quotas_set(manager_quotas(s->m), &row);
 }
 
 static inline void suspend(struct scene *s, const char *tenant)
@@ -154,14 +154,14 @@ static inline void suspend(struct scene *s, const char *tenant)
     struct store_tenant row = { .suspended_ms = 1 };
 
     str_copy(row.name, sizeof(row.name), tenant);
-    manager_set_tenant(s->m, &row);
+    tenant_quotas_set(manager_quotas(s->m), &row);
 }
 
 static inline size_t live_sandboxes(struct scene *s)
 {
-    struct manager_live_sandbox all[8];
+    struct live_sandbox all[8];
 
-    return manager_list_live_sandboxes(s->m, STORE_ANY_OWNER, all, ARRAY_LEN(all));
+    return live_sandboxes_list(manager_live_sandboxes(s->m), STORE_ANY_OWNER, all, ARRAY_LEN(all));
 }
 
 /* --- executions --- */

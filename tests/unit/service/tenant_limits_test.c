@@ -166,9 +166,9 @@ TEST(a_suspended_tenant_starts_nothing_and_its_sandboxes_end)
     suspend(&s, "other");
     settle(&s);
     assert_true(manager_sandbox_is_live(s.m, ME, BOX));
-    assert_false(manager_tenant_is_suspended(s.m, ME));
+    assert_false(tenant_quotas_get(manager_quotas(s.m), ME)->is_suspended);
     suspend(&s, ME);
-    assert_true(manager_tenant_is_suspended(s.m, ME));
+    assert_true(tenant_quotas_get(manager_quotas(s.m), ME)->is_suspended);
     assert_int_equal(obey_until(&s, &s.ends), 1);
     settle(&s);
     assert_sandbox(&s, BOX, STORE_SANDBOX_ENDED, "killed");
@@ -178,7 +178,7 @@ TEST(a_suspended_tenant_starts_nothing_and_its_sandboxes_end)
     assert_int_equal(a.err.id, ERR_TENANT_SUSPENDED);
     assert_int_equal(submit(&s, &run, &plain_command), -1);
     assert_int_equal(run.err.id, ERR_TENANT_SUSPENDED);
-    manager_set_tenant(s.m, &resumed);
+    tenant_quotas_set(manager_quotas(s.m), &resumed);
     create_as(&s, ME, OTHER_BOX, &a);
     expect(&s, FRAME_J_CREATE);
     create_continue(&s, CREATE_RUNNING);
@@ -196,16 +196,16 @@ static void set_budget(struct scene *s, const char *tenant, enum store_budget_re
 
     str_copy(row.owner, sizeof(row.owner), tenant);
     row.max[STORE_PERIOD_MONTH][resource] = max;
-    manager_set_budget(s->m, &row);
+    budgets_set(manager_budgets(s->m), &row);
     settle(s); /* the usage so far is read */
-    assert_true(manager_get_budget(s->m, tenant, &used));
+    assert_true(budgets_get(manager_budgets(s->m), tenant, &used));
 }
 
 static uint64_t budget_used(struct scene *s, const char *tenant, enum store_budget_resource resource)
 {
     struct manager_budget used;
 
-    assert_true(manager_get_budget(s->m, tenant, &used));
+    assert_true(budgets_get(manager_budgets(s->m), tenant, &used));
     return used.used[STORE_PERIOD_MONTH][resource];
 }
 
@@ -230,7 +230,7 @@ TEST(executions_of_all_kinds_use_the_same_budget)
     struct client late;
     assert_int_equal(submit(&s, &late, &plain_command), -1);
     assert_int_equal(late.err.id, ERR_BUDGET);
-    manager_usage_totals(s.m, &totals);
+    live_sandboxes_usage_totals(manager_live_sandboxes(s.m), &totals);
     assert_int_equal(totals.refused, 3);
     assert_int_equal(quota_used(&s, ME, STORE_QUOTA_EXECUTIONS), 3); /* a refused one is not counted */
     struct run_request foreign = { .argv = true_argv, .owner = "other" };
@@ -366,7 +366,7 @@ TEST(a_budget_that_is_removed_allows_executions_again)
     runtime_exit(&s.k, 0, 0);
     settle(&s);
     execute_refused(&s, NULL, ERR_BUDGET);
-    manager_set_budget(s.m, &none);
+    budgets_set(manager_budgets(s.m), &none);
     execute_running(&s, OTHER_EXECUTION, &(struct execution_spec){ 0 });
     scene_close(&s);
 }

@@ -2,6 +2,7 @@
 #include "tests/unit/sandbox/fake.h"
 
 #include "service/execute/executor_internal.h"
+#include "service/tenant_quotas.h"
 
 #include <sys/stat.h>
 
@@ -58,7 +59,7 @@ static void scene_open(struct scene *s, uint32_t running_max, uint32_t waiting_m
         ev_turn(s->ev, 5);
     assert_true(manager_ready(s->manager, NULL));
     s->executor = executor_new(&(struct executor_settings){ .ev = s->ev,
-                                                            .manager = s->manager,
+                                                            .ephemerals = manager_ephemerals(s->manager),
                                                             .running_max = running_max,
                                                             .waiting_max = waiting_max,
                                                             .wait_ms = 30000,
@@ -84,7 +85,7 @@ static void set_quota(struct scene *s, const char *tenant, enum store_quota quot
 
     str_copy(row.name, sizeof(row.name), tenant);
     row.quota[quota] = limit;
-    manager_set_tenant(s->manager, &row);
+    tenant_quotas_set(manager_quotas(s->manager), &row);
 }
 
 static void on_end(void *arg, const struct err *err, const struct run_result *r UNUSED)
@@ -216,7 +217,7 @@ TEST(a_stopped_tenant_leaves_the_queue)
     assert_int_equal(submit(&s, &waiting[0], "red"), 0);
     assert_int_equal(submit(&s, &waiting[1], "blue"), 0);
     check_waiting(&s, 2);
-    manager_set_tenant(s.manager, &row);
+    tenant_quotas_set(manager_quotas(s.manager), &row);
     check_waiting(&s, 1);
     ev_turn(s.ev, 0);
     check_waiting(&s, 1);
