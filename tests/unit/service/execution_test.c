@@ -393,6 +393,19 @@ TEST(an_execution_whose_code_cannot_be_written_is_refused)
     }
 }
 
+TEST(a_stop_of_the_server_during_an_execution_leaves_no_idle_timer)
+{
+    struct scene s;
+    struct spec spec;
+
+    scene_open(&s);
+    scene_spec(&spec);
+    spec.limits.v[LIMIT_IDLE] = 1000;
+    create_running_spec(&s, &spec);
+    execute_running(&s, EXECUTION, &(struct execution_spec){ 0 });
+    scene_close(&s); /* the loop still turns after the sandbox is freed */
+}
+
 /* --- terminals --- */
 
 TEST(a_terminal_is_resized_by_any_watch_and_all_of_them_see_it)
@@ -439,6 +452,7 @@ int main(void)
         RUN(code_is_an_argument_of_its_interpreter),
         RUN(long_code_is_written_to_a_file_and_removed_after_the_end),
         RUN(an_execution_whose_code_cannot_be_written_is_refused),
+        RUN(a_stop_of_the_server_during_an_execution_leaves_no_idle_timer),
         RUN(a_terminal_is_resized_by_any_watch_and_all_of_them_see_it),
     };
 
