@@ -188,10 +188,10 @@ void manager_finish(struct manager *m)
 
     if (!m)
         return;
-    sandbox_refusals_report_all(&m->services);
     err_set(&why, ERR_BUSY, "the server is stopping; programs in sandboxes keep running");
     for (struct sandbox *sb = NULL; (sb = registry_next(m->registry, sb));)
         sandbox_fail_callers(sb, &why);
+    sandbox_refusals_report_all(&m->services); /* also those that began above */
 }
 
 /* The engine is freed first: without it, freeing an execution kills nothing. */

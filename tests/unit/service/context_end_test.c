@@ -394,6 +394,25 @@ TEST(a_stop_of_the_server_answers_requests_to_contexts_once)
     assert_int_equal(created.n + interrupted.n, 2);
 }
 
+TEST(a_stop_of_the_server_answers_an_execution_that_waits_for_its_sandbox)
+{
+    struct scene s;
+    struct sandbox_answer paused = { 0 };
+    struct execution_answer a;
+
+    context_open(&s);
+    manager_pause(s.m, ME, BOX, on_sandbox, &paused);
+    context_run(&s, EXECUTION, "x", 0, &a);
+    settle(&s);
+    assert_int_equal(a.n, 0);
+    manager_finish(s.m); /* the loop does not turn any more */
+    assert_int_equal(paused.n, 1);
+    assert_int_equal(a.n, 1);
+    assert_int_equal(a.err.id, ERR_BUSY);
+    scene_close(&s);
+    assert_int_equal(a.n, 1);
+}
+
 TEST(a_context_whose_commit_is_refused_is_reported_as_an_error)
 {
     struct scene s;
@@ -427,6 +446,7 @@ int main(void)
         RUN(the_end_of_a_sandbox_answers_everything_that_waits_for_its_contexts),
         RUN(the_end_of_a_sandbox_ends_the_executions_of_its_contexts),
         RUN(a_stop_of_the_server_answers_requests_to_contexts_once),
+        RUN(a_stop_of_the_server_answers_an_execution_that_waits_for_its_sandbox),
         RUN(a_context_whose_commit_is_refused_is_reported_as_an_error),
     };
 
