@@ -359,6 +359,7 @@ static void context_on_kernel_died(void *arg, const struct language_kernel_death
         context_restart_kernel(cx);
     } else if (cx->never_ready) {
         context_notify_waiters(cx, CONTEXT_WAIT_READY, &why);
+        context_notify_waiters(cx, CONTEXT_WAIT_DELETED, &why); /* its sandbox ended first */
         context_free(cx);
     } else {
         context_notify_waiters(cx, CONTEXT_WAIT_DELETED, &why);

@@ -413,6 +413,27 @@ TEST(a_stop_of_the_server_answers_an_execution_that_waits_for_its_sandbox)
     assert_int_equal(a.n, 1);
 }
 
+TEST(the_end_of_a_sandbox_answers_the_deletion_of_a_context_that_was_never_ready)
+{
+    struct scene s;
+    struct context_answer created, deleted = { 0 };
+    struct sandbox_answer ended = { 0 };
+
+    scene_open(&s);
+    create_running(&s);
+    context_request(&s, &created);
+    manager_context_delete(s.m, ME, BOX, CONTEXT, on_context, &deleted);
+    settle(&s);
+    manager_delete(s.m, ME, BOX, on_sandbox, &ended);
+    obey_until(&s, &ended.n);
+    settle(&s);
+    assert_int_equal(created.n, 1);
+    assert_int_equal(created.err.id, ERR_SANDBOX_ENDED);
+    assert_int_equal(deleted.n, 1);
+    assert_int_equal(deleted.err.id, ERR_SANDBOX_ENDED);
+    scene_close(&s);
+}
+
 TEST(a_context_whose_commit_is_refused_is_reported_as_an_error)
 {
     struct scene s;
@@ -447,6 +468,7 @@ int main(void)
         RUN(the_end_of_a_sandbox_ends_the_executions_of_its_contexts),
         RUN(a_stop_of_the_server_answers_requests_to_contexts_once),
         RUN(a_stop_of_the_server_answers_an_execution_that_waits_for_its_sandbox),
+        RUN(the_end_of_a_sandbox_answers_the_deletion_of_a_context_that_was_never_ready),
         RUN(a_context_whose_commit_is_refused_is_reported_as_an_error),
     };
 
