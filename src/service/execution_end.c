@@ -14,10 +14,11 @@ static void execution_on_end_committed(void *arg, const struct err *err, const s
 {
     struct execution *ex = arg;
     struct sandbox *sb = ex->sandbox;
-    bool gone = err && (err->id == ERR_MISSING || err->id == ERR_EXISTS);
+    bool uninserted = ex->end_journaled && ex->row != EXECUTION_ROW_COMMITTED;
+    bool gone = err && ((err->id == ERR_MISSING && !uninserted) || err->id == ERR_EXISTS);
 
     ex->end_request = NULL;
-    if (err && (!gone || (ex->end_journaled && ex->row != EXECUTION_ROW_COMMITTED))) {
+    if (err && !gone) {
         log_error("cannot store the end of %s, will retry: %s", ex->id, err->msg);
         ev_timer_set(sb->services->ev, &ex->retry_timer, ev_now(sb->services->ev) + RETRY_NS, execution_commit_end, ex);
         return;

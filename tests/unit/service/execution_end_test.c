@@ -248,6 +248,25 @@ TEST(a_quick_end_is_the_only_answer_and_precedes_the_commit)
     scene_close(&s);
 }
 
+TEST(an_end_whose_id_is_stored_already_does_not_hold_its_sandbox)
+{
+    struct scene s;
+    struct execution_answer a;
+
+    scene_open(&s);
+    create_running(&s);
+    for (int i = 0; i < 2; i++) {
+        execute_quickly(&s, EXECUTION, &a);
+        runtime_started(&s.k);
+        end_quickly(&s);
+        settle(&s);
+        assert_int_equal(a.n, 1);
+    }
+    delete_sandbox(&s, BOX);
+    assert_int_equal(quota_used(&s, ME, STORE_QUOTA_SANDBOXES), 0);
+    scene_close(&s);
+}
+
 TEST(a_slow_end_is_preceded_by_a_row_and_an_answer)
 {
     struct scene s;
@@ -555,6 +574,7 @@ int main(void)
         RUN(the_end_of_a_program_ends_its_writer),
         RUN(a_program_without_open_input_has_no_writer_and_a_terminal_has_many),
         RUN(a_quick_end_is_the_only_answer_and_precedes_the_commit),
+        RUN(an_end_whose_id_is_stored_already_does_not_hold_its_sandbox),
         RUN(a_slow_end_is_preceded_by_a_row_and_an_answer),
         RUN(a_failed_start_without_a_row_is_answered_as_an_end),
         RUN(an_acknowledged_end_is_flushed_before_the_next_request),
