@@ -123,6 +123,8 @@ static void run_begin_code(struct run *r, uint64_t cpu_base_ns)
 {
     r->cpu_base_ns = cpu_base_ns;
     run_program_started(r);
+    if (r->state == EXECUTION_ENDED)
+        return; /* cancelled by on_started */
     language_kernel_execute(&r->kernel, r->id, r->request.code, r->request.timeout_ms * NS_PER_MS);
 }
 

@@ -249,6 +249,27 @@ TEST(a_cancelled_run_has_no_callback_and_leaves_nothing)
     }
 }
 
+TEST(code_that_is_cancelled_when_it_starts_is_not_run)
+{
+    struct scene s;
+    struct client c;
+    struct run_request req = full_code;
+
+    scene_open(&s);
+    req.streamed = true;
+    run_to(&s, &c, &req, STEP_STARTING, NULL);
+    c.cancels_at_start = true;
+    runtime_started(&s.k);
+    kernel_ready(&s);
+    assert_int_equal(c.starts, 1);
+    expect_no_kernel_line(&s);
+    kernel_finishes(&s, c.id, "ok");
+    expect_no_runtime(&s, FRAME_READ);
+    assert_int_equal(drain_runs(&s), 1);
+    assert_int_equal(c.ends, 0);
+    scene_close(&s);
+}
+
 TEST(a_run_that_is_cancelled_in_the_queue_is_never_started)
 {
     struct scene s;
@@ -381,6 +402,7 @@ int main(void)
         RUN(a_collection_that_takes_too_long_is_left_out_of_the_result),
         RUN(a_run_that_waits_too_long_in_the_queue_fails),
         RUN(a_cancelled_run_has_no_callback_and_leaves_nothing),
+        RUN(code_that_is_cancelled_when_it_starts_is_not_run),
         RUN(a_run_that_is_cancelled_in_the_queue_is_never_started),
         RUN(a_run_that_waits_starts_when_another_has_its_result),
         RUN(a_stop_of_the_tenant_ends_a_run_at_any_step),

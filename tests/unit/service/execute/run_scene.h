@@ -7,16 +7,23 @@
 struct client {
     struct run *run;
     int ends, starts;
-    struct err err; /* id 0: it has a result */
+    bool cancels_at_start;
+    char id[ID_SIZE]; /* streamed */
+    struct err err;   /* id 0: it has a result */
     char json[8192];
     bool from_cache, recycled;
     enum pool_result pool_result;
     char out[256], events[512]; /* streamed */
 };
 
-static inline void on_run_started(void *arg, const char *id UNUSED, const char *sandbox UNUSED)
+static inline void on_run_started(void *arg, const char *id, const char *sandbox UNUSED)
 {
-    ((struct client *)arg)->starts++;
+    struct client *c = arg;
+
+    c->starts++;
+    str_copy(c->id, sizeof(c->id), id);
+    if (c->cancels_at_start)
+        run_cancel(take_ptr(&c->run));
 }
 
 static inline void on_run_output(void *arg, int channel UNUSED, const void *data, size_t len)
