@@ -362,6 +362,7 @@ static void context_on_kernel_died(void *arg, const struct language_kernel_death
         context_notify_waiters(cx, CONTEXT_WAIT_DELETED, &why); /* its sandbox ended first */
         context_free(cx);
     } else {
+        context_fail_executions(cx, &why); /* that the callbacks above requested */
         context_notify_waiters(cx, CONTEXT_WAIT_DELETED, &why);
         context_mark_dead(cx, &why);
     }

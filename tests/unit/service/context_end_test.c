@@ -80,6 +80,35 @@ TEST(a_kernel_that_dies_while_it_is_busy_fails_the_running_and_the_queued_execut
 
 /* --- restart --- */
 
+static struct scene *again_scene;
+static struct execution_answer requested_again;
+
+static void on_interrupted_execute_again(void *arg, const struct err *err, const struct context_info *info)
+{
+    on_context(arg, err, info);
+    context_run(again_scene, OTHER_EXECUTION, "two", 0, &requested_again);
+}
+
+TEST(an_execution_that_is_requested_while_the_kernel_dies_fails_with_it)
+{
+    struct scene s;
+    struct context_answer interrupted = { 0 };
+    struct execution_answer row;
+
+    context_open(&s);
+    again_scene = &s;
+    context_run_begin(&s, "one", 0);
+    manager_context_interrupt(s.m, ME, BOX, CONTEXT, on_interrupted_execute_again, &interrupted);
+    settle(&s);
+    kernel_dies(&s, 3, 0);
+    assert_int_equal(interrupted.n, 1);
+    assert_int_equal(requested_again.n, 1);
+    assert_context_state(&s, CONTEXT_DEAD);
+    read_execution(&s, OTHER_EXECUTION, &row);
+    assert_int_equal(row.state, STORE_EXECUTION_FAILED);
+    scene_close(&s);
+}
+
 TEST(a_restart_ends_the_running_execution_and_fails_the_queued_one)
 {
     struct scene s;
@@ -456,6 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(an_idle_context_whose_kernel_dies_is_dead_until_it_is_restarted),
         RUN(a_kernel_that_dies_while_it_is_busy_fails_the_running_and_the_queued_execution),
+        RUN(an_execution_that_is_requested_while_the_kernel_dies_fails_with_it),
         RUN(a_restart_ends_the_running_execution_and_fails_the_queued_one),
         RUN(a_restart_of_an_idle_context_accepts_executions_for_the_next_kernel),
         RUN(a_restart_during_the_start_waits_for_that_kernel),
