@@ -140,7 +140,8 @@ struct sandbox {
     bool delete_requested; /* ended by a delete request */
     struct err end_error;
     uint64_t ended_ms;
-    bool is_destroyed; /* the sandbox is destroyed; only the row must be written */
+    bool is_destroyed;     /* the sandbox is destroyed; only the row must be written */
+    bool is_end_committed; /* the row is written; the end of an execution is not */
 };
 
 struct sandbox_subscription {

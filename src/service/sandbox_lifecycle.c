@@ -78,6 +78,7 @@ static void sandbox_on_end_committed(void *arg, const struct err *err, const str
         created(sb->on_created_arg, &sb->end_error, NULL);
     sandbox_answer_end_waiters(sb, row ? NULL : &sb->end_error, row);
     if (sb->executions) { /* the store refused the end of an execution, which is retried */
+        sb->is_end_committed = true;
         ev_timer_set(s->ev, &sb->retry_timer, ev_now(s->ev) + RETRY_NS, sandbox_commit_end, sb);
         return;
     }

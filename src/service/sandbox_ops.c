@@ -102,7 +102,7 @@ static struct sandbox *sandbox_find_or_answer(struct sandbox_services *s, const 
         err_set(&err, ERR_MISSING, "there is no such sandbox");
     } else if (!recovery_is_loaded(s->recovery) || (sb && sb->state == SANDBOX_STATE_LOADED)) {
         err_set(&err, ERR_BUSY, "the server has just started and is still recovering its sandboxes; try again");
-    } else if (!sb) {
+    } else if (!sb || sb->is_end_committed) {
         store_sandbox_get(s->store, owner, id, sandbox_lookup_on_row, mem_copy(l, sizeof(*l)));
         return NULL;
     } else if (sb->state == SANDBOX_STATE_ENDING && !l->include_ended) {

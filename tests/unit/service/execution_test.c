@@ -406,6 +406,29 @@ TEST(a_stop_of_the_server_during_an_execution_leaves_no_idle_timer)
     scene_close(&s); /* the loop still turns after the sandbox is freed */
 }
 
+TEST(a_deletion_succeeds_while_the_end_of_an_execution_is_retried)
+{
+    struct scene s;
+    struct sandbox_answer a = { 0 };
+
+    scene_open(&s);
+    create_running(&s);
+    execute_running(&s, EXECUTION, &(struct execution_spec){ 0 });
+    store_refuse(EXECUTION_UPDATE, 1);
+    delete_sandbox(&s, BOX);
+    assert_store_refused();
+    manager_delete(s.m, ME, BOX, on_sandbox, &a); /* the end of the execution is not stored yet */
+    settle(&s);
+    advance(&s, 1100);
+    advance(&s, 1100);
+    answered(&s, &a.n);
+    assert_int_equal(a.err.id, 0);
+    assert_int_equal(a.state, STORE_SANDBOX_ENDED);
+    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "killed");
+    assert_int_equal(quota_used(&s, ME, STORE_QUOTA_SANDBOXES), 0);
+    scene_close(&s);
+}
+
 /* --- terminals --- */
 
 TEST(a_terminal_is_resized_by_any_watch_and_all_of_them_see_it)
@@ -453,6 +476,7 @@ int main(void)
         RUN(long_code_is_written_to_a_file_and_removed_after_the_end),
         RUN(an_execution_whose_code_cannot_be_written_is_refused),
         RUN(a_stop_of_the_server_during_an_execution_leaves_no_idle_timer),
+        RUN(a_deletion_succeeds_while_the_end_of_an_execution_is_retried),
         RUN(a_terminal_is_resized_by_any_watch_and_all_of_them_see_it),
     };
 
