@@ -57,7 +57,8 @@ struct audit_wait { /* owned by the caller, zeroed initially */
     void *arg;
     bool is_waiting;
 };
-/* True: the record is already written. Otherwise the loop calls fn later. */
+/* True: the record is already written. Otherwise the loop calls fn later; callers that wait for the
+ * same write are called in the order in which they began to wait. */
 bool audit_wait(struct audit *a, struct audit_wait *w, uint64_t seq, void (*fn)(void *arg), void *arg);
 void audit_wait_clear(struct audit *a, struct audit_wait *w);
 

@@ -44,7 +44,7 @@ struct audit {
     struct work_item work;
     struct ev_defer flush;
     struct ev_timer lazy_timer, sign_timer, retry_timer;
-    struct audit_wait *waiters;
+    struct audit_wait *waiters, *last_waiter;
     enum audit_state state;
     struct audit_stats stats;
     struct audit_reading *readings;

@@ -282,10 +282,9 @@ bool audit_wait(struct audit *a, struct audit_wait *w, uint64_t seq, void (*fn)(
 {
     if (seq <= a->written)
         return true;
-    *w = (struct audit_wait){ .next = a->waiters, .seq = seq, .fn = fn, .arg = arg, .is_waiting = true };
-    if (a->waiters)
-        a->waiters->prev = w;
-    a->waiters = w;
+    *w = (struct audit_wait){ .prev = a->last_waiter, .seq = seq, .fn = fn, .arg = arg, .is_waiting = true };
+    *(w->prev ? &w->prev->next : &a->waiters) = w;
+    a->last_waiter = w;
     if (seq > a->batch.last_seq) /* it may be a lazy record */
         ev_defer(a->ev, &a->flush, audit_on_flush, a);
     return false;
@@ -296,8 +295,7 @@ void audit_wait_clear(struct audit *a, struct audit_wait *w)
     if (!w->is_waiting)
         return;
     *(w->prev ? &w->prev->next : &a->waiters) = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
+    *(w->next ? &w->next->prev : &a->last_waiter) = w->prev;
     w->is_waiting = false;
 }
 

@@ -148,6 +148,39 @@ TEST(a_wait_ends_only_after_the_record_is_in_the_file)
     assert_int_equal(called, 1);
 }
 
+struct waiting_caller {
+    struct audit_wait wait;
+    unsigned *called, turn;
+};
+
+static void take_turn(void *arg)
+{
+    struct waiting_caller *c = arg;
+
+    c->turn = ++*c->called;
+}
+
+TEST(waits_for_one_write_end_in_the_order_in_which_they_began)
+{
+    unsigned called = 0;
+    struct waiting_caller callers[4] = { 0 };
+
+    open_log();
+    for (size_t i = 0; i < 4; i++) {
+        callers[i].called = &called;
+        assert_false(audit_wait(a, &callers[i].wait, add("t", "sandbox.create"), take_turn, &callers[i]));
+    }
+    audit_wait_clear(a, &callers[3].wait);
+    audit_wait_clear(a, &callers[1].wait);
+    assert_false(audit_wait(a, &callers[1].wait, add("t", "sandbox.create"), take_turn, &callers[1]));
+    while (called < 3)
+        ev_turn(loop, 100);
+    assert_int_equal(callers[0].turn, 1);
+    assert_int_equal(callers[2].turn, 2);
+    assert_int_equal(callers[1].turn, 3);
+    assert_int_equal(callers[3].turn, 0);
+}
+
 TEST(a_lazy_record_is_written_soon_and_immediately_on_a_wait)
 {
     struct audit_wait w = { 0 };
@@ -521,6 +554,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         EACH(a_wait_ends_only_after_the_record_is_in_the_file),
+        EACH(waits_for_one_write_end_in_the_order_in_which_they_began),
         EACH(a_lazy_record_is_written_soon_and_immediately_on_a_wait),
         EACH(records_of_one_loop_turn_are_one_batch),
         EACH(AL10_numbers_continue_across_files_restarts_and_clock_changes),
