@@ -108,26 +108,13 @@ static bool context_execution_is_running(const struct execution *ex)
     return cx && language_kernel_is_executing(&cx->kernel) && cx->queue == ex;
 }
 
-static void context_execution_on_start_committed(void *arg UNUSED, const struct err *err UNUSED,
-                                                 const struct store_execution *row UNUSED)
-{
-}
-
 static void context_execution_begin(struct execution *ex)
 {
-    struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
-
-    execution_set_state(ex->id, &ex->state, EXECUTION_RUNNING);
-    row.started_ms = ex->started_ms = clock_real_ms();
+    execution_begin_running(ex);
     ex->created_mono_ms = sandbox_mono_ms(ex->sandbox);
     ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
     ex->cpu_base_ns = sandbox_handle_cpu_ns(ex->sandbox->handle);
-    ex->is_only_execution = ex->sandbox->nexecutions == 1;
-    memcpy(row.id, ex->id, sizeof(row.id));
-    store_execution_update(ex->sandbox->services->store, ex->sandbox->owner, &row,
-                           STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
-                           &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) },
-                           context_execution_on_start_committed, NULL);
+    ex->is_only_execution = sandbox_running_executions(ex->sandbox) == 1;
     execution_notify(ex);
 }
 

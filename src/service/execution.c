@@ -164,23 +164,29 @@ static void execution_on_start_committed(void *arg UNUSED, const struct err *err
         log_warn("cannot store the start of an execution: %s", err->msg);
 }
 
-static void execution_on_started(void *arg)
+void execution_begin_running(struct execution *ex)
 {
-    struct execution *ex = arg;
     struct store_execution row = { .state = STORE_EXECUTION_RUNNING };
 
     if (ex->state < EXECUTION_RUNNING)
         execution_set_state(ex->id, &ex->state, EXECUTION_RUNNING);
+    if (ex->started_ms)
+        return;
+    row.started_ms = ex->started_ms = clock_real_ms();
+    if (ex->row == EXECUTION_ROW_NONE)
+        return;
+    memcpy(row.id, ex->id, sizeof(row.id));
+    store_execution_update(
+        ex->sandbox->services->store, ex->sandbox->owner, &row, STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
+        &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) }, execution_on_start_committed, NULL);
+}
+
+static void execution_on_started(void *arg)
+{
+    struct execution *ex = arg;
+
+    execution_begin_running(ex);
     fair_queue_release(&ex->start_slot);
-    if (!ex->started_ms)
-        row.started_ms = ex->started_ms = clock_real_ms();
-    if (row.started_ms && ex->row != EXECUTION_ROW_NONE) {
-        memcpy(row.id, ex->id, sizeof(row.id));
-        store_execution_update(ex->sandbox->services->store, ex->sandbox->owner, &row,
-                               STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_STARTED,
-                               &(struct store_condition){ .states = STORE_BIT(STORE_EXECUTION_STARTING) },
-                               execution_on_start_committed, NULL);
-    }
     if (ex->resume_stream)
         ex->input_sent = (size_t)exec_handle_stdin_received(ex->exec);
     if (ex->resume_stream && ex->input)

@@ -117,6 +117,7 @@ void execution_kill(struct execution *ex);
 char **execution_copy_list(const char *const *list); /* NULL-terminated; free with spec_env_free() */
 void execution_free(struct execution *ex);
 void execution_insert_row(struct execution *ex);
+void execution_begin_running(struct execution *ex); /* its program runs: also in its row, if it has one */
 
 /* execution_stored.c */
 char *execution_request_json(const struct execution *ex); /* as stored in the row */
