@@ -151,6 +151,10 @@ static int serve_resolve_paths(const struct serve_process *s, struct server_path
 
 static int serve_prepare(struct serve_process *s, int *lock, struct err *err)
 {
+    if (geteuid() != 0 && conf_number(&s->conf, SETTING_ENFORCED)) /* such a server would refuse every sandbox */
+        return err_set(err, ERR_WALL_MISSING,
+                       "a server that root did not start cannot give sandboxes every wall and limit; start it as root, "
+                       "or with --limits-enforced false to accept weaker ones");
     if (serve_find_programs(s, err) < 0 || serve_resolve_paths(s, &s->paths, err) < 0 ||
         server_paths_create(&s->paths, err) < 0 || server_paths_lock(&s->paths, lock, err) < 0 ||
         serve_open_sockets(s, err) < 0 || serve_pass_configuration(s, err) < 0 || serve_open_pem_socket(s, err) < 0)
@@ -192,12 +196,6 @@ static void serve_on_ready(void *arg)
     buf_addf(&out, "cove %s is ready\n  address  %s\n  socket   %s\n  state    %s\n", COVE_VERSION,
              s->url ? s->url : "off", s->paths.api_socket, s->paths.state_dir);
     serve_print_keys(s, &out);
-    if (geteuid() != 0 && conf_number(&s->conf, SETTING_ENFORCED))
-        buf_adds(
-            &out,
-            "This server was not started by root, so it cannot give sandboxes every wall and limit, and will\nrefuse "
-            "to create any. Start it as root, or with --limits-enforced false to accept the walls and\nlimits of this "
-            "host; every response then lists what is weaker (docs/walls.md, \"Without root\").\n\n");
     explicit_bzero(s->key, sizeof(s->key));
     (void)serve_print(&out);
     explicit_bzero(out.data, out.len);
