@@ -52,7 +52,6 @@ enum opt_id {
     OPT_SCOPE,
     OPT_EXPIRES,
     OPT_TTL,
-    OPT_PORT,
     OPT_PUT,
     OPT_DEVICE,
     OPT_RECURSIVE,

@@ -52,20 +52,14 @@ static int ctl_token_set_operations(const struct ctl *c, json_t *body)
 
 static int ctl_token_create(struct ctl *c, struct err *err)
 {
-    const struct arg *port = args_find(&c->args, OPT_PORT);
     AUTO_JSON *body = json_object(), *answer = NULL;
     auto_free char *id = NULL;
-    uint64_t number = 0;
 
     if (ctl_require_args(c, 1, 1, "token create [FLAGS] SANDBOX", err) < 0 || ctl_token_set_ttl(c, body, err) < 0)
         return -1;
-    if (port && (!str_to_u64(port->value, UINT16_MAX, &number) || number == 0))
-        return err_set(err, ERR_USAGE, "--port %.20s: must be a number from 1 to 65535", port->value);
     if (ctl_resolve_sandbox(c, c->args.rest[0], &id, err) < 0)
         return -1;
     ctl_token_set_operations(c, body);
-    if (port)
-        json_object_set_new(body, "port", json_integer((json_int_t)number));
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/tokens", id);
     if (ctl_token_post(c, path, body, &answer, err) < 0)
         return -1;
