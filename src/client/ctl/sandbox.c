@@ -75,17 +75,23 @@ static void ctl_sandbox_add_row(void *arg, const json_t *s)
 
 static int ctl_sandbox_list(struct ctl *c, struct err *err)
 {
-    const struct arg *state = args_find(&c->args, OPT_STATE), *meta = args_find(&c->args, OPT_METADATA);
+    const struct arg *state = args_find(&c->args, OPT_STATE);
     struct ctl_sandbox_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
     AUTO_JSON *whole = NULL;
 
     if (ctl_require_args(c, 0, 0, "sandbox ls [FLAGS]", err) < 0)
         return -1;
     auto_free char *by_state = ctl_api_path(state ? "?state=%s" : "", state ? state->value : "");
-    auto_free char *by_meta = ctl_api_path(meta ? "metadata=%s" : "", meta ? meta->value : "");
-    auto_free char *path = str_printf("/v1/sandboxes%s%s%s", by_state, meta ? state ? "&" : "?" : "", by_meta);
+    auto_buf path = { 0 };
+    buf_addf(&path, "/v1/sandboxes%s", by_state);
+    for (size_t i = 0, n = state ? 1 : 0; i < c->args.n; i++) /* all of them: the server decides how many it accepts */
+        if (c->args.items[i].opt->id == OPT_METADATA) {
+            auto_free char *pair = ctl_api_path("metadata=%s", c->args.items[i].value);
+
+            buf_addf(&path, "%c%s", n++ ? '&' : '?', pair);
+        }
     ctl_table_row(&l.table, "id", "state", "runtime", "created", "expires");
-    int bad = ctl_for_each_item(c, path, "sandboxes", ctl_sandbox_add_row, &l, err);
+    int bad = ctl_for_each_item(c, path.data, "sandboxes", ctl_sandbox_add_row, &l, err);
     whole = json_pack("{s:o}", "sandboxes", l.all);
     if (bad)
         return -1;
