@@ -10,7 +10,7 @@ import struct
 import termios
 import time
 
-from cove import COVE, Case, run
+from cove import COVE, ROOT, Case, run
 
 
 class Terminal:
@@ -156,6 +156,14 @@ class OnATerminal(Case):
         t.read(b"% ")
         t.write(b"echo $((40+2))\r")
         t.read(b"42")
+        t.write(b"exit 3\r")
+        self.assertEqual(t.wait(), 3)
+
+    def test_the_prompt_of_bash_is_the_one_that_the_documentation_shows(self):
+        with open(os.path.join(ROOT, "docs", "run.md"), encoding="utf-8") as f:
+            shown = f.read().split("$ cove run -t -- bash\n")[1].splitlines()[0]
+        t = self.cove("run", "-t", "--", "bash")
+        t.read(shown.encode() + b" ")
         t.write(b"exit 3\r")
         self.assertEqual(t.wait(), 3)
 
