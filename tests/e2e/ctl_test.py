@@ -196,9 +196,23 @@ class Ctl(Served):
         self.assertEqual(process.stdout.readline(), b"here\n")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, out), (128 + 9, b""), err)
+        self.assertEqual((process.returncode, out), (128 + signal.SIGINT, b""), err)
         self.assertEqual(self.cove("ps", "--json", sandbox).json["executions"], [])
         self.assertEqual(self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).out, "")
+
+    def test_every_metadata_pair_of_ls_reaches_the_server(self):
+        self.cove("sandbox", "create", "-q", "-m", "a=1", "-m", "b=2")
+        done = run("sandbox", "ls", "-q", "-m", "a=3", "-m", "b=2", env=self.env)  # a=3 must not be ignored
+        self.assertTrue(done.code != 0 or len(done.out.splitlines()) == 1, done)
+
+    def test_a_streamed_execution_that_the_client_has_read_is_not_logged_as_cut_off(self):
+        self.cove("execute", "-c", "6 * 7")
+        lines = wait_for(lambda: [x for x in self.launched.logged().splitlines() if "POST /v1/execute 200" in x])
+        self.assertNotIn("cut off", "\n".join(lines))
+
+    def test_a_token_for_a_port_is_refused_because_ports_are_not_served(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        self.assertIn("no flag '--port'", self.cove("token", "create", "--port", "8000", sandbox, code=2).err)
 
     def test_output_of_an_ended_sandbox_is_followed_to_its_end(self):
         sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()

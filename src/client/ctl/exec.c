@@ -21,15 +21,15 @@
 #define STDIN_MAX (1 * MIB)
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
-static volatile bool exec_interrupted;
+static volatile int exec_signal; /* that interrupted us; 0: none */
 
-static void ctl_exec_on_signal(void *arg, int signo UNUSED)
+static void ctl_exec_on_signal(void *arg, int signo)
 {
     struct ctl *c = arg;
 
-    if (exec_interrupted)
-        _exit(130);
-    exec_interrupted = true;
+    if (exec_signal)
+        _exit(128 + signo);
+    exec_signal = signo;
     client_interrupt(c->client);
 }
 
@@ -159,7 +159,7 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
         *err = f.err;
         bad = -1;
     }
-    if (exec_interrupted && f.execution) {
+    if (exec_signal && f.execution) {
         if (!c->quiet)
             report_note("ending %s; press Ctrl-C again to detach without waiting", f.execution);
         bad = ctl_exec_cancel(&f, err) < 0 ? -1 : 0;
@@ -176,7 +176,7 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
         bad = -1;
     }
     ctl_stdin_feed_free(f.feed);
-    int status = f.ended_execution ? ctl_exit_status(f.ended_execution) : 130;
+    int status = exec_signal ? 128 + exec_signal : f.ended_execution ? ctl_exit_status(f.ended_execution) : 130;
     const json_t *why = json_object_get(f.ended_execution, "error");
     if (!bad && f.ended_execution && c->json)
         bad = ctl_exec_print_execution(&f, err);
@@ -187,7 +187,7 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
         status = err_info(err->id)->exit;
         bad = c->json ? 0 : -1; /* the error is in the object */
     }
-    if (!bad && f.ended_execution && !exec_interrupted && !c->json)
+    if (!bad && f.ended_execution && !exec_signal && !c->json)
         ctl_note_end(c, f.ended_execution);
     free(f.execution);
     json_decref(f.ended_execution);
