@@ -41,6 +41,9 @@ class Help(Case):
         self.assertIn("'cove sandbox rm ID' ends a sandbox", run("stop").err)
         self.assertNotIn("did you mean", run("mcp").err)
 
+    def test_a_refused_workspace_is_named_as_it_was_given(self):
+        self.assertIn("--workspace /: it is the root of the host", run("run", "--workspace", "/", "--", "ls").err)
+
     def test_hostile_words_cannot_steer_the_terminal(self):
         evil = "\x1b[31m\u009bm\nx"
         for words in [(evil,), ("run", "--runtime", evil, "-"), ("run", "--" + evil), ("errors", evil), ("run", "--", evil),
