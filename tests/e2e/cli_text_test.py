@@ -40,6 +40,9 @@ class Help(Case):
     def test_verbs_of_other_tools_get_an_equivalent_and_no_random_suggestion(self):
         self.assertIn("'cove sandbox rm ID' ends a sandbox", run("stop").err)
         self.assertNotIn("did you mean", run("mcp").err)
+        for typed, ours in [("sandbox list", "sandbox ls"), ("sandbox inspect", "sandbox info"), ("sandbox delete", "sandbox rm"),
+                            ("pool create", "pool set")]:
+            self.assertIn(f"did you mean 'cove {ours}'?", run(*typed.split()).err)
 
     def test_a_refused_workspace_is_named_as_it_was_given(self):
         self.assertIn("--workspace /: it is the root of the host", run("run", "--workspace", "/", "--", "ls").err)

@@ -28,7 +28,28 @@ static const struct {
     { "language", "runtime" },
     { "verbose", "receipt" },
     { "storage", "disk" },
+    { "detach", "background" },
 };
+
+/* Letters of similar tools, and the flags here; the first that the verb has is suggested. */
+static const struct {
+    char letter;
+    const char *ours;
+} args_foreign_letters[] = {
+    { 'v', "bind-ro SRC:DST' or '--workspace DIR" },
+    { 'm', "memory" },
+    { 'd', "background" },
+};
+
+static int args_unknown_letter(const struct cli_verb *v, char letter, struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(args_foreign_letters); i++)
+        if (args_foreign_letters[i].letter == letter &&
+            cli_option_find(v, args_foreign_letters[i].ours, strcspn(args_foreign_letters[i].ours, " ")))
+            return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'; did you mean '--%s'?", v->name, letter,
+                           args_foreign_letters[i].ours);
+    return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'", v->name, letter);
+}
 
 static int args_unknown_flag(const struct cli_verb *v, const char *name, struct err *err)
 {
@@ -86,7 +107,7 @@ static int args_parse_letters(const struct cli_verb *v, struct args *a, char **a
         const struct cli_option *o = cli_option_letter(v, *p);
 
         if (!o && (unsigned char)*p > ' ' && (unsigned char)*p < 0x7f)
-            return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'", v->name, *p);
+            return args_unknown_letter(v, *p, err);
         if (!o)
             return err_set(err, ERR_USAGE, "'cove %s': unknown flag; flags are ASCII letters", v->name);
         if (!o->arg) {

@@ -13,6 +13,20 @@
 
 #include <signal.h>
 
+/* Commands of similar tools, and their names here. */
+static const char *ctl_foreign_subcommand(const struct cli_verb *v, const char *word)
+{
+    static const char *const names[][2] = { { "list", "ls" },   { "inspect", "info" }, { "inspect", "show" },
+                                            { "delete", "rm" }, { "kill", "rm" },      { "stop", "rm" },
+                                            { "create", "set" } };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        for (const char *const *w = v->words; *w && str_eq(names[i][0], word); w++)
+            if (str_eq(names[i][1], *w))
+                return *w;
+    return NULL;
+}
+
 static int ctl_check_subcommand(const struct cli_verb *v, const char *word, struct err *err)
 {
     auto_buf all = { 0 };
@@ -27,9 +41,12 @@ static int ctl_check_subcommand(const struct cli_verb *v, const char *word, stru
     }
     if (!word || word[0] == '-')
         return err_set(err, ERR_USAGE, "'cove %s' needs a command: %s", v->name, all.data);
-    if (near.best)
+    const char *best = ctl_foreign_subcommand(v, word);
+    if (!best)
+        best = near.best;
+    if (best)
         return err_set(err, ERR_USAGE, "unknown command 'cove %s %.40s'; did you mean 'cove %s %s'?", v->name, word,
-                       v->name, near.best);
+                       v->name, best);
     return err_set(err, ERR_USAGE, "unknown command 'cove %s %.40s'; use one of: %s", v->name, word, all.data);
 }
 
