@@ -12,12 +12,12 @@
 #define LIST(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 static const struct language language_table[] = {
-    { "python", "python3", LIST(".py"), PROFILE_PYTHON, "-c",
+    { "python", "python3", LIST("py"), LIST(".py"), PROFILE_PYTHON, "-c",
       "exec(compile(open('" LANGUAGE_CODE_FILE "', 'rb').read(), '<string>', 'exec'))", false, LIST("-"), "python3" },
-    { "node", "node", LIST(".js", ".mjs", ".cjs"), PROFILE_NODE, "-e",
+    { "node", "node", LIST("nodejs", "javascript", "js"), LIST(".js", ".mjs", ".cjs"), PROFILE_NODE, "-e",
       "eval(require('fs').readFileSync('" LANGUAGE_CODE_FILE "', 'utf8'))", false, LIST("-"), "nodejs" },
-    { "bash", "bash", LIST(".bash"), PROFILE_SHELL, "-c", ". " LANGUAGE_CODE_FILE, true, LIST("-s", "--"), "bash" },
-    { "sh", "sh", LIST(".sh"), PROFILE_SHELL, "-c", ". " LANGUAGE_CODE_FILE, true, LIST("-s", "--"), "dash" },
+    { "bash", "bash", LIST("shell"), LIST(".bash"), PROFILE_SHELL, "-c", ". " LANGUAGE_CODE_FILE, true, LIST("-s", "--"), "bash" },
+    { "sh", "sh", LIST("dash"), LIST(".sh"), PROFILE_SHELL, "-c", ". " LANGUAGE_CODE_FILE, true, LIST("-s", "--"), "dash" },
 };
 
 const char *const language_dirs[] = { "/usr/local/bin", "/usr/bin", "/bin", NULL };
@@ -31,9 +31,15 @@ const struct language *languages_all(size_t *count)
 
 const struct language *language_by_name(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(language_table); i++)
-        if (str_eq(name, language_table[i].name) || str_eq(name, language_table[i].program))
-            return &language_table[i];
+    for (size_t i = 0; i < ARRAY_LEN(language_table); i++) {
+        const struct language *l = &language_table[i];
+
+        if (str_eq(name, l->name) || str_eq(name, l->program))
+            return l;
+        for (size_t k = 0; l->aliases[k]; k++)
+            if (str_eq(name, l->aliases[k]))
+                return l;
+    }
     return NULL;
 }
 

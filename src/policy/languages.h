@@ -12,6 +12,7 @@
 struct language {
     const char *name;              /* "python" */
     const char *program;           /* "python3" */
+    const char *const *aliases;    /* other names that users write; NULL-terminated */
     const char *const *extensions; /* of scripts, including the dot; NULL-terminated */
     enum profile profile;
     const char *code_flag;   /* precedes code to run: "-c" */
@@ -23,7 +24,7 @@ struct language {
 };
 
 const struct language *languages_all(size_t *count);
-const struct language *language_by_name(const char *name);       /* NULL: unknown */
+const struct language *language_by_name(const char *name);       /* name, program or alias; NULL: unknown */
 const struct language *language_by_extension(const char *path);  /* by the end of the file name; NULL: unknown */
 const struct language *language_by_program(const char *program); /* "/usr/bin/python3.11" is python; NULL: unknown */
 /* Returns -1 with an error that lists the languages:

@@ -167,6 +167,26 @@ int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err)
     return 0;
 }
 
+int limit_parse_flag(enum limit l, const char *text, uint64_t *ret, struct err *err)
+{
+    enum limit_unit unit = limit_infos[l].unit;
+    char with_unit[72];
+    uint64_t v;
+    bool bare = str_to_millis(text, &v) && snprintf(with_unit, sizeof(with_unit), "%.64s%c", text,
+                                                    unit == UNIT_MS ? 's' : 'M') < (int)sizeof(with_unit);
+
+    if (bare && unit == UNIT_MS)
+        return limit_parse(l, with_unit, ret, err);
+    if (limit_parse(l, text, ret, err) == 0)
+        return 0;
+    if (bare && unit == UNIT_BYTES && limit_parse(l, with_unit, &v, NULL) == 0) {
+        struct err why = *err;
+
+        err_set(err, why.id, "%.160s; did you mean %s?", why.msg, with_unit);
+    }
+    return -1;
+}
+
 char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT])
 {
     if (limit_is_unlimited(l, value)) {

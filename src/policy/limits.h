@@ -63,6 +63,9 @@ void limits_default(struct limits *l);
 /* Parses text as a user writes it: "256M", "30s", "0.5", "0-1,3"; "unlimited" where the table
  * allows it. */
 int limit_parse(enum limit l, const char *text, uint64_t *ret, struct err *err);
+/* The same for a flag of a command line: a time without a unit is in seconds, and the error of a
+ * size that lacks its unit suggests one. */
+int limit_parse_flag(enum limit l, const char *text, uint64_t *ret, struct err *err);
 /* Prints a value for people; a size may be rounded to one decimal. Returns buf. */
 char *limit_print(enum limit l, uint64_t value, char buf[LIMIT_TEXT]);
 /* Adjusts the limits that the user did not choose (bit not in `chosen`) to those that the user

@@ -24,38 +24,31 @@
 
 struct language_kernel_spec {
     const char *name;
-    const char *runtime; /* NULL: the language kernel is a program of its own */
-    const char *args[3]; /* after the interpreter */
-    const char *aliases[4];
+    const char *runtime;    /* NULL: the language kernel is a program of its own */
+    const char *args[3];    /* after the interpreter */
     const char *exit_error; /* name of the error event when code ends itself */
     const char *launcher;   /* the program that starts the interpreter, or NULL */
     bool can_fork;
 };
 
 static const struct language_kernel_spec language_kernels[] = {
-    { "python", "python", { "-I", "/.cove/kernels/python/kernel.py" }, { "python3", "py" }, "SystemExit", NULL, true },
-    { "node",
-      "node",
-      { "/.cove/kernels/node/kernel.mjs" },
-      { "javascript", "js", "nodejs" },
-      "Exit",
-      "/.cove/kernels/node/start",
-      false },
-    { "bash", NULL, { "/.cove/kernels/bash/kernel" }, { "sh", "shell" }, "ExitStatus", NULL, false },
+    { "python", "python", { "-I", "/.cove/kernels/python/kernel.py" }, "SystemExit", NULL, true },
+    { "node", "node", { "/.cove/kernels/node/kernel.mjs" }, "Exit", "/.cove/kernels/node/start", false },
+    { "bash", NULL, { "/.cove/kernels/bash/kernel" }, "ExitStatus", NULL, false },
 };
 
 static const char *const language_kernel_states[] = { "dead",        "starting", "idle",   "busy",
                                                       "interrupted", "stopping", "closed", "ended" };
 
+/* The language kernel of sh is that of bash. */
 static const struct language_kernel_spec *language_kernel_find(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(language_kernels); i++) {
-        if (str_eq(name, language_kernels[i].name))
+    const struct language *language = language_by_name(name);
+    const char *wanted = language && str_eq(language->name, "sh") ? "bash" : language ? language->name : name;
+
+    for (size_t i = 0; i < ARRAY_LEN(language_kernels); i++)
+        if (str_eq(wanted, language_kernels[i].name))
             return &language_kernels[i];
-        for (size_t k = 0; k < ARRAY_LEN(language_kernels[i].aliases) && language_kernels[i].aliases[k]; k++)
-            if (str_eq(name, language_kernels[i].aliases[k]))
-                return &language_kernels[i];
-    }
     return NULL;
 }
 

@@ -28,6 +28,17 @@ class Programs(Case):
     def test_a_signal_ends_with_128_and_its_number(self):
         self.assertCode(run("run", "--", "sh", "-c", "kill -SEGV $$"), 128 + signal.SIGSEGV)
 
+    def test_code_is_python_without_a_runtime_and_languages_have_aliases(self):
+        self.assertEqual(run("run", "-c", "print(6 * 7)").out, "42\n")
+        self.assertEqual(run("run", "-", stdin="print(6 * 7)").out, "42\n")
+        for name in ("py", "python3"):
+            self.assertEqual(run("run", "--language", name, "-c", "print(6 * 7)").out, "42\n")
+        self.assertEqual(run("run", "--rm", "-m", "64m", "--timeout", "5", "--runtime", "shell", "-c", "echo 1").out, "1\n")
+        self.assertIn("did you mean 64M?", run("run", "--memory", "64", "--", "true").err)
+        self.file("a/in.txt", "given")
+        self.assertEqual(run("run", "-v", f"{self.dir}/a:/mnt/a:ro", "--", "cat", "/mnt/a/in.txt").out, "given")
+        self.assertEqual(run("run", "-v", f"{self.dir}/a:/workspace", "--", "cat", "in.txt").out, "given")
+
     def test_code_runs_in_each_available_runtime(self):
         code = {"python": "import sys; print(6*7, sys.argv[1:])", "node": "console.log(6*7, process.argv.slice(1))",
                 "bash": "echo $((6*7)) $1", "sh": "echo $((6*7)) $1"}

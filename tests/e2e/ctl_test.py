@@ -35,9 +35,10 @@ class Ctl(Served):
         self.assertEqual(self.cove("execute", "-c", "print('a')\n6 * 7").out, "a\n42\n")
         raised = self.cove("execute", "-c", "1 / 0", code=1)
         self.assertIn("ZeroDivisionError", raised.err)
-        done = self.cove("execute", "-e", "WHO=you", "--", "sh", "-c", "cat; echo $WHO; echo no >&2; exit 3", stdin="in ", code=3)
+        done = self.cove("execute", "-i", "-e", "WHO=you", "--", "sh", "-c", "cat; echo $WHO; echo no >&2; exit 3", stdin="in ", code=3)
         self.assertEqual((done.out, done.err), ("in you\n", "no\n"))
-        self.assertEqual(self.cove("execute", stdin="print('piped')").out, "piped\n")
+        self.assertEqual(self.cove("execute", "-", stdin="print('piped')").out, "piped\n")
+        self.assertIn("write - for", self.cove("execute", stdin="print('piped')", code=2).err)
         here = os.path.join(self.dir, "execute")
         os.mkdir(here)
         with open(os.path.join(here, "job.sh"), "w", encoding="utf-8") as f:
@@ -56,6 +57,31 @@ class Ctl(Served):
         self.assertIn("exclude each other", self.cove("execute", "-c", "1", "--", "ls", code=2).err)
         self.assertIn("with -c", self.cove("execute", f"{here}/no-such.py", code=125).err)
 
+    def test_execute_does_not_wait_for_an_open_pipe(self):
+        process = start("execute", "-c", "6 * 7", env=self.env)
+        self.addCleanup(process.stdin.close)
+        self.assertEqual(process.stdout.read(), b"42\n")  # its standard input is still open
+        self.assertEqual(process.wait(120), 0)
+        process.stdout.close(), process.stderr.close()
+
+    def test_exec_and_execute_share_the_flags_of_run(self):
+        sandbox = self.cove("sandbox", "create", "-q").out.strip()
+        script = self.file("job.py", "import os; print('file', os.environ['A'])")
+        here = ("-e", "A=1", "--timeout", "20", "--max-output", "1m")
+        for flags in (("run",), ("execute",), ("exec", sandbox)):
+            if flags[0] != "exec":
+                self.assertEqual(self.cove(*flags[:1], *here, *flags[1:], script).out, "file 1\n", flags)
+            self.assertEqual(self.cove(*flags[:1], *here, *flags[1:], "-", stdin="print(6 * 7)").out, "42\n", flags)
+            self.assertEqual(self.cove(*flags[:1], "-i", *flags[1:], "-c", "print(input())", stdin="typed\n").out, "typed\n", flags)
+            receipt = os.path.join(self.dir, "receipt.json")
+            self.cove(*flags[:1], f"--receipt={receipt}", *flags[1:], "-c", "print(1)")
+            self.assertIn("exited with status 0", self.cove("explain", receipt).out, flags)
+            self.assertIn("memory", self.cove(*flags[:1], "--receipt", *flags[1:], "-c", "print(1)").err, flags)
+        self.assertIn("has no arguments here", self.cove("exec", sandbox, script, "a", code=2).err)
+        for name in ("js", "javascript", "node"):
+            self.assertEqual(self.cove("execute", "--language", name, "-c", "6 * 7").out, "42\n", name)
+        self.assertEqual(self.cove("execute", "--runtime", "sh", "-c", "echo $((6 * 7))").out, "42\n")
+
     def test_execute_passes_on_the_exit_status_or_the_reason_of_the_end(self):
         done = self.cove("execute", "-c", "import sys; print('x'); sys.exit(3)", code=3)
         self.assertEqual((done.out, done.err), ("x\n", ""))
@@ -69,7 +95,7 @@ class Ctl(Served):
         os.mkdir(here)
         with open(os.path.join(here, "job.rb"), "w", encoding="utf-8") as f:
             f.write("puts 1")
-        self.assertIn("--language", self.cove("execute", f"{here}/job.rb", code=2).err)
+        self.assertIn("--runtime", self.cove("execute", f"{here}/job.rb", code=2).err)
         self.assertIn("python-data", self.cove("execute", "--template", "none-such", "-c", "1", code=125).err)
         shows = "class P:\n    def _repr_png_(self): return b'\\x89PNG'\nP()"
         self.assertIn("--save", self.cove("execute", "-c", shows).err)
@@ -190,7 +216,7 @@ class Ctl(Served):
     def test_output_is_followed_and_ctrl_c_ends_the_execution(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         script = "for i in 1 2 3; do echo $i; sleep 0.1; done"
-        execution = self.cove("exec", "-b", sandbox, "--", "sh", "-c", script).out.strip()
+        execution = self.cove("exec", "-d", sandbox, "--", "sh", "-c", script).out.strip()
         self.assertEqual(self.cove("logs", "-f", sandbox, execution).out, "1\n2\n3\n")
         process = start("exec", sandbox, "--", "sh", "-c", "echo here; sleep 60", env=self.env)
         self.assertEqual(process.stdout.readline(), b"here\n")
@@ -217,7 +243,7 @@ class Ctl(Served):
     def test_output_of_an_ended_sandbox_is_followed_to_its_end(self):
         sandbox = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
         self.cove("exec", sandbox, "--", "sh", "-c", "seq 20000; echo last >&2")
-        running = self.cove("exec", "-b", sandbox, "--", "sh", "-c", "echo begun; sleep 600").out.strip()
+        running = self.cove("exec", "-d", sandbox, "--", "sh", "-c", "echo begun; sleep 600").out.strip()
         follower = start("logs", "-f", sandbox, running, env=self.env)
         self.assertEqual(follower.stdout.readline(), b"begun\n")
         self.cove("sandbox", "rm", sandbox)
@@ -263,7 +289,7 @@ class Ctl(Served):
             self.assertIn(b"here", process.stdout.read())
             self.assertEqual(process.wait(60), 0)
             process.communicate()
-        background = self.cove("exec", "-b", sandbox, "--", "cat", stdin="unasked").out.strip()
+        background = self.cove("exec", "-d", sandbox, "--", "cat", stdin="unasked").out.strip()
         self.assertEqual(self.cove("logs", "-f", sandbox, background).out, "")
         background = self.cove("exec", "-ib", sandbox, "--", "cat", stdin="asked").out.strip()
         self.assertEqual(self.cove("logs", "-f", sandbox, background).out, "asked")
@@ -356,7 +382,7 @@ class Ctl(Served):
     def test_top_shows_what_sandboxes_use(self):
         busy = self.cove("sandbox", "create", "-q").out.strip()
         quiet = self.cove("sandbox", "create", "-q", "--runtime", "sh").out.strip()
-        self.cove("exec", "-b", busy, "-c", "while True: pass")
+        self.cove("exec", "-d", busy, "-c", "while True: pass")
         seen = wait_for(lambda: (lambda top: top if top[0]["id"] == busy and top[0].get("cpuPercent", 1) > 0 else None)(
             self.cove("top", "--once", "--json").json["sandboxes"]))
         self.assertEqual([s["id"] for s in seen], [busy, quiet])
@@ -527,7 +553,7 @@ class Words(Case):
                             (("sandbox", "create", "--memory", "much"), "such as"),
                             (("sandbox", "create", "--memory", "1K"), "less than 16M"),
                             (("sandbox", "create", "--lifetime", "99d"), "more than 720h"),
-                            (("sandbox", "create", "--storage", "1M"), "did you mean '--disk'"),
+                            (("sandbox", "create", "--storage", "1"), "did you mean 1M?"),
                             (("exec", "sbx", "--timeout", "0s", "--", "true"), "less than 1ms"),
                             (("sandbox", "create", "-m", "x"), "NAME=VALUE"), (("user", "add", "x"), "--role"),
                             (("tenant", "set", "x"), "--suspend"), (("tenant", "create", "--memory", "x", "x"), "such as 4G"),

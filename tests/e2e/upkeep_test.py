@@ -123,7 +123,7 @@ class Upkeep(Case):
         ids = {}
         for age in (6.9, 7.1, 29, 31):  # executions are kept for 7 days, sandboxes for 30
             sandbox = self.there("sandbox", "create", "-q").out.strip()
-            execution = self.there("exec", "-b", sandbox, "--", "echo", str(age)).out.strip()
+            execution = self.there("exec", "-d", sandbox, "--", "echo", str(age)).out.strip()
             self.assertEqual(self.there("logs", "-f", sandbox, execution).out, f"{age}\n")
             self.there("sandbox", "rm", sandbox)
             ids[age] = (sandbox, execution)
@@ -194,7 +194,7 @@ class Upkeep(Case):
     def test_gc_prints_what_it_removed(self):
         self.start()
         sandbox = self.there("sandbox", "create", "-q").out.strip()
-        execution = self.there("exec", "-b", sandbox, "--", "true").out.strip()
+        execution = self.there("exec", "-d", sandbox, "--", "true").out.strip()
         stray = os.path.join(self.place, "state", "output", "ex" + "b" * 20 + ".2")
         with open(stray, "w", encoding="ascii") as f:
             f.write("123")

@@ -7,59 +7,121 @@
 
 #include <limits.h>
 
-/* Flags of similar tools, and their names here. */
+/* Names of similar tools for flags that have the same argument and meaning here: both are
+ * accepted. */
 static const struct {
     const char *theirs, *ours;
-} args_foreign_flags[] = {
-    { "volume", "bind-ro SRC:DST' or '--workspace DIR" },
-    { "mount", "bind-ro SRC:DST' or '--workspace DIR" },
-    { "ro-bind", "bind-ro SRC:DST" },
-    { "bind", "bind-ro SRC:DST" },
-    { "network", "net" },
-    { "setenv", "env" },
-    { "workdir", "cwd" },
-    { "chdir", "cwd" },
-    { "ulimit", "pids" },
-    { "pids-limit", "pids" },
-    { "mem", "memory" },
-    { "stdin", "interactive" },
-    { "time", "timeout" },
-    { "lang", "runtime" },
-    { "language", "runtime" },
+} args_aliases[] = {
+    { "language", "runtime" }, { "lang", "runtime" },    { "interactive", "stdin" }, { "detach", "background" },
+    { "workdir", "cwd" },      { "chdir", "cwd" },       { "setenv", "env" },        { "mem", "memory" },
+    { "cpu", "cpus" },         { "pids-limit", "pids" }, { "ulimit", "pids" },       { "network", "net" },
+    { "storage", "disk" },     { "time", "timeout" },    { "label", "metadata" },    { "mount", "volume" },
     { "verbose", "receipt" },
-    { "storage", "disk" },
-    { "detach", "background" },
 };
 
-/* Letters of similar tools, and the flags here; the first that the verb has is suggested. */
+static const struct {
+    char theirs;
+    const char *ours;
+} args_letter_aliases[] = { { 'm', "memory" }, { 'd', "background" } };
+
+/* Flags of similar tools that have no equivalent in a verb, and what to do instead. */
+static const struct {
+    enum verb_id verb;
+    const char *theirs;
+    const char *answer;
+} args_answers[] = {
+    { VERB_RUN, "background", "it ends with its program; 'cove sandbox create' and 'cove exec -d' leave one running" },
+    { VERB_RUN, "template", "templates belong to a server; use --runtime, or 'cove execute --template'" },
+    { VERB_RUN, "name", "its sandbox is used once; 'cove sandbox create --name NAME' creates one with a name" },
+    { VERB_RUN, "publish", "a sandbox has no network, so there are no ports to publish" },
+    { VERB_RUN, "privileged", "a sandbox never has privileges; --policy debug permits programs to trace each other" },
+    { VERB_RUN, "cap-add", "a sandbox never has privileges; --policy debug permits programs to trace each other" },
+    { VERB_RUN, "user", "programs always run as an unprivileged user of the sandbox" },
+    { VERB_RUN, "entrypoint", "write the program after --" },
+    { VERB_RUN, "bind", "write --bind-ro SRC:DST, or --workspace DIR for a writable directory" },
+    { VERB_RUN, "ro-bind", "write --bind-ro SRC:DST" },
+    { VERB_EXECUTE, "background",
+      "it ends with its program; 'cove sandbox create' and 'cove exec -d' leave one running" },
+    { VERB_EXECUTE, "volume", "write --file FILE to copy a file into the sandbox" },
+    { VERB_EXECUTE, "cpu-time", "write --timeout TIME, or use 'cove exec --cpu-time'" },
+    { VERB_EXECUTE, "name", "its sandbox is used once; 'cove sandbox create --name NAME' creates one with a name" },
+    { VERB_EXECUTE, "tty", "'cove shell SANDBOX' has a terminal" },
+    { VERB_EXEC, "memory", "limits belong to the sandbox; write 'cove sandbox create --memory SIZE'" },
+    { VERB_EXEC, "cpus", "limits belong to the sandbox; write 'cove sandbox create --cpus N'" },
+    { VERB_EXEC, "pids", "limits belong to the sandbox; write 'cove sandbox create --pids N'" },
+    { VERB_EXEC, "disk", "limits belong to the sandbox; write 'cove sandbox create --disk SIZE'" },
+    { VERB_EXEC, "template", "the sandbox has its template; write 'cove sandbox create --template NAME'" },
+    { VERB_SANDBOX, "volume", "a server does not mount your files; 'cove cp FILE SANDBOX:' copies them" },
+    { VERB_SANDBOX, "publish", "a sandbox has no network, so there are no ports to publish" },
+    { VERB_SANDBOX, "net", "sandboxes of this version have no network" },
+};
+
 static const struct {
     char letter;
-    const char *ours;
-} args_foreign_letters[] = {
-    { 'v', "bind-ro SRC:DST' or '--workspace DIR" },
-    { 'm', "memory" },
-    { 'd', "background" },
-};
+    const char *name;
+} args_answer_letters[] = { { 'p', "publish" }, { 'v', "volume" }, { 'd', "background" },
+                            { 'u', "user" },    { 'm', "memory" }, { 't', "tty" } };
+
+/* Accepted without effect, because it says what always happens. */
+static bool args_is_default(const struct cli_verb *v, const char *name)
+{
+    return str_eq(name, "rm") && (v->id == VERB_RUN || v->id == VERB_EXECUTE);
+}
+
+static const char *args_alias_of(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(args_aliases); i++)
+        if (str_eq(args_aliases[i].theirs, name))
+            return args_aliases[i].ours;
+    return name;
+}
+
+static const struct cli_option *args_find_option(const struct cli_verb *v, const char *name, size_t len)
+{
+    const struct cli_option *o = cli_option_find(v, name, len);
+    auto_free char *word = str_dup_n(name, len);
+    const char *ours = args_alias_of(word);
+
+    return o ? o : cli_option_find(v, ours, strlen(ours));
+}
+
+static const struct cli_option *args_find_letter(const struct cli_verb *v, char letter)
+{
+    const struct cli_option *o = cli_option_letter(v, letter);
+
+    for (size_t i = 0; !o && i < ARRAY_LEN(args_letter_aliases); i++)
+        if (args_letter_aliases[i].theirs == letter)
+            o = cli_option_find(v, args_letter_aliases[i].ours, strlen(args_letter_aliases[i].ours));
+    return o;
+}
+
+static const char *args_answer(const struct cli_verb *v, const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(args_answers); i++)
+        if (args_answers[i].verb == v->id &&
+            (str_eq(args_answers[i].theirs, name) || str_eq(args_answers[i].theirs, args_alias_of(name))))
+            return args_answers[i].answer;
+    return NULL;
+}
 
 static int args_unknown_letter(const struct cli_verb *v, char letter, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_LEN(args_foreign_letters); i++)
-        if (args_foreign_letters[i].letter == letter &&
-            cli_option_find(v, args_foreign_letters[i].ours, strcspn(args_foreign_letters[i].ours, " ")))
-            return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'; did you mean '--%s'?", v->name, letter,
-                           args_foreign_letters[i].ours);
-    return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'", v->name, letter);
+    const char *answer = NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(args_answer_letters); i++)
+        if (args_answer_letters[i].letter == letter)
+            answer = args_answer(v, args_answer_letters[i].name);
+    return err_set(err, ERR_USAGE, "'cove %s' has no flag '-%c'%s%s", v->name, letter, answer ? "; " : "",
+                   answer ? answer : "");
 }
 
 static int args_unknown_flag(const struct cli_verb *v, const char *name, struct err *err)
 {
+    const char *answer = args_answer(v, name);
     struct suggest s;
 
-    for (size_t i = 0; i < ARRAY_LEN(args_foreign_flags); i++)
-        if (str_eq(args_foreign_flags[i].theirs, name) &&
-            cli_option_find(v, args_foreign_flags[i].ours, strcspn(args_foreign_flags[i].ours, " ")))
-            return err_set(err, ERR_USAGE, "'cove %s' has no flag '--%s'; did you mean '--%s'?", v->name, name,
-                           args_foreign_flags[i].ours);
+    if (answer)
+        return err_set(err, ERR_USAGE, "'cove %s' has no flag '--%s'; %s", v->name, name, answer);
     suggest_init(&s, name);
     for (const struct cli_option *o = NULL; (o = cli_option_next(v, o));)
         suggest_offer(&s, o->name);
@@ -78,11 +140,11 @@ static int args_parse_long(const struct cli_verb *v, struct args *a, char **argv
     const char *word = argv[*i] + 2;
     const char *eq = strchr(word, '=');
     size_t len = eq ? (size_t)(eq - word) : strlen(word);
-    const struct cli_option *o = cli_option_find(v, word, len);
+    const struct cli_option *o = args_find_option(v, word, len);
 
     if (!o) {
         auto_free char *name = str_dup_n(word, min_size(len, 60));
-        return args_unknown_flag(v, name, err);
+        return args_is_default(v, name) ? 0 : args_unknown_flag(v, name, err);
     }
     if (eq && !o->arg)
         return err_set(err, ERR_USAGE, "flag '--%s' takes no value", o->name);
@@ -104,7 +166,7 @@ static int args_parse_long(const struct cli_verb *v, struct args *a, char **argv
 static int args_parse_letters(const struct cli_verb *v, struct args *a, char **argv, int argc, int *i, struct err *err)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
-        const struct cli_option *o = cli_option_letter(v, *p);
+        const struct cli_option *o = args_find_letter(v, *p);
 
         if (!o && (unsigned char)*p > ' ' && (unsigned char)*p < 0x7f)
             return args_unknown_letter(v, *p, err);

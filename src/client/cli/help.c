@@ -98,7 +98,7 @@ void help_overview(struct buf *out, const char *version)
     }
     buf_adds(out, "\nStart here:\n"
                   "  cove run -- ls -l /                         run a program in a new sandbox\n"
-                  "  cove run --runtime python -c 'print(1)'     run a line of Python\n"
+                  "  cove run -c 'print(1)'                      run a line of Python\n"
                   "  cove run script.py                          run a script\n"
                   "  cove run --dry-run -- true                  show what would be enforced\n"
                   "\n'cove VERB --help' shows the help of a verb; 'cove errors CODE' explains an error.\n");

@@ -356,7 +356,7 @@ static int kept_read_enter_args(const struct args *a, struct kept_visit *v, stru
             hold->cwd = NULL;
             if (run_options_parse_cwd(value, &hold->cwd, err) < 0)
                 return -1;
-        } else if (a->items[i].opt->id == OPT_TIMEOUT && limit_parse(LIMIT_WALL, value, &v->wall_ms, err) < 0) {
+        } else if (a->items[i].opt->id == OPT_LIMIT + LIMIT_WALL && limit_parse_flag(LIMIT_WALL, value, &v->wall_ms, err) < 0) {
             return err_wrap(err, "--timeout");
         }
     }

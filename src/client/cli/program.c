@@ -168,11 +168,12 @@ static int program_use_script(const struct run_options *r, const struct language
 static int program_use_language(const struct run_options *r, const struct program_search *place, struct program *p,
                                 struct err *err)
 {
-    const struct language *rt = language_by_name(r->runtime);
+    const char *name = r->runtime ? r->runtime : RUN_OPTIONS_LANGUAGE_DEFAULT;
+    const struct language *rt = language_by_name(name);
     bool from_stdin = r->nwords == 0 ? place->stdin_open && !r->tty : str_eq(r->words[0], "-");
 
     if (!rt)
-        return language_unknown_error("--runtime", r->runtime, err);
+        return language_unknown_error("--runtime", name, err);
     if (!r->code && r->nwords == 0 && !from_stdin && !r->tty)
         return err_set(err, ERR_USAGE,
                        "nothing to run: add a script, -c CODE, or - for code on standard input; -t "
@@ -254,12 +255,10 @@ int program_resolve(const struct run_options *r, const struct program_search *pl
     struct program p = { .script_fd = -1, .profile = PROFILE_BASE };
     int rc;
 
-    if (r->runtime) {
+    if (r->runtime || (r->nwords > 0 && !r->after_dashes && str_eq(r->words[0], "-"))) {
         rc = program_use_language(r, place, &p, err);
     } else if (r->nwords == 0 || !r->words[0][0]) {
         rc = err_set(err, ERR_USAGE, "nothing to run: write 'cove run -- PROGRAM' or 'cove run SCRIPT'");
-    } else if (!r->after_dashes && str_eq(r->words[0], "-")) {
-        rc = err_set(err, ERR_USAGE, "code on standard input needs a language: write 'cove run --runtime python -'");
     } else if (!r->after_dashes && program_is_script(r->words[0], place->dirs)) {
         rc = program_use_script(r, NULL, place, &p, err);
     } else {

@@ -92,6 +92,26 @@ static int run_options_read_workspace(struct run_options *r, const char *text, s
     return 0;
 }
 
+/* SRC:DST[:ro] as in Docker. A directory that the sandbox may write to is always /workspace. */
+static int run_options_read_volume(struct run_options *r, const char *text, struct err *err)
+{
+    bool read_only = str_ends(text, ":ro");
+    size_t len = strlen(text) - (read_only || str_ends(text, ":rw") ? strlen(":ro") : 0);
+    auto_free char *pair = str_dup_n(text, len);
+    char *colon = strrchr(pair, ':');
+
+    if (!colon || colon[1] != '/')
+        return err_set(err, ERR_INVALID, "--volume %.80s: write SRC:DST:ro, or DIR:/workspace", text);
+    if (read_only)
+        return run_options_add_bind(r, pair, (size_t)(colon - pair), colon + 1, "volume", err);
+    if (!str_eq(colon + 1, "/workspace"))
+        return err_set(err, ERR_INVALID,
+                       "--volume %.80s: a sandbox writes only to /workspace; write %.*s:/workspace, or add ':ro'", text,
+                       (int)min_size((size_t)(colon - pair), 80), pair);
+    *colon = '\0';
+    return run_options_read_workspace(r, pair, err);
+}
+
 static int run_options_refuse_high(const char *flag, struct err *err)
 {
     return err_set(err, ERR_LEVEL_UNAVAILABLE,
@@ -134,7 +154,7 @@ static int run_options_read_limit(struct run_options *r, const struct arg *a, st
 {
     enum limit l = (enum limit)(a->opt->id - OPT_LIMIT);
 
-    if (limit_parse(l, a->value, &r->limits.v[l], err) < 0)
+    if (limit_parse_flag(l, a->value, &r->limits.v[l], err) < 0)
         return err_wrap(err, "--%s %.40s", a->opt->name, a->value);
     if (l == LIMIT_OUTPUT && r->limits.v[l] == 0)
         return err_set(err, ERR_INVALID,
@@ -184,6 +204,8 @@ static int run_options_read_option(struct run_options *r, const struct arg *a, s
         return run_options_read_workspace(r, a->value, err);
     case OPT_BIND_RO:
         return run_options_read_bind(r, a->value, err);
+    case OPT_VOLUME:
+        return run_options_read_volume(r, a->value, err);
     case OPT_SKILLS:
         r->skills = a->value;
         return 0;
@@ -196,7 +218,7 @@ static int run_options_read_option(struct run_options *r, const struct arg *a, s
     case OPT_TTY:
         r->tty = true;
         return 0;
-    case OPT_INTERACTIVE:
+    case OPT_STDIN:
         r->interactive = true;
         return 0;
     case OPT_JSON:
@@ -348,8 +370,6 @@ static int run_options_complete_limits(struct run_options *r, struct err *err)
 
 static int run_options_check_combination(const struct run_options *r, struct err *err)
 {
-    if (r->code && !r->runtime)
-        return err_set(err, ERR_USAGE, "-c needs a language: add --runtime python, node, bash or sh");
     if (r->tty && r->json)
         return err_set(err, ERR_USAGE,
                        "--tty and --json exclude each other: terminal output cannot be captured as text");
@@ -374,6 +394,8 @@ int run_options_build(const struct args *a, const struct policy *policy, const s
     for (size_t i = 0; i < a->n; i++)
         if (run_options_read_option(&r, &a->items[i], err) < 0)
             goto fail;
+    if (r.code && !r.runtime)
+        r.runtime = RUN_OPTIONS_LANGUAGE_DEFAULT;
     if (!r.cwd)
         r.cwd = str_dup("/workspace");
     if (run_options_complete_limits(&r, err) < 0)

@@ -16,6 +16,8 @@
 #define RUN_OPTIONS_BINDS_MAX \
     9 /* a sandbox has at most 12 mounts; three are reserved for script, skills and workspace */
 
+#define RUN_OPTIONS_LANGUAGE_DEFAULT "python" /* of code without --runtime */
+
 struct run_options_bind {
     char *src; /* NULL: hide dst, if it exists */
     char *dst;

@@ -81,7 +81,7 @@ static int ctl_context_create(struct ctl *c, struct err *err)
     if (ctl_require_args(c, 1, 1, "context create [FLAGS] SANDBOX", err) < 0 ||
         ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
-    ctl_set_text(c, OPT_LANGUAGE, body, "language");
+    ctl_set_text(c, OPT_RUNTIME, body, "language");
     ctl_set_text(c, OPT_CWD, body, "cwd");
     if (ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
@@ -324,7 +324,7 @@ static int ctl_context_make_body(struct ctl *c, json_t *body, struct err *err)
     if (!text)
         return err_set(err, ERR_INVALID, "the code is not UTF-8");
     json_object_set_new(body, "code", text);
-    return ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err);
+    return ctl_set_limit(c, OPT_LIMIT + LIMIT_WALL, LIMIT_WALL, body, "timeoutMs", err);
 }
 
 static int ctl_context_execute_unstreamed(struct ctl *c, const char *sandbox, const char *context, json_t *body,

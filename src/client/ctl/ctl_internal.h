@@ -103,7 +103,19 @@ int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, st
  * effect if the flag was not given. */
 int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err);
 int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err); /* --memory, --cpus, --pids, --disk */
+int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err); /* --timeout, --cpu-time, --max-output */
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
+
+/* The code of a request: sets body.code, from -c, from the file `path` or, for "-", from standard
+ * input, and body.language. `path` is NULL if none was given. */
+int ctl_put_code(struct ctl *c, const char *path, json_t *body, struct err *err);
+int ctl_put_stdin(const struct ctl *c, json_t *body, struct err *err); /* body.stdin, with --stdin only */
+int ctl_read_path(const char *path, size_t max, struct buf *ret, struct err *err);
+
+/* --receipt: explains the receipt on standard error or writes it to a file; no effect without the
+ * flag. */
+int ctl_receipt_write(const struct ctl *c, const json_t *receipt, struct err *err);
+int ctl_receipt_fetch(struct ctl *c, const char *sandbox, const char *execution, json_t **ret, struct err *err);
 
 /* Follows an execution to its end: prints its output and keeps the offsets, so that a broken
  * connection is resumed without a gap. *ret_end is the ended execution; the caller frees it. */

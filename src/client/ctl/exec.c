@@ -1,24 +1,20 @@
 /* cove exec: runs a program in a sandbox on a server and behaves as if it ran locally. Standard
- * input is streamed (stdin_feed.c) by the rule of `cove run`: a terminal only with -i. With -b
- * this process does not stay to send input, so input is read to its end and sent with the
- * request, and only with -i: an open pipe would block. Ctrl-C ends the execution; a second Ctrl-C
- * ends only this process. */
+ * input of a command is streamed (stdin_feed.c) by the rule of `cove run`: a terminal only with -i.
+ * Code, and a command in the background, get their input with the request (code_input.c). Ctrl-C
+ * ends the execution; a second Ctrl-C ends only this process. */
 #include "client/ctl/ctl_internal.h"
 
-#include "core/base/fd.h"
 #include "core/base/str.h"
 #include "client/cli/report.h"
 #include "client/cli/term.h"
-#include "core/base/text.h"
+#include "policy/languages.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define STDIN_MAX (1 * MIB)
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
 static volatile int exec_signal; /* that interrupted us; 0: none */
@@ -47,72 +43,67 @@ static bool ctl_exec_has_input(const struct ctl *c)
 {
     struct stat st;
 
-    if (args_find(&c->args, OPT_INTERACTIVE))
+    if (args_find(&c->args, OPT_STDIN))
         return true;
     if (fstat(STDIN_FILENO, &st) < 0 || (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)))
         return false; /* closed, or /dev/null */
     return !isatty(STDIN_FILENO);
 }
 
-static int ctl_exec_read_input(const struct ctl *c, json_t *body, struct err *err)
+/* Code and a background execution get their input with the request, a command while it runs. */
+static int ctl_exec_put_input(const struct ctl *c, json_t *body, struct err *err)
 {
-    bool background = args_find(&c->args, OPT_BACKGROUND) != NULL;
-    auto_buf in = { 0 };
-    char piece[65536];
-    ssize_t n;
-
-    if (!ctl_exec_has_input(c) || (background && !args_find(&c->args, OPT_INTERACTIVE)))
-        return 0;
-    if (!background) {
+    if (json_object_get(body, "code") || args_find(&c->args, OPT_BACKGROUND))
+        return ctl_put_stdin(c, body, err);
+    if (ctl_exec_has_input(c))
         json_object_set_new(body, "stdinOpen", json_true());
-        return 0;
-    }
-    while ((n = read(STDIN_FILENO, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
-        if (n > 0)
-            buf_add(&in, piece, (size_t)n);
-        if (in.len > STDIN_MAX)
-            return err_set(err, ERR_LIMIT,
-                           "standard input is larger than 1M; copy it with 'cove cp' and read the file in the sandbox");
-    }
-    if (n < 0)
-        return err_sys(err, ERR_SYS, "standard input");
-    if (in.len == 0)
-        return 0;
-    if (!text_is_utf8(in.data, in.len) || memchr(in.data, 0, in.len))
-        return err_set(err, ERR_INVALID,
-                       "standard input is not UTF-8; copy it with 'cove cp' and read the file in the sandbox");
-    json_object_set_new(body, "stdin", json_stringn(in.data, in.len));
     return 0;
+}
+
+static int ctl_exec_put_command(const struct ctl *c, json_t *body, struct err *err)
+{
+    json_t *command = json_array();
+
+    json_object_set_new(body, "command", command);
+    for (int i = 1; i < c->args.nrest; i++)
+        json_array_append_new(command, json_string(c->args.rest[i]));
+    if (json_array_size(command) != (size_t)(c->args.nrest - 1))
+        return err_set(err, ERR_USAGE, "an argument of the command is not UTF-8");
+    return 0;
+}
+
+/* As in `cove run`, a file of ours with the extension of a language is a script. */
+static bool ctl_exec_is_script(const struct ctl *c)
+{
+    const char *word = c->args.nrest > 1 && !c->args.after_dashes ? c->args.rest[1] : NULL;
+
+    return word && (str_eq(word, "-") || (language_by_extension(word) && access(word, F_OK) == 0));
 }
 
 static int ctl_exec_make_body(struct ctl *c, json_t *body, struct err *err)
 {
-    const struct arg *code = args_find(&c->args, OPT_CODE);
-    bool tty = args_find(&c->args, OPT_TTY) != NULL;
+    bool tty = args_find(&c->args, OPT_TTY) != NULL, script = ctl_exec_is_script(c);
+    bool code = args_find(&c->args, OPT_CODE) || script;
     json_t *env = NULL;
+    int bad = 0;
 
-    if (ctl_require_args(c, code || tty ? 1 : 2, code ? 1 : 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
+    if (ctl_require_args(c, code || tty ? 1 : 2, 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
         return -1;
-    if (code) {
-        json_object_set_new(body, "code", json_string(code->value));
-    } else if (c->args.nrest > 1) {
-        json_t *command = json_array();
-
-        for (int i = 1; i < c->args.nrest; i++)
-            json_array_append_new(command, json_string(c->args.rest[i]));
-        if (json_array_size(command) != (size_t)(c->args.nrest - 1)) {
-            json_decref(command);
-            return err_set(err, ERR_USAGE, "an argument of the command is not UTF-8");
-        }
-        json_object_set_new(body, "command", command);
-    }
+    if (script && c->args.nrest > 2)
+        return err_set(err, ERR_USAGE,
+                       "%.100s: a script of this host has no arguments here; copy it with 'cove cp' and run it in the "
+                       "sandbox",
+                       c->args.rest[1]);
+    if (code)
+        bad = ctl_put_code(c, c->args.nrest > 1 ? c->args.rest[1] : NULL, body, err);
+    else if (c->args.nrest > 1)
+        bad = ctl_exec_put_command(c, body, err);
     ctl_set_text(c, OPT_CWD, body, "cwd");
-    if (ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
-        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if (bad || ctl_set_run_limits(c, body, err) < 0 || ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
     if (env)
         json_object_set_new(body, "env", env);
-    return tty ? 0 : ctl_exec_read_input(c, body, err);
+    return tty ? 0 : ctl_exec_put_input(c, body, err);
 }
 
 static int ctl_exec_in_background(struct ctl *c, const char *path, json_t *body, struct err *err)
@@ -145,6 +136,15 @@ static int ctl_exec_print_execution(const struct ctl_follow *f, struct err *err)
     if (client_json(f->c->client, "GET", path, NULL, &answer, err) < 0)
         return -1;
     return ctl_print_json(answer);
+}
+
+static int ctl_exec_write_receipt(const struct ctl_follow *f, struct err *err)
+{
+    AUTO_JSON *receipt = NULL;
+
+    if (ctl_receipt_fetch(f->c, f->sandbox, f->execution, &receipt, err) < 0)
+        return -1;
+    return ctl_receipt_write(f->c, receipt, err);
 }
 
 static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, json_t *body, struct err *err)
@@ -189,6 +189,8 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
     }
     if (!bad && f.ended_execution && !exec_signal && !c->json)
         ctl_note_end(c, f.ended_execution);
+    if (!bad && f.ended_execution && args_find(&c->args, OPT_RECEIPT))
+        bad = ctl_exec_write_receipt(&f, err);
     free(f.execution);
     json_decref(f.ended_execution);
     return bad ? -1 : status;

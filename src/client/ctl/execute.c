@@ -1,8 +1,8 @@
 /* cove execute: runs a program once in a fresh sandbox on a server.
  *
  * Output and results are printed as they arrive; requested files are written when the program has
- * ended. Standard input is sent completely with the request, unless it is a terminal. Ctrl-C closes
- * the connection, which ends the program. */
+ * ended. Standard input is sent completely with the request, and only with -i. Ctrl-C closes the
+ * connection, which ends the program. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"
@@ -13,64 +13,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-#define CODE_MAX (512 * KIB)
-#define INPUT_MAX (1 * MIB)
-#define PATIENCE_MS 2000
 #define FILE_MAX (3 * MIB) /* the maximum that fits into a request as base64 */
 
 /* --- the request --- */
-
-static int ctl_execute_read_all(int fd, const char *what, size_t max, struct buf *ret, struct err *err)
-{
-    char piece[65536];
-    ssize_t n;
-
-    while ((n = read(fd, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
-        if (n > 0)
-            buf_add(ret, piece, (size_t)n);
-        if (ret->len > max)
-            return err_set(err, ERR_LIMIT,
-                           "%.120s: larger than %zu KiB; use 'cove sandbox create' and 'cove cp' instead", what,
-                           max / 1024);
-    }
-    return n < 0 ? err_sys(err, ERR_SYS, "%.160s", what) : 0;
-}
-
-/* An inherited open pipe would block for ever, so a note says what is awaited. */
-static int ctl_execute_read_input(const struct ctl *c, const char *what, size_t max, struct buf *ret, struct err *err)
-{
-    struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
-
-    if (!c->quiet && poll(&in, 1, PATIENCE_MS) == 0)
-        report_note("waiting for the end of standard input, which is %s; redirect '</dev/null' for empty input", what);
-    return ctl_execute_read_all(STDIN_FILENO, what, max, ret, err);
-}
-
-static int ctl_execute_read_path(const char *path, size_t max, struct buf *ret, struct err *err)
-{
-    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_SYS, "%.160s", path);
-    return ctl_execute_read_all(fd, path, max, ret, err);
-}
-
-static int ctl_execute_put_text(json_t *body, const char *key, const struct buf *text, struct err *err)
-{
-    json_t *v = json_stringn(text->data ? text->data : "", text->len);
-
-    if (!v)
-        return err_set(err, ERR_INVALID, "%s: not UTF-8", key);
-    json_object_set_new(body, key, v);
-    return 0;
-}
 
 /* LOCAL or LOCAL:PATH. */
 static int ctl_execute_add_file(json_t *files, const char *word, struct err *err)
@@ -80,7 +31,7 @@ static int ctl_execute_add_file(json_t *files, const char *word, struct err *err
     const char *there = colon ? colon + 1 : slash ? slash + 1 : word;
     auto_buf data = { 0 }, coded = { 0 };
 
-    if (ctl_execute_read_path(here, FILE_MAX, &data, err) < 0)
+    if (ctl_read_path(here, FILE_MAX, &data, err) < 0)
         return -1;
     text_base64(&coded, data.data ? data.data : "", data.len);
     json_t *file = json_object();
@@ -109,56 +60,6 @@ static int ctl_execute_put_files(const struct ctl *c, json_t *body, struct err *
     return 0;
 }
 
-/* An unknown extension is an error; it does not default to Python. */
-static int ctl_execute_language_of(const char *path, const char **ret, struct err *err)
-{
-    static const char *const endings[][2] = { { ".py", "python" }, { ".js", "node" }, { ".mjs", "node" },
-                                              { ".cjs", "node" },  { ".sh", "bash" }, { ".bash", "bash" } };
-
-    for (size_t i = 0; i < ARRAY_LEN(endings); i++)
-        if (str_ends(path, endings[i][0]))
-            *ret = endings[i][1];
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    if (!*ret && dot && dot != name)
-        return err_set(err, ERR_USAGE,
-                       "%.120s: unknown extension %.20s; add --language python, node or bash, or run a program "
-                       "with '-- COMMAND'",
-                       path, dot);
-    return 0;
-}
-
-static int ctl_execute_read_code(const char *path, struct buf *ret, struct err *err)
-{
-    if (access(path, F_OK) < 0 && errno == ENOENT)
-        return err_set(err, ERR_MISSING, "no file '%.120s'; give code with -c and a command after --", path);
-    return ctl_execute_read_path(path, CODE_MAX, ret, err);
-}
-
-static int ctl_execute_put_code(struct ctl *c, json_t *body, bool *ret_input, struct err *err)
-{
-    const struct arg *code = args_find(&c->args, OPT_CODE);
-    const char *path = !code && c->args.nrest == 1 && !c->args.after_dashes ? c->args.rest[0] : NULL;
-    const char *language = NULL;
-    auto_buf text = { 0 };
-
-    if (code) {
-        buf_adds(&text, code->value);
-    } else if (path) {
-        if (ctl_execute_read_code(path, &text, err) < 0 ||
-            (!args_find(&c->args, OPT_LANGUAGE) && ctl_execute_language_of(path, &language, err) < 0))
-            return -1;
-        if (language)
-            json_object_set_new(body, "language", json_string(language));
-    } else {
-        if (isatty(STDIN_FILENO))
-            return err_set(err, ERR_USAGE, "no code; give it with -c, as a file, or on standard input");
-        if (ctl_execute_read_input(c, "the code", CODE_MAX, &text, err) < 0)
-            return -1;
-        *ret_input = false;
-    }
-    return ctl_execute_put_text(body, "code", &text, err);
-}
-
 static void ctl_execute_put_command(const struct ctl *c, json_t *body)
 {
     json_t *words = json_array();
@@ -168,32 +69,21 @@ static void ctl_execute_put_command(const struct ctl *c, json_t *body)
     json_object_set_new(body, "command", words);
 }
 
-static int ctl_execute_put_input(const struct ctl *c, json_t *body, struct err *err)
-{
-    auto_buf in = { 0 };
-
-    if (isatty(STDIN_FILENO))
-        return 0;
-    if (ctl_execute_read_input(c, "the input of the program", INPUT_MAX, &in, err) < 0)
-        return -1;
-    return ctl_execute_put_text(body, "stdin", &in, err);
-}
-
 static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
 {
-    bool command = c->args.nrest > 1 || (c->args.nrest == 1 && c->args.after_dashes), input = true;
+    bool command = c->args.nrest > 1 || (c->args.nrest == 1 && c->args.after_dashes);
     json_t *env = NULL;
 
     if (command && args_find(&c->args, OPT_CODE))
         return err_set(err, ERR_USAGE, "-c CODE and a command exclude each other; give one of them");
-    ctl_set_text(c, OPT_LANGUAGE, body, "language");
+    ctl_set_text(c, OPT_RUNTIME, body, "language");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_CWD, body, "cwd");
     if (command)
         ctl_execute_put_command(c, body);
-    else if (ctl_execute_put_code(c, body, &input, err) < 0)
+    else if (ctl_put_code(c, c->args.nrest ? c->args.rest[0] : NULL, body, err) < 0)
         return -1;
-    if ((input && ctl_execute_put_input(c, body, err) < 0) || ctl_execute_put_files(c, body, err) < 0 ||
+    if (ctl_put_stdin(c, body, err) < 0 || ctl_execute_put_files(c, body, err) < 0 ||
         ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
     if (env)
@@ -202,7 +92,7 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
         return -1;
     if (args_find(&c->args, OPT_CACHE))
         json_object_set_new(body, "cache", json_true());
-    return ctl_set_limit(c, OPT_TIMEOUT, LIMIT_WALL, body, "timeoutMs", err);
+    return ctl_set_run_limits(c, body, err);
 }
 
 /* --- the answer --- */
@@ -360,7 +250,8 @@ int ctl_execute(struct ctl *c, struct err *err)
         return -1;
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     if (c->json) {
-        if (client_json(c->client, "POST", "/v1/execute", text, &answer, err) < 0 || ctl_print_json(answer) < 0)
+        if (client_json(c->client, "POST", "/v1/execute", text, &answer, err) < 0 || ctl_print_json(answer) < 0 ||
+            ctl_receipt_write(c, json_object_get(answer, "receipt"), err) < 0)
             return -1;
         return ctl_exit_status(answer);
     }
@@ -385,6 +276,8 @@ int ctl_execute(struct ctl *c, struct err *err)
     if (!bad)
         ctl_show_end(&s.show);
     int status = bad ? -1 : ctl_execute_exit_status(c, s.ended_execution, err);
+    if (status >= 0 && ctl_receipt_write(c, json_object_get(s.ended_execution, "receipt"), err) < 0)
+        status = -1;
     json_decref(s.ended_execution);
     return status;
 }

@@ -126,7 +126,7 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
         { "killed", "it was killed on request" },
         { "budget", "a budget of your tenant is used up ('cove budget get' shows it)" },
     };
-    const struct arg *timeout = args_find(&c->args, OPT_TIMEOUT);
+    const struct arg *timeout = args_find(&c->args, OPT_LIMIT + LIMIT_WALL);
     const char *by = ctl_field_text(x, "endedBy");
     char dropped[32];
 

@@ -78,11 +78,10 @@ static void ctl_logs_note_reason(const struct ctl *c, const json_t *execution)
 
 static int ctl_logs_print_receipt(struct ctl *c, const char *sandbox, const char *execution, struct err *err)
 {
-    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions/%s/receipt", sandbox, execution);
     AUTO_JSON *answer = NULL;
     auto_buf in = { 0 }, out = { 0 };
 
-    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+    if (ctl_receipt_fetch(c, sandbox, execution, &answer, err) < 0)
         return -1;
     if (c->json)
         return ctl_print_json(answer);

@@ -177,7 +177,7 @@ int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, cons
 
     if (!a)
         return 0;
-    if (limit_parse(l, a->value, &v, err) < 0)
+    if (limit_parse_flag(l, a->value, &v, err) < 0)
         return err_wrap(err, "--%s %.40s", a->opt->name, a->value);
     json_object_set_new(body, key, json_integer((json_int_t)v));
     return 0;
@@ -206,6 +206,19 @@ int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err)
         json_object_set_new(body, "resources", r);
     else
         json_decref(r);
+    return 0;
+}
+
+int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err)
+{
+    static const struct {
+        enum limit limit;
+        const char *key;
+    } each[] = { { LIMIT_WALL, "timeoutMs" }, { LIMIT_CPU_TIME, "cpuTimeMs" }, { LIMIT_OUTPUT, "outputBytes" } };
+
+    for (size_t i = 0; i < ARRAY_LEN(each); i++)
+        if (ctl_set_limit(c, OPT_LIMIT + (int)each[i].limit, each[i].limit, body, each[i].key, err) < 0)
+            return -1;
     return 0;
 }
 

@@ -148,12 +148,14 @@ bool str_to_bytes(const char *s, uint64_t *ret)
 
     if (!str_eat_thousandths(&s, &v))
         return false;
-    const char *u = *s ? strchr(units, *s == 'k' ? 'K' : *s) : NULL;
+    const char *u = *s ? strchr(units, *s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s) : NULL;
     if (u) {
         factor = 1ull << (10 * (unsigned)(u - units + 1));
         s++;
-        if (!str_eat(&s, "iB"))
-            (void)str_eat(&s, "B");
+        if (*s == 'i' && (s[1] == 'B' || s[1] == 'b'))
+            s++;
+        if (*s == 'B' || *s == 'b')
+            s++;
     }
     if (*s || (factor == 1 && v % 1000))
         return false;

@@ -94,6 +94,26 @@ TEST(the_message_names_the_limit_and_the_expected_format)
     assert_string_equal(err.msg, "memoryBytes of 1M is less than 16M");
 }
 
+TEST(a_flag_has_seconds_without_a_unit_and_suggests_the_unit_of_a_size)
+{
+    struct err err = { 0 };
+    uint64_t v = 0;
+
+    assert_int_equal(limit_parse_flag(LIMIT_WALL, "5", &v, &err), 0);
+    assert_int_equal(v, 5000);
+    assert_int_equal(limit_parse_flag(LIMIT_WALL, "0.5", &v, &err), 0);
+    assert_int_equal(v, 500);
+    assert_int_equal(limit_parse_flag(LIMIT_WALL, "5m", &v, &err), 0);
+    assert_int_equal(v, 300000);
+    assert_int_equal(limit_parse(LIMIT_WALL, "5", &v, &err), -1);
+    assert_int_equal(limit_parse_flag(LIMIT_MEMORY, "64", &v, &err), -1);
+    assert_string_equal(err.msg, "memoryBytes of 64 is less than 16M; did you mean 64M?");
+    assert_int_equal(limit_parse_flag(LIMIT_MEMORY, "1", &v, &err), -1);
+    assert_string_equal(err.msg, "memoryBytes of 1 is less than 16M");
+    assert_int_equal(limit_parse_flag(LIMIT_MEMORY, "64m", &v, &err), 0);
+    assert_int_equal(v, 64 * MIB);
+}
+
 TEST(all_64_processors_can_be_named_and_print_back)
 {
     static const uint64_t masks[] = { 1, 3, 0xb, 1ull << 63, UINT64_MAX, 0xdb6db6db6db6db6dull, 0x5555555555555555ull };
@@ -221,6 +241,7 @@ int main(void)
         RUN(every_row_has_a_name_a_range_that_holds_its_default_and_texts),
         RUN(parse_accepts_each_unit_and_refuses_malformed_or_out_of_range_values),
         RUN(the_message_names_the_limit_and_the_expected_format),
+        RUN(a_flag_has_seconds_without_a_unit_and_suggests_the_unit_of_a_size),
         RUN(all_64_processors_can_be_named_and_print_back),
         RUN(print_writes_unlimited_only_where_zero_means_that),
         RUN(check_refuses_file_systems_larger_than_the_memory_limit),

@@ -25,7 +25,7 @@ TEST(flags_take_their_value_joined_or_apart_and_letters_may_cluster)
     assert_int_equal(a.n, 6);
     assert_string_equal(args_find(&a, OPT_LIMIT + LIMIT_MEMORY)->value, "64M");
     assert_string_equal(args_find(&a, OPT_LIMIT + LIMIT_PIDS)->value, "9");
-    assert_non_null(args_find(&a, OPT_INTERACTIVE));
+    assert_non_null(args_find(&a, OPT_STDIN));
     assert_non_null(args_find(&a, OPT_TTY));
     assert_string_equal(args_find(&a, OPT_ENV)->value, "A=1");
     assert_string_equal(args_find(&a, OPT_CODE)->value, "print(1)");
@@ -70,7 +70,7 @@ TEST(flags_are_accepted_between_arguments_until_a_program_begins)
     assert_int_equal(PARSE("exec", &a, &err, "-q", "sbx", "--timeout", "1s", "ls", "--json"), 0);
     assert_int_equal(a.nrest, 3); /* flags after the program belong to it */
     assert_string_equal(a.rest[1], "ls");
-    assert_string_equal(args_find(&a, OPT_TIMEOUT)->value, "1s");
+    assert_string_equal(args_find(&a, OPT_LIMIT + LIMIT_WALL)->value, "1s");
     assert_null(args_find(&a, OPT_JSON));
     args_done(&a);
     assert_int_equal(PARSE("enter", &a, &err, "sbx", "--", "-l"), 0);
@@ -103,6 +103,52 @@ TEST(an_optional_value_is_taken_only_after_an_equals_sign)
     args_done(&a);
 }
 
+TEST(names_and_letters_of_similar_tools_are_accepted)
+{
+    static const struct {
+        const char *const words[4];
+        int id;
+        const char *value;
+    } cases[] = {
+        { { "run", "-m", "1g" }, OPT_LIMIT + LIMIT_MEMORY, "1g" },
+        { { "run", "--mem=1g" }, OPT_LIMIT + LIMIT_MEMORY, "1g" },
+        { { "run", "--language", "js" }, OPT_RUNTIME, "js" },
+        { { "execute", "--language=js" }, OPT_RUNTIME, "js" },
+        { { "run", "-v", "/a:/b:ro" }, OPT_VOLUME, "/a:/b:ro" },
+        { { "run", "--network", "none" }, OPT_NET, "none" },
+        { { "run", "--interactive" }, OPT_STDIN, NULL },
+        { { "exec", "--detach", "sbq7" }, OPT_BACKGROUND, NULL },
+        { { "sandbox", "-m", "a=b" }, OPT_METADATA, "a=b" }, /* a letter of its own comes first */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err err = { 0 };
+        struct args a;
+        int argc = 0;
+
+        while (argc < 4 && cases[i].words[argc])
+            argc++;
+        assert_int_equal(
+            args_parse(cli_verb_find(cases[i].words[0]), argc, (char **)(uintptr_t)cases[i].words, &a, &err), 0);
+        const struct arg *found = args_find(&a, cases[i].id);
+        assert_non_null(found);
+        if (cases[i].value)
+            assert_string_equal(found->value, cases[i].value);
+        args_done(&a);
+    }
+}
+
+TEST(a_flag_that_states_the_default_is_accepted)
+{
+    struct err err = { 0 };
+    struct args a;
+
+    assert_int_equal(PARSE("run", &a, &err, "--rm", "--", "true"), 0);
+    assert_int_equal(a.n, 0);
+    assert_int_equal(a.nrest, 1);
+    args_done(&a);
+}
+
 TEST(usage_errors_suggest_the_nearest_flag)
 {
     static const struct {
@@ -110,13 +156,14 @@ TEST(usage_errors_suggest_the_nearest_flag)
         const char *says;
     } cases[] = {
         { { "run", "--memroy=1" }, "did you mean '--memory'?" },
-        { { "run", "--mem", "1" }, "did you mean '--memory'?" },
         { { "run", "--time-out=1s" }, "did you mean '--timeout'?" },
-        { { "run", "--volume=/a:/b" }, "did you mean '--bind-ro SRC:DST' or '--workspace DIR'?" },
-        { { "run", "--network=host" }, "did you mean '--net'?" },
-        { { "run", "-v", "/a:/b" }, "did you mean '--bind-ro SRC:DST' or '--workspace DIR'?" },
-        { { "run", "-m", "1g" }, "did you mean '--memory'?" },
-        { { "exec", "-d", "sbq7" }, "did you mean '--background'?" },
+        { { "run", "--publish=80" }, "no ports to publish" },
+        { { "run", "-p", "80:80" }, "no ports to publish" },
+        { { "run", "-d", "true" }, "'cove exec -d' leave one running" },
+        { { "run", "--detach" }, "'cove exec -d' leave one running" },
+        { { "run", "--name", "x" }, "'cove sandbox create --name NAME'" },
+        { { "exec", "-m", "1g" }, "'cove sandbox create --memory SIZE'" },
+        { { "sandbox", "-v", "/a:/b" }, "'cove cp FILE SANDBOX:'" },
         { { "run", "--zzzzzzzz" }, "'cove run' has no flag '--zzzzzzzz'" },
         { { "run", "--memory" }, "needs a value: --memory SIZE" },
         { { "run", "-c" }, "needs a value: -c CODE" },
@@ -204,6 +251,8 @@ int main(void)
         RUN(flags_are_accepted_between_arguments_until_a_program_begins),
         RUN(the_last_of_two_equal_flags_wins),
         RUN(an_optional_value_is_taken_only_after_an_equals_sign),
+        RUN(names_and_letters_of_similar_tools_are_accepted),
+        RUN(a_flag_that_states_the_default_is_accepted),
         RUN(usage_errors_suggest_the_nearest_flag),
         RUN(a_long_unknown_flag_is_truncated_in_its_message),
         RUN(args_has_flag_finds_flags_of_a_bad_line_but_not_of_the_program),

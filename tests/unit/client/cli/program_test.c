@@ -230,7 +230,7 @@ TEST(long_code_is_sent_as_a_file_and_too_many_arguments_are_refused)
 TEST(nothing_to_run_is_a_usage_error)
 {
     static const char *const cases[][4] = {
-        { "run" }, { "run", "--" }, { "run", "-" }, { "run", "" }, { "run", "--runtime", "python" }
+        { "run" }, { "run", "--" }, { "run", "" }, { "run", "--runtime", "python" }
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -107,7 +107,7 @@ TEST(errors_name_the_flag_and_have_the_right_code)
         { { "run", "--net", "host", "x" }, ERR_NOT_SUPPORTED_YET, "use --net none" },
         { { "run", "--memory", "lots", "x" }, ERR_INVALID, "--memory lots" },
         { { "run", "--memory", "1", "x" }, ERR_INVALID, "--memory 1" },
-        { { "run", "--timeout", "30", "x" }, ERR_INVALID, "--timeout 30" },
+        { { "run", "--timeout", "soon", "x" }, ERR_INVALID, "--timeout soon" },
         { { "run", "--memory=32M", "--disk=64M", "x" }, ERR_INVALID, "memory" },
         { { "run", "--max-output", "0", "x" }, ERR_INVALID, "/dev/null" },
         { { "run", "--env", "=x", "x" }, ERR_INVALID, "begins with a letter" },
@@ -124,7 +124,9 @@ TEST(errors_name_the_flag_and_have_the_right_code)
         { { "run", "--workspace", ":cow", "x" }, ERR_INVALID, "empty" },
         { { "run", "--cwd", "", "x" }, ERR_INVALID, "empty" },
         { { "run", "--state-dir", "here", "x" }, ERR_INVALID, "absolute" },
-        { { "run", "-c", "1" }, ERR_USAGE, "--runtime" },
+        { { "run", "--memory", "64", "true" }, ERR_INVALID, "did you mean 64M?" },
+        { { "run", "-v", "/data:/data", "true" }, ERR_INVALID, "/data:/workspace, or add ':ro'" },
+        { { "run", "-v", "/data", "true" }, ERR_INVALID, "SRC:DST:ro" },
         { { "run", "--tty", "--json", "x" }, ERR_USAGE, "exclude each other" },
     };
 
