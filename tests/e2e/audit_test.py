@@ -31,6 +31,14 @@ def operations():
             yield method.upper(), re.sub(r"\{(\w+)\}", lambda m: SPARE.get(m[1], "spare"), path), "\n      requestBody:" in text
 
 
+def unique(pairs):
+    """The object of these pairs, none of whose keys may be there twice."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise AssertionError(f"a key is in a record twice: {names}")
+    return dict(pairs)
+
+
 class Audited(Server):
     def begin(self, *flags):
         self.url = self.start(*flags)
@@ -63,7 +71,7 @@ class Audited(Server):
         found = []
         for name in self.files():
             with open(name, "rb") as f:
-                found += [json.loads(line) for line in f.read().split(b"\n")[:-1]]
+                found += [json.loads(line, object_pairs_hook=unique) for line in f.read().split(b"\n")[:-1]]
         return found
 
     def find(self, **wanted):
@@ -139,6 +147,28 @@ class Audit(Audited):
         done = self.find(action="execution.create", outcome="success")[0]
         self.assertEqual(done["requestId"], begun["requestId"])
         self.assertEqual(done["target"], begun["target"])
+        self.stop()
+
+    def test_no_record_has_a_key_twice_and_all_can_be_listed(self):
+        self.begin()
+        _, made = self.ask("POST", "/v1/sandboxes", {"runtime": "python"})
+        contexts = f"/v1/sandboxes/{made['id']}/contexts"
+        status, first = self.ask("POST", contexts, {})
+        self.assertEqual(status, 201, first)
+        status, fork = self.ask("POST", f"{contexts}/{first['id']}/fork")
+        self.assertEqual(status, 201, fork)
+        record = self.find(action="context.fork", outcome="success")[0]
+        self.assertEqual(record["target"], {"context": fork["id"], "sandbox": made["id"]})
+        accepted = self.find(action="context.fork", outcome="accepted")[0]
+        self.assertEqual(accepted["details"], {"forkedFrom": first["id"]})
+        files = [{"path": name, "content": name} for name in ("a", "b")]
+        status, answer = self.ask("POST", "/v1/execute", {"code": "1", "files": files})
+        self.assertEqual(status, 200, answer)
+        details = self.find(action="execution.execute", outcome="accepted")[0]["details"]
+        self.assertEqual([details[f"file{n}Sha256"] for n in (1, 2)], [hashlib.sha256(x).hexdigest() for x in (b"a", b"b")])
+        listed = run("audit", "tail", env={"COVE_URL": self.url, "COVE_API_KEY": self.key})
+        self.assertEqual((listed.code, listed.err), (0, ""))
+        self.assertIn("context.fork", listed.out)
         self.stop()
 
     def test_content_is_recorded_when_the_operator_wants_it(self):

@@ -393,8 +393,12 @@ static void execute_record(const struct execute_request *c)
     audit_trail_add_strings(c->req, "env", r->env);
     if (r->input)
         audit_trail_add_content(c->req, "stdin", r->input, r->input_len);
-    for (size_t i = 0; i < r->nfiles; i++)
-        audit_trail_add_content(c->req, "file", r->files[i].data, r->files[i].len);
+    for (size_t i = 0; i < r->nfiles; i++) {
+        char key[32];
+
+        snprintf(key, sizeof(key), "file%zu", i + 1);
+        audit_trail_add_content(c->req, key, r->files[i].data, r->files[i].len);
+    }
     audit_trail_record_accepted(c->req);
 }
 

@@ -65,11 +65,21 @@ static const struct audit_action *audit_trail_find_action(const struct gateway *
 
 /* --- additions by handlers --- */
 
+static bool audit_trail_has_target(const struct gateway_request *r, const char *name)
+{
+    for (size_t i = 0; i < r->ntarget; i++)
+        if (str_eq(r->target[i].name, name))
+            return true;
+    return false;
+}
+
+/* The first value of a name is kept: a handler names the object that it creates before the
+ * parameters of the path are added, and a record with a key twice is not valid JSON. */
 void audit_trail_add_target(const struct http_req *req, const char *name, const char *value)
 {
     struct gateway_request *r = audit_trail_request(req);
 
-    if (!r || !r->audit || r->ntarget == GATEWAY_TARGETS_MAX)
+    if (!r || !r->audit || r->ntarget == GATEWAY_TARGETS_MAX || audit_trail_has_target(r, name))
         return;
     r->target[r->ntarget].name = name;
     r->target_values[r->ntarget] = str_dup_n(value, strnlen(value, TEXT_MAX));

@@ -4,8 +4,9 @@
 #include "server/gateway/gateway.h"
 
 /* Objects acted on besides those in the path; text; numbers; the executed code or input, as a hash
- * and a length unless gateway_settings.audit_content is set. `name` and `key` are static strings
- * that need no escaping. */
+ * and a length unless gateway_settings.audit_content is set. `name` is a static string; neither
+ * `name` nor `key` needs escaping. An added object replaces a parameter of the path with the same
+ * name; a key must not be added twice. */
 void audit_trail_add_target(const struct http_req *req, const char *name, const char *value);
 void audit_trail_add_detail(const struct http_req *req, const char *key, const char *value);
 void audit_trail_add_number(const struct http_req *req, const char *key, uint64_t value);
