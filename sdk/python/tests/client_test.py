@@ -3,21 +3,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import http.server
 import json
 import os
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import urllib.parse
 from typing import Any, Dict, List, Tuple
 
 from cove import Cove, Retry, Sandbox, __version__
 from cove._async._http import AsyncHTTP
 from cove._call import ANSWER_MAX, Attempts, Call
+from cove._json import milliseconds
 from cove._settings import Settings, resolve
 from cove._sync._http import HTTP
 from cove.errors import (BY_CODE, ConnectionLostError, CoveError, ForbiddenError, LimitReachedError, ProtocolError, RateLimitedError, ServerUnreachableError,
@@ -254,9 +258,29 @@ class Where(unittest.TestCase):
             with self.assertRaises(ValueError, msg=said):
                 self.settings(**said)
 
+    def test_certificates_are_read_for_https_only(self) -> None:
+        patch = unittest.mock.patch.object
+        with patch(ssl.SSLContext, "load_verify_locations") as read, patch(ssl.SSLContext, "load_default_certs") as found:
+            Cove("http://127.0.0.1:8700", "cove_key").close()
+            Cove(socket="/run/cove/api.sock").close()
+            self.assertEqual((read.call_count, found.call_count), (0, 0))
+            Cove("https://example.org", "cove_key").close()
+            self.assertGreater(read.call_count + found.call_count, 0)
+
     def test_repr_does_not_show_the_key(self) -> None:
         with Cove("https://example.org", "cove_secret") as client:
             self.assertNotIn("secret", repr(client) + str(vars(client)))
+
+
+class Durations(unittest.TestCase):
+    def test_a_time_is_seconds_or_a_text_with_a_unit_or_a_timedelta(self) -> None:
+        for given, sent in ((5, 5000), (0.0001, 1), (0, 0), ("500ms", 500), ("5s", 5000), ("1.5s", 1500), ("2m", 120000), ("1h", 3600000), ("1d", 86400000),
+                            (datetime.timedelta(seconds=2), 2000)):
+            with self.subTest(given):
+                self.assertEqual(milliseconds(given), sent)
+        for wrong in ("5", "", "5 s", "s", "-5s", "5min", "1e3s", "\u0665s"):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, "500ms"):
+                milliseconds(wrong)
 
 
 class Provider(http.server.BaseHTTPRequestHandler):

@@ -32,6 +32,9 @@ class Execute(Case):
         with self.assertRaises(InvalidRequestError):
             self.client.execute()
 
+    def test_a_timeout_may_be_a_text_with_a_unit(self) -> None:
+        self.assertEqual(self.client.execute("1", timeout="5s").text, "1")
+
     def test_stdin_and_env_reach_the_program(self) -> None:
         done = self.client.execute("import os\ninput() + os.environ['WHO']", stdin="hello \n", env={"WHO": "Ada"})
         self.assertEqual(done.text, "'hello Ada'")

@@ -10,14 +10,16 @@ import dataclasses
 import datetime
 import functools
 import json
+import re
 import typing
 from typing import Any, Dict, Mapping, Optional, Type, TypeVar, Union
 
 from .errors import ProtocolError
 
 T = TypeVar("T")
-Duration = Union[int, float, datetime.timedelta]
-"""Seconds, or a timedelta."""
+Duration = Union[int, float, str, datetime.timedelta]
+"""Seconds, a text with a unit such as "500ms", "5s", "2m", "1.5h" or "1d", or a timedelta."""
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(name: str, default: Any = dataclasses.MISSING) -> Any:
@@ -28,8 +30,17 @@ def raw() -> Any:
     return dataclasses.field(default_factory=dict, metadata={"raw": True}, repr=False, compare=False)
 
 
+def seconds_of(text: str) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a time; write a number of seconds, or a text such as '500ms', '5s', '2m', '1h' or '1d'")
+    return float(found[1]) * UNITS[found[2]]
+
+
 def milliseconds(value: Duration) -> int:
-    if isinstance(value, datetime.timedelta):
+    if isinstance(value, str):
+        value = seconds_of(value)
+    elif isinstance(value, datetime.timedelta):
         value = value.total_seconds()
     return max(round(value * 1000), 1 if value > 0 else 0)
 

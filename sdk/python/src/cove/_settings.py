@@ -54,7 +54,10 @@ class Settings:
 
     def trust(self) -> ssl.SSLContext:
         """The authorities whose signature on the server's certificate is accepted: the given one,
-        or those of this machine."""
+        or those of this machine. None for a server without TLS: reading those of the machine takes
+        as long as many requests."""
+        if not self.url.startswith("https://"):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return ssl.create_default_context(cafile=self.cacert)
 
     @property

@@ -50,11 +50,11 @@ class AsyncHTTP:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.known = False  # true after the first answer of the server
+        trust = settings.trust()
         self.client = _aio.HTTPClient(
             base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
-            verify=settings.trust() if settings.url.startswith("https://") else True,
-            transport=_aio.HTTPTransport(uds=settings.socket) if settings.socket else None)
+            verify=trust, transport=_aio.HTTPTransport(uds=settings.socket, verify=trust) if settings.socket else None)
 
     async def aclose(self) -> None:
         await self.client.aclose()
