@@ -22,6 +22,7 @@ DATA ?= yes
 .PHONY: build help deps check check-fresh check-vm bench soak install uninstall demo serve runtimes clean fuzz coverage prefix
 
 build: $(BUILD)/build.ninja
+	@runtimes/node/check-snapshot $(BUILD)/runtimes/node
 	@ninja -C $(BUILD) product
 	@ln -sfn src/main/cove $(BUILD)/cove
 

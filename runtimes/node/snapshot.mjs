@@ -10,7 +10,7 @@
  * exports in these modules have a fixed form; any other form stops the build.
  *
  * If the snapshot cannot be made, or fails its test, it is omitted: BLOB is empty then, FITS gives
- * the reason, and the kernel starts from its source. Nothing is rebuilt if nothing has changed. */
+ * the reason, and the kernel starts from its source. */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
@@ -96,16 +96,13 @@ async function make(bundle) {
 }
 
 const bundle = `'use strict';\nconst ours = {};\n${ORDER.map(joined).join('')}//# sourceURL=${PLACE}kernel.js\n`;
-const wanted = described(bundle);
-if (!fs.existsSync(fits) || !fs.existsSync(blob) || fs.readFileSync(fits, 'utf8') !== wanted) {
-  fs.rmSync(blob, { force: true });
-  try {
-    await make(bundle);
-    fs.writeFileSync(fits, wanted);
-  } catch (error) {
-    const why = error.message.replace(/\s+/g, ' ').trim();
-    process.stderr.write(`the Node kernel starts without a snapshot: ${why}\n`);
-    fs.writeFileSync(blob, '');
-    fs.writeFileSync(fits, `none ${why}\n`);
-  }
+fs.rmSync(blob, { force: true });
+try {
+  await make(bundle);
+  fs.writeFileSync(fits, described(bundle));
+} catch (error) {
+  const why = error.message.replace(/\s+/g, ' ').trim();
+  process.stderr.write(`the Node kernel starts without a snapshot: ${why}\n`);
+  fs.writeFileSync(blob, '');
+  fs.writeFileSync(fits, `none ${why}\n`);
 }

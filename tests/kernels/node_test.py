@@ -6,11 +6,12 @@
 import base64
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kernel import LINE_MAX, NODE, Kernel, collect, equal, holds, main  # noqa: E402
+from kernel import LINE_MAX, NODE, ROOT, Kernel, collect, equal, holds, main  # noqa: E402
 
 kernels = {}
 
@@ -281,6 +282,30 @@ def test_it_starts_from_its_snapshot():
     with Kernel("node") as k:
         equal(k.ready.get("note"), None)
         equal(k.run("[process.argv.length, process.argv[1].endsWith('kernel.mjs'), process.execArgv.includes('--snapshot-blob')]").value, "[ 2, true, true ]")
+
+
+def test_a_build_without_changes_does_not_make_the_snapshot_again():
+    build = os.path.dirname(os.path.dirname(NODE))
+    if not os.path.exists(build + "/build.ninja"):
+        return  # the kernel under test is installed
+    planned = subprocess.run(["ninja", "-C", build, "-n", "product"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    holds("node-snapshot" not in planned, planned)
+
+
+def test_the_snapshot_is_removed_if_node_has_changed_since():
+    check = os.path.join(ROOT, "runtimes/node/check-snapshot")
+    with tempfile.TemporaryDirectory() as folder:
+        program = folder + "/program"
+        shutil.copy(NODE + "/start", program)
+        there = os.stat(program)
+        for line, kept in ((f"{there.st_size} {there.st_mtime_ns} {program}", True), (f"{there.st_size} {there.st_mtime_ns + 1} {program}", False),
+                           (f"1 2 {folder}/none", False)):
+            with open(folder + "/kernel.fits", "w", encoding="utf-8") as f:
+                f.write(f"made abc\n{line}\n")
+            with open(folder + "/kernel.blob", "w", encoding="utf-8") as f:
+                f.write("heap")
+            subprocess.run([check, folder], check=True)
+            equal(os.path.exists(folder + "/kernel.blob"), kept, line)
 
 
 def test_kernels_of_one_snapshot_share_no_random_number_and_no_environment():
