@@ -80,7 +80,7 @@ def builds(wanted, jobs):
     gcc_lists = [s for s in ("unit",) if s in wanted]
     clang_lists = [s for s in ("unit", "contract", "fuzz") if s in wanted]
     statics = ["static"] if "static" in wanted else []
-    built = wanted & {"build", "contract", "kernels", "e2e", "sdk", "docs", "escape", "rootless", "mutation", "crash", "soak"}
+    built = wanted & {"build", "layers", "contract", "kernels", "e2e", "sdk", "docs", "escape", "rootless", "mutation", "crash", "soak"}
     if gcc_lists or built:
         found.append(set_up("gcc", BUILD, os.environ.get("CC", "gcc"), [], gcc_lists,
                             lambda: [t for s in gcc_lists for t in meson_tests(s, "gcc", BUILD, [GCC])]))
