@@ -2,12 +2,14 @@
  * server. */
 #pragma once
 
+#include <stdbool.h>
+
 enum ended_by {
     ENDED_EXIT,
     ENDED_SIGNAL,
     ENDED_LIFETIME,
     ENDED_IDLE,
-    ENDED_WALL,
+    ENDED_TIMEOUT,
     ENDED_CPU,
     ENDED_MEMORY,
     ENDED_KILLED,
@@ -15,3 +17,4 @@ enum ended_by {
     ENDED_BUDGET, /* the server ended it: the tenant's budget is used up */
 };
 const char *ended_by_name(enum ended_by e);
+bool ended_by_parse(const char *name, enum ended_by *ret); /* false: not a name of a reason */

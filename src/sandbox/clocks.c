@@ -72,7 +72,7 @@ bool exec_clocks_check(struct exec_clocks *c, uint64_t now, uint64_t cpu_ns, enu
     if (c->paused_at)
         return false;
     if (now >= c->wall_at) {
-        *ret = ENDED_WALL;
+        *ret = ENDED_TIMEOUT;
         return true;
     }
     if (now < c->cpu_at)

@@ -22,7 +22,7 @@ int receipt_exit_code(const struct receipt *r)
         return 128 + r->signal;
     case ENDED_LIFETIME:
     case ENDED_IDLE:
-    case ENDED_WALL:
+    case ENDED_TIMEOUT:
     case ENDED_CPU:
         return 124;
     case ENDED_MEMORY:
@@ -318,7 +318,7 @@ static void receipt_print_end(const struct receipt *r, struct buf *out)
     static const char *const said[] = {
         [ENDED_LIFETIME] = "the lifetime of the sandbox expired",
         [ENDED_IDLE] = "the sandbox was idle for too long",
-        [ENDED_WALL] = "the execution timeout expired",
+        [ENDED_TIMEOUT] = "the execution timeout expired",
         [ENDED_CPU] = "its CPU time was used up",
         [ENDED_MEMORY] = "the sandbox ran out of memory",
         [ENDED_KILLED] = "it was killed on request",
@@ -327,7 +327,7 @@ static void receipt_print_end(const struct receipt *r, struct buf *out)
     };
     static const int limits[] = { [ENDED_LIFETIME] = LIMIT_LIFETIME + 1,
                                   [ENDED_IDLE] = LIMIT_IDLE + 1,
-                                  [ENDED_WALL] = LIMIT_WALL + 1,
+                                  [ENDED_TIMEOUT] = LIMIT_WALL + 1,
                                   [ENDED_CPU] = LIMIT_CPU_TIME + 1,
                                   [ENDED_MEMORY] = LIMIT_MEMORY + 1,
                                   [ENDED_LOST] = 0,

@@ -302,8 +302,8 @@ static void context_end_running_execution(struct context *cx, const struct recei
     if (!r || r->ended_by == ENDED_LOST)
         return; /* the execution fails with the queued ones */
     if (cx->restart_requested || cx->delete_requested)
-        context_execution_over(cx, k->was_interrupted && k->interrupt_cause == ENDED_WALL ? ENDED_WALL : ENDED_KILLED,
-                               -1, 0);
+        context_execution_over(
+            cx, k->was_interrupted && k->interrupt_cause == ENDED_TIMEOUT ? ENDED_TIMEOUT : ENDED_KILLED, -1, 0);
     else
         context_execution_kernel_died(cx, r, why);
 }

@@ -220,7 +220,7 @@ static void language_kernel_on_timer(void *arg)
     if (delay) {
         language_kernel_set_timer(k, delay);
     } else if (k->state == LANGUAGE_KERNEL_BUSY) {
-        language_kernel_interrupt(k, ENDED_WALL);
+        language_kernel_interrupt(k, ENDED_TIMEOUT);
     } else {
         k->killed_by_timer = true;
         language_kernel_kill(k);

@@ -456,7 +456,7 @@ def code_and_commands_are_answered_with_their_output(s):
     c = s.execute(sb, {"command": ["no-such-program"]}).json
     assert c["state"] == "failed" and c["error"]["code"] == "program_not_found", c
     d = s.execute(sb, {"command": ["sleep", "60"], "timeoutMs": 200}).json
-    assert d["endedBy"] == "wall", d
+    assert d["endedBy"] == "timeout", d
     rows = s.call("GET", f"/v1/sandboxes/{sb}/executions").json["executions"]
     assert [r["id"] for r in rows] == [x["id"] for x in (d, c, b, a)]
     assert [r["id"] for r in s.call("GET", f"/v1/sandboxes/{sb}/executions?state=failed").json["executions"]] == [c["id"]]

@@ -296,7 +296,7 @@ def a_timeout_interrupts_the_code(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "import time\nx = 1\ntime.sleep(1000)", timeoutMs=1000)
-    assert a["endedBy"] == "wall" and a["status"] == "interrupted", a
+    assert a["endedBy"] == "timeout" and a["status"] == "interrupted", a
     assert run(s, sb, cx, "x")["results"], "the state was lost"
     s.delete(sb)
 

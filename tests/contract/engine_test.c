@@ -95,7 +95,7 @@ TEST(a_timeout_ends_a_tree_that_ignores_signals_and_its_daemons)
     };
 
     run(&w, &spec);
-    expect_end(&w, ENDED_WALL);
+    expect_end(&w, ENDED_TIMEOUT);
     assert_non_null(w.out.data);
     assert_string_equal(w.out.data, "partial\n");
     const struct receipt *r = exec_handle_receipt(w.exec);
@@ -170,7 +170,7 @@ static bool bomb(uint64_t wall_ms)
     box.limits.v[LIMIT_PIDS] = 64;
     begin(&w, &box, &spec);
     turn_until(&w, &w.exited, 120);
-    expect_end(&w, ENDED_WALL);
+    expect_end(&w, ENDED_TIMEOUT);
     destroy(&w);
     const struct receipt *r = exec_handle_receipt(w.exec);
     bool off = w.out.len > 0;

@@ -386,7 +386,7 @@ TEST(a_watch_can_kill_and_timeouts_end_an_execution)
     w.answers = 0;
     assert_string_equal(w.ended_by, "killed");
     run(&w, &(struct execution_spec){ .argv = SH("sleep 60") }); /* the sandbox's own timeout */
-    assert_string_equal(w.ended_by, "wall");
+    assert_string_equal(w.ended_by, "timeout");
     end(&w);
 }
 

@@ -192,7 +192,7 @@ TEST(denials_before_a_kill_are_reported)
 
     begin_watched(&w, &spec);
     turn_until(&w, &w.exited, 60);
-    expect_end(&w, ENDED_WALL);
+    expect_end(&w, ENDED_TIMEOUT);
     const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->denials_why);
     assert_non_null(find(r, "mount(...)"));
@@ -244,7 +244,7 @@ TEST(a_flood_of_denials_is_cheap_and_does_not_slow_another_sandbox)
     cpu = cpu_of(monitor) - cpu;
     print_message("# monitor: %u us of CPU time in %u ms of flood\n", (unsigned)(cpu / NS_PER_US),
                   (unsigned)(took / NS_PER_MS));
-    expect_end(&w, ENDED_WALL);
+    expect_end(&w, ENDED_TIMEOUT);
     assert_true(cpu < took / 10 * slow_factor());
     const struct receipt *r = exec_handle_receipt(w.exec);
     assert_null(r->denials_why);
@@ -354,7 +354,7 @@ TEST(a_stopped_monitor_blocks_the_caller_but_not_the_timeout)
     turn_until(&w, &w.ready, 30);
     kill(monitor, SIGSTOP);
     turn_until(&w, &w.exited, 10);
-    expect_end(&w, ENDED_WALL);
+    expect_end(&w, ENDED_TIMEOUT);
     assert_int_equal(w.out.len, 0);
     assert_non_null(strstr(exec_handle_receipt(w.exec)->denials_why, "did not answer"));
     destroy(&w);

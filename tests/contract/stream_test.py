@@ -328,7 +328,7 @@ def cancel_signal_and_timeout_end_an_execution(server, box):
         c.send("execute", executionId="late", command=["sleep", "60"], timeoutMs=200)
         m = c.until("error", "execution_complete", executionId="late")
         assert m["type"] == "error" and m["code"] == "execution_timeout", m
-        assert c.until("execution_complete")["execution"]["endedBy"] == "wall"
+        assert c.until("execution_complete")["execution"]["endedBy"] == "timeout"
         c.send("execute", executionId="left", mode="command", content="echo up; exec sleep 60")
         c.shown("up", "left")
         c.send("detach", executionId="left")

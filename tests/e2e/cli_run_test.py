@@ -185,7 +185,7 @@ class Streams(Case):
         out, err = process.communicate(timeout=120)
         with open(receipt, encoding="utf-8") as f:
             told = json.load(f)
-        self.assertEqual((process.returncode, told["endedBy"], told["final"]), (124, "wall", True), err)
+        self.assertEqual((process.returncode, told["endedBy"], told["final"]), (124, "timeout", True), err)
         self.assertGreater(len(out), 65536)
         self.assertEqual(told["stdoutBytes"], len(out))
 
@@ -385,7 +385,7 @@ class Json(Case):
             self.assertCode(done, 124)
             if done.json["stdout"]:
                 break
-        self.assertEqual((done.json["stdout"], done.json["endedBy"], done.json["exitCode"]), ("partial\n", "wall", None))
+        self.assertEqual((done.json["stdout"], done.json["endedBy"], done.json["exitCode"]), ("partial\n", "timeout", None))
 
     def test_errors_with_json_are_objects(self):
         for words, status, code in [(("--", "no-such-program"), 127, "program_not_found"),

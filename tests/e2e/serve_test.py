@@ -552,7 +552,7 @@ class Serve(Server):
 
         def seconds_are_seconds():
             ended = self.call("POST", base, {"command": ["sleep", "600"], "timeoutMs": 300})[1]
-            self.assertEqual(ended["endedBy"], "wall", ended)
+            self.assertEqual(ended["endedBy"], "timeout", ended)
             short = self.call("POST", "/v1/sandboxes", {"runtime": "sh", "lifetimeMs": 300})[1]["id"]
             wait_for(lambda: self.call("GET", f"/v1/sandboxes/{short}")[1]["state"] == "ended")
 

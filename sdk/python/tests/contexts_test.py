@@ -102,7 +102,7 @@ class Contexts(Case):
             self.assertEqual(started.wait().status, "interrupted")
             self.assertEqual(context.run("x").text, "1")
             late = context.run("while True: pass", timeout=1)
-            self.assertEqual((late.status, late.ended_by), ("interrupted", "wall"))
+            self.assertEqual((late.status, late.ended_by), ("interrupted", "timeout"))
 
     def test_a_fork_is_independent_of_its_parent(self) -> None:
         with self.box.contexts.create() as context:

@@ -45,7 +45,7 @@ class Run(Case):
 
     def test_a_timeout_kills_the_program_and_is_reported(self) -> None:
         result = self.box.run_command("echo before; sleep 600", timeout=2)
-        self.assertEqual((result.stdout, result.exit_code, result.ended_by, result.success), ("before\n", None, "wall", False))
+        self.assertEqual((result.stdout, result.exit_code, result.ended_by, result.success), ("before\n", None, "timeout", False))
 
     def test_a_signal_is_reported(self) -> None:
         result = self.box.run_command("kill -9 $$")

@@ -212,7 +212,7 @@ static void doctor_judge_burn(struct doctor *d, const struct receipt *r, uint64_
     bool held_back = throttled_ns > 0; /* SANDBOX_USAGE_UNKNOWN too */
 
     doctor_report_apply_receipt(&d->report, r, LIMIT_BIT(CPU) | LIMIT_BIT(WALL));
-    doctor_report_set_answer(&d->report, "timeoutMs", r->ended_by == ENDED_WALL, "ended by %s after %llu ms",
+    doctor_report_set_answer(&d->report, "timeoutMs", r->ended_by == ENDED_TIMEOUT, "ended by %s after %llu ms",
                              ended_by_name(r->ended_by), wall / NS_PER_MS);
     if (r->cpu_ns.why)
         doctor_report_set_answer(&d->report, "cpuMillis", false, "processor time could not be measured: %s",

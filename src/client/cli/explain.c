@@ -90,7 +90,7 @@ static void explain_end(const struct json *r, struct buf *out)
         const char *by, *says;
         int limit; /* enum limit + 1; 0: none */
     } ends[] = {
-        { "wall", "It was ended because it ran longer than its timeout", LIMIT_WALL + 1 },
+        { "timeout", "It was ended because it ran longer than its timeout", LIMIT_WALL + 1 },
         { "cpu", "It was ended because it used more processor time than its limit", LIMIT_CPU_TIME + 1 },
         { "memory", "It was ended because it used more memory than its limit", LIMIT_MEMORY + 1 },
         { "lifetime", "It was ended because the lifetime of its sandbox was over", LIMIT_LIFETIME + 1 },

@@ -378,7 +378,7 @@ static int kept_visit_status(const struct kept_visit *v)
         return 128 + v->signaled;
     if (v->session.output_errno)
         return 128 + SIGPIPE;
-    if (!v->quiet && rc && rc->ended_by == ENDED_WALL)
+    if (!v->quiet && rc && rc->ended_by == ENDED_TIMEOUT)
         report_note("ended: timeout (--timeout)");
     if (!v->quiet && rc && receipt_exit_code(rc) != 0) {
         denial_notes_limits(rc);

@@ -423,7 +423,7 @@ static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
     const uint64_t *v = r->options.limits.v;
 
     switch (rc->ended_by) {
-    case ENDED_WALL:
+    case ENDED_TIMEOUT:
         report_note("ended: timeout after %s (--timeout)", limit_print(LIMIT_WALL, v[LIMIT_WALL], text));
         break;
     case ENDED_CPU:

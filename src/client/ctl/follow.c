@@ -135,7 +135,7 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
     if (ctl_field_number(x, "droppedBytes"))
         report_note("%s of output were dropped: the output limit was reached",
                     str_bytes(ctl_field_number(x, "droppedBytes"), dropped));
-    if (str_eq(by, "wall"))
+    if (str_eq(by, "timeout"))
         report_note("ended: timeout%s%s (--timeout)", timeout ? " after " : "", timeout ? timeout->value : "");
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (str_eq(by, ends[i].by))
@@ -144,7 +144,7 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
 
 int ctl_exit_status(const json_t *x)
 {
-    static const char *const clocks[] = { "wall", "cpu", "lifetime", "idle" };
+    static const char *const clocks[] = { "timeout", "cpu", "lifetime", "idle" };
     const char *by = ctl_field_text(x, "endedBy");
     const json_t *code = json_object_get(x, "exitCode");
     json_int_t signal = json_integer_value(json_object_get(x, "signal"));

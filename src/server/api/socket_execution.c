@@ -138,7 +138,7 @@ static void socket_execution_send_event(void *client, const char *type UNUSED, c
 
 static const char *socket_execution_end_error_code(const json_t *execution)
 {
-    static const char *const clocks[] = { "wall", "cpu", "lifetime", "idle" };
+    static const char *const clocks[] = { "timeout", "cpu", "lifetime", "idle" };
     const char *by = json_string_value(json_object_get(execution, "endedBy"));
     const char *state = json_string_value(json_object_get(execution, "state"));
 

@@ -19,7 +19,7 @@ TEST(the_wall_clock_expires_at_its_deadline_and_not_before)
     assert_int_equal(exec_clocks_next(&c), T0 + 100 * MS);
     assert_false(exec_clocks_check(&c, T0 + 100 * MS - 1, 0, &by));
     assert_true(exec_clocks_check(&c, T0 + 100 * MS, 0, &by));
-    assert_int_equal(by, ENDED_WALL);
+    assert_int_equal(by, ENDED_TIMEOUT);
 }
 
 TEST(no_clock_set_means_no_deadline)
@@ -106,7 +106,7 @@ TEST(the_wall_clock_wins_when_both_are_due)
 
     exec_clocks_start(&c, 10, 10, two_cores, T0, 0);
     assert_true(exec_clocks_check(&c, T0 + 10 * MS, 50 * MS, &by));
-    assert_int_equal(by, ENDED_WALL);
+    assert_int_equal(by, ENDED_TIMEOUT);
 }
 
 TEST(paused_time_counts_for_neither_clock_of_an_execution)

@@ -222,7 +222,7 @@ TEST(the_monitor_is_asked_about_a_killed_execution_even_without_a_notice)
     answer(got.f.stream, &two_mounts);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_int_equal(k.ended_by, ENDED_WALL);
+    assert_int_equal(k.ended_by, ENDED_TIMEOUT);
     assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 1);
     scene_leave(&k);
 }

@@ -346,7 +346,7 @@ TEST(the_wall_clock_kills_the_process_tree_and_keeps_the_last_output)
     runtime_says(&k, FRAME_DATA, RT_STDOUT, k.stream, "last words", 10);
     runtime_exit(&k, -1, SIGKILL);
     assert_int_equal(k.exited, 1);
-    assert_int_equal(k.ended_by, ENDED_WALL);
+    assert_int_equal(k.ended_by, ENDED_TIMEOUT);
     assert_int_equal(k.signal, SIGKILL);
     assert_string_equal(k.out.data, "last words");
     assert_int_equal(k.ended, 0); /* the sandbox stays alive */
@@ -370,7 +370,7 @@ TEST(a_process_tree_that_cannot_be_killed_ends_the_sandbox)
     fd_close(&k.runtime);
     turn(&k);
     assert_int_equal(k.exited, 1);
-    assert_int_equal(k.ended_by, ENDED_WALL);
+    assert_int_equal(k.ended_by, ENDED_TIMEOUT);
     assert_string_equal(k.out.data, "late");
     assert_int_equal(k.ended, 1);
     assert_non_null(exec_handle_receipt(k.exec)->tasks_started.why);
@@ -578,7 +578,7 @@ TEST(a_clock_and_an_exit_at_the_same_time_give_one_result)
         else
             runtime_waits_for(&k, FRAME_SIGNAL), runtime_exit(&k, 0, 0);
         assert_int_equal(k.exited, 1);
-        assert_int_equal(k.ended_by, exit_first ? ENDED_EXIT : ENDED_WALL);
+        assert_int_equal(k.ended_by, exit_first ? ENDED_EXIT : ENDED_TIMEOUT);
         turn(&k);
         assert_int_equal(k.exited, 1);
         assert_int_equal(exec_handle_receipt(k.exec)->ended_by, k.ended_by);

@@ -260,7 +260,7 @@ TEST(the_wall_clock_includes_the_time_before_the_resume)
     assert_int_equal(got.f.type, FRAME_SIGNAL);
     runtime_exit(&k, -1, SIGKILL);
     turn_until(&k, &k.exited);
-    assert_int_equal(k.ended_by, ENDED_WALL);
+    assert_int_equal(k.ended_by, ENDED_TIMEOUT);
     assert_true(exec_handle_receipt(k.exec)->wall_ns.v >= 59990 * NS_PER_MS);
     scene_end(&k);
 }

@@ -49,9 +49,9 @@ TEST(each_cause_of_an_end_has_its_exit_code)
         int code, signal, expected;
     } rows[] = {
         { ENDED_EXIT, 0, 0, 0 },        { ENDED_EXIT, 42, 0, 42 },    { ENDED_SIGNAL, -1, SIGSEGV, 139 },
-        { ENDED_LIFETIME, -1, 9, 124 }, { ENDED_IDLE, -1, 9, 124 },   { ENDED_WALL, -1, 9, 124 },
+        { ENDED_LIFETIME, -1, 9, 124 }, { ENDED_IDLE, -1, 9, 124 },   { ENDED_TIMEOUT, -1, 9, 124 },
         { ENDED_CPU, -1, 9, 124 },      { ENDED_MEMORY, -1, 9, 123 }, { ENDED_KILLED, -1, 9, 137 },
-        { ENDED_LOST, -1, 0, 125 },     { ENDED_WALL, 0, 0, 124 },    { ENDED_EXIT, -1, 0, 125 },
+        { ENDED_LOST, -1, 0, 125 },     { ENDED_TIMEOUT, 0, 0, 124 }, { ENDED_EXIT, -1, 0, 125 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -64,7 +64,7 @@ TEST(each_cause_of_an_end_has_its_exit_code)
 
 TEST(names_of_causes_match_the_api_contract)
 {
-    static const char *const expected[] = { "exit", "signal", "lifetime", "idle", "wall",
+    static const char *const expected[] = { "exit", "signal", "lifetime", "idle", "timeout",
                                             "cpu",  "memory", "killed",   "lost" };
 
     for (size_t i = 0; i < ARRAY_LEN(expected); i++)
@@ -212,11 +212,11 @@ TEST(print_names_the_clock_and_its_limit)
     struct receipt r = plain();
     auto_buf out = { 0 };
 
-    r.ended_by = ENDED_WALL;
+    r.ended_by = ENDED_TIMEOUT;
     r.exit_code = -1;
     r.dropped_bytes = 10;
     receipt_print(&r, &out);
-    assert_non_null(strstr(out.data, "ended    wall: the execution timeout expired (limit 30s)\n"));
+    assert_non_null(strstr(out.data, "ended    timeout: the execution timeout expired (limit 30s)\n"));
     assert_non_null(strstr(out.data, "wall 1.23 ms"));
     assert_non_null(strstr(out.data, "were dropped (limit 8M)"));
 }

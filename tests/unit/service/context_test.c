@@ -277,7 +277,7 @@ TEST(a_timeout_interrupts_and_a_kernel_that_obeys_keeps_its_state)
     advance(&s, 200);
     expect_runtime(&s, FRAME_SIGNAL);
     kernel_finishes(&s, EXECUTION, "interrupted");
-    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "wall");
+    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "timeout");
     assert_true(context_read(&s, CONTEXT, &info));
     assert_int_equal(info.state, CONTEXT_IDLE);
     assert_int_equal(info.restarts, 0);
@@ -287,7 +287,7 @@ TEST(a_timeout_interrupts_and_a_kernel_that_obeys_keeps_its_state)
 TEST(a_kernel_that_ignores_an_interrupt_is_killed_and_restarted)
 {
     enum { BY_TIMEOUT, BY_REQUEST, WAYS };
-    static const char *const causes[WAYS] = { "wall", "killed" };
+    static const char *const causes[WAYS] = { "timeout", "killed" };
 
     for (int way = 0; way < WAYS; way++) {
         struct scene s;

@@ -170,7 +170,7 @@ TEST(an_execution_that_is_stopped_ends_once_with_the_cause)
         enum store_execution_state state;
         const char *ended_by;
     } rows[] = {
-        { "timeout while running", TIMEOUT, true, STORE_EXECUTION_ENDED, "wall" },
+        { "timeout while running", TIMEOUT, true, STORE_EXECUTION_ENDED, "timeout" },
         { "killed while running", KILL, true, STORE_EXECUTION_ENDED, "killed" },
         { "deleted while starting", DELETE, false, STORE_EXECUTION_ENDED, "killed" },
         { "deleted while running", DELETE, true, STORE_EXECUTION_ENDED, "killed" },
@@ -237,7 +237,7 @@ TEST(a_program_that_cannot_be_killed_ends_its_sandbox)
     advance(&s, 10000);
     assert_int_equal(obey_until(&s, &s.ends), 1);
     settle(&s);
-    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "wall");
+    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "timeout");
     scene_close(&s);
 }
 

@@ -286,7 +286,7 @@ TEST(the_timeout_of_a_resumed_execution_goes_on)
     expect_runtime(&s, FRAME_SIGNAL);
     runtime_exit(&s.k, -1, SIGKILL);
     settle(&s);
-    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "wall");
+    assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, "timeout");
     scene_close(&s);
 }
 

@@ -13,7 +13,7 @@ from .models import Reason, Resources
 
 Content = Union[str, bytes]
 ExecuteEvent = Union[OutputEvent, DisplayEvent, ExceptionEvent]
-TIMEOUT_REASONS = {"wall": "it ran longer than its timeout", "cpu": "it used more CPU time than allowed", "lifetime": "it ran longer than the lifetime of its sandbox"}
+TIMEOUT_REASONS = {"timeout": "it ran longer than its timeout", "cpu": "it used more CPU time than allowed", "lifetime": "it ran longer than the lifetime of its sandbox"}
 
 
 @dataclasses.dataclass(frozen=True)

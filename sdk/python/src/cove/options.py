@@ -11,7 +11,7 @@ class RunOptions(TypedDict, total=False):
 
     timeout: Duration
     """Seconds of elapsed time. Then the program and every process that it started is killed, and
-    `ended_by` is "wall"."""
+    `ended_by` is "timeout"."""
     cpu_time: Duration
     """Seconds of CPU time of the program and every process that it starts."""
     env: Mapping[str, str]

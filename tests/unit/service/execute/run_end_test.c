@@ -130,7 +130,7 @@ TEST(a_command_that_runs_too_long_is_killed)
     runtime_exit(&s.k, -1, SIGKILL);
     run_ended(&s, &c);
     assert_json(&c, "\"status\":\"killed\"");
-    assert_json(&c, "\"endedBy\":\"wall\"");
+    assert_json(&c, "\"endedBy\":\"timeout\"");
     assert_json(&c, "\"stdout\":\"so far\"");
     assert_nothing_left(&s);
     scene_close(&s);
@@ -164,7 +164,7 @@ TEST(code_that_runs_too_long_is_interrupted_then_killed)
         }
         run_ended(&s, &c);
         assert_json(&c, statuses[way]);
-        assert_json(&c, "\"endedBy\":\"wall\"");
+        assert_json(&c, "\"endedBy\":\"timeout\"");
         assert_nothing_left(&s);
         scene_close(&s);
     }

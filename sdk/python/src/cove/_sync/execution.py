@@ -254,7 +254,7 @@ class Result:
         stdout, stderr: as text; invalid UTF-8 becomes U+FFFD.
         stdout_bytes, stderr_bytes: the same as bytes.
         exit_code: None when a signal or a limit ended the execution.
-        ended_by: exit, signal, lifetime, idle, wall, cpu, memory, killed or lost.
+        ended_by: exit, signal, lifetime, idle, timeout, cpu, memory, killed or lost.
         duration: seconds from start to end, by the server's clock.
         dropped_bytes: output beyond the limit, which was not kept.
         error: why the execution could not be started, or was lost.
