@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import List
 
-from cove import ExecutionFailedError, OutputEvent, ExceptionEvent, DisplayEvent
+from cove import ExecutionFailedError
 from cove.errors import InvalidRequestError
 
 from support import Case
@@ -39,19 +39,28 @@ class Execute(Case):
         done = self.client.execute("import os\ninput() + os.environ['WHO']", stdin="hello \n", env={"WHO": "Ada"})
         self.assertEqual(done.text, "'hello Ada'")
 
-    def test_events_arrive_while_the_program_runs(self) -> None:
-        heard: List[object] = []
-        done = self.client.execute("print('out'); display(1); open('o', 'w').write('x'); 1 / 0", outputs=["o"], on_event=heard.append)
-        self.assertEqual([type(event) for event in heard], [OutputEvent, DisplayEvent, ExceptionEvent])
-        self.assertEqual((done.stdout, done.status, done.exit_code, done.files), ("out\n", "error", 1, {"o": b"x"}))
+    def test_callbacks_are_called_while_the_program_runs(self) -> None:
+        out: List[str] = []
+        err: List[str] = []
+        shown: List[object] = []
+        done = self.client.execute("import sys\nprint('out')\ndisplay(1)\nprint('err', file=sys.stderr)\nopen('o', 'w').write('x')\n1 / 0", outputs=["o"],
+                                   on_stdout=out.append, on_stderr=err.append, on_result=lambda value: shown.append(value.text))
+        self.assertEqual((out, err, shown), (["out\n"], ["err\n"], ["1"]))
+        self.assertEqual((done.stdout, done.stderr, done.exit_code, done.files), ("out\n", "err\n", 1, {"o": b"x"}))
         self.assertEqual((str(done.exception), done.results[0].text), ("ZeroDivisionError: division by zero", "1"))
 
-    def test_an_exception_in_on_event_ends_the_program(self) -> None:
-        def enough(event: object) -> None:
+    def test_an_exception_in_a_callback_ends_the_program(self) -> None:
+        def enough(text: str) -> None:
             raise KeyError("enough")
         with self.assertRaisesRegex(KeyError, "enough"):
-            self.client.execute("import time\nprint('on', flush=True)\ntime.sleep(600)", on_event=enough, timeout=600)
+            self.client.execute("import time\nprint('on', flush=True)\ntime.sleep(600)", on_stdout=enough, timeout=600)
         self.assertEqual(self.client.execute("1").text, "1")
+
+    def test_limits_are_given_with_units(self) -> None:
+        done = self.client.execute("b = bytearray(200 << 20)", memory="100M", disk="32m", cpus=0.5, pids=20)
+        self.assertEqual((done.ended_by, done.success), ("memory", False))
+        with self.assertRaisesRegex(ValueError, "^'1X': is not a size; write"):
+            self.client.execute("1", memory="1X")
 
     def test_code_that_exits_has_an_exit_status(self) -> None:
         done = self.client.execute("import sys\nprint('a')\nsys.exit(0)").check()

@@ -1,62 +1,125 @@
 """cove: run untrusted code in fast, locked-down sandboxes.
 
-    from cove import Sandbox
+    import cove
 
-    with Sandbox.create("python") as sandbox:
-        print(sandbox.run_code("print(6 * 7)").stdout)
+    print(cove.execute("6 * 7").text)
+
+    with cove.Sandbox.create() as sandbox:
+        print(sandbox.run_command("uname -s").stdout)
 
 `Sandbox` and `Cove` block until a call is done; `AsyncSandbox` and `AsyncCove` have the same
 methods for asyncio and trio. docs/python.md is the manual.
 """
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any, Dict, List
+
 __version__ = "0.1.0"
 
-from . import errors
-from ._async.channel import AsyncChannel
-from ._async.client import AsyncCove, AsyncTemplates
-from ._async.contexts import AsyncContext, AsyncContexts
-from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
-from ._async.files import AsyncFiles, AsyncWatch
-from ._async.pools import AsyncPools
-from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncUsages
-from ._async.sandbox import AsyncSandbox
-from ._async.session import AsyncSession
-from ._async.tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
-from ._async.terminals import AsyncTerminal, AsyncTerminals
-from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
-from ._local import DownloadResult
-from ._settings import Retry
-from ._sync.channel import Channel
-from ._sync.client import Cove, Templates
-from ._sync.contexts import Context, Contexts
-from ._sync.execution import Execution, Result, Stream
-from ._sync.files import Files, Watch
-from ._sync.pools import Pools
-from ._sync.records import Audit, Events, EventStream, Usages
-from ._sync.sandbox import Sandbox
-from ._sync.session import Session
-from ._sync.tenants import Keys, Roles, Tenants, Users
-from ._sync.terminals import Terminal, Terminals
-from .events import InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent
-from .execute_result import ExecuteResult, OmittedFile
-from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent, Inspection, Level, LimitRange, FileList, Policy, Readiness, Reason,
-                     Receipt, Resources, Runtime, SandboxInfo, SandboxStatus, SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, WriteResult)
-from .options import RunOptions, StartOptions
-from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
-from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
-                   QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
+if TYPE_CHECKING:
+    from . import errors
+    from ._async.channel import AsyncChannel
+    from ._async.client import AsyncCove, AsyncTemplates
+    from ._async.contexts import AsyncContext, AsyncContexts
+    from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
+    from ._async.files import AsyncFiles, AsyncWatch
+    from ._async.pools import AsyncPools
+    from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncUsages
+    from ._async.sandbox import AsyncCommands, AsyncSandbox
+    from ._async.session import AsyncSession
+    from ._async.tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
+    from ._async.terminals import AsyncTerminal, AsyncTerminals
+    from ._default import execute
+    from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
+    from ._local import DownloadResult
+    from ._settings import Retry
+    from ._sync.channel import Channel
+    from ._sync.client import Cove, Templates
+    from ._sync.contexts import Context, Contexts
+    from ._sync.execution import Execution, Result, Stream
+    from ._sync.files import Files, Watch
+    from ._sync.pools import Pools
+    from ._sync.records import Audit, Events, EventStream, Usages
+    from ._sync.sandbox import Commands, Sandbox
+    from ._sync.session import Session
+    from ._sync.tenants import Keys, Roles, Tenants, Users
+    from ._sync.terminals import Terminal, Terminals
+    from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
+    from .execute_result import ExecuteResult, OmittedFile
+    from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
+        Inspection, Level, LimitRange, FileList, Policy, Readiness, Reason, Receipt, Resources, Runtime, SandboxInfo, SandboxStatus,
+        SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, WriteResult)
+    from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
+    from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
+        QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
+
+# A name is imported when it is first used: a synchronous program loads no asynchronous code.
+HOMES = {
+    "_async.channel": "AsyncChannel",
+    "_async.client": "AsyncCove AsyncTemplates",
+    "_async.contexts": "AsyncContext AsyncContexts",
+    "_async.execution": "AsyncExecution AsyncResult AsyncStream",
+    "_async.files": "AsyncFiles AsyncWatch",
+    "_async.pools": "AsyncPools",
+    "_async.records": "AsyncAudit AsyncEvents AsyncEventStream AsyncUsages",
+    "_async.sandbox": "AsyncCommands AsyncSandbox",
+    "_async.session": "AsyncSession",
+    "_async.tenants": "AsyncKeys AsyncRoles AsyncTenants AsyncUsers",
+    "_async.terminals": "AsyncTerminal AsyncTerminals",
+    "_default": "execute",
+    "_error": "CoveError ExecutionFailedError WaitTimeoutError",
+    "_local": "DownloadResult",
+    "_settings": "Retry",
+    "_sync.channel": "Channel",
+    "_sync.client": "Cove Templates",
+    "_sync.contexts": "Context Contexts",
+    "_sync.execution": "Execution Result Stream",
+    "_sync.files": "Files Watch",
+    "_sync.pools": "Pools",
+    "_sync.records": "Audit Events EventStream Usages",
+    "_sync.sandbox": "Commands Sandbox",
+    "_sync.session": "Session",
+    "_sync.tenants": "Keys Roles Tenants Users",
+    "_sync.terminals": "Terminal Terminals",
+    "events": ("InputRequestEvent ChannelEvent Event ExitEvent FileEvent OutputEvent ExceptionEvent ResizeEvent "
+        "DisplayEvent StartedEvent"),
+    "execute_result": "ExecuteResult OmittedFile",
+    "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
+        "FileUrl SandboxEvent Inspection Level LimitRange FileList Policy Readiness Reason Receipt Resources "
+        "Runtime SandboxInfo SandboxStatus SandboxToken ServerEvent Template TemplateSpec Ticket Usage Whoami "
+        "WriteResult"),
+    "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
+    "tenants": ("Actor AuditHead AuditKey AuditRecord Budget BudgetBounds BudgetPeriod LiveLimits LiveSandbox LiveUsage "
+        "LoginInfo Quota QuotaUsed Role Tenant UsageReport UsageRow User"),
+}
+HOME_OF: Dict[str, str] = {name: home for home, names in HOMES.items() for name in names.split()}
 
 __all__ = [
-    "Actor", "ApiKey", "ApiKeySecret", "InputRequestEvent", "AsyncAudit", "AsyncChannel", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
+    "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
     "AsyncEvents", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
-    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "GcReport",
-    "Completions", "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DownloadResult", "Event", "EventGap", "EventStream", "Events", "ExecuteResult",
-    "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent", "FileUrl", "Files", "SandboxEvent", "Inspection", "Keys",
-    "Level", "LimitRange", "FileList", "LiveLimits", "LiveSandbox", "LiveUsage", "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling",
-    "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed", "ExceptionEvent", "Readiness", "Reason", "Receipt", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry",
-    "Role", "Roles", "RunOptions", "Runtime", "Sandbox", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "DisplayEvent",
-    "StartOptions", "StartedEvent", "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage",
-    "UsageReport", "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors",
+    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Commands", "Completions",
+    "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Event", "EventGap", "EventStream", "Events",
+    "ExceptionEvent", "ExecuteResult", "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent", "FileList",
+    "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
+    "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
+    "Readiness", "Reason", "Receipt", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
+    "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "StartedEvent",
+    "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport",
+    "UsageRow", "Usages", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors", "execute",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = HOME_OF.get(name)
+    if home is None and name != "errors":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = importlib.import_module(f"{__name__}.{home or name}")
+    value = found if home is None else getattr(found, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *__all__})

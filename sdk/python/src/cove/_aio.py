@@ -4,6 +4,7 @@ half.
 from __future__ import annotations
 
 import functools
+import inspect
 import ssl
 from typing import Any, AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Optional, TypeVar, Union
 
@@ -27,6 +28,13 @@ sleep = anyio.sleep
 async def blocking(function: Callable[..., T], *args: Any) -> T:
     """Runs a function that waits for the disk in a thread, so that the event loop goes on."""
     return await anyio.to_thread.run_sync(functools.partial(function, *args))
+
+
+async def call(function: Callable[[T], object], value: T) -> None:
+    """Calls a function of the user; if it is asynchronous, waits for its end."""
+    found = function(value)
+    if inspect.isawaitable(found):
+        await found
 
 
 def shielded() -> anyio.CancelScope:

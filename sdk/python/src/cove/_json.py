@@ -20,6 +20,9 @@ T = TypeVar("T")
 Duration = Union[int, float, str, datetime.timedelta]
 """Seconds, a text with a unit such as "500ms", "5s", "2m", "1.5h" or "1d", or a timedelta."""
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+Size = Union[int, str]
+"""Bytes, or a text with a unit such as "64K", "512M" or "2G"; a K is 1024 bytes."""
+SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def seconds(name: str, default: Any = dataclasses.MISSING) -> Any:
@@ -33,7 +36,7 @@ def raw() -> Any:
 def seconds_of(text: str) -> float:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
     if found is None:
-        raise ValueError(f"{text!r} is not a time; write a number of seconds, or a text such as '500ms', '5s', '2m', '1h' or '1d'")
+        raise ValueError(f"{text!r}: is not a time; write a number of seconds, or a text such as '500ms', '5s', '2m', '1h' or '1d'")
     return float(found[1]) * UNITS[found[2]]
 
 
@@ -43,6 +46,15 @@ def milliseconds(value: Duration) -> int:
     elif isinstance(value, datetime.timedelta):
         value = value.total_seconds()
     return max(round(value * 1000), 1 if value > 0 else 0)
+
+
+def bytes_of(value: Size) -> int:
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)(?:I?B)?", value.upper())
+    if found is None:
+        raise ValueError(f"{value!r}: is not a size; write a number of bytes, or a text such as '64K', '512M' or '2G'")
+    return round(float(found[1]) * SIZES[found[2]])
 
 
 def time_text(value: datetime.datetime) -> str:

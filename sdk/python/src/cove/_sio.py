@@ -4,6 +4,7 @@ half.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import select
 import socket as sockets
 import ssl
@@ -29,6 +30,14 @@ def shielded() -> ContextManager[None]:
 
 def blocking(function: Callable[..., T], *args: Any) -> T:
     return function(*args)
+
+
+def call(function: Callable[[T], object], value: T) -> None:
+    """Calls a function of the user."""
+    found = function(value)
+    if inspect.iscoroutine(found):
+        found.close()
+        raise TypeError(f"{function!r}: is asynchronous; give a plain function, or use AsyncSandbox or AsyncCove")
 
 
 def pieces(source: Any) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 from typing import Any, Dict, List, Mapping, Optional
 
-from ._json import Duration, raw, seconds
+from ._json import Duration, Size, bytes_of, raw, seconds, without_none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +24,13 @@ class Resources:
     pids: Optional[int] = None
     """The greatest number of processes and threads at the same time."""
     cpu_pinning: Optional[bool] = None
+
+
+def limits_of(memory: Optional[Size], disk: Optional[Size], cpus: Optional[float], pids: Optional[int], base: Optional[Resources]) -> Optional[Resources]:
+    """`base` with the limits that are given; None if no limit is given."""
+    given = without_none(memory_bytes=None if memory is None else bytes_of(memory), storage_bytes=None if disk is None else bytes_of(disk),
+                         cpu_millis=None if cpus is None else round(cpus * 1000), pids=pids)
+    return dataclasses.replace(base or Resources(), **given) if given else base
 
 
 @dataclasses.dataclass(frozen=True)

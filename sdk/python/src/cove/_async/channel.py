@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from .. import _aio
 from .._call import HEARTBEAT, Call, event_error, path
@@ -26,14 +26,11 @@ from .._json import Duration, decode, milliseconds, without_none
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, ServiceUnavailableError, UnauthorizedError
 from ..events import StreamProgress
 from ..models import SandboxStatus
-from ..options import StartOptions, run_body, argv_of
+from ..options import argv_of, run_body, terminal_of
 from ._http import AsyncHTTP
 from ._websocket import AsyncWebSocket, Request
 from .contexts import AsyncContext
 from .session import AsyncSession
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 AHEAD = 4 << 20
 """Bytes of unread output of one session; beyond that the session is parked until its output is
@@ -102,19 +99,29 @@ class AsyncChannel:
 
     # --- executions ---
 
-    async def start_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncSession:
-        """Starts code; its output arrives on this channel."""
-        return await self._start({"code": code}, options)
+    async def start_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                         env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                         output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncSession:
+        """Starts code; its output arrives on this channel. The arguments are those of
+        `Sandbox.stream_code`."""
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return await self._start({"code": code, **body}, idempotency_key)
 
-    async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncSession:
+    async def start_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                            env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                            output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncSession:
         """Starts a program."""
-        return await self._start({"command": argv_of(command)}, options)
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return await self._start({"command": argv_of(command), **body}, idempotency_key)
 
     async def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
-                             **options: Unpack[StartOptions]) -> AsyncSession:
+                             timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None, env: Optional[Mapping[str, str]] = None,
+                             cwd: Optional[str] = None, output_bytes: Optional[int] = None, changes: Optional[bool] = None,
+                             idempotency_key: Optional[str] = None) -> AsyncSession:
         """Starts a program on a terminal; the default is a shell. `sandbox.terminals` has terminals
         that need no channel."""
-        return await self._start(terminal_of(command, rows, cols), options)
+        body = run_body(timeout, cpu_time, env, cwd, None, None, output_bytes, changes)
+        return await self._start({**terminal_of(command, rows, cols), **body}, idempotency_key)
 
     async def start_in_context(self, context: Union[AsyncContext, str], code: str, *, timeout: Optional[Duration] = None,
                                output_bytes: Optional[int] = None, idempotency_key: Optional[str] = None) -> AsyncSession:
@@ -130,9 +137,9 @@ class AsyncChannel:
         progress = StreamProgress(execution, stdout_offset, stderr_offset)
         return await self._begin(AsyncSession(self, progress, None, tail_bytes))
 
-    async def _start(self, what: Mapping[str, Any], options: StartOptions) -> AsyncSession:
-        progress = StreamProgress(execution_id(self.sandbox_id, options.get("idempotency_key")))
-        return await self._begin(AsyncSession(self, progress, {**what, **run_body(options)}, None))
+    async def _start(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> AsyncSession:
+        progress = StreamProgress(execution_id(self.sandbox_id, idempotency_key))
+        return await self._begin(AsyncSession(self, progress, body, None))
 
     async def _begin(self, session: AsyncSession) -> AsyncSession:
         """Returns after the server has confirmed that the execution runs or has run."""
@@ -297,7 +304,3 @@ class AsyncChannel:
     async def _unpark(self, session: AsyncSession) -> None:
         session._parked, session._attached_socket = False, None
         await self._attach(session)
-
-
-def terminal_of(command: Union[str, Sequence[str], None], rows: int, cols: int) -> Dict[str, Any]:
-    return {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": argv_of(command)})}

@@ -2,17 +2,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any, AsyncIterator, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .._call import NDJSON, Call, path
-from .._json import Duration, decode, encode
+from .._json import Duration, Size, decode, encode
 from .._settings import Retry, resolve
 from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
-from ..execute_result import Content, ExecuteResult, ExecuteEvent, ExecuteStreamParser, execute_body
-from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami
+from ..execute_result import Content, ExecuteResult, ExecuteStreamParser, execute_body
+from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami, limits_of
 from ..tenants import LoginInfo, Tenant
 from ._http import AsyncHTTP, AsyncLineStream
+from .execution import OnResult, OnText, deliver
 from .pools import AsyncPools
 from .records import AsyncAudit, AsyncEvents, AsyncUsages, save_to_file
 from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
@@ -71,8 +72,10 @@ class AsyncCove:
                       template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
                       stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
-                      policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, cache: Optional[bool] = None,
-                      on_event: Optional[Callable[[ExecuteEvent], object]] = None) -> ExecuteResult:
+                      policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
+                      cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
+                      cache: Optional[bool] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
+                      on_result: Optional[OnResult] = None) -> ExecuteResult:
         """Runs code, or a command, in a fresh sandbox that is removed afterwards: one call, one
         answer, no state is kept.
 
@@ -82,28 +85,32 @@ class AsyncCove:
             template: "python-data" has NumPy, pandas and matplotlib already loaded.
             cache: the program is pure, so the server may return the result of an earlier identical
                 run.
-            on_event: called with `OutputEvent`, `DisplayEvent` and `ExceptionEvent` as they arrive;
-                an exception from it ends the program. With `on_event` the program always runs, and
-                `cache` has no effect.
+            timeout: seconds, or a text such as "500ms".
+            memory, disk, cpus, pids, resources: as for `Sandbox.create`.
+            on_stdout, on_stderr: called with each piece of text as it is written.
+            on_result: called with each displayed value.
+
+        An exception from a callback ends the program. With a callback the program always runs, and
+        `cache` has no effect.
 
         The call is not repeated when the connection breaks, because the program may already have
         run.
         """
-        body = execute_body(code, command, files, outputs, env, timeout, resources, language=language, template=template, stdin=stdin, cwd=cwd,
+        limits = limits_of(memory, disk, cpus, pids, resources)
+        body = execute_body(code, command, files, outputs, env, timeout, limits, language=language, template=template, stdin=stdin, cwd=cwd,
                             outputBytes=output_bytes, level=level, policy=policy, cache=cache)
-        if on_event is not None:
-            return await self._listen(body, on_event)
+        if on_stdout is not None or on_stderr is not None or on_result is not None:
+            return await self._listen(body, on_stdout, on_stderr, on_result)
         return await self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,
                                                         answer_max=EXECUTE_ANSWER_MAX))
 
-    async def _listen(self, body: Mapping[str, Any], on_event: Callable[[ExecuteEvent], object]) -> ExecuteResult:
+    async def _listen(self, body: Mapping[str, Any], on_stdout: Optional[OnText], on_stderr: Optional[OnText],
+                      on_result: Optional[OnResult]) -> ExecuteResult:
         lines, heard = AsyncLineStream(self._http), ExecuteStreamParser()
         try:
             await lines.open(Call("POST", path("v1", "execute"), json=body, headers={"Accept": NDJSON}, read_timeout=EXECUTE_PATIENCE))
             while heard.answer is None:
-                event = heard.take(await lines.next())
-                if event is not None:
-                    on_event(event)
+                await deliver(heard.take(await lines.next()), on_stdout, on_stderr, on_result)
             await lines.finish()
             return heard.answer
         finally:

@@ -9,7 +9,7 @@ from .._json import Duration, decode, milliseconds, without_none
 from ..events import InputRequestEvent, StreamProgress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
 from ._http import AsyncHTTP, delete_on_exit
-from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream
+from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream, OnResult, OnText
 
 
 def no_answer(question: InputRequestEvent) -> Optional[str]:
@@ -85,7 +85,8 @@ class AsyncContext:
     # --- code ---
 
     async def run(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, answer: Optional[Answer] = None,
-                  idempotency_key: Optional[str] = None) -> AsyncResult:
+                  idempotency_key: Optional[str] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
+                  on_result: Optional[OnResult] = None) -> AsyncResult:
         """Runs code and waits for its end. An exception in the code raises nothing here: look at
         `result.exception`, or call `result.check()`.
 
@@ -94,9 +95,11 @@ class AsyncContext:
                 interrupted; if that does not stop it, the language kernel is restarted.
             answer: called when the code asks for a line with `input()`; returns the line. Without
                 it, the code reads the end of its input.
+            on_stdout, on_stderr: called with each piece of text as it is written.
+            on_result: called with each displayed value.
         """
         async with self.stream(code, timeout=timeout, output_bytes=output_bytes, idempotency_key=idempotency_key) as stream:
-            return await stream.result(answer or no_answer)
+            return await stream.result(answer or no_answer, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
 
     def stream(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                idempotency_key: Optional[str] = None) -> AsyncStream:

@@ -5,6 +5,7 @@ import dataclasses
 import time
 from typing import Any, AsyncIterator, Callable, Mapping, Optional, Sequence, Union
 
+from .. import _aio
 from .._call import NDJSON, SILENCE, Call, path
 from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
 from .._json import Duration, milliseconds
@@ -19,6 +20,18 @@ OUTPUT_ANSWER_MAX = 1 << 30
 
 
 Answer = Callable[[InputRequestEvent], Optional[str]]
+OnText = Callable[[str], object]
+OnResult = Callable[[DisplayEvent], object]
+
+
+async def deliver(event: object, on_stdout: Optional[OnText], on_stderr: Optional[OnText], on_result: Optional[OnResult]) -> None:
+    """Calls the callback for this event, if there is one."""
+    if isinstance(event, OutputEvent):
+        on_text = on_stdout if event.type == "stdout" else on_stderr
+        if on_text is not None:
+            await _aio.call(on_text, event.text)
+    elif isinstance(event, DisplayEvent) and on_result is not None:
+        await _aio.call(on_result, event)
 
 
 class AsyncExecution:
@@ -200,15 +213,20 @@ class AsyncStream:
         self._closed = True
         await self._lines.drop()
 
-    async def result(self, answer: Optional[Answer] = None) -> AsyncResult:
+    async def result(self, answer: Optional[Answer] = None, *, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
+                     on_result: Optional[OnResult] = None) -> AsyncResult:
         """Reads the stream to its end. The result has only the output that is read by this call.
 
-        `answer` is called for each input request of code in a context, and returns the line, or
-        None for the end of the input.
+        Args:
+            answer: called for each input request of code in a context; returns the line, or None
+                for the end of the input.
+            on_stdout, on_stderr: called with each piece of text as it arrives.
+            on_result: called with each displayed value.
         """
         told = OutputCollector()
         async for event in self:
             told.take(event)
+            await deliver(event, on_stdout, on_stderr, on_result)
             if isinstance(event, InputRequestEvent) and answer is not None:
                 await self._answer(answer(event))
             elif isinstance(event, ExitEvent):

@@ -2,24 +2,25 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
+from typing import Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .. import _aio
 from .._call import NDJSON, Call, path
-from .._json import Duration, encode, milliseconds, without_none
+from .._json import Duration, Size, encode, milliseconds, without_none
 from ..events import StreamProgress
-from ..models import ExecutionInfo, SandboxEvent, Resources, SandboxInfo, SandboxToken, TemplateSpec, Usage
-from ..options import RunOptions, StartOptions, run_body, wait_for_end, argv_of
+from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
+from ..options import argv_of, run_body, terminal_of
 from ._http import delete_on_exit
 from .channel import AsyncChannel
 from .client import AsyncCove
 from .contexts import AsyncContexts
-from .execution import AsyncExecution, AsyncResult, AsyncStream
+from .execution import AsyncExecution, AsyncResult, AsyncStream, OnResult, OnText
 from .files import AsyncFiles
 from .terminals import AsyncTerminals
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+
+LANGUAGES = ("python", "python3", "py", "node", "javascript", "js", "bash", "sh", "shell")
+"""Languages that are given to `create` like a template."""
 
 
 class AsyncSandbox:
@@ -33,7 +34,10 @@ class AsyncSandbox:
     sandbox lives until its lifetime is over or `delete()` is called.
     """
 
-    def __init__(self, client: AsyncCove, info: SandboxInfo, *, owns_client: bool = False) -> None:
+    def __init__(self, client: Optional[AsyncCove] = None, info: Optional[SandboxInfo] = None, *, owns_client: bool = False) -> None:
+        name = type(self).__name__
+        if not isinstance(client, AsyncCove) or info is None:
+            raise TypeError(f"{name}(): makes no sandbox; use {name}.create(), or {name}.connect(id) for a sandbox that exists")
         self._client = client
         self._http = client._http
         self._owns_client = owns_client
@@ -47,37 +51,45 @@ class AsyncSandbox:
         """Language kernels that keep their state."""
 
     @classmethod
-    async def create(cls, runtime: Optional[str] = None, *, template: Optional[str] = None, level: Optional[str] = None,
-                     policy: Optional[Mapping[str, Any]] = None, resources: Optional[Resources] = None, env: Optional[Mapping[str, str]] = None,
-                     metadata: Optional[Mapping[str, str]] = None,
-                     timeout: Optional[Duration] = None, lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None,
-                     idle_action: Optional[str] = None, idempotency_key: Optional[str] = None, client: Optional[AsyncCove] = None) -> AsyncSandbox:
+    async def create(cls, template: Optional[str] = None, *, runtime: Optional[str] = None, level: Optional[str] = None,
+                     policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
+                     cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
+                     env: Optional[Mapping[str, str]] = None, metadata: Optional[Mapping[str, str]] = None, timeout: Optional[Duration] = None,
+                     lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None, idle_action: Optional[str] = None,
+                     idempotency_key: Optional[str] = None, client: Optional[AsyncCove] = None) -> AsyncSandbox:
         """Creates a sandbox, which is running when this returns.
 
         Args:
-            runtime: the language of `run_code`; default: that of the template, otherwise python.
-                `client.runtimes()` lists the languages.
-            template: supplies the values that are not given here.
+            template: what is in the sandbox: a language ("python", "node", "bash"), "python-data",
+                or a template of yours; default: python. It also supplies the values that are not
+                given here.
+            runtime: the language of `run_code`, if it is not that of the template.
             level: the strength of the walls; "standard" or "high".
             policy: your own walls and limits, as docs/policies.md describes; the level is then
                 "custom".
-            resources: CPU, memory, storage, processes.
+            memory: bytes, or a text such as "512M".
+            disk: the size of /workspace, as `memory`.
+            cpus: CPUs; 0.5 is half of one.
+            pids: the greatest number of processes and threads at the same time.
+            resources: the same limits as one value; an argument of its own takes precedence.
             env: variables for every program of the sandbox.
             metadata: pairs for your own use; `list` finds sandboxes by them.
-            timeout: seconds; the default timeout of an execution.
-            lifetime: seconds after which the sandbox ends in any case.
-            idle_timeout: seconds without an execution or a file request, after which `idle_action`
+            timeout: the default timeout of an execution: seconds, or a text such as "30s".
+            lifetime: the time after which the sandbox ends in any case.
+            idle_timeout: the time without an execution or a file request, after which `idle_action`
                 ("end" or "pause") happens.
             idempotency_key: your own key; without one each call creates a new sandbox, and only the
                 retry after a broken connection finds the first.
             client: the server; default: the server of COVE_URL, or of this machine.
         """
-        owner = client is None
-        client = client or AsyncCove()
-        spec = TemplateSpec(runtime if runtime or template else "python", level, resources, env, metadata, timeout, lifetime, idle_timeout, idle_action,
-                            policy=policy)
+        if template in LANGUAGES and runtime is None:
+            template, runtime = None, template
+        spec = TemplateSpec(runtime if runtime or template else "python", level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
+                            lifetime, idle_timeout, idle_action, policy=policy)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
                     headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+        owner = client is None
+        client = client or AsyncCove()
         try:
             return cls(client, await client._http.get(SandboxInfo, call), owns_client=owner)
         except BaseException:
@@ -86,12 +98,16 @@ class AsyncSandbox:
             raise
 
     @classmethod
-    async def connect(cls, id: str, *, client: Optional[AsyncCove] = None) -> AsyncSandbox:
-        """A handle of an existing sandbox. Connecting changes nothing: no timeout is reset."""
+    async def connect(cls, id: str, *, resume: bool = True, client: Optional[AsyncCove] = None) -> AsyncSandbox:
+        """A handle of an existing sandbox. A paused sandbox is resumed, unless `resume` is false;
+        apart from that, connecting changes nothing: no timeout is reset."""
         owner = client is None
         client = client or AsyncCove()
         try:
-            return cls(client, await client._http.get(SandboxInfo, Call("GET", path("v1", "sandboxes", id))), owns_client=owner)
+            sandbox = cls(client, await client._http.get(SandboxInfo, Call("GET", path("v1", "sandboxes", id))), owns_client=owner)
+            if resume and sandbox.info.state == "paused":
+                await sandbox.resume()
+            return sandbox
         except BaseException:
             if owner:
                 await client.aclose()
@@ -119,6 +135,16 @@ class AsyncSandbox:
 
     @property
     def id(self) -> str:
+        return self.info.id
+
+    @property
+    def commands(self) -> AsyncCommands:
+        """`commands.run` is `run_command`."""
+        return AsyncCommands(self)
+
+    @property
+    def sandbox_id(self) -> str:
+        """The same as `id`."""
         return self.info.id
 
     def __repr__(self) -> str:
@@ -157,6 +183,14 @@ class AsyncSandbox:
         state."""
         return await self._request_info(Call("DELETE", self._path()))
 
+    async def kill(self) -> SandboxInfo:
+        """The same as `delete`."""
+        return await self.delete()
+
+    async def is_running(self) -> bool:
+        """Asks the server whether the sandbox is running, and not paused or ended."""
+        return (await self.refresh()).state == "running"
+
     async def pause(self) -> SandboxInfo:
         """Freezes every process. The lifetime goes on; the other timeouts stop."""
         return await self._request_info(Call("POST", self._path("pause")))
@@ -168,6 +202,10 @@ class AsyncSandbox:
     async def extend(self, lifetime: Duration) -> SandboxInfo:
         """Sets the end of the sandbox to `lifetime` seconds from now."""
         return await self._request_info(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
+
+    async def set_timeout(self, timeout: Duration) -> SandboxInfo:
+        """The same as `extend`: the sandbox ends `timeout` from now."""
+        return await self.extend(timeout)
 
     async def create_token(self, operations: Sequence[str] = ("executions", "files"), *, ttl: Optional[Duration] = None,
                            port: Optional[int] = None) -> SandboxToken:
@@ -187,49 +225,89 @@ class AsyncSandbox:
 
     # --- programs ---
 
-    async def run_code(self, code: str, **options: Unpack[RunOptions]) -> AsyncResult:
-        """Runs code in the sandbox's language and waits for its end.
+    async def run_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                       env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None,
+                       output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None,
+                       on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
+                       on_result: Optional[OnResult] = None) -> AsyncResult:
+        """Runs code in the sandbox's language and waits for its end. A program that fails raises
+        nothing: look at `result.success`, or call `result.check()`.
 
-        Options are those of `RunOptions`: timeout, env, cwd, stdin and so on. A program that fails
-        raises nothing; look at `result.success`, or call `result.check()`.
+        Args:
+            timeout: elapsed time; then the program and every process that it started is killed, and
+                `ended_by` is "timeout".
+            cpu_time: CPU time of the program and every process that it starts.
+            env: variables in addition to those of the sandbox.
+            cwd: absolute, or relative to /workspace.
+            stdin: the text of standard input; without it the input is empty.
+            output_bytes: bytes of output that are kept, both streams together; the rest is counted
+                and dropped.
+            changes: whether the receipt lists the changes below /workspace.
+            idempotency_key: your own key; a second call with it finds the same execution, even from
+                another process.
+            on_stdout, on_stderr: called with each piece of text as it is written.
+            on_result: called with each displayed value.
         """
-        async with self.stream_code(code, **wait_for_end(options)) as stream:
-            return await stream.result()
+        async with self.stream_code(code, timeout=timeout, cpu_time=cpu_time, env=env, cwd=cwd, stdin=stdin, output_bytes=output_bytes,
+                                          changes=changes, idempotency_key=idempotency_key) as stream:
+            return await stream.result(on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
 
-    async def run_command(self, command: Union[str, Sequence[str]], **options: Unpack[RunOptions]) -> AsyncResult:
+    async def run_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                          env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None,
+                          output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None,
+                          on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None) -> AsyncResult:
         """Runs a program and waits for its end: `["ls", "-l"]` directly, `"ls -l | wc"` through a
-        shell."""
-        async with self.stream_command(command, **wait_for_end(options)) as stream:
-            return await stream.result()
+        shell. The arguments are those of `run_code`."""
+        async with self.stream_command(command, timeout=timeout, cpu_time=cpu_time, env=env, cwd=cwd, stdin=stdin, output_bytes=output_bytes,
+                                                changes=changes, idempotency_key=idempotency_key) as stream:
+            return await stream.result(on_stdout=on_stdout, on_stderr=on_stderr)
 
-    def stream_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncStream:
+    def stream_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                    env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                    output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncStream:
         """Runs code and yields its events as they happen. The code starts when the first event is
-        read."""
-        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"code": code}, options))
+        read.
 
-    def stream_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncStream:
+        With `stdin_open`, instead of `stdin`, `stream.execution.write_stdin` writes while the
+        program runs; the other arguments are those of `run_code`.
+        """
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"code": code, **body}, idempotency_key))
+
+    def stream_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                       env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                       output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncStream:
         """Runs a program and yields its events as they happen. The program starts when the first
-        event is read."""
-        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"command": argv_of(command)}, options))
+        event is read. The arguments are those of `stream_code`."""
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"command": argv_of(command), **body}, idempotency_key))
 
-    async def start_code(self, code: str, **options: Unpack[StartOptions]) -> AsyncExecution:
-        """Starts code and returns immediately."""
-        return await self._start({"code": code}, options)
+    async def start_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                         env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                         output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncExecution:
+        """Starts code and returns immediately. The arguments are those of `stream_code`."""
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return await self._start({"code": code, **body}, idempotency_key)
 
-    async def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> AsyncExecution:
-        """Starts a program and returns immediately."""
-        return await self._start({"command": argv_of(command)}, options)
+    async def start_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                            env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                            output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncExecution:
+        """Starts a program and returns immediately. The arguments are those of `stream_code`."""
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return await self._start({"command": argv_of(command), **body}, idempotency_key)
 
     async def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
-                             **options: Unpack[StartOptions]) -> AsyncExecution:
+                             timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None, env: Optional[Mapping[str, str]] = None,
+                             cwd: Optional[str] = None, output_bytes: Optional[int] = None, changes: Optional[bool] = None,
+                             idempotency_key: Optional[str] = None) -> AsyncExecution:
         """Starts a program on a terminal and returns immediately; the default is a shell.
 
         The terminal continues without a viewer until the sandbox ends or `timeout` has passed.
         `stream()` shows its output from any byte on, `write_stdin` types, `resize` changes the
         window size, `signal` sends a signal.
         """
-        what = {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": argv_of(command)})}
-        started = await self._start(what, options)
+        body = run_body(timeout, cpu_time, env, cwd, None, None, output_bytes, changes)
+        started = await self._start({**terminal_of(command, rows, cols), **body}, idempotency_key)
         return AsyncExecution(self._http, self.id, started.id, tty=True)
 
     def channel(self, *, status_interval: Optional[Duration] = None) -> AsyncChannel:
@@ -246,11 +324,17 @@ class AsyncSandbox:
         async for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
             yield info
 
-    def _launch(self, what: Mapping[str, Any], options: StartOptions) -> Call:
-        return Call("POST", self._path("executions"), json={**what, **run_body(options)},
-                    headers={"Idempotency-Key": options.get("idempotency_key") or str(uuid.uuid4()), "Accept": NDJSON})
+    def _launch(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Call:
+        return Call("POST", self._path("executions"), json=body, headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4()), "Accept": NDJSON})
 
-    async def _start(self, what: Mapping[str, Any], options: StartOptions) -> AsyncExecution:
-        call = self._launch({**what, "background": True}, options)
+    async def _start(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> AsyncExecution:
+        call = self._launch({**body, "background": True}, idempotency_key)
         call.headers["Accept"] = "application/json"
         return AsyncExecution(self._http, self.id, (await self._http.get(ExecutionInfo, call)).id, fresh=True)
+
+
+class AsyncCommands:
+    """`sandbox.commands.run` is `sandbox.run_command`."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self.run = sandbox.run_command

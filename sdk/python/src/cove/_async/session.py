@@ -19,7 +19,7 @@ from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxE
 from ..events import EVENT_CLASSES, InputRequestEvent, ChannelEvent, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ResizeEvent, StartedEvent
 from ..models import ExecutionInfo
 from ._websocket import AsyncWebSocket, Request
-from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream
+from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream, OnResult, OnText, deliver
 
 if TYPE_CHECKING:
     from .channel import AsyncChannel
@@ -186,19 +186,22 @@ class AsyncSession:
                 self._tail_stream = self.execution.stream()
                 self._tail_stream._progress = self._progress
 
-    async def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None) -> AsyncResult:
+    async def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None, on_stdout: Optional[OnText] = None,
+                   on_stderr: Optional[OnText] = None, on_result: Optional[OnResult] = None) -> AsyncResult:
         """Reads the session to its end. The result has only the output that is read by this call.
 
         After `timeout` seconds WaitTimeoutError is raised, and the execution continues; the output
         that was read until then is lost to this session. `answer` is called for each input request
         of code in a context, and returns the line, or None for the end of the input; without
-        `answer`, a request waits for another client.
+        `answer`, a request waits for another client. `on_stdout` and `on_stderr` are called with
+        each piece of text, `on_result` with each displayed value.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
         told = OutputCollector()
         while True:
             event = await self._next(deadline)
             told.take(event)
+            await deliver(event, on_stdout, on_stderr, on_result)
             if isinstance(event, InputRequestEvent) and answer is not None:
                 with contextlib.suppress(ConflictError):  # the code was interrupted meanwhile, or another client answered first
                     await self.answer(answer(event))

@@ -3,18 +3,16 @@ one terminal.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
+from typing import Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .._call import Call, path
+from .._json import Duration
 from ..events import StreamProgress
 from ..models import ExecutionInfo
-from ..options import StartOptions, run_body
+from ..options import run_body, terminal_of
 from ._http import AsyncHTTP
-from .channel import AsyncChannel, execution_id, terminal_of
+from .channel import AsyncChannel, execution_id
 from .session import AsyncSession
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class AsyncTerminals:
@@ -34,11 +32,14 @@ class AsyncTerminals:
         self._sandbox_id = sandbox_id
 
     async def create(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
-                     **options: Unpack[StartOptions]) -> AsyncTerminal:
+                     timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None, env: Optional[Mapping[str, str]] = None,
+                     cwd: Optional[str] = None, output_bytes: Optional[int] = None, changes: Optional[bool] = None,
+                     idempotency_key: Optional[str] = None) -> AsyncTerminal:
         """Starts a program on a terminal; the default is a shell. Without `timeout` the terminal
         lives as long as the sandbox."""
-        id = execution_id(self._sandbox_id, options.get("idempotency_key"))
-        return await self._attach_terminal(StreamProgress(id), {**terminal_of(command, rows, cols), **run_body(options)}, None)
+        body = run_body(timeout, cpu_time, env, cwd, None, None, output_bytes, changes)
+        progress = StreamProgress(execution_id(self._sandbox_id, idempotency_key))
+        return await self._attach_terminal(progress, {**terminal_of(command, rows, cols), **body}, None)
 
     async def attach(self, id: str, *, offset: int = 0, tail_bytes: Optional[int] = None) -> AsyncTerminal:
         """Attaches to an existing terminal, from `offset` on, or from `tail_bytes` before the end

@@ -18,7 +18,7 @@ import contextlib
 import hashlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from .. import _sio
 from .._call import HEARTBEAT, Call, event_error, path
@@ -27,14 +27,11 @@ from .._json import Duration, decode, milliseconds, without_none
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, ServiceUnavailableError, UnauthorizedError
 from ..events import StreamProgress
 from ..models import SandboxStatus
-from ..options import StartOptions, run_body, argv_of
+from ..options import argv_of, run_body, terminal_of
 from ._http import HTTP
 from ._websocket import WebSocket, Request
 from .contexts import Context
 from .session import Session
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 AHEAD = 4 << 20
 """Bytes of unread output of one session; beyond that the session is parked until its output is
@@ -103,19 +100,29 @@ class Channel:
 
     # --- executions ---
 
-    def start_code(self, code: str, **options: Unpack[StartOptions]) -> Session:
-        """Starts code; its output arrives on this channel."""
-        return self._start({"code": code}, options)
+    def start_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                         env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                         output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> Session:
+        """Starts code; its output arrives on this channel. The arguments are those of
+        `Sandbox.stream_code`."""
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return self._start({"code": code, **body}, idempotency_key)
 
-    def start_command(self, command: Union[str, Sequence[str]], **options: Unpack[StartOptions]) -> Session:
+    def start_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+                            env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
+                            output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> Session:
         """Starts a program."""
-        return self._start({"command": argv_of(command)}, options)
+        body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
+        return self._start({"command": argv_of(command), **body}, idempotency_key)
 
     def start_terminal(self, command: Union[str, Sequence[str], None] = None, *, rows: int = 24, cols: int = 80,
-                             **options: Unpack[StartOptions]) -> Session:
+                             timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None, env: Optional[Mapping[str, str]] = None,
+                             cwd: Optional[str] = None, output_bytes: Optional[int] = None, changes: Optional[bool] = None,
+                             idempotency_key: Optional[str] = None) -> Session:
         """Starts a program on a terminal; the default is a shell. `sandbox.terminals` has terminals
         that need no channel."""
-        return self._start(terminal_of(command, rows, cols), options)
+        body = run_body(timeout, cpu_time, env, cwd, None, None, output_bytes, changes)
+        return self._start({**terminal_of(command, rows, cols), **body}, idempotency_key)
 
     def start_in_context(self, context: Union[Context, str], code: str, *, timeout: Optional[Duration] = None,
                                output_bytes: Optional[int] = None, idempotency_key: Optional[str] = None) -> Session:
@@ -131,9 +138,9 @@ class Channel:
         progress = StreamProgress(execution, stdout_offset, stderr_offset)
         return self._begin(Session(self, progress, None, tail_bytes))
 
-    def _start(self, what: Mapping[str, Any], options: StartOptions) -> Session:
-        progress = StreamProgress(execution_id(self.sandbox_id, options.get("idempotency_key")))
-        return self._begin(Session(self, progress, {**what, **run_body(options)}, None))
+    def _start(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Session:
+        progress = StreamProgress(execution_id(self.sandbox_id, idempotency_key))
+        return self._begin(Session(self, progress, body, None))
 
     def _begin(self, session: Session) -> Session:
         """Returns after the server has confirmed that the execution runs or has run."""
@@ -298,7 +305,3 @@ class Channel:
     def _unpark(self, session: Session) -> None:
         session._parked, session._attached_socket = False, None
         self._attach(session)
-
-
-def terminal_of(command: Union[str, Sequence[str], None], rows: int, cols: int) -> Dict[str, Any]:
-    return {"tty": True, "rows": rows, "cols": cols, **({} if command is None else {"command": argv_of(command)})}

@@ -10,7 +10,7 @@ from .._json import Duration, decode, milliseconds, without_none
 from ..events import InputRequestEvent, StreamProgress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
 from ._http import HTTP, delete_on_exit
-from .execution import Answer, Execution, Result, Stream
+from .execution import Answer, Execution, Result, Stream, OnResult, OnText
 
 
 def no_answer(question: InputRequestEvent) -> Optional[str]:
@@ -86,7 +86,8 @@ class Context:
     # --- code ---
 
     def run(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, answer: Optional[Answer] = None,
-                  idempotency_key: Optional[str] = None) -> Result:
+                  idempotency_key: Optional[str] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
+                  on_result: Optional[OnResult] = None) -> Result:
         """Runs code and waits for its end. An exception in the code raises nothing here: look at
         `result.exception`, or call `result.check()`.
 
@@ -95,9 +96,11 @@ class Context:
                 interrupted; if that does not stop it, the language kernel is restarted.
             answer: called when the code asks for a line with `input()`; returns the line. Without
                 it, the code reads the end of its input.
+            on_stdout, on_stderr: called with each piece of text as it is written.
+            on_result: called with each displayed value.
         """
         with self.stream(code, timeout=timeout, output_bytes=output_bytes, idempotency_key=idempotency_key) as stream:
-            return stream.result(answer or no_answer)
+            return stream.result(answer or no_answer, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
 
     def stream(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None,
                idempotency_key: Optional[str] = None) -> Stream:

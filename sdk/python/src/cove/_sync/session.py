@@ -20,7 +20,7 @@ from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxE
 from ..events import EVENT_CLASSES, InputRequestEvent, ChannelEvent, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ResizeEvent, StartedEvent
 from ..models import ExecutionInfo
 from ._websocket import WebSocket, Request
-from .execution import Answer, Execution, Result, Stream
+from .execution import Answer, Execution, Result, Stream, OnResult, OnText, deliver
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -187,19 +187,22 @@ class Session:
                 self._tail_stream = self.execution.stream()
                 self._tail_stream._progress = self._progress
 
-    def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None) -> Result:
+    def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None, on_stdout: Optional[OnText] = None,
+                   on_stderr: Optional[OnText] = None, on_result: Optional[OnResult] = None) -> Result:
         """Reads the session to its end. The result has only the output that is read by this call.
 
         After `timeout` seconds WaitTimeoutError is raised, and the execution continues; the output
         that was read until then is lost to this session. `answer` is called for each input request
         of code in a context, and returns the line, or None for the end of the input; without
-        `answer`, a request waits for another client.
+        `answer`, a request waits for another client. `on_stdout` and `on_stderr` are called with
+        each piece of text, `on_result` with each displayed value.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
         told = OutputCollector()
         while True:
             event = self._next(deadline)
             told.take(event)
+            deliver(event, on_stdout, on_stderr, on_result)
             if isinstance(event, InputRequestEvent) and answer is not None:
                 with contextlib.suppress(ConflictError):  # the code was interrupted meanwhile, or another client answered first
                     self.answer(answer(event))
