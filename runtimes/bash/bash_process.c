@@ -7,6 +7,11 @@
  * `exit` and `set -e` end the shell. A trap then saves the state of the shell, and the next shell
  * restores it, so they only end the cell. After `exec` and SIGKILL no state is left.
  *
+ * Variables and a directory for one run are set by commands that run before the code, in the same
+ * way. Before that they store in __cove_former the commands that restore what was there. The next
+ * run or query evaluates those first, also in a new shell, to which the variable is saved like every
+ * other.
+ *
  * Programs that the shell starts inherit descriptors 250 to 253, because bash cannot set
  * close-on-exec on them. A program that writes to them can only falsify messages of this shell; the
  * kernel's socket is not among them. */
@@ -33,6 +38,7 @@ static const char bash_setup_script[] =
     "exec 2>&249 249>&-\n"
     "set +o history; set +H; unset MAILCHECK HISTFILE; export -n PS1 PS2\n"
     "coveeval='eval \"$covecode\"'\n"
+    "coverestore='eval \"$__cove_former\"'\n"
     "__cove_status() { return \"$1\"; }\n"
     "__cove_said() { covecode=; builtin printf '\\0%s %s\\0' \"$1\" \"$2\" >&250; }\n"
     "__cove_take() { IFS= builtin read -r -d '' -u 251 covecode; }\n"
@@ -54,6 +60,7 @@ static const char bash_setup_script[] =
     "  [[ $__cove_a == T* ]] || return 1\n"
     "  builtin read \"$@\" <<< \"${__cove_a:1}\"\n"
     "}\n";
+static const char bash_former_line[] = "eval $coverestore >/dev/null 2>&1 </dev/null || __cove_status 0; unset -v __cove_former\n";
 static const char bash_restore_line[] = ". /proc/self/fd/252 >/dev/null 2>&1 </dev/null\n";
 static const char bash_last_line[] =
     "trap __cove_save EXIT; PS1= PS2=; builtin printf '\\0V%s\\0D0 0\\0' \"$BASH_VERSION\" >&250\n";
@@ -63,9 +70,11 @@ static void bash_process_write_line(struct bash_process *s, const char *line)
     (void)fd_write_all(s->command_fd, line, strlen(line)); /* if the shell is gone, its end is noticed elsewhere */
 }
 
-static void bash_process_write_memory(int fd, const char *text)
+/* first: NULL, or a text before the other. */
+static void bash_process_write_memory(int fd, const char *first, const char *text)
 {
-    if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 || fd_write_all(fd, text, strlen(text) + 1) < 0 ||
+    if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 ||
+        (first && fd_write_all(fd, first, strlen(first) + 1) < 0) || fd_write_all(fd, text, strlen(text) + 1) < 0 ||
         lseek(fd, 0, SEEK_SET) < 0)
         abort(); /* our own memory: without it no code can run */
 }
@@ -153,6 +162,7 @@ int bash_process_start(struct bash_process *s, bool restore, struct err *err)
     }
     buf_clear(&s->received);
     s->last_status = 0;
+    s->overrides_set = s->overrides_set && restore;
     bash_process_write_line(s, bash_setup_script);
     if (restore)
         bash_process_write_line(s, bash_restore_line);
@@ -195,15 +205,58 @@ void bash_process_interrupt(struct bash_process *s)
     bash_process_write_line(s, line);
 }
 
-void bash_process_run(struct bash_process *s, const char *code)
+static void bash_process_add_quoted(const char *text, struct buf *out)
+{
+    buf_adds(out, "'");
+    for (; *text; text++)
+        if (*text == '\'')
+            buf_adds(out, "'\\''");
+        else
+            buf_add(out, text, 1);
+    buf_adds(out, "'");
+}
+
+/* All that is replaced is remembered before anything is set: an interrupt may come in between. */
+void bash_process_write_overrides(const struct bash_variable *env, size_t n, const char *cwd, struct buf *out)
+{
+    buf_adds(out, "__cove_former=");
+    for (size_t i = 0; i < n; i++)
+        buf_addf(out, "\"unset -v %s\n$(builtin declare -p %s 2>/dev/null)\n\"", env[i].name, env[i].name);
+    if (cwd)
+        buf_adds(out, "\"builtin cd -- $(builtin printf %q \"$PWD\")\"");
+    buf_adds(out, "\n");
+    if (cwd) {
+        buf_adds(out, "builtin cd -- ");
+        bash_process_add_quoted(cwd, out);
+        buf_adds(out, n ? " &&\n" : "\n");
+    }
+    for (size_t i = 0; i < n; i++) {
+        buf_addf(out, "%s%s=", i ? " " : "builtin export ", env[i].name);
+        bash_process_add_quoted(env[i].value, out);
+    }
+}
+
+static void bash_process_restore_former(struct bash_process *s)
+{
+    if (s->overrides_set)
+        bash_process_write_line(s, bash_former_line);
+    s->overrides_set = false;
+}
+
+void bash_process_run(struct bash_process *s, const char *overrides, const char *code)
 {
     char line[256];
 
     /* The shell has already restored the state that an earlier end saved. */
     if (ftruncate(s->state_fd, 0) < 0 || lseek(s->state_fd, 0, SEEK_SET) < 0)
         abort();
-    bash_process_write_memory(s->code_fd, code);
+    bash_process_restore_former(s);
+    bash_process_write_memory(s->code_fd, overrides, code);
     s->seq++;
+    if (overrides) {
+        s->overrides_set = true;
+        bash_process_write_line(s, "__cove_take; eval $coveeval </dev/null && { ");
+    }
     bash_process_write_line(s, "__cove_take");
     if (s->last_status != 0) {
         snprintf(line, sizeof(line), "; __cove_status %d || ",
@@ -211,7 +264,7 @@ void bash_process_run(struct bash_process *s, const char *code)
         bash_process_write_line(s, line);
     }
     bash_process_write_line(s, s->last_status ? "" : "; ");
-    bash_process_write_line(s, "eval $coveeval </dev/null\n");
+    bash_process_write_line(s, overrides ? "eval $coveeval </dev/null; }\n" : "eval $coveeval </dev/null\n");
     bash_process_request_status(s);
 }
 
@@ -219,7 +272,8 @@ void bash_process_query(struct bash_process *s, const char *command, const char 
 {
     char line[128];
 
-    bash_process_write_memory(s->code_fd, word);
+    bash_process_restore_former(s);
+    bash_process_write_memory(s->code_fd, NULL, word);
     s->seq++;
     snprintf(line, sizeof(line), "__cove_look %s\n", command);
     bash_process_write_line(s, line);

@@ -19,6 +19,7 @@ struct bash_process {
     uint32_t seq;             /* number of the running command */
     uint32_t interrupts_sent; /* number of interrupts sent */
     int last_status;          /* previous exit status, for $? */
+    bool overrides_set;       /* variables or the directory of the last run must be restored */
 };
 
 int bash_process_init(struct bash_process *s, struct err *err);
@@ -29,8 +30,15 @@ void bash_process_done(struct bash_process *s);
 int bash_process_start(struct bash_process *s, bool restore, struct err *err);
 void bash_process_kill(struct bash_process *s); /* also kills all processes that it started in its group */
 
-/* Runs code. At its end the shell sends "D<seq> <status>", which an interrupt may suppress. */
-void bash_process_run(struct bash_process *s, const char *code);
+/* Runs code. At its end the shell sends "D<seq> <status>", which an interrupt may suppress.
+ * overrides: NULL, or commands for this code only (bash_process_write_overrides). */
+void bash_process_run(struct bash_process *s, const char *overrides, const char *code);
+struct bash_variable {
+    const char *name, *value; /* name: a valid name of a variable */
+};
+/* Writes commands that set variables and the directory (NULL: unchanged), and remember what they
+ * replace. */
+void bash_process_write_overrides(const struct bash_variable *env, size_t n, const char *cwd, struct buf *out);
 /* Passes `word` to one of the commands below; the result arrives as a message. */
 void bash_process_query(struct bash_process *s, const char *command, const char *word);
 #define SHELL_COMMANDS "compgen -A command -A function -A alias -A keyword -A builtin"

@@ -169,8 +169,8 @@ static void bash_kernel_send_completions(struct bash_kernel *k)
         while (seen < p && (strncmp(seen, p, len) != 0 || seen[len] != '\n'))
             seen += strcspn(seen, "\n") + 1;
         bool ours = strncmp(p, "__cove", 6) == 0 ||
-                    (len == 8 && strncmp(p, "cove", 4) == 0 &&
-                     (strncmp(p + 4, "code", 4) == 0 || strncmp(p + 4, "eval", 4) == 0));
+                    (len == 8 && (strncmp(p, "covecode", 8) == 0 || strncmp(p, "coveeval", 8) == 0)) ||
+                    (len == 11 && strncmp(p, "coverestore", 11) == 0);
         if (ours || seen < p || len == 0 || len > 1000)
             continue;
         jsonw_strn(&w, p, len);
@@ -385,7 +385,45 @@ static ssize_t bash_kernel_byte_offset(const char *text, uint64_t cursor)
     return (ssize_t)i;
 }
 
-static void bash_kernel_execute(struct bash_kernel *k, const char *code)
+static bool bash_kernel_is_name(const char *name)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+    return *name && (*name < '0' || *name > '9') && name[strspn(name, letters)] == '\0';
+}
+
+/* Reads env and cwd of a request to execute into the commands that set them; without either, `out`
+ * stays empty. False: the request was refused. A name that bash has no variable for is ignored. */
+static bool bash_kernel_read_overrides(const char *id, const struct json *root, struct buf *out)
+{
+    const struct json *env = json_get(root, "env"), *cwd = json_get(root, "cwd");
+    auto_free struct bash_variable *variables = NULL;
+    size_t n = 0;
+
+    if (cwd && !json_text(cwd)) {
+        bash_kernel_send_refusal(id, "cwd is not a string");
+        return false;
+    }
+    bool map = !env || env->kind == JSON_OBJECT;
+    for (const struct json *v = map && env ? env->child : NULL; v; v = v->next) {
+        map = map && json_text(v);
+        n++;
+    }
+    if (!map) {
+        bash_kernel_send_refusal(id, "env is not a map of strings");
+        return false;
+    }
+    variables = mem_new_array(struct bash_variable, n + 1);
+    n = 0;
+    for (const struct json *v = env ? env->child : NULL; v; v = v->next)
+        if (bash_kernel_is_name(v->key))
+            variables[n++] = (struct bash_variable){ v->key, json_text(v) };
+    if (n > 0 || cwd)
+        bash_process_write_overrides(variables, n, json_text(cwd), out);
+    return true;
+}
+
+static void bash_kernel_execute(struct bash_kernel *k, const char *overrides, const char *code)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -396,7 +434,7 @@ static void bash_kernel_execute(struct bash_kernel *k, const char *code)
     bash_kernel_begin_event(&w, &out, "started", k->id);
     jsonw_ku64(&w, "count", k->count);
     bash_kernel_send_event(&w);
-    bash_process_run(&k->bash, code);
+    bash_process_run(&k->bash, overrides, code);
 }
 
 /* Completes the word before the cursor by the kind of word that is possible there. */
@@ -501,9 +539,12 @@ static void bash_kernel_serve_request(struct bash_kernel *k, const char *id, con
         bash_kernel_send_refusal(id, "cursor is not a place in the code");
         return;
     }
+    auto_buf overrides = { 0 };
+    if (op[0] == 'e' && !bash_kernel_read_overrides(id, root, &overrides))
+        return;
     k->id = mem_copy(id, strlen(id) + 1);
     if (op[0] == 'e')
-        bash_kernel_execute(k, code);
+        bash_kernel_execute(k, overrides.data, code);
     else if (op[0] == 'c')
         bash_kernel_complete(k, code, cursor, (size_t)at);
     else if (op[0] == 'i')

@@ -36,6 +36,12 @@ class Exit extends Error {
   }
 }
 
+/* Whether env and cwd of a request can be used. */
+function isOverride({ env, cwd }) {
+  const isMap = typeof env === 'object' && env !== null && Object.values(env).every((value) => typeof value === 'string');
+  return (env === undefined || isMap) && (cwd === undefined || typeof cwd === 'string');
+}
+
 class Kernel {
   constructor(fd, note) {
     this.inspector = new inspector.Session();
@@ -192,6 +198,7 @@ class Kernel {
     if (op === 'input') return this.answer(request);
     if (['execute', 'complete', 'inspect'].includes(op) && typeof request.code !== 'string') return this.wire.refuse('code is not a string', id);
     if (!['execute', 'complete', 'inspect', 'reset'].includes(op)) return this.wire.refuse('no such op', id);
+    if (op === 'execute' && !isOverride(request)) return this.wire.refuse('env is not a map of strings, or cwd is not a string', id);
     if (op === 'complete' || op === 'inspect') {
       const length = [...request.code].length;
       if (!Number.isInteger(request.cursor) || request.cursor < 0 || request.cursor > length) return this.wire.refuse('cursor is not a place in the code', id);
@@ -226,13 +233,16 @@ class Kernel {
     return resolve(eof === true ? null : text);
   }
 
-  async execute({ id, code }) {
+  async execute({ id, code, env = {}, cwd = null }) {
     this.id = id;
     this.count += 1;
     this.send('started', { count: this.count });
     const name = `cell-${this.count}.js`;
     let status = 'ok';
+    const former = { env: Object.keys(env).map((key) => [key, process.env[key]]), cwd: cwd === null ? null : this.directory() };
     try {
+      if (cwd !== null) process.chdir(cwd);
+      Object.assign(process.env, env);
       const answer = await this.evaluate(`${rewrite(code)}\n//# sourceURL=${name}`);
       if (answer.exceptionDetails) {
         status = 'error';
@@ -246,10 +256,30 @@ class Kernel {
       status = error instanceof Interrupted ? 'interrupted' : 'error';
       this.report(error, []);
     }
+    this.restore(former);
     this.waiting = null;
     this.inspector.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
     this.send('finished', { status });
     this.id = null;
+  }
+
+  directory() {
+    try {
+      return process.cwd();
+    } catch {
+      return this.start.cwd; /* it was removed */
+    }
+  }
+
+  /* What the request of a cell set for this cell only. */
+  restore({ env, cwd }) {
+    try {
+      for (const [key, value] of env) {
+        if (value === undefined) delete process.env[key];
+        else process.env[key] = value;
+      }
+      if (cwd !== null) process.chdir(cwd);
+    } catch { /* the cell replaced process.env, or removed the directory */ }
   }
 
   result(value) {

@@ -236,6 +236,51 @@ def test_reset_forgets_all():
         equal((done.stdout, done.count), (f"[]\n{os.getcwd()}\n", 1))
 
 
+LOOK = "echo \"${A-unset} ${B-unset} $PWD $(printenv B)\""
+
+
+def test_env_and_cwd_of_a_cell_are_set_for_it_and_restored():
+    with Kernel("bash", env={**os.environ, "A": "outer"}) as k:
+        before = k.run(LOOK).stdout
+        equal(k.run(LOOK, env={"A": "it's \"x\" $(exit 3) \\", "B": "2"}, cwd="/tmp").stdout, "it's \"x\" $(exit 3) \\ 2 /tmp 2\n")
+        equal(k.run(LOOK).stdout, before)
+        k.run("A=x; export B=y C=kept; cd /", env={"A": "1", "B": "2"}, cwd="/tmp")
+        equal(k.run(LOOK).stdout, before)
+        equal(k.run("printenv C").stdout, "kept\n")
+        equal(k.run("B=plain; (exit 3)").error["value"], "3")
+        equal(k.run("echo $? $(printenv B)", env={"B": "2"}).stdout, "3 2\n")
+        equal(k.run("echo $B; printenv B").stdout, "plain\n")
+
+
+def test_env_of_a_cell_that_ends_the_shell_is_restored():
+    with Kernel("bash", env={**os.environ, "A": "outer"}) as k:
+        before = k.run(LOOK).stdout
+        for code in ("exit 4", "set -e; false", "kill -KILL $$"):
+            holds(k.run(code, env={"A": "1", "B": "2"}, cwd="/tmp").status == "error", code)
+            equal(k.run("set +e; " + LOOK).stdout, before, code)
+
+
+def test_env_of_an_interrupted_cell_is_restored():
+    with Kernel("bash") as k:
+        before = k.run(LOOK).stdout
+        id = k.begin("echo go; sleep 100", env={"B": "2"}, cwd="/tmp")
+        while b"go" not in k.text["stdout"]:
+            k.pump(1)
+        k.interrupt()
+        equal(k.end(id).status, "interrupted")
+        equal(k.run(LOOK).stdout, before)
+
+
+def test_a_cwd_that_does_not_exist_ends_the_cell():
+    with Kernel("bash") as k:
+        done = k.run("echo ran", cwd="/nowhere", env={"B": "2"})
+        equal((done.status, done.stdout), ("error", ""))
+        holds("/nowhere" in done.stderr, done.stderr)
+        equal(k.run("echo ${B-unset}").stdout, "unset\n")
+        for fields in ({"env": {"A": 1}}, {"env": []}, {"cwd": 1}):
+            equal(k.ask("execute", "finished", code="1", **fields)["event"], "refused")
+
+
 def test_hostile_shell_code_costs_its_cell_only():
     with Kernel("bash") as k:
         for code in ("printf 'D999 0\\0' >&250", "printf 'garbage' >&250; printf '\\0\\0\\0D\\0I\\0Dx y\\0' >&250", "head -c 3000000 /dev/zero | tr '\\0' x >&250", "unset -f read exit; true", "PS1='loud> '; PROMPT_COMMAND='echo pc >&2'; true"):

@@ -199,18 +199,18 @@ class Kernel:
         self.number += 1
         return f"x{self.number}"
 
-    def begin(self, code):
+    def begin(self, code, **overrides):
         self.events, self.text = [], {"stdout": b"", "stderr": b""}
         id = self.new_id()
-        self.send({"op": "execute", "id": id, "code": code})
+        self.send({"op": "execute", "id": id, "code": code, **overrides})
         return id
 
     def end(self, id):
         self.until(lambda e: e["event"] == "finished" and e["id"] == id)
         return Execution(id, self.events, self.text)
 
-    def run(self, code):
-        return self.end(self.begin(code))
+    def run(self, code, **overrides):
+        return self.end(self.begin(code, **overrides))
 
     def ask(self, op, answer, **fields):
         id = self.new_id()

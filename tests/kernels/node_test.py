@@ -347,6 +347,22 @@ def test_options_of_node_disable_the_snapshot_without_a_message():
         equal((k.ready.get("note"), k.run("Error.stackTraceLimit").value), (None, "3"))
 
 
+def test_env_and_cwd_of_a_cell_are_set_for_it_and_restored():
+    look = "[process.env.A, process.env.B, process.cwd()].join()"
+    with Kernel("node", env={**os.environ, "A": "outer"}) as k:
+        before = k.run(look).value
+        equal(k.run(look, env={"A": "1", "B": "2"}, cwd="/tmp").value, "'1,2,/tmp'")
+        equal(k.run(look).value, before)
+        k.run("await 1; process.env.A = 'x'; process.env.C = 'kept'; process.chdir('/')", env={"A": "1", "B": "2"}, cwd="/tmp")
+        equal(k.run(look).value, before)
+        equal(k.run("process.env.C").value, "'kept'")
+        done = k.run("console.log('ran')", cwd="/nowhere", env={"B": "2"})
+        equal((done.status, done.stdout), ("error", ""))
+        equal(k.run(look).value, before)
+        for fields in ({"env": {"A": 1}}, {"env": None}, {"cwd": 1}):
+            equal(k.ask("execute", "finished", code="1", **fields)["event"], "refused")
+
+
 def test_closing_the_socket_ends_the_kernel():
     k = Kernel("node")
     k.run("setInterval(() => {}, 1000); 0")

@@ -27,6 +27,47 @@ def ok(code):
     return done
 
 
+# --- env and cwd of one cell ---
+
+def test_env_and_cwd_of_a_cell_are_set_for_it_and_restored():
+    look = "import os; (os.environ.get('A'), os.environ.get('B'), os.getcwd())"
+    for language in ("python", "python-member"):
+        with Kernel(language, env={**os.environ, "A": "outer"}) as k:
+            before = k.run(look).value
+            equal(k.run(look, env={"A": "1", "B": "'two' \n"}, cwd="/tmp").value, repr(("1", "'two' \n", "/tmp")))
+            equal(k.run(look).value, before)
+            k.run("os.environ['A'] = 'x'; os.environ['C'] = 'kept'; os.chdir('/')", env={"A": "1", "B": "2"}, cwd="/tmp")
+            equal(k.run(look).value, before)
+            equal(k.run("os.environ['C']").value, "'kept'")
+            equal(k.run("os.environ['A'], os.environ['B'], 1/0", env={"A": "1", "B": "2"}, cwd="/tmp").error["name"], "ZeroDivisionError")
+            equal(k.run(look).value, before)
+
+
+def test_a_cwd_that_does_not_exist_is_an_exception_of_the_cell():
+    with Kernel("python") as k:
+        done = k.run("print('ran')", cwd="/nowhere", env={"A": "1"})
+        equal((done.status, done.error["name"], done.stdout), ("error", "FileNotFoundError", ""))
+        equal(k.run("import os; os.environ.get('A')").value, None)
+
+
+def test_env_of_an_interrupted_cell_is_restored():
+    with Kernel("python") as k:
+        id = k.begin("import time; print('go', flush=True); time.sleep(100)", env={"A": "1"}, cwd="/tmp")
+        k.until(lambda e: k.text["stdout"] or e["event"] == "started")
+        while b"go" not in k.text["stdout"]:
+            k.pump(1)
+        k.interrupt()
+        equal(k.end(id).status, "interrupted")
+        equal(k.run("import os; os.environ.get('A'), os.getcwd()").value, repr((None, os.getcwd())))
+
+
+def test_env_and_cwd_of_a_wrong_kind_are_refused():
+    with Kernel("python") as k:
+        for fields in ({"env": {"A": 1}}, {"env": []}, {"cwd": 1}):
+            equal(k.ask("execute", "finished", code="1", **fields)["event"], "refused")
+        equal(k.run("1").value, "1")
+
+
 # --- running ---
 
 def test_ready_names_the_language_and_the_protocol():

@@ -26,7 +26,7 @@ import threading
 import types
 from _thread import get_ident
 
-from covekernel import cell, figures, reseed, rich, twin, wire
+from covekernel import cell, figures, overrides, reseed, rich, twin, wire
 
 current = None  # the session of this process, for display() and the matplotlib backend
 READY = b'{"event": "ready", "language": "python", "version": "%s", "protocol": 1}\n' % sys.version.split()[0].encode()
@@ -384,7 +384,11 @@ class Session:
         if op in ("execute", "complete", "inspect") and not isinstance(request.get("code"), str):
             self.channel.refuse("code is not a string", id)
         elif op == "execute":
-            self.execute(id, request["code"])
+            why = overrides.check(request)
+            if why:
+                self.channel.refuse(why, id)
+            else:
+                self.execute(id, request["code"], request.get("env"), request.get("cwd"))
         elif op == "reset":
             self.reset(id)
         elif op == "fork":
@@ -400,18 +404,21 @@ class Session:
         else:
             self.channel.refuse("no such op", id)
 
-    def execute(self, id, code):
+    def execute(self, id, code, env=None, cwd=None):
         self.id, self.count = id, self.count + 1
         self.shield.fired = False
         signal.signal(signal.SIGINT, self.shield.on_signal)  # a previous cell may have replaced it
         if self.user_site and sys.path_importer_cache.get(self.user_site, self) is None:
             del sys.path_importer_cache[self.user_site]  # it may exist now
         self.send_word("started", "count", self.count)
-        _, error = self.shield.guarded(self.run, code)
+        former = overrides.save(env, cwd, self.cwd) if env or cwd else None
+        _, error = self.shield.guarded(self.run, code, env, cwd)
         _, late = self.shield.guarded(self.show_figures)
         error = error if error is not None else late
         if os.getpid() != self.pid:
             self.end_child(error)
+        if former:
+            overrides.restore(*former)
         self.restore_streams()
         self.shield.guarded(self.flush)
         status = "ok"
@@ -423,7 +430,8 @@ class Session:
         self.send_word("finished", "status", f'"{status}"')
         self.id = None
 
-    def run(self, code):
+    def run(self, code, env, cwd):
+        overrides.apply(env, cwd)
         value = cell.run(code, f"<cell {self.count}>", self.main.__dict__, self.run_coroutine)
         if value is None or self.channel.fd < 0:
             return
