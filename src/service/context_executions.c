@@ -126,7 +126,10 @@ void context_start_next_execution(struct context *cx)
         return;
     cx->executions_run++;
     context_execution_begin(ex);
-    language_kernel_execute(&cx->kernel, ex->id, ex->code, ex->spec.wall_ms * NS_PER_MS);
+    struct language_kernel_code code = {
+        .id = ex->id, .code = ex->code, .env = (const char *const *)ex->env, .cwd = ex->cwd
+    };
+    language_kernel_execute(&cx->kernel, &code, ex->spec.wall_ms * NS_PER_MS);
     free(take_ptr(&ex->code));
 }
 

@@ -22,6 +22,8 @@
 #include <signal.h>
 #include <stdio.h>
 
+#define INPUT_LINE_MAX (60000u) /* every language kernel accepts this much as one answer */
+
 struct language_kernel_spec {
     const char *name;
     const char *runtime;    /* NULL: the language kernel is a program of its own */
@@ -143,12 +145,17 @@ bool language_kernel_has_unsent(const struct language_kernel *k)
     return k->unsent.len > 0;
 }
 
-static void language_kernel_begin_line(struct language_kernel *k, struct jsonw *w, const char *op, const char *id)
+static void language_kernel_write_op(struct buf *out, struct jsonw *w, const char *op, const char *id)
 {
-    jsonw_init(w, &k->unsent, 0);
+    jsonw_init(w, out, 0);
     jsonw_object(w);
     jsonw_kstr(w, "op", op);
     jsonw_kstr(w, "id", id);
+}
+
+static void language_kernel_begin_line(struct language_kernel *k, struct jsonw *w, const char *op, const char *id)
+{
+    language_kernel_write_op(&k->unsent, w, op, id);
 }
 
 static void language_kernel_send_line(struct language_kernel *k, struct jsonw *w)
@@ -158,16 +165,45 @@ static void language_kernel_send_line(struct language_kernel *k, struct jsonw *w
     language_kernel_flush(k);
 }
 
-void language_kernel_execute(struct language_kernel *k, const char *id, const char *code, uint64_t timeout_ns)
+static void language_kernel_write_code(struct jsonw *w, const struct language_kernel_code *c)
+{
+    jsonw_kstr(w, "code", c->code);
+    if (c->cwd)
+        jsonw_kstr(w, "cwd", c->cwd);
+    if (!c->env || !c->env[0])
+        return;
+    jsonw_kobject(w, "env");
+    for (size_t i = 0; c->env[i]; i++) {
+        auto_free char *name = str_dup_n(c->env[i], strcspn(c->env[i], "="));
+
+        jsonw_kstr(w, name, c->env[i] + strlen(name) + 1);
+    }
+    jsonw_end_object(w);
+}
+
+bool language_kernel_accepts_code(const struct language_kernel_code *c)
+{
+    auto_buf line = { 0 };
+    struct jsonw w;
+
+    if (strlen(c->code) < KERNEL_EVENT_LINE_MAX / 16 && !c->env)
+        return true;
+    language_kernel_write_op(&line, &w, "execute", c->id);
+    language_kernel_write_code(&w, c);
+    jsonw_end_object(&w);
+    return line.len + 1 < KERNEL_EVENT_LINE_MAX;
+}
+
+void language_kernel_execute(struct language_kernel *k, const struct language_kernel_code *c, uint64_t timeout_ns)
 {
     struct jsonw w;
 
-    snprintf(k->request_id, sizeof(k->request_id), "%s", id);
+    snprintf(k->request_id, sizeof(k->request_id), "%s", c->id);
     k->was_interrupted = k->exited_itself = false;
     language_kernel_set_state(k, LANGUAGE_KERNEL_BUSY);
     language_kernel_set_timer(k, timeout_ns);
-    language_kernel_begin_line(k, &w, "execute", id);
-    jsonw_kstr(&w, "code", code);
+    language_kernel_begin_line(k, &w, "execute", c->id);
+    language_kernel_write_code(&w, c);
     language_kernel_send_line(k, &w);
 }
 
@@ -181,6 +217,26 @@ void language_kernel_send_input(struct language_kernel *k, const char *text)
     else
         jsonw_kbool(&w, "eof", true);
     language_kernel_send_line(k, &w);
+}
+
+/* A language kernel that requests input has read everything before it: while earlier lines are
+ * unsent, requests are ignored, so that untrusted code cannot make answers accumulate here. */
+void language_kernel_send_input_line(struct language_kernel *k, const char *input, size_t len, size_t *sent)
+{
+    const char *from = input + *sent;
+    size_t left = len - *sent, n = 0;
+
+    if (language_kernel_has_unsent(k))
+        return;
+    while (n < left && n < INPUT_LINE_MAX && from[n] != '\n')
+        n++;
+    if (left == 0) {
+        language_kernel_send_input(k, NULL);
+        return;
+    }
+    auto_free char *line = str_dup_n(from, n);
+    *sent += n + (n < left && from[n] == '\n');
+    language_kernel_send_input(k, line);
 }
 
 void language_kernel_send_query(struct language_kernel *k, bool inspect, const char *id, const char *code,

@@ -115,8 +115,17 @@ void language_kernel_reset(struct language_kernel *k);
 void language_kernel_close(struct language_kernel *k); /* only on_died may follow */
 void language_kernel_kill(struct language_kernel *k);  /* on_died follows */
 
-void language_kernel_execute(struct language_kernel *k, const char *id, const char *code, uint64_t timeout_ns);
+struct language_kernel_code {
+    const char *id, *code;
+    const char *const *env; /* NAME=VALUE, set for this code only; may be NULL */
+    const char *cwd;        /* for this code only; NULL: unchanged */
+};
+/* Whether it fits into one request, with its JSON quoting. */
+bool language_kernel_accepts_code(const struct language_kernel_code *c);
+void language_kernel_execute(struct language_kernel *k, const struct language_kernel_code *c, uint64_t timeout_ns);
 void language_kernel_send_input(struct language_kernel *k, const char *text); /* NULL: end of input */
+/* Answers an input request with the next line of `input`, or with its end; *sent counts its bytes. */
+void language_kernel_send_input_line(struct language_kernel *k, const char *input, size_t len, size_t *sent);
 void language_kernel_send_query(struct language_kernel *k, bool inspect, const char *id, const char *code,
                                 uint64_t cursor);
 bool language_kernel_has_unsent(const struct language_kernel *k);

@@ -12,7 +12,6 @@
 #include "core/base/str.h"
 
 #define RUN_GRACE_NS (1 * NS_PER_S) /* after an interrupt */
-#define INPUT_LINE_MAX (60000u)     /* every language kernel accepts this much as one answer */
 
 static void run_start_program(struct run *r);
 
@@ -95,27 +94,6 @@ static void run_send_input(struct run *r)
         exec_handle_write_end(r->exec);
 }
 
-/* Sends one line of the request's standard input. A language kernel that requests input has read
- * everything before it: while earlier lines are unsent, requests are ignored, so that untrusted
- * code cannot make answers accumulate here. */
-static void run_answer_input_request(struct run *r)
-{
-    const char *from = r->request.input ? r->request.input + r->input_sent : "";
-    size_t left = r->request.input ? r->request.input_len - r->input_sent : 0, n = 0;
-
-    if (language_kernel_has_unsent(&r->kernel))
-        return;
-    while (n < left && n < INPUT_LINE_MAX && from[n] != '\n')
-        n++;
-    if (left == 0) {
-        language_kernel_send_input(&r->kernel, NULL);
-        return;
-    }
-    auto_free char *line = str_dup_n(from, n);
-    r->input_sent += n + (n < left && from[n] == '\n');
-    language_kernel_send_input(&r->kernel, line);
-}
-
 /* --- code --- */
 
 /* From here on the timeout runs, and output belongs to the code. */
@@ -125,7 +103,8 @@ static void run_begin_code(struct run *r, uint64_t cpu_base_ns)
     run_program_started(r);
     if (r->state == EXECUTION_ENDED)
         return; /* cancelled by on_started */
-    language_kernel_execute(&r->kernel, r->id, r->request.code, r->request.timeout_ms * NS_PER_MS);
+    language_kernel_execute(&r->kernel, &(struct language_kernel_code){ .id = r->id, .code = r->request.code },
+                            r->request.timeout_ms * NS_PER_MS);
 }
 
 static void run_on_kernel_ready(void *arg, const struct kernel_event *e UNUSED)
@@ -142,7 +121,8 @@ static bool run_on_kernel_event(void *arg, const struct kernel_event *e)
     if (e->kind == KERNEL_EVENT_DISPLAY || e->kind == KERNEL_EVENT_RESULT || e->kind == KERNEL_EVENT_ERROR)
         output_stream_write_event(&r->stream, e);
     else if (e->kind == KERNEL_EVENT_INPUT)
-        run_answer_input_request(r);
+        language_kernel_send_input_line(&r->kernel, r->request.input ? r->request.input : "", r->request.input_len,
+                                        &r->input_sent);
     return true;
 }
 
