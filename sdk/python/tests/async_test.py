@@ -103,7 +103,7 @@ class Async(Case):
         async def files(client: AsyncCove) -> None:
             async with await AsyncSandbox.create("sh", client=client, lifetime=900) as box:
                 await box.files.write("/workspace/p", pieces())
-                self.assertEqual(await box.files.read_text("/workspace/p"), "one two")
+                self.assertEqual(await box.files.read("/workspace/p"), "one two")
                 await box.files.upload_directory(self.path("tree"), "/workspace/t")
                 told = await box.files.download_directory("/workspace/t", self.path("back"))
                 self.assertEqual((told.files, told.size_bytes), (1, 5000000))

@@ -351,7 +351,7 @@ class Terminals(OnAChannel):
             terminal.write(typed[at:at + 4])
         self.shown(terminal, "done")
         self.assertEqual(terminal.wait().exit_code, 0)
-        self.assertEqual(box.files.read_text("/workspace/typed"), typed)
+        self.assertEqual(box.files.read("/workspace/typed"), typed)
         self.assertGreater(self.proxy.connections, 6)
 
     def test_a_sole_writer_resumes_after_a_cut(self) -> None:
@@ -365,7 +365,7 @@ class Terminals(OnAChannel):
         join()
         mine.write("b")
         self.shown(mine, "done")
-        self.assertEqual(box.files.read_text("/workspace/typed"), "ab")
+        self.assertEqual(box.files.read("/workspace/typed"), "ab")
 
     def typed_by_now(self, box: Sandbox, terminal: Terminal) -> int:
         """Bytes of input that the terminal has received, from all clients."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .execute_result import ExecuteResult, OmittedFile
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
-        Inspection, Level, LimitRange, FileList, Policy, Readiness, Reason, Receipt, Resources, Runtime, SandboxInfo, SandboxStatus,
+        Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, Resources, Runtime, SandboxInfo, SandboxStatus,
         SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
@@ -86,7 +86,7 @@ HOMES = {
         "DisplayEvent StartedEvent"),
     "execute_result": "ExecuteResult OmittedFile",
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
-        "FileUrl SandboxEvent Inspection Level LimitRange FileList Policy Readiness Reason Receipt Resources "
+        "FileUrl SandboxEvent Inspection Level LimitRange Policy Readiness Reason Receipt Resources "
         "Runtime SandboxInfo SandboxStatus SandboxToken ServerEvent Template TemplateSpec Ticket Usage Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
@@ -101,7 +101,7 @@ __all__ = [
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Event", "EventGap", "EventStream", "Events",
-    "ExceptionEvent", "ExecuteResult", "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent", "FileList",
+    "ExceptionEvent", "ExecuteResult", "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
     "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",

@@ -1,4 +1,4 @@
-"""`cove.execute`, and the client behind it: one in each process, made when it is first used."""
+"""`cove.execute`, and its client: one in each process, made when it is first used."""
 from __future__ import annotations
 
 import atexit

@@ -283,12 +283,6 @@ class FileEntry:
         return self.kind == "directory"
 
 
-class FileList(List[FileEntry]):
-    """The entries of a directory. `truncated`: there are more than the requested limit."""
-
-    truncated: bool = False
-
-
 @dataclasses.dataclass(frozen=True)
 class WriteResult:
     """The files that a write or an upload left in the sandbox."""

@@ -1,4 +1,4 @@
-"""The files of a sandbox. Paths are absolute, as the sandbox sees them."""
+"""The files of a sandbox. A path is absolute, as the sandbox sees it, or relative to /workspace."""
 from __future__ import annotations
 
 import os
@@ -12,16 +12,26 @@ from .._json import Duration, decode, loads_object, milliseconds, without_none
 from .._local import Content, DownloadResult, AtomicFile, LocalPath, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
-from ..models import FileEntry, FileUrl, FileList, WriteResult
+from ..models import FileEntry, FileUrl, WriteResult
 from ._http import AsyncHTTP, AsyncLineStream
 
+READ_MAX = 64 << 20
+"""Bytes that `read` and `read_bytes` hold in memory, unless the caller allows more."""
+
+
+def place_of(path: str) -> str:
+    """The absolute path of a path that may be relative to /workspace."""
+    return path if path.startswith("/") else f"/workspace/{path}"
 
 
 class AsyncFiles:
     """The files of a sandbox.
 
-        await sandbox.files.write("/workspace/data.csv", "a,b\\n1,2\\n")
-        print(await sandbox.files.read_text("/workspace/data.csv"))
+        await sandbox.files.write("in/data.csv", "a,b\\n1,2\\n")
+        print(await sandbox.files.read("in/data.csv"))
+
+    A path is absolute, or relative to /workspace. Missing directories of a path that is written are
+    created, unless `parents` is false.
     """
 
     def __init__(self, http: AsyncHTTP, sandbox_id: str) -> None:
@@ -33,17 +43,27 @@ class AsyncFiles:
 
     # --- contents ---
 
-    async def read(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
-        """The whole file, or `length` bytes of it from `offset` on."""
-        pieces = []
-        async for piece in self.stream(path, offset=offset, length=length):
-            pieces.append(piece)
+    async def read(self, path: str, *, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = READ_MAX) -> str:
+        """The file as text; `encoding` and `errors` are those of `open`. Other contents are read
+        with `read_bytes`, files of more than `max_bytes` with `stream` or `download`."""
+        return (await self.read_bytes(path, max_bytes=max_bytes)).decode(encoding, errors)
+
+    async def read_bytes(self, path: str, *, offset: int = 0, length: Optional[int] = None, max_bytes: int = READ_MAX) -> bytes:
+        """The file, or `length` bytes of it from `offset` on. More than `max_bytes` are not held in
+        memory: ValueError is raised."""
+        pieces, size = [], 0
+        stream = self.stream(path, offset=offset, length=length)
+        try:
+            async for piece in stream:
+                size += len(piece)
+                if size > max_bytes:
+                    raise ValueError(f"{path}: has more than {max_bytes} bytes; use files.stream or files.download, or give a larger max_bytes")
+                pieces.append(piece)
+        finally:
+            await stream.aclose()
         return b"".join(pieces)
 
-    async def read_text(self, path: str, encoding: str = "utf-8") -> str:
-        return (await self.read(path)).decode(encoding)
-
-    async def stream(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> AsyncIterator[bytes]:
+    async def stream(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> _aio.ByteStream:
         """The file in pieces; its size is not limited.
 
         After a broken connection the stream continues at the same byte; if the file has changed
@@ -63,7 +83,7 @@ class AsyncFiles:
                     headers["Range"] = f"bytes={offset}-{'' if end is None else end - 1}"
                 if etag is not None:
                     headers["If-Range"] = etag
-                response = await self._http.open(Call("GET", self._path(), {"path": path}, headers=headers))
+                response = await self._http.open(Call("GET", self._path(), {"path": place_of(path)}, headers=headers))
                 if etag is not None and response.headers.get("ETag") != etag:
                     await response.aclose()
                     raise PreconditionFailedError(f"{path} changed while it was being read")
@@ -83,24 +103,24 @@ class AsyncFiles:
                     raise
                 await self._http.again(attempts, error, f"GET {path}")
 
-    async def write(self, path: str, content: Union[Content, AsyncIterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,
+    async def write(self, path: str, content: Union[Content, AsyncIterable[bytes]], *, parents: bool = True, mode: Optional[int] = None,
                     exclusive: bool = False) -> WriteResult:
         """Writes a file from a text, bytes, an open file, or pieces of bytes. The file appears
         complete or not at all.
 
         Args:
-            parents: create missing directories.
+            parents: create missing directories; otherwise they are an error.
             mode: permission bits; default: 0o644.
             exclusive: refuse to replace an existing file.
         """
         return await self._put(path, _aio.body_of(content), parents, mode, exclusive)
 
     async def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> WriteResult:
-        query = {"path": path, "parents": parents or None, "mode": f"{mode:04o}" if mode is not None else None}
+        query = {"path": place_of(path), "parents": parents, "mode": f"{mode:04o}" if mode is not None else None}
         headers = {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if exclusive else {})}
         return await self._http.get(WriteResult, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
 
-    async def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> WriteResult:
+    async def upload(self, local: LocalPath, path: str, *, parents: bool = True, mode: Optional[int] = None) -> WriteResult:
         """Streams a local file into the sandbox. Its permission bits are kept unless `mode` is
         given."""
         name = os.fspath(local)
@@ -123,8 +143,8 @@ class AsyncFiles:
         """Copies the contents of a local directory into a directory of the sandbox, which is
         created if missing."""
         body = await _aio.blocking(directory_body, os.fspath(local))
-        await self.mkdir(path, parents=True)
-        call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
+        await self.mkdir(path)
+        call = Call("PUT", self._path("tar"), {"path": place_of(path)}, body=body, headers={"Content-Type": "application/x-tar"})
         return await self._http.get(WriteResult, call)
 
     async def download_directory(self, path: str, local: LocalPath) -> DownloadResult:
@@ -138,7 +158,7 @@ class AsyncFiles:
         while True:
             with tempfile.TemporaryFile() as spool:  # an archive that ends early then leaves no partial result
                 try:
-                    async for chunk in self._http.chunks(await self._http.open(Call("GET", self._path("tar"), {"path": path}))):
+                    async for chunk in self._http.chunks(await self._http.open(Call("GET", self._path("tar"), {"path": place_of(path)}))):
                         await _aio.blocking(spool.write, chunk)
                 except CoveError as error:
                     await self._http.again(attempts, error, f"GET {path}")
@@ -159,26 +179,25 @@ class AsyncFiles:
         The iteration ends when the path is removed; when the sandbox ends, its error is raised. A
         watch does not reset the idle timeout.
         """
-        return AsyncWatch(self._http, Call("GET", self._path("watch"), {"path": path, "recursive": recursive or None}, headers={"Accept": NDJSON},
+        return AsyncWatch(self._http, Call("GET", self._path("watch"), {"path": place_of(path), "recursive": recursive or None}, headers={"Accept": NDJSON},
                                            read_timeout=SILENCE))
 
     # --- names ---
 
     async def sign(self, path: str, *, method: str = "GET", ttl: Optional[Duration] = None) -> FileUrl:
         """A URL that reads ("GET") or writes ("PUT") this file without a key for `ttl` seconds."""
-        body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
+        body = {"path": place_of(path), "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
         return await self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
-    async def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> FileList:
-        """The entries of a directory, unsorted; at most `limit` (default 1000, maximum 10000)."""
-        told = await self._http.json(Call("GET", self._path("list"), {"path": path, "limit": limit}))
-        found = FileList(decode(FileEntry, entry) for entry in told["entries"])
-        found.truncated = bool(told["truncated"])
-        return found
+    async def list(self, path: str = "/workspace") -> AsyncIterator[FileEntry]:
+        """The entries of a directory, sorted by the bytes of their names. A page of 1000 is fetched
+        when its first entry is needed."""
+        async for entry in self._http.pages(FileEntry, "entries", Call("GET", self._path("list"), {"path": place_of(path)})):
+            yield entry
 
     async def stat(self, path: str) -> FileEntry:
         """The attributes of a path. A link is reported as a link."""
-        return await self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": path}))
+        return await self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": place_of(path)}))
 
     async def exists(self, path: str) -> bool:
         try:
@@ -189,19 +208,19 @@ class AsyncFiles:
             return False
         return True
 
-    async def mkdir(self, path: str, *, parents: bool = False, exclusive: bool = False) -> None:
+    async def mkdir(self, path: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Creates a directory. An existing directory is accepted unless `exclusive`."""
-        body = without_none(path=path, parents=parents or None, exclusive=exclusive or None)
+        body = without_none(path=place_of(path), parents=parents, exclusive=exclusive or None)
         await self._http.send(Call("POST", self._path("mkdir"), json=body, repeatable=not exclusive))
 
-    async def move(self, source: str, target: str, *, parents: bool = False, exclusive: bool = False) -> None:
+    async def move(self, source: str, target: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Renames a file or a directory. `exclusive` refuses to replace an existing path."""
-        body = {"from": source, "to": target, **without_none(parents=parents or None, exclusive=exclusive or None)}
+        body = {"from": place_of(source), "to": place_of(target), **without_none(parents=parents, exclusive=exclusive or None)}
         await self._http.send(Call("POST", self._path("move"), json=body, repeatable=False))
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file or an empty directory; with `recursive`, a directory with its contents."""
-        await self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, done_if=(NotFoundError,)))
+        await self._http.send(Call("DELETE", self._path(), {"path": place_of(path), "recursive": recursive or None}, done_if=(NotFoundError,)))
 
 
 class AsyncWatch:

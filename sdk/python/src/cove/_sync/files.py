@@ -1,5 +1,5 @@
 # Written by tools/unasync.py from _async/files.py: change that.
-"""The files of a sandbox. Paths are absolute, as the sandbox sees them."""
+"""The files of a sandbox. A path is absolute, as the sandbox sees it, or relative to /workspace."""
 from __future__ import annotations
 
 import os
@@ -13,16 +13,26 @@ from .._json import Duration, decode, loads_object, milliseconds, without_none
 from .._local import Content, DownloadResult, AtomicFile, LocalPath, directory_body, file_body, unpack
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
-from ..models import FileEntry, FileUrl, FileList, WriteResult
+from ..models import FileEntry, FileUrl, WriteResult
 from ._http import HTTP, LineStream
 
+READ_MAX = 64 << 20
+"""Bytes that `read` and `read_bytes` hold in memory, unless the caller allows more."""
+
+
+def place_of(path: str) -> str:
+    """The absolute path of a path that may be relative to /workspace."""
+    return path if path.startswith("/") else f"/workspace/{path}"
 
 
 class Files:
     """The files of a sandbox.
 
-        sandbox.files.write("/workspace/data.csv", "a,b\\n1,2\\n")
-        print(sandbox.files.read_text("/workspace/data.csv"))
+        sandbox.files.write("in/data.csv", "a,b\\n1,2\\n")
+        print(sandbox.files.read("in/data.csv"))
+
+    A path is absolute, or relative to /workspace. Missing directories of a path that is written are
+    created, unless `parents` is false.
     """
 
     def __init__(self, http: HTTP, sandbox_id: str) -> None:
@@ -34,17 +44,27 @@ class Files:
 
     # --- contents ---
 
-    def read(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
-        """The whole file, or `length` bytes of it from `offset` on."""
-        pieces = []
-        for piece in self.stream(path, offset=offset, length=length):
-            pieces.append(piece)
+    def read(self, path: str, *, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = READ_MAX) -> str:
+        """The file as text; `encoding` and `errors` are those of `open`. Other contents are read
+        with `read_bytes`, files of more than `max_bytes` with `stream` or `download`."""
+        return (self.read_bytes(path, max_bytes=max_bytes)).decode(encoding, errors)
+
+    def read_bytes(self, path: str, *, offset: int = 0, length: Optional[int] = None, max_bytes: int = READ_MAX) -> bytes:
+        """The file, or `length` bytes of it from `offset` on. More than `max_bytes` are not held in
+        memory: ValueError is raised."""
+        pieces, size = [], 0
+        stream = self.stream(path, offset=offset, length=length)
+        try:
+            for piece in stream:
+                size += len(piece)
+                if size > max_bytes:
+                    raise ValueError(f"{path}: has more than {max_bytes} bytes; use files.stream or files.download, or give a larger max_bytes")
+                pieces.append(piece)
+        finally:
+            stream.close()
         return b"".join(pieces)
 
-    def read_text(self, path: str, encoding: str = "utf-8") -> str:
-        return (self.read(path)).decode(encoding)
-
-    def stream(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> Iterator[bytes]:
+    def stream(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> _sio.ByteStream:
         """The file in pieces; its size is not limited.
 
         After a broken connection the stream continues at the same byte; if the file has changed
@@ -64,7 +84,7 @@ class Files:
                     headers["Range"] = f"bytes={offset}-{'' if end is None else end - 1}"
                 if etag is not None:
                     headers["If-Range"] = etag
-                response = self._http.open(Call("GET", self._path(), {"path": path}, headers=headers))
+                response = self._http.open(Call("GET", self._path(), {"path": place_of(path)}, headers=headers))
                 if etag is not None and response.headers.get("ETag") != etag:
                     response.close()
                     raise PreconditionFailedError(f"{path} changed while it was being read")
@@ -84,24 +104,24 @@ class Files:
                     raise
                 self._http.again(attempts, error, f"GET {path}")
 
-    def write(self, path: str, content: Union[Content, Iterable[bytes]], *, parents: bool = False, mode: Optional[int] = None,
+    def write(self, path: str, content: Union[Content, Iterable[bytes]], *, parents: bool = True, mode: Optional[int] = None,
                     exclusive: bool = False) -> WriteResult:
         """Writes a file from a text, bytes, an open file, or pieces of bytes. The file appears
         complete or not at all.
 
         Args:
-            parents: create missing directories.
+            parents: create missing directories; otherwise they are an error.
             mode: permission bits; default: 0o644.
             exclusive: refuse to replace an existing file.
         """
         return self._put(path, _sio.body_of(content), parents, mode, exclusive)
 
     def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> WriteResult:
-        query = {"path": path, "parents": parents or None, "mode": f"{mode:04o}" if mode is not None else None}
+        query = {"path": place_of(path), "parents": parents, "mode": f"{mode:04o}" if mode is not None else None}
         headers = {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if exclusive else {})}
         return self._http.get(WriteResult, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
 
-    def upload(self, local: LocalPath, path: str, *, parents: bool = False, mode: Optional[int] = None) -> WriteResult:
+    def upload(self, local: LocalPath, path: str, *, parents: bool = True, mode: Optional[int] = None) -> WriteResult:
         """Streams a local file into the sandbox. Its permission bits are kept unless `mode` is
         given."""
         name = os.fspath(local)
@@ -124,8 +144,8 @@ class Files:
         """Copies the contents of a local directory into a directory of the sandbox, which is
         created if missing."""
         body = _sio.blocking(directory_body, os.fspath(local))
-        self.mkdir(path, parents=True)
-        call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
+        self.mkdir(path)
+        call = Call("PUT", self._path("tar"), {"path": place_of(path)}, body=body, headers={"Content-Type": "application/x-tar"})
         return self._http.get(WriteResult, call)
 
     def download_directory(self, path: str, local: LocalPath) -> DownloadResult:
@@ -139,7 +159,7 @@ class Files:
         while True:
             with tempfile.TemporaryFile() as spool:  # an archive that ends early then leaves no partial result
                 try:
-                    for chunk in self._http.chunks(self._http.open(Call("GET", self._path("tar"), {"path": path}))):
+                    for chunk in self._http.chunks(self._http.open(Call("GET", self._path("tar"), {"path": place_of(path)}))):
                         _sio.blocking(spool.write, chunk)
                 except CoveError as error:
                     self._http.again(attempts, error, f"GET {path}")
@@ -160,26 +180,25 @@ class Files:
         The iteration ends when the path is removed; when the sandbox ends, its error is raised. A
         watch does not reset the idle timeout.
         """
-        return Watch(self._http, Call("GET", self._path("watch"), {"path": path, "recursive": recursive or None}, headers={"Accept": NDJSON},
+        return Watch(self._http, Call("GET", self._path("watch"), {"path": place_of(path), "recursive": recursive or None}, headers={"Accept": NDJSON},
                                            read_timeout=SILENCE))
 
     # --- names ---
 
     def sign(self, path: str, *, method: str = "GET", ttl: Optional[Duration] = None) -> FileUrl:
         """A URL that reads ("GET") or writes ("PUT") this file without a key for `ttl` seconds."""
-        body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
+        body = {"path": place_of(path), "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
         return self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
-    def list(self, path: str = "/workspace", *, limit: Optional[int] = None) -> FileList:
-        """The entries of a directory, unsorted; at most `limit` (default 1000, maximum 10000)."""
-        told = self._http.json(Call("GET", self._path("list"), {"path": path, "limit": limit}))
-        found = FileList(decode(FileEntry, entry) for entry in told["entries"])
-        found.truncated = bool(told["truncated"])
-        return found
+    def list(self, path: str = "/workspace") -> Iterator[FileEntry]:
+        """The entries of a directory, sorted by the bytes of their names. A page of 1000 is fetched
+        when its first entry is needed."""
+        for entry in self._http.pages(FileEntry, "entries", Call("GET", self._path("list"), {"path": place_of(path)})):
+            yield entry
 
     def stat(self, path: str) -> FileEntry:
         """The attributes of a path. A link is reported as a link."""
-        return self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": path}))
+        return self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": place_of(path)}))
 
     def exists(self, path: str) -> bool:
         try:
@@ -190,19 +209,19 @@ class Files:
             return False
         return True
 
-    def mkdir(self, path: str, *, parents: bool = False, exclusive: bool = False) -> None:
+    def mkdir(self, path: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Creates a directory. An existing directory is accepted unless `exclusive`."""
-        body = without_none(path=path, parents=parents or None, exclusive=exclusive or None)
+        body = without_none(path=place_of(path), parents=parents, exclusive=exclusive or None)
         self._http.send(Call("POST", self._path("mkdir"), json=body, repeatable=not exclusive))
 
-    def move(self, source: str, target: str, *, parents: bool = False, exclusive: bool = False) -> None:
+    def move(self, source: str, target: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Renames a file or a directory. `exclusive` refuses to replace an existing path."""
-        body = {"from": source, "to": target, **without_none(parents=parents or None, exclusive=exclusive or None)}
+        body = {"from": place_of(source), "to": place_of(target), **without_none(parents=parents, exclusive=exclusive or None)}
         self._http.send(Call("POST", self._path("move"), json=body, repeatable=False))
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file or an empty directory; with `recursive`, a directory with its contents."""
-        self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, done_if=(NotFoundError,)))
+        self._http.send(Call("DELETE", self._path(), {"path": place_of(path), "recursive": recursive or None}, done_if=(NotFoundError,)))
 
 
 class Watch:
