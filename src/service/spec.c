@@ -215,6 +215,8 @@ static int spec_choose_zygote(struct spec *s, struct err *err)
 
 static int spec_unknown_runtime_error(const char *name, struct err *err)
 {
+    if (template_name_is_builtin(name))
+        return template_as_runtime_error(err, name);
     (void)language_unknown_error("runtime", name, err);
     err_sanitize(err);
     return -1;
@@ -301,8 +303,6 @@ int spec_read_template(struct spec *s, const char *name, const struct err *reply
 {
     auto_json *object = NULL;
 
-    if (reply && reply->id == ERR_MISSING)
-        return template_not_found_error(err, name);
     if (reply) {
         *err = *reply;
         return -1;
@@ -316,7 +316,7 @@ int spec_read_template(struct spec *s, const char *name, const struct err *reply
 int spec_finish(struct spec *s, struct err *err)
 {
     if (!s->runtime[0])
-        return err_set(err, ERR_INVALID, "runtime: required; name a runtime or a template");
+        (void)str_copy(s->runtime, sizeof(s->runtime), "python");
     if (s->level == LEVEL_HIGH)
         return err_set(err, ERR_LEVEL_UNAVAILABLE,
                        "level: high requires a driver with a second kernel (gVisor or a microVM), which this server "

@@ -67,6 +67,7 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
 /* Applies the template of this name; `reply` and `row` are the store's reply about it. */
 int spec_read_template(struct spec *s, const char *name, const struct err *reply, const struct store_template *row,
                        struct err *err);
+/* Without a runtime the spec becomes one of python. */
 int spec_finish(struct spec *s, struct err *err);
 /* Converts the spec for the engine; *ret points into s. */
 void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret);

@@ -5,6 +5,10 @@
 #include "core/base/jsonw.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "core/base/suggest.h"
+#include "core/doc/json_input.h"
+
+#define TEMPLATE_NAMES_SHOWN 8 /* templates of the store in the error about an unknown one */
 
 const char *template_builtin_name(size_t i)
 {
@@ -19,17 +23,9 @@ bool template_name_is_builtin(const char *name)
     return template_builtin_find(name) != NULL;
 }
 
-int template_not_found_error(struct err *err, const char *name)
+int template_as_runtime_error(struct err *err, const char *name)
 {
-    size_t n;
-    const struct template_builtin *all = template_builtin_list(&n);
-    auto_buf built = { 0 };
-
-    for (size_t i = 0; i < n; i++)
-        buf_addf(&built, "%s%s", i == 0 ? "" : i + 1 == n ? " and " : ", ", all[i].name);
-    return err_set(err, ERR_MISSING,
-                   "template: '%.63s' does not exist; %s are built in, create others with PUT /v1/templates/{name}",
-                   name, built.data);
+    return err_set(err, ERR_RUNTIME_MISSING, "runtime: '%.63s' is a template; use \"template\": \"%.63s\"", name, name);
 }
 
 static void template_put_preload_json(struct jsonw *w, const char *names)
@@ -71,30 +67,75 @@ bool template_is_builtin(const struct store_template *row)
 }
 
 struct template_lookup {
+    struct store *store;
     const struct template_builtin *builtin;
+    char *name;
     store_template_fn *done;
     void *arg;
 };
 
+static void template_lookup_answer(struct template_lookup *l, const struct err *err, const struct store_template *row)
+{
+    l->done(l->arg, err, row);
+    free(l->name);
+    free(l);
+}
+
+static void template_unknown_error(const char *name, const struct store_template *rows, size_t n, struct err *err)
+{
+    const char *known[TEMPLATE_NAMES_SHOWN + 8];
+    size_t nbuiltin, count = 0;
+    const struct template_builtin *all = template_builtin_list(&nbuiltin);
+    auto_buf names = { 0 };
+    struct suggest near;
+
+    for (size_t i = 0; i < nbuiltin && count < ARRAY_LEN(known); i++)
+        known[count++] = all[i].name;
+    for (size_t i = 0; i < n && count < ARRAY_LEN(known); i++)
+        if (!template_name_is_builtin(rows[i].name))
+            known[count++] = rows[i].name;
+    suggest_init(&near, name);
+    for (size_t i = 0; i < count; i++) {
+        suggest_offer(&near, known[i]);
+        buf_addf(&names, "%s%s", i == 0 ? "" : i + 1 == count ? " or " : ", ", known[i]);
+    }
+    if (near.best)
+        err_set(err, ERR_MISSING, "template '%.63s': does not exist; did you mean %s?", name, near.best);
+    else
+        err_set(err, ERR_MISSING, "template '%.63s': does not exist; use %s", name, names.data);
+    err_sanitize(err);
+}
+
+static void template_on_names(void *arg, const struct err *err, const struct store_template *rows, size_t n,
+                              const char *next UNUSED)
+{
+    struct template_lookup *l = arg;
+    struct err why = { 0 };
+
+    template_unknown_error(l->name, rows, err ? 0 : n, &why);
+    template_lookup_answer(l, &why, NULL);
+}
+
 static void template_on_row(void *arg, const struct err *err, const struct store_template *row)
 {
-    struct template_lookup l = *(struct template_lookup *)arg;
+    struct template_lookup *l = arg;
     struct store_template made;
 
-    free(arg);
-    if (!err || err->id != ERR_MISSING || !l.builtin) {
-        l.done(l.arg, err, row);
-        return;
+    if (!err || err->id != ERR_MISSING) {
+        template_lookup_answer(l, err, row);
+    } else if (!l->builtin) {
+        store_template_list(l->store, &(struct store_list){ .limit = TEMPLATE_NAMES_SHOWN }, template_on_names, l);
+    } else {
+        template_builtin_row(l->builtin, &made);
+        template_lookup_answer(l, NULL, &made);
+        free(made.spec_json);
     }
-    template_builtin_row(l.builtin, &made);
-    l.done(l.arg, NULL, &made);
-    free(made.spec_json);
 }
 
 void template_get(struct store *st, const char *name, store_template_fn *done, void *arg)
 {
     struct template_lookup *l = mem_new(struct template_lookup);
 
-    *l = (struct template_lookup){ template_builtin_find(name), done, arg };
+    *l = (struct template_lookup){ st, template_builtin_find(name), str_dup(name), done, arg };
     store_template_get(st, name, template_on_row, l);
 }

@@ -294,6 +294,15 @@ def a_sandbox_is_paused_resumed_and_extended(s):
 
 
 @case
+def an_empty_request_creates_a_python_sandbox(s):
+    for body in ({}, {"template": "python"}, {"runtime": "py"}):
+        a = s.call("POST", "/v1/sandboxes", body)
+        assert a.status == 201 and a.json["runtime"] == "python" and a.json.get("template") == body.get("template"), a.body
+        assert s.execute(a.json["id"], {"code": "print(6 * 7)"}).json["stdout"] == "42\n"
+        s.delete(a.json["id"])
+
+
+@case
 def a_sandbox_takes_its_defaults_from_its_template(s):
     spec = {"runtime": "sh", "resources": {"pids": 33}, "env": {"FROM": "template", "SECRET": "s3cr3t"}}
     a = s.call("PUT", "/v1/templates/small", spec)
@@ -303,7 +312,15 @@ def a_sandbox_takes_its_defaults_from_its_template(s):
     assert b.status == 201 and b.json["resources"]["pids"] == 33 and b.json["template"] == "small", b.body
     out = s.execute(b.json["id"], {"command": ["sh", "-c", "echo $FROM $SECRET"]}).json
     assert out["stdout"] == "request s3cr3t\n", out
-    assert s.call("POST", "/v1/sandboxes", {"template": "none"}).status == 404
+    unknown = s.call("POST", "/v1/sandboxes", {"template": "absent"})
+    assert unknown.status == 404, unknown.body
+    assert unknown.json["error"]["message"] == "template 'absent': does not exist; use bash, node, python, python-data or small", unknown.body
+    near = s.call("POST", "/v1/sandboxes", {"template": "pythn"}).json["error"]["message"]
+    assert near == "template 'pythn': does not exist; did you mean python?", near
+    for name in ("python-data", "small"):
+        wrong = s.call("POST", "/v1/sandboxes", {"runtime": name})
+        assert wrong.status == 404 and wrong.code == "runtime_not_found", wrong.body
+        assert wrong.json["error"]["message"] == f"runtime: '{name}' is a template; use \"template\": \"{name}\"", wrong.body
     assert s.call("PUT", "/v1/templates/UPPER", {}).status == 400
     assert s.call("PUT", "/v1/templates/x", {"template": "small"}).status == 400
     assert s.call("DELETE", "/v1/templates/small").status == 204

@@ -36,8 +36,6 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
         return -1;
     if (metadata)
         json_object_set_new(body, "metadata", metadata);
-    if (!args_find(&c->args, OPT_RUNTIME) && !args_find(&c->args, OPT_TEMPLATE))
-        json_object_set_new(body, "runtime", json_string("python"));
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     if (client_json(c->client, "POST", "/v1/sandboxes", text, &answer, err) < 0)
         return -1;

@@ -7,6 +7,7 @@
 #include "service/custom_policy.h"
 #include "service/template_cache.h"
 #include "service/template_check.h"
+#include "service/templates.h"
 
 static void api_sandbox_answer_row(struct http_req *req, int status, const struct store_sandbox *row)
 {
@@ -131,6 +132,27 @@ static void sandbox_creation_on_template(void *arg, const struct err *err, const
                                sandbox_creation_on_template_checked, c);
 }
 
+/* The runtime is not a language: it may be the name of a stored template. */
+static void sandbox_creation_on_runtime_template(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct sandbox_creation *c = arg;
+    struct err why = { 0 };
+
+    if (err || !row) {
+        sandbox_creation_read_and_claim(c);
+        return;
+    }
+    (void)template_as_runtime_error(&why, row->name);
+    sandbox_creation_refuse(c, &why);
+}
+
+static bool sandbox_creation_runtime_may_be_template(const struct sandbox_creation *c)
+{
+    const char *runtime = json_string_value(json_object_get(c->body, "runtime"));
+
+    return runtime && !language_by_name(runtime) && api_is_valid_slug(runtime);
+}
+
 static void api_sandbox_create(struct http_req *req, void *ctx)
 {
     struct sandbox_creation *c = mem_new(struct sandbox_creation);
@@ -148,6 +170,9 @@ static void api_sandbox_create(struct http_req *req, void *ctx)
         str_copy(c->template, sizeof(c->template), template);
         template_cache_get(c->api->template_cache, template, ev_now(c->api->settings.ev), sandbox_creation_on_template,
                            c);
+    } else if (sandbox_creation_runtime_may_be_template(c)) {
+        template_cache_get(c->api->template_cache, json_string_value(json_object_get(c->body, "runtime")),
+                           ev_now(c->api->settings.ev), sandbox_creation_on_runtime_template, c);
     } else {
         sandbox_creation_read_and_claim(c);
     }

@@ -102,6 +102,7 @@ TEST(every_bad_value_is_refused_by_name)
     } cases[] = {
         { "{\"runtime\":\"cobol\"}", "runtime: unknown runtime 'cobol'; use python, node, bash or sh" },
         { "{\"runtime\":\"pyton\"}", "runtime: unknown runtime 'pyton'; did you mean python?" },
+        { "{\"runtime\":\"python-data\"}", "runtime: 'python-data' is a template; use \"template\": \"python-data\"" },
         { "{\"runtime\":7}", "runtime" },
         { "{\"runtime\":\"\"}", "runtime" },
         { "{\"level\":\"low\"}", "level" },
@@ -165,13 +166,23 @@ TEST(js07_variables_and_metadata_are_limited)
     spec_done(&s);
 }
 
+TEST(an_empty_spec_is_one_of_python)
+{
+    struct spec s;
+
+    spec_init(&s);
+    assert_int_equal(read_over(&s, "{}"), 0);
+    assert_int_equal(spec_finish(&s, &last), 0);
+    assert_string_equal(s.runtime, "python");
+    assert_string_equal(s.zygote.language, "python");
+    spec_done(&s);
+}
+
 TEST(an_impossible_spec_is_refused)
 {
     struct spec s;
 
     spec_init(&s);
-    assert_int_equal(spec_finish(&s, &last), -1); /* no runtime */
-    assert_int_equal(last.id, ERR_INVALID);
     assert_int_equal(read_over(&s, "{\"runtime\":\"python\",\"level\":\"high\"}"), 0);
     assert_int_equal(spec_finish(&s, &last), -1);
     assert_int_equal(last.id, ERR_LEVEL_UNAVAILABLE);
@@ -195,6 +206,7 @@ int main(void)
         RUN(a_stored_spec_is_read_back_and_contains_no_variables),
         RUN(every_bad_value_is_refused_by_name),
         RUN(js07_variables_and_metadata_are_limited),
+        RUN(an_empty_spec_is_one_of_python),
         RUN(an_impossible_spec_is_refused),
     };
 

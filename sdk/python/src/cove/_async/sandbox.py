@@ -84,7 +84,7 @@ class AsyncSandbox:
         """
         if template in LANGUAGES and runtime is None:
             template, runtime = None, template
-        spec = TemplateSpec(runtime if runtime or template else "python", level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
+        spec = TemplateSpec(runtime, level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
                             lifetime, idle_timeout, idle_action, policy=policy)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
                     headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
