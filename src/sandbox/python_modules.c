@@ -6,6 +6,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "core/base/suggest.h"
 #include "policy/languages.h"
 
 #include <ctype.h>
@@ -202,6 +203,19 @@ size_t python_modules_missing(const struct python_modules *m, const char *list, 
         buf_addf(ret, "%s%s", missing++ ? "," : "", name);
     }
     return missing;
+}
+
+const char *python_modules_nearest(const struct python_modules *m, const char *name)
+{
+    struct suggest near;
+
+    suggest_init(&near, name);
+    for (size_t i = 0; i < m->count; i++)
+        if (m->names[i][0] != '_')
+            suggest_offer(&near, m->names[i]);
+    for (size_t i = 0; i < ARRAY_LEN(compiled_in); i++)
+        suggest_offer(&near, compiled_in[i]);
+    return near.best;
 }
 
 static void module_package_name(const char *module, struct buf *ret)

@@ -22,3 +22,5 @@ DEFINE_AUTO(python_modules, python_modules_free);
 size_t python_modules_missing(const struct python_modules *m, const char *list, struct buf *ret);
 /* The command that installs these modules: "apt-get install python3-numpy". */
 void python_modules_install_command(const char *list, struct buf *ret);
+/* The installed module whose name is nearest to a mistyped one, or NULL. Valid as long as m. */
+const char *python_modules_nearest(const struct python_modules *m, const char *name);
