@@ -168,7 +168,7 @@ class Contact(Case):
         self.addCleanup(lambda: (os.environ.pop("COVE_URL"), os.environ.pop("COVE_API_KEY")))
         with Sandbox.create("sh") as box:
             self.assertEqual(box.run_command("echo hi").stdout, "hi\n")
-        self.assertTrue(box._http.client.is_closed)
+        self.assertTrue(box._http.connections.closed)
         self.assertIn(box.id, [info.id for info in Sandbox.list()])
 
 
@@ -261,10 +261,14 @@ class Where(unittest.TestCase):
     def test_certificates_are_read_for_https_only(self) -> None:
         patch = unittest.mock.patch.object
         with patch(ssl.SSLContext, "load_verify_locations") as read, patch(ssl.SSLContext, "load_default_certs") as found:
-            Cove("http://127.0.0.1:8700", "cove_key").close()
-            Cove(socket="/run/cove/api.sock").close()
+            def ask(client: Cove) -> None:
+                with client, self.assertRaises(ServerUnreachableError):
+                    client.version()
+
+            ask(Cove("http://127.0.0.1:1", "cove_key", retry=Retry(window=0)))
+            ask(Cove(socket="/nowhere/api.sock", retry=Retry(window=0)))
             self.assertEqual((read.call_count, found.call_count), (0, 0))
-            Cove("https://example.org", "cove_key").close()
+            ask(Cove("https://127.0.0.1:1", "cove_key", retry=Retry(window=0)))
             self.assertGreater(read.call_count + found.call_count, 0)
 
     def test_repr_does_not_show_the_key(self) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from typing import Iterator, List
 
 from cove import CoveError, FileEvent, Sandbox
-from cove._local import pack, unpack
+from cove._archive import pack, unpack
 from cove.errors import ConflictError, NotFoundError, PreconditionFailedError, SandboxEndedError
 
 from support import Case

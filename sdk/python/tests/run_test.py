@@ -141,7 +141,7 @@ class Input(Case):
         box = Sandbox(self.through(), self.box.info)
         execution = box.start_command("cat", stdin_open=True)
         for n in range(3):
-            box._http.client.close()
+            box._http.close()
             box = Sandbox(self.through(0, 0), self.box.info)
             execution = box.execution(execution.id)
             execution.write_stdin(f"{n}" * 100000)

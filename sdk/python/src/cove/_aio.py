@@ -11,16 +11,15 @@ from typing import Any, AsyncGenerator, AsyncIterable, AsyncIterator, Callable, 
 import anyio
 import anyio.abc
 import anyio.to_thread
-import httpx
+from anyio.streams.tls import TLSStream
 
 from . import _local
 from ._call import Body
 from ._local import Content
+from ._sockets import is_readable
 
 T = TypeVar("T")
 ByteStream = AsyncGenerator[bytes, None]
-HTTPClient = httpx.AsyncClient
-HTTPTransport = httpx.AsyncHTTPTransport
 Lock = anyio.Lock
 sleep = anyio.sleep
 
@@ -74,9 +73,25 @@ class ByteConnection:
         with anyio.fail_after(timeout):
             if socket is not None:
                 return cls(await anyio.connect_unix(socket))
-            if context is not None:
-                return cls(await anyio.connect_tcp(host, port, ssl_context=context, tls_standard_compatible=False))
-            return cls(await anyio.connect_tcp(host, port))
+            connection = cls(await anyio.connect_tcp(host, port))
+        if context is not None:
+            try:
+                await connection.start_tls(context, host, timeout)
+            except BaseException:
+                await connection.aclose()
+                raise
+        return connection
+
+    async def start_tls(self, context: ssl.SSLContext, host: str, timeout: float) -> None:
+        try:
+            with anyio.fail_after(timeout):
+                self._stream = await TLSStream.wrap(self._stream, server_side=False, hostname=host, ssl_context=context, standard_compatible=False)
+        except (anyio.BrokenResourceError, anyio.EndOfStream) as error:
+            raise OSError(f"the connection ended during the TLS handshake: {error!r}") from error
+
+    def has_input(self) -> bool:
+        """Whether bytes wait, or the other side has closed the connection."""
+        return is_readable(self._stream.extra(anyio.abc.SocketAttribute.raw_socket))
 
     async def send(self, data: bytes, timeout: float) -> None:
         try:
@@ -103,6 +118,23 @@ class ByteConnection:
 
     async def aclose(self) -> None:
         await anyio.aclose_forcefully(self._stream)
+
+
+class Turns:
+    """At most `count` turns at the same time."""
+
+    def __init__(self, count: int) -> None:
+        self._count = anyio.Semaphore(count)
+
+    async def take(self, timeout: float) -> bool:
+        """Whether a turn became free within `timeout` seconds."""
+        with anyio.move_on_after(timeout):
+            await self._count.acquire()
+            return True
+        return False
+
+    def give(self) -> None:
+        self._count.release()
 
 
 class ReaderTurn:

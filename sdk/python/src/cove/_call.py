@@ -9,15 +9,14 @@ whose connection was never made.
 from __future__ import annotations
 
 import dataclasses
-import random
+import os
 from typing import Any, AsyncIterable, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union
 from urllib.parse import quote
-
-import httpx
 
 from ._error import CoveError
 from ._json import loads
 from ._settings import Retry
+from ._wire import Headers
 from .errors import (BY_CODE, ConflictError, ConnectionLostError, ForbiddenError, InternalError, InvalidRequestError, LimitReachedError, LostError,
                      NotFoundError, ProtocolError, SandboxEndedError, ServerNotTrustedError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
 
@@ -66,6 +65,11 @@ def path(*words: str) -> str:
     return "/" + "/".join(quote(word, safe="") for word in words)
 
 
+def fresh_key() -> str:
+    """An idempotency key for one call and its repetitions."""
+    return os.urandom(16).hex()
+
+
 class Attempts:
     """The attempts of one call, or of one stream between two pieces that arrived."""
 
@@ -83,6 +87,8 @@ class Attempts:
             raise error
         if self.began is None:
             self.began = now
+        import random
+
         wait = min(self.retry.first * 2.0 ** min(self.failures, 30), self.retry.longest) * random.uniform(0.5, 1.0)
         wait = max(wait, error.retry_after or 0.0)
         if now - self.began + wait > self.window:
@@ -101,18 +107,10 @@ class Attempts:
         self.window = self.retry.window if known else self.window
 
 
-def transport_error(error: httpx.HTTPError, where: str) -> CoveError:
-    """The error of this package for an error of httpx."""
+def connect_error(error: Exception, where: str) -> CoveError:
+    """The error of this package for a connection that could not be made."""
     what = str(error) or type(error).__name__
-    if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY_FAILED" in what:
-        return ServerNotTrustedError(f"{where}: {what}")
-    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
-        return ServerUnreachableError(f"{where}: {what}")
-    if isinstance(error, httpx.ReadTimeout):
-        return ConnectionLostError(f"{where} sent nothing for too long")
-    if isinstance(error, httpx.PoolTimeout):
-        return TimedOutError("all connections of this client are in use", fix="Close streams that are no longer read, or use a second client.")
-    return ConnectionLostError(f"{where}: {what}")
+    return (ServerNotTrustedError if "CERTIFICATE_VERIFY_FAILED" in what else ServerUnreachableError)(f"{where}: {what}")
 
 
 def too_large_error(call: Call, limit: int, where: str) -> CoveError:
@@ -136,13 +134,13 @@ BY_STATUS = {400: InvalidRequestError, 401: UnauthorizedError, 403: ForbiddenErr
              429: LimitReachedError, 502: LostError, 503: ServiceUnavailableError, 504: TimedOutError}
 
 
-def answer_error(status: int, headers: httpx.Headers, content: bytes) -> CoveError:
+def answer_error(status: int, headers: Headers, content: bytes) -> CoveError:
     """The error in an answer with a status of 400 or more. An error that does not come from cove
     has an empty code."""
     request_id: Optional[str] = headers.get("X-Request-Id")
     try:
-        wait: Optional[float] = max(float(headers["Retry-After"]), 0.0)
-    except (KeyError, ValueError):
+        wait: Optional[float] = max(float(headers.get("Retry-After") or "none"), 0.0)
+    except ValueError:
         wait = None
     general = BY_STATUS.get(status, InternalError if status >= 500 else InvalidRequestError)
     try:

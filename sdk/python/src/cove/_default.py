@@ -34,9 +34,12 @@ def _close() -> None:
 
 
 def _forget() -> None:
-    """In a forked child: the connections and the state of the lock belong to the parent."""
+    """In a forked child: the connections and the state of the lock belong to the parent. Closing
+    the child's descriptors does not end the connections of the parent."""
     global _lock, _client
-    _lock, _client = threading.Lock(), None
+    inherited, _lock, _client = _client, threading.Lock(), None
+    if inherited is not None:
+        inherited.close()
 
 
 atexit.register(_close)

@@ -15,13 +15,11 @@ import os
 import stat
 import threading
 import time
-from typing import Any, Dict, Mapping, Optional
-from urllib.parse import urlsplit
-
-import httpx
+from typing import Any, Dict, Mapping, Optional, Tuple
+from urllib.parse import urlencode, urlsplit
 
 from ._error import CoveError
-from .errors import ProtocolError, ServerUnreachableError, UnauthorizedError
+from .errors import ConnectionLostError, ProtocolError, ServerUnreachableError, UnauthorizedError
 
 FILE_MAX = 64 << 10
 PROVIDER_ANSWER_MAX = 256 << 10
@@ -122,17 +120,9 @@ def ask_provider(url: str, form: Dict[str, str]) -> Dict[str, Any]:
     provider refuses it."""
     if not is_safe(url):
         raise ProtocolError(f"{url} is not safe for renewing a login: it must begin with https://")
-    content = b""
-    try:
-        with httpx.Client(timeout=PATIENCE, headers={"Accept": "application/json"}) as client, client.stream("POST", url, data=form) as response:
-            for piece in response.iter_bytes():
-                content += piece
-                if len(content) > PROVIDER_ANSWER_MAX:
-                    raise ProtocolError(f"the answer of {url} is too large")
-    except httpx.HTTPError as error:
-        raise ServerUnreachableError(f"{url}: {error or type(error).__name__}") from error
-    if response.status_code != 200:
-        raise UnauthorizedError(f"{url} answered with status {response.status_code}")
+    status, content = post_form(url, form)
+    if status != 200:
+        raise UnauthorizedError(f"{url} answered with status {status}")
     try:
         told = json.loads(content)
     except ValueError:
@@ -141,6 +131,29 @@ def ask_provider(url: str, form: Dict[str, str]) -> Dict[str, Any]:
             str(told.get("token_type")).lower() != "bearer":
         raise ProtocolError(f"{url} answered without a bearer token")
     return told
+
+
+def post_form(url: str, form: Dict[str, str]) -> Tuple[int, bytes]:
+    from ._settings import Retry, Settings
+    from ._sync._connection import Connections
+
+    parts = urlsplit(url)
+    connections = Connections(Settings(f"{parts.scheme}://{parts.netloc}", None, None, PATIENCE, Retry()))
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close", "Content-Type": "application/x-www-form-urlencoded"}
+    content = b""
+    try:
+        response = connections.request("POST", target, headers, urlencode(form).encode(), PATIENCE)
+        try:
+            for piece in iter(response.piece, None):
+                content += piece
+                if len(content) > PROVIDER_ANSWER_MAX:
+                    raise ProtocolError(f"the answer of {url} is too large")
+        finally:
+            response.close()
+    except (ConnectionLostError, ServerUnreachableError) as error:
+        raise ServerUnreachableError(error.message) from error
+    return response.status, content
 
 
 class LoginSession:

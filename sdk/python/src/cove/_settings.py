@@ -3,14 +3,17 @@ from `cove login`, then the server of this machine.
 """
 from __future__ import annotations
 
+import base64
 import dataclasses
-import ipaddress
+import functools
 import os
-import ssl
-from typing import Dict, Mapping, Optional
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Dict, Mapping, Optional
+from urllib.parse import unquote, urlsplit
 
 from ._login import LoginSession, read_login
+
+if TYPE_CHECKING:
+    import ssl
 
 SOCKET = "/run/cove/api.sock"
 """The socket of a server that runs as root; servers of other users have sockets in their own
@@ -52,13 +55,34 @@ class Settings:
     def bearer(self) -> Optional[str]:
         return self.login.key if self.login is not None else self.api_key
 
+    @functools.cached_property
     def trust(self) -> ssl.SSLContext:
         """The authorities whose signature on the server's certificate is accepted: the given one,
-        or those of this machine. None for a server without TLS: reading those of the machine takes
-        as long as many requests."""
-        if not self.url.startswith("https://"):
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        or those of this machine. Reading them takes as long as many requests, so it is done once,
+        and only for a server with TLS."""
+        import ssl
+
         return ssl.create_default_context(cafile=self.cacert)
+
+    def proxy(self) -> Optional[Proxy]:
+        """The proxy that the environment names for this server, unless it is on this machine."""
+        if self.local or not any(name.lower().endswith("_proxy") for name in os.environ):
+            return None
+        import urllib.request
+
+        parts = urlsplit(self.url)
+        proxies = urllib.request.getproxies()
+        found = proxies.get(parts.scheme) or proxies.get("all")
+        if not found or urllib.request.proxy_bypass(parts.hostname or ""):
+            return None
+        named = urlsplit(found if "://" in found else f"http://{found}")
+        if named.scheme != "http" or not named.hostname:
+            raise ValueError(f"{found!r}: is not a proxy that this package can use; name one with http:// in {parts.scheme}_proxy, or the host in no_proxy")
+        headers = {}
+        if named.username is not None:
+            pair = f"{unquote(named.username)}:{unquote(named.password or '')}"
+            headers["Proxy-Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        return Proxy(named.hostname, named.port or 80, headers)
 
     @property
     def where(self) -> str:
@@ -77,12 +101,23 @@ class Settings:
         return found
 
 
+@dataclasses.dataclass(frozen=True)
+class Proxy:
+    host: str
+    port: int
+    headers: Dict[str, str]
+
+
 def is_local(url: str) -> bool:
     host = urlsplit(url).hostname or ""
+    if host in ("localhost", "127.0.0.1", "::1"):
+        return True
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return False
 
 
 def find_socket(environ: Mapping[str, str]) -> Optional[str]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import select
 import socket as sockets
-import ssl
 import threading
 import time
-from typing import Any, Callable, ContextManager, Generator, Iterator, Optional, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Generator, Iterator, Optional, TypeVar
 
 from ._local import body_of as body_of
+from ._sockets import is_readable
+
+if TYPE_CHECKING:
+    import ssl
 
 T = TypeVar("T")
 ByteStream = Generator[bytes, None, None]
-HTTPClient = httpx.Client
-HTTPTransport = httpx.HTTPTransport
 Lock = threading.Lock
 sleep = time.sleep
 
@@ -53,7 +51,8 @@ class ByteConnection:
     """
 
     def __init__(self, sock: sockets.socket) -> None:
-        self._sock = sock
+        self._sock: Any = sock
+        self._secure = False
         self._lock = threading.Lock()
 
     @classmethod
@@ -69,13 +68,22 @@ class ByteConnection:
             return cls(sock)
         plain = sockets.create_connection((host, port), timeout)
         plain.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
-        if context is None:
-            return cls(plain)
-        try:
-            return cls(context.wrap_socket(plain, server_hostname=host))
-        except BaseException:
-            plain.close()
-            raise
+        connection = cls(plain)
+        if context is not None:
+            try:
+                connection.start_tls(context, host, timeout)
+            except BaseException:
+                plain.close()
+                raise
+        return connection
+
+    def start_tls(self, context: ssl.SSLContext, host: str, timeout: float) -> None:
+        self._sock.settimeout(timeout)
+        self._sock, self._secure = context.wrap_socket(self._sock, server_hostname=host), True
+
+    def has_input(self) -> bool:
+        """Whether bytes wait, or the other side has closed the connection."""
+        return is_readable(self._sock)
 
     def send(self, data: bytes, timeout: float) -> None:
         with self._lock:
@@ -90,18 +98,15 @@ class ByteConnection:
         with self._lock:
             self._sock.settimeout(60)
             try:
-                return self._sock.recv(65536)
-            except ssl.SSLEOFError:
-                return b""
+                data: bytes = self._sock.recv(65536)
+            except OSError as error:
+                if self._secure and type(error).__name__ == "SSLEOFError":
+                    return b""
+                raise
+            return data
 
     def _has_bytes(self, timeout: float) -> bool:
-        if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
-            return True
-        if not hasattr(select, "poll"):
-            return bool(select.select([self._sock], [], [], timeout)[0])
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
+        return self._secure and bool(self._sock.pending()) or is_readable(self._sock, timeout)
 
     def cut(self) -> None:
         """Closes the connection while another thread may be reading from it."""
@@ -110,6 +115,20 @@ class ByteConnection:
 
     def close(self) -> None:
         self._sock.close()
+
+
+class Turns:
+    """At most `count` turns at the same time."""
+
+    def __init__(self, count: int) -> None:
+        self._count = threading.Semaphore(count)
+
+    def take(self, timeout: float) -> bool:
+        """Whether a turn became free within `timeout` seconds."""
+        return self._count.acquire(timeout=timeout)
+
+    def give(self) -> None:
+        self._count.release()
 
 
 class ReaderTurn:

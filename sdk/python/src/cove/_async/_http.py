@@ -1,27 +1,25 @@
-"""One connection pool to one server: requests that are repeated where that is safe, and streams of
+"""One client of one server: requests that are repeated where that is safe, and streams of
 lines and of bytes.
 """
 from __future__ import annotations
 
 import contextlib
-import logging
+import json
 import time
 from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Type, TypeVar
-
-import httpx
+from urllib.parse import quote, urlencode
 
 from .. import _aio
-from .._call import ANSWER_MAX, Attempts, Body, Call, answer_error, too_large_error, transport_error
+from .._call import ANSWER_MAX, Attempts, Body, Call, answer_error, too_large_error
 from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
+from .._wire import Headers
 from ..errors import ConnectionLostError, NotFoundError
 from ..events import LineSplitter
+from ._connection import Answer, AsyncConnections, AsyncResponse
 
 T = TypeVar("T")
-CONNECTIONS = 200  # a server closes connections beyond http.maxConnectionsPerAddress, which is 256 by default
-FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # describe the body before it was decoded
-log = logging.getLogger("cove")
 
 
 async def renew_login(settings: Settings) -> None:
@@ -50,22 +48,19 @@ class AsyncHTTP:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.known = False  # true after the first answer of the server
-        trust = settings.trust()
-        self.client = _aio.HTTPClient(
-            base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
-            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
-            verify=trust, transport=_aio.HTTPTransport(uds=settings.socket, verify=trust) if settings.socket else None)
+        self.connections = AsyncConnections(settings)
+        self._headers = settings.headers()
 
     async def aclose(self) -> None:
-        await self.client.aclose()
+        await self.connections.aclose()
 
     def attempts(self, repeatable: bool = True) -> Attempts:
         return Attempts(self.settings.retry, repeatable, self.known)
 
-    async def open(self, call: Call) -> httpx.Response:
+    async def open(self, call: Call) -> AsyncResponse:
         """Sends one attempt and raises a refusal. The caller reads and closes the body of the
         response."""
-        headers: Dict[str, str] = dict(call.headers)
+        headers = {**self._headers, **call.headers}
         await renew_login(self.settings)
         if self.settings.login is not None:
             headers["Authorization"] = f"Bearer {self.settings.bearer}"
@@ -74,40 +69,29 @@ class AsyncHTTP:
             if body.length is not None:
                 headers["Content-Length"] = str(body.length)
             body = _aio.pieces(body.open())
-        read = call.read_timeout or self.settings.timeout
-        request = self.client.build_request(
-            call.method, call.path, params=call.params() or None, json=call.json, content=body, headers=headers,
-            timeout=httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, 10.0), read=read))
-        try:
-            response = await self.client.send(request, stream=True)
-            self.known = True
-            if response.status_code < 400 or response.status_code in call.also_ok:
-                return response
-            try:
-                content = await self.read(response, call, ANSWER_MAX)
-            finally:
-                await response.aclose()
-        except httpx.HTTPError as error:
-            raise transport_error(error, self.settings.where) from error
-        raise answer_error(response.status_code, response.headers, content)
+        elif call.json is not None:
+            headers["Content-Type"] = "application/json"
+            body = json.dumps(call.json, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        query = urlencode(call.params(), quote_via=quote)
+        response = await self.connections.request(call.method, f"{call.path}?{query}" if query else call.path, headers, body,
+                                                  call.read_timeout or self.settings.timeout)
+        self.known = True
+        if response.status < 400 or response.status in call.also_ok:
+            return response
+        content = await self.read(response, call, ANSWER_MAX)
+        raise answer_error(response.status, response.headers, content)
 
-    async def once(self, call: Call) -> httpx.Response:
+    async def once(self, call: Call) -> Answer:
         response = await self.open(call)
-        try:
-            content = await self.read(response, call, call.answer_max)
-        except httpx.HTTPError as error:
-            raise transport_error(error, self.settings.where) from error
-        finally:
-            await response.aclose()
-        headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in FRAMING]
-        return httpx.Response(response.status_code, headers=headers, content=content)
+        return Answer(response.status, response.headers, await self.read(response, call, call.answer_max))
 
-    async def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
+    async def read(self, response: AsyncResponse, call: Call, limit: int) -> bytes:
         """The complete body, with a limit: a broken or hostile server may send an endless one."""
         pieces, size = [], 0
-        async for piece in response.aiter_bytes():
+        async for piece in self.chunks(response):
             size += len(piece)
             if size > limit:
+                await response.aclose()
                 raise too_large_error(call, limit, self.settings.where)
             pieces.append(piece)
         return b"".join(pieces)
@@ -115,10 +99,12 @@ class AsyncHTTP:
     async def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
         """Waits before the next attempt; raises the error if there is no further attempt."""
         wait = attempts.pause(error, time.monotonic())
-        log.debug("%s: %s; again in %.1f s", what, error.message, wait)
+        import logging
+
+        logging.getLogger("cove").debug("%s: %s; again in %.1f s", what, error.message, wait)
         await _aio.sleep(wait)
 
-    async def send(self, call: Call) -> httpx.Response:
+    async def send(self, call: Call) -> Answer:
         """The complete answer, after as many attempts as the call and the retry settings allow."""
         attempts = self.attempts(call.repeatable and not (isinstance(call.body, Body) and not call.body.repeatable))
         while True:
@@ -126,7 +112,7 @@ class AsyncHTTP:
                 return await self.once(call)
             except CoveError as error:
                 if attempts.lost and isinstance(error, call.done_if):
-                    return httpx.Response(204)
+                    return Answer(204, Headers(), b"")
                 await self.again(attempts, error, f"{call.method} {call.path}")
 
     async def json(self, call: Call) -> Dict[str, Any]:
@@ -146,13 +132,14 @@ class AsyncHTTP:
             if not cursor:
                 return
 
-    async def chunks(self, response: httpx.Response) -> _aio.ByteStream:
+    async def chunks(self, response: AsyncResponse) -> _aio.ByteStream:
         """The pieces of a body. A body that ends early raises ConnectionLostError."""
         try:
-            async for chunk in response.aiter_bytes():
-                yield chunk
-        except httpx.HTTPError as error:
-            raise transport_error(error, self.settings.where) from error
+            while True:
+                piece = await response.piece()
+                if piece is None:
+                    return
+                yield piece
         finally:
             await response.aclose()
 
@@ -163,7 +150,7 @@ class AsyncLineStream:
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
-        self._response: Optional[httpx.Response] = None
+        self._response: Optional[AsyncResponse] = None
         self._chunks: Optional[_aio.ByteStream] = None
         self._cut = LineSplitter()
         self._waiting: List[bytes] = []
@@ -201,8 +188,7 @@ class AsyncLineStream:
 
     async def drop(self) -> None:
         response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []
-        with contextlib.suppress(httpx.HTTPError):
-            if chunks is not None:
-                await chunks.aclose()
-            if response is not None:
-                await response.aclose()
+        if chunks is not None:
+            await chunks.aclose()
+        if response is not None:
+            await response.aclose()

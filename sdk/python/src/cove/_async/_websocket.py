@@ -10,12 +10,9 @@ import collections
 import contextlib
 import dataclasses
 import json
-import ssl
 import time
 from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence
-from urllib.parse import urlsplit
 
-import httpx
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidURI, WebSocketException
 from websockets.frames import Close, Frame, Opcode
@@ -28,7 +25,9 @@ from .._call import HEARTBEAT, SILENCE, answer_error, closed_error
 from .._error import CoveError
 from .._json import loads_object
 from .._settings import Settings
-from ..errors import ConnectionLostError, ProtocolError, ServerNotTrustedError, ServerUnreachableError
+from .._wire import Headers
+from ..errors import ConnectionLostError, ProtocolError
+from ._connection import open_connection
 from ._http import renew_login
 
 MESSAGE_MAX = 32 << 20
@@ -89,7 +88,7 @@ class AsyncWebSocket:
             events = await self._feed(data)
         answer = events[0] if events else None
         if isinstance(answer, Response) and answer.status_code != 101:
-            raise answer_error(answer.status_code, httpx.Headers([*answer.headers.raw_items()]), bytes(answer.body or b""))
+            raise answer_error(answer.status_code, Headers(answer.headers.raw_items()), bytes(answer.body or b""))
         if self._protocol.handshake_exc is not None or not isinstance(answer, Response):
             raise self.lost(self._protocol.handshake_exc or "the connection ended during the handshake")
         self._early_frames = [*events[1:]]
@@ -219,15 +218,3 @@ class AsyncWebSocket:
 
     async def aclose(self) -> None:
         await self._pipe.aclose()
-
-
-async def open_connection(settings: Settings) -> _aio.ByteConnection:
-    parts = urlsplit(settings.url)
-    secure = parts.scheme == "https"
-    try:
-        return await _aio.ByteConnection.open(parts.hostname or "", parts.port or (443 if secure else 80), settings.socket,
-                                    settings.trust() if secure else None, min(settings.timeout, 10.0))
-    except ssl.SSLCertVerificationError as error:
-        raise ServerNotTrustedError(f"{settings.where}: {error}") from error
-    except OSError as error:
-        raise ServerUnreachableError(f"{settings.where}: {error or type(error).__name__}") from error

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, AsyncIterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .._call import NDJSON, Call, path
 from .._json import Duration, Size, decode, encode
@@ -11,13 +11,14 @@ from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
 from ..execute_result import Content, ExecuteResult, ExecuteStreamParser, execute_body
 from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami, limits_of
-from ..tenants import LoginInfo, Tenant
 from ._http import AsyncHTTP, AsyncLineStream
 from .execution import OnResult, OnText, deliver
-from .pools import AsyncPools
-from .records import AsyncAudit, AsyncEvents, AsyncUsages, save_to_file
-from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
+if TYPE_CHECKING:
+    from ..tenants import LoginInfo, Tenant
+    from .pools import AsyncPools
+    from .records import AsyncAudit, AsyncEvents, AsyncUsages
+    from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
 EXECUTE_PATIENCE = 3600.0
 """Seconds; an execution may wait in a queue before it runs."""
@@ -45,15 +46,8 @@ class AsyncCove:
     def __init__(self, url: Optional[str] = None, api_key: Optional[str] = None, *, socket: Optional[str] = None, timeout: float = 60.0,
                  retry: Optional[Retry] = None, insecure: bool = False, cacert: Optional[str] = None) -> None:
         self._http = AsyncHTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ, cacert))
-        self.keys = AsyncKeys(self._http)
         self.templates = AsyncTemplates(self._http)
-        self.pools = AsyncPools(self._http)
-        self.tenants = AsyncTenants(self._http)
-        self.users = AsyncUsers(self._http)
-        self.roles = AsyncRoles(self._http)
-        self.events = AsyncEvents(self._http)
-        self.audit = AsyncAudit(self._http)
-        self.usage = AsyncUsages(self._http)
+        """The templates of the server."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._http.settings.where}>"
@@ -67,6 +61,66 @@ class AsyncCove:
     async def aclose(self) -> None:
         """Closes the connections. Sandboxes continue to run."""
         await self._http.aclose()
+
+    # --- areas of the server; their modules are imported when they are used ---
+
+    @property
+    def keys(self) -> AsyncKeys:
+        """API keys."""
+        from .tenants import AsyncKeys
+
+        return AsyncKeys(self._http)
+
+    @property
+    def pools(self) -> AsyncPools:
+        """Sandboxes that are prepared before they are requested."""
+        from .pools import AsyncPools
+
+        return AsyncPools(self._http)
+
+    @property
+    def tenants(self) -> AsyncTenants:
+        """The tenants of the server, for its operator."""
+        from .tenants import AsyncTenants
+
+        return AsyncTenants(self._http)
+
+    @property
+    def users(self) -> AsyncUsers:
+        """The users of a tenant."""
+        from .tenants import AsyncUsers
+
+        return AsyncUsers(self._http)
+
+    @property
+    def roles(self) -> AsyncRoles:
+        """Lists of permissions for users."""
+        from .tenants import AsyncRoles
+
+        return AsyncRoles(self._http)
+
+    @property
+    def events(self) -> AsyncEvents:
+        """Events of sandboxes."""
+        from .records import AsyncEvents
+
+        return AsyncEvents(self._http)
+
+    @property
+    def audit(self) -> AsyncAudit:
+        """The audit log."""
+        from .records import AsyncAudit
+
+        return AsyncAudit(self._http)
+
+    @property
+    def usage(self) -> AsyncUsages:
+        """Past and current usage."""
+        from .records import AsyncUsages
+
+        return AsyncUsages(self._http)
+
+    # --- one program ---
 
     async def execute(self, code: Optional[str] = None, *, command: Union[str, Sequence[str], None] = None, language: Optional[str] = None,
                       template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
@@ -116,6 +170,8 @@ class AsyncCove:
         finally:
             await lines.drop()
 
+    # --- the server ---
+
     async def capabilities(self) -> Capabilities:
         """Levels, runtimes, and limits with their ranges."""
         return await self._http.get(Capabilities, Call("GET", path("v1", "capabilities")))
@@ -159,10 +215,14 @@ class AsyncCove:
 
     async def login(self) -> LoginInfo:
         """The login address of this server, if it accepts tokens of an identity provider."""
+        from ..tenants import LoginInfo
+
         return await self._http.get(LoginInfo, Call("GET", path("v1", "login")))
 
     async def tenant(self) -> Tenant:
         """The tenant of this client: its quota, budget and usage."""
+        from ..tenants import Tenant
+
         return await self._http.get(Tenant, Call("GET", path("v1", "tenant")))
 
     async def metrics(self) -> str:
@@ -177,6 +237,8 @@ class AsyncCove:
     async def backup(self, local: LocalPath) -> DownloadResult:
         """Copies the server's database into a local file, for `cove restore`. Needs the scope
         `admin`."""
+        from .records import save_to_file
+
         return await save_to_file(self._http, Call("GET", path("v1", "backup")), local)
 
 

@@ -1,10 +1,9 @@
 """Contexts: language kernels in a sandbox that keep their state between executions."""
 from __future__ import annotations
 
-import uuid
 from typing import Any, Dict, List, Mapping, Optional
 
-from .._call import NDJSON, Call, path
+from .._call import NDJSON, Call, fresh_key, path
 from .._json import Duration, decode, milliseconds, without_none
 from ..events import InputRequestEvent, StreamProgress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
@@ -38,7 +37,7 @@ class AsyncContexts:
         """Starts a language kernel (python, node or bash; default: python). The context is ready
         when this returns."""
         call = Call("POST", self._path(), json=without_none(language=language, cwd=cwd, env=None if env is None else dict(env)),
-                    headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+                    headers={"Idempotency-Key": idempotency_key or fresh_key()})
         return AsyncContext(self._http, await self._http.get(ContextInfo, call))
 
     async def connect(self, id: str) -> AsyncContext:
@@ -116,7 +115,7 @@ class AsyncContext:
     def _execute(self, code: str, timeout: Optional[Duration], output_bytes: Optional[int], key: Optional[str], more: Dict[str, Any],
                  accept: str) -> Call:
         body = {"code": code, **without_none(timeoutMs=None if timeout is None else milliseconds(timeout), outputBytes=output_bytes), **more}
-        return Call("POST", self._path("execute"), json=body, headers={"Idempotency-Key": key or str(uuid.uuid4()), "Accept": accept})
+        return Call("POST", self._path("execute"), json=body, headers={"Idempotency-Key": key or fresh_key(), "Accept": accept})
 
     async def complete(self, code: str, cursor: Optional[int] = None) -> Completions:
         """Completions at the cursor. The cursor counts characters; default: the end of the code.
@@ -152,7 +151,7 @@ class AsyncContext:
         Works only for an idle Python context whose interpreter runs no threads of its own;
         ForkUnsupportedError names the threads.
         """
-        call = Call("POST", self._path("fork"), headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+        call = Call("POST", self._path("fork"), headers={"Idempotency-Key": idempotency_key or fresh_key()})
         return AsyncContext(self._http, await self._http.get(ContextInfo, call))
 
     async def delete(self) -> ContextInfo:

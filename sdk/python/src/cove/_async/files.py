@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Any, AsyncIterable, AsyncIterator, Dict, Optional, Union
 
 from .. import _aio
 from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
 from .._json import Duration, decode, loads_object, milliseconds, without_none
-from .._local import Content, DownloadResult, AtomicFile, LocalPath, directory_body, file_body, unpack
+from .._local import AtomicFile, Content, DownloadResult, LocalPath, file_body
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
 from ..models import FileEntry, FileUrl, WriteResult
@@ -142,6 +141,8 @@ class AsyncFiles:
     async def upload_directory(self, local: LocalPath, path: str) -> WriteResult:
         """Copies the contents of a local directory into a directory of the sandbox, which is
         created if missing."""
+        from .._archive import directory_body
+
         body = await _aio.blocking(directory_body, os.fspath(local))
         await self.mkdir(path)
         call = Call("PUT", self._path("tar"), {"path": place_of(path)}, body=body, headers={"Content-Type": "application/x-tar"})
@@ -154,6 +155,10 @@ class AsyncFiles:
         The contents of a sandbox are not trusted: nothing is written outside of the local
         directory; links that point out of it are omitted and listed in `skipped`.
         """
+        import tempfile
+
+        from .._archive import unpack
+
         attempts = self._http.attempts()
         while True:
             with tempfile.TemporaryFile() as spool:  # an archive that ends early then leaves no partial result

@@ -1,22 +1,23 @@
 """A sandbox: its lifecycle, its programs, its files."""
 from __future__ import annotations
 
-import uuid
-from typing import Any, AsyncIterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .. import _aio
-from .._call import NDJSON, Call, path
+from .._call import NDJSON, Call, fresh_key, path
 from .._json import Duration, Size, encode, milliseconds, without_none
 from ..events import StreamProgress
 from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
 from ..options import argv_of, run_body, terminal_of
 from ._http import delete_on_exit
-from .channel import AsyncChannel
 from .client import AsyncCove
 from .contexts import AsyncContexts
 from .execution import AsyncExecution, AsyncResult, AsyncStream, OnResult, OnText
 from .files import AsyncFiles
-from .terminals import AsyncTerminals
+
+if TYPE_CHECKING:
+    from .channel import AsyncChannel
+    from .terminals import AsyncTerminals
 
 
 LANGUAGES = ("python", "python3", "py", "node", "javascript", "js", "bash", "sh", "shell")
@@ -45,8 +46,6 @@ class AsyncSandbox:
         """The latest answer of the server; `refresh()` updates it."""
         self.files = AsyncFiles(client._http, info.id)
         """The files of the sandbox."""
-        self.terminals = AsyncTerminals(client._http, info.id)
-        """Programs on interactive terminals."""
         self.contexts = AsyncContexts(client._http, info.id)
         """Language kernels that keep their state."""
 
@@ -87,7 +86,7 @@ class AsyncSandbox:
         spec = TemplateSpec(runtime, level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
                             lifetime, idle_timeout, idle_action, policy=policy)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
-                    headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+                    headers={"Idempotency-Key": idempotency_key or fresh_key()})
         owner = client is None
         client = client or AsyncCove()
         try:
@@ -143,6 +142,13 @@ class AsyncSandbox:
         return AsyncCommands(self)
 
     @property
+    def terminals(self) -> AsyncTerminals:
+        """Programs on interactive terminals."""
+        from .terminals import AsyncTerminals
+
+        return AsyncTerminals(self._http, self.id)
+
+    @property
     def sandbox_id(self) -> str:
         """The same as `id`."""
         return self.info.id
@@ -181,7 +187,10 @@ class AsyncSandbox:
     async def delete(self) -> SandboxInfo:
         """Ends the sandbox, with every process and file in it. If it has ended already, returns its
         state."""
-        return await self._request_info(Call("DELETE", self._path()))
+        info = await self._request_info(Call("DELETE", self._path()))
+        if self._owns_client:
+            await self._http.connections.close_idle()
+        return info
 
     async def kill(self) -> SandboxInfo:
         """The same as `delete`."""
@@ -313,6 +322,8 @@ class AsyncSandbox:
     def channel(self, *, status_interval: Optional[Duration] = None) -> AsyncChannel:
         """One connection for many executions, with input while they run. With `status_interval`,
         the server sends resource figures at that interval in seconds."""
+        from .channel import AsyncChannel
+
         return AsyncChannel(self._http, self.id, status_interval)
 
     def execution(self, id: str) -> AsyncExecution:
@@ -325,7 +336,7 @@ class AsyncSandbox:
             yield info
 
     def _launch(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Call:
-        return Call("POST", self._path("executions"), json=body, headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4()), "Accept": NDJSON})
+        return Call("POST", self._path("executions"), json=body, headers={"Idempotency-Key": idempotency_key or fresh_key(), "Accept": NDJSON})
 
     async def _start(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> AsyncExecution:
         call = self._launch({**body, "background": True}, idempotency_key)

@@ -1,28 +1,26 @@
 # Written by tools/unasync.py from _async/_http.py: change that.
-"""One connection pool to one server: requests that are repeated where that is safe, and streams of
+"""One client of one server: requests that are repeated where that is safe, and streams of
 lines and of bytes.
 """
 from __future__ import annotations
 
 import contextlib
-import logging
+import json
 import time
 from typing import Any, Iterator, Callable, Dict, List, Optional, Type, TypeVar
-
-import httpx
+from urllib.parse import quote, urlencode
 
 from .. import _sio
-from .._call import ANSWER_MAX, Attempts, Body, Call, answer_error, too_large_error, transport_error
+from .._call import ANSWER_MAX, Attempts, Body, Call, answer_error, too_large_error
 from .._error import CoveError
 from .._json import decode, loads_object
 from .._settings import Settings
+from .._wire import Headers
 from ..errors import ConnectionLostError, NotFoundError
 from ..events import LineSplitter
+from ._connection import Answer, Connections, Response
 
 T = TypeVar("T")
-CONNECTIONS = 200  # a server closes connections beyond http.maxConnectionsPerAddress, which is 256 by default
-FRAMING = ("content-encoding", "content-length", "transfer-encoding")  # describe the body before it was decoded
-log = logging.getLogger("cove")
 
 
 def renew_login(settings: Settings) -> None:
@@ -51,22 +49,19 @@ class HTTP:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.known = False  # true after the first answer of the server
-        trust = settings.trust()
-        self.client = _sio.HTTPClient(
-            base_url=settings.url, headers=settings.headers(), timeout=httpx.Timeout(settings.timeout, connect=min(settings.timeout, 10.0)),
-            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20), trust_env=not settings.local,
-            verify=trust, transport=_sio.HTTPTransport(uds=settings.socket, verify=trust) if settings.socket else None)
+        self.connections = Connections(settings)
+        self._headers = settings.headers()
 
     def close(self) -> None:
-        self.client.close()
+        self.connections.close()
 
     def attempts(self, repeatable: bool = True) -> Attempts:
         return Attempts(self.settings.retry, repeatable, self.known)
 
-    def open(self, call: Call) -> httpx.Response:
+    def open(self, call: Call) -> Response:
         """Sends one attempt and raises a refusal. The caller reads and closes the body of the
         response."""
-        headers: Dict[str, str] = dict(call.headers)
+        headers = {**self._headers, **call.headers}
         renew_login(self.settings)
         if self.settings.login is not None:
             headers["Authorization"] = f"Bearer {self.settings.bearer}"
@@ -75,40 +70,29 @@ class HTTP:
             if body.length is not None:
                 headers["Content-Length"] = str(body.length)
             body = _sio.pieces(body.open())
-        read = call.read_timeout or self.settings.timeout
-        request = self.client.build_request(
-            call.method, call.path, params=call.params() or None, json=call.json, content=body, headers=headers,
-            timeout=httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, 10.0), read=read))
-        try:
-            response = self.client.send(request, stream=True)
-            self.known = True
-            if response.status_code < 400 or response.status_code in call.also_ok:
-                return response
-            try:
-                content = self.read(response, call, ANSWER_MAX)
-            finally:
-                response.close()
-        except httpx.HTTPError as error:
-            raise transport_error(error, self.settings.where) from error
-        raise answer_error(response.status_code, response.headers, content)
+        elif call.json is not None:
+            headers["Content-Type"] = "application/json"
+            body = json.dumps(call.json, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        query = urlencode(call.params(), quote_via=quote)
+        response = self.connections.request(call.method, f"{call.path}?{query}" if query else call.path, headers, body,
+                                                  call.read_timeout or self.settings.timeout)
+        self.known = True
+        if response.status < 400 or response.status in call.also_ok:
+            return response
+        content = self.read(response, call, ANSWER_MAX)
+        raise answer_error(response.status, response.headers, content)
 
-    def once(self, call: Call) -> httpx.Response:
+    def once(self, call: Call) -> Answer:
         response = self.open(call)
-        try:
-            content = self.read(response, call, call.answer_max)
-        except httpx.HTTPError as error:
-            raise transport_error(error, self.settings.where) from error
-        finally:
-            response.close()
-        headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in FRAMING]
-        return httpx.Response(response.status_code, headers=headers, content=content)
+        return Answer(response.status, response.headers, self.read(response, call, call.answer_max))
 
-    def read(self, response: httpx.Response, call: Call, limit: int) -> bytes:
+    def read(self, response: Response, call: Call, limit: int) -> bytes:
         """The complete body, with a limit: a broken or hostile server may send an endless one."""
         pieces, size = [], 0
-        for piece in response.iter_bytes():
+        for piece in self.chunks(response):
             size += len(piece)
             if size > limit:
+                response.close()
                 raise too_large_error(call, limit, self.settings.where)
             pieces.append(piece)
         return b"".join(pieces)
@@ -116,10 +100,12 @@ class HTTP:
     def again(self, attempts: Attempts, error: CoveError, what: str) -> None:
         """Waits before the next attempt; raises the error if there is no further attempt."""
         wait = attempts.pause(error, time.monotonic())
-        log.debug("%s: %s; again in %.1f s", what, error.message, wait)
+        import logging
+
+        logging.getLogger("cove").debug("%s: %s; again in %.1f s", what, error.message, wait)
         _sio.sleep(wait)
 
-    def send(self, call: Call) -> httpx.Response:
+    def send(self, call: Call) -> Answer:
         """The complete answer, after as many attempts as the call and the retry settings allow."""
         attempts = self.attempts(call.repeatable and not (isinstance(call.body, Body) and not call.body.repeatable))
         while True:
@@ -127,7 +113,7 @@ class HTTP:
                 return self.once(call)
             except CoveError as error:
                 if attempts.lost and isinstance(error, call.done_if):
-                    return httpx.Response(204)
+                    return Answer(204, Headers(), b"")
                 self.again(attempts, error, f"{call.method} {call.path}")
 
     def json(self, call: Call) -> Dict[str, Any]:
@@ -147,13 +133,14 @@ class HTTP:
             if not cursor:
                 return
 
-    def chunks(self, response: httpx.Response) -> _sio.ByteStream:
+    def chunks(self, response: Response) -> _sio.ByteStream:
         """The pieces of a body. A body that ends early raises ConnectionLostError."""
         try:
-            for chunk in response.iter_bytes():
-                yield chunk
-        except httpx.HTTPError as error:
-            raise transport_error(error, self.settings.where) from error
+            while True:
+                piece = response.piece()
+                if piece is None:
+                    return
+                yield piece
         finally:
             response.close()
 
@@ -164,7 +151,7 @@ class LineStream:
 
     def __init__(self, http: HTTP) -> None:
         self._http = http
-        self._response: Optional[httpx.Response] = None
+        self._response: Optional[Response] = None
         self._chunks: Optional[_sio.ByteStream] = None
         self._cut = LineSplitter()
         self._waiting: List[bytes] = []
@@ -202,8 +189,7 @@ class LineStream:
 
     def drop(self) -> None:
         response, chunks, self._response, self._chunks, self._waiting = self._response, self._chunks, None, None, []
-        with contextlib.suppress(httpx.HTTPError):
-            if chunks is not None:
-                chunks.close()
-            if response is not None:
-                response.close()
+        if chunks is not None:
+            chunks.close()
+        if response is not None:
+            response.close()

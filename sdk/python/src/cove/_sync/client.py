@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
 from .._call import NDJSON, Call, path
 from .._json import Duration, Size, decode, encode
@@ -12,13 +12,14 @@ from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
 from ..execute_result import Content, ExecuteResult, ExecuteStreamParser, execute_body
 from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami, limits_of
-from ..tenants import LoginInfo, Tenant
 from ._http import HTTP, LineStream
 from .execution import OnResult, OnText, deliver
-from .pools import Pools
-from .records import Audit, Events, Usages, save_to_file
-from .tenants import Keys, Roles, Tenants, Users
 
+if TYPE_CHECKING:
+    from ..tenants import LoginInfo, Tenant
+    from .pools import Pools
+    from .records import Audit, Events, Usages
+    from .tenants import Keys, Roles, Tenants, Users
 
 EXECUTE_PATIENCE = 3600.0
 """Seconds; an execution may wait in a queue before it runs."""
@@ -46,15 +47,8 @@ class Cove:
     def __init__(self, url: Optional[str] = None, api_key: Optional[str] = None, *, socket: Optional[str] = None, timeout: float = 60.0,
                  retry: Optional[Retry] = None, insecure: bool = False, cacert: Optional[str] = None) -> None:
         self._http = HTTP(resolve(url, api_key, socket, timeout, retry, insecure, os.environ, cacert))
-        self.keys = Keys(self._http)
         self.templates = Templates(self._http)
-        self.pools = Pools(self._http)
-        self.tenants = Tenants(self._http)
-        self.users = Users(self._http)
-        self.roles = Roles(self._http)
-        self.events = Events(self._http)
-        self.audit = Audit(self._http)
-        self.usage = Usages(self._http)
+        """The templates of the server."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._http.settings.where}>"
@@ -68,6 +62,66 @@ class Cove:
     def close(self) -> None:
         """Closes the connections. Sandboxes continue to run."""
         self._http.close()
+
+    # --- areas of the server; their modules are imported when they are used ---
+
+    @property
+    def keys(self) -> Keys:
+        """API keys."""
+        from .tenants import Keys
+
+        return Keys(self._http)
+
+    @property
+    def pools(self) -> Pools:
+        """Sandboxes that are prepared before they are requested."""
+        from .pools import Pools
+
+        return Pools(self._http)
+
+    @property
+    def tenants(self) -> Tenants:
+        """The tenants of the server, for its operator."""
+        from .tenants import Tenants
+
+        return Tenants(self._http)
+
+    @property
+    def users(self) -> Users:
+        """The users of a tenant."""
+        from .tenants import Users
+
+        return Users(self._http)
+
+    @property
+    def roles(self) -> Roles:
+        """Lists of permissions for users."""
+        from .tenants import Roles
+
+        return Roles(self._http)
+
+    @property
+    def events(self) -> Events:
+        """Events of sandboxes."""
+        from .records import Events
+
+        return Events(self._http)
+
+    @property
+    def audit(self) -> Audit:
+        """The audit log."""
+        from .records import Audit
+
+        return Audit(self._http)
+
+    @property
+    def usage(self) -> Usages:
+        """Past and current usage."""
+        from .records import Usages
+
+        return Usages(self._http)
+
+    # --- one program ---
 
     def execute(self, code: Optional[str] = None, *, command: Union[str, Sequence[str], None] = None, language: Optional[str] = None,
                       template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
@@ -117,6 +171,8 @@ class Cove:
         finally:
             lines.drop()
 
+    # --- the server ---
+
     def capabilities(self) -> Capabilities:
         """Levels, runtimes, and limits with their ranges."""
         return self._http.get(Capabilities, Call("GET", path("v1", "capabilities")))
@@ -160,10 +216,14 @@ class Cove:
 
     def login(self) -> LoginInfo:
         """The login address of this server, if it accepts tokens of an identity provider."""
+        from ..tenants import LoginInfo
+
         return self._http.get(LoginInfo, Call("GET", path("v1", "login")))
 
     def tenant(self) -> Tenant:
         """The tenant of this client: its quota, budget and usage."""
+        from ..tenants import Tenant
+
         return self._http.get(Tenant, Call("GET", path("v1", "tenant")))
 
     def metrics(self) -> str:
@@ -178,6 +238,8 @@ class Cove:
     def backup(self, local: LocalPath) -> DownloadResult:
         """Copies the server's database into a local file, for `cove restore`. Needs the scope
         `admin`."""
+        from .records import save_to_file
+
         return save_to_file(self._http, Call("GET", path("v1", "backup")), local)
 
 

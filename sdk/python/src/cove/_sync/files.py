@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Any, Iterable, Iterator, Dict, Optional, Union
 
 from .. import _sio
 from .._call import NDJSON, SILENCE, Body, Call, event_error, path as url
 from .._error import CoveError
 from .._json import Duration, decode, loads_object, milliseconds, without_none
-from .._local import Content, DownloadResult, AtomicFile, LocalPath, directory_body, file_body, unpack
+from .._local import AtomicFile, Content, DownloadResult, LocalPath, file_body
 from ..errors import NotFoundError, PreconditionFailedError
 from ..events import FileEvent
 from ..models import FileEntry, FileUrl, WriteResult
@@ -143,6 +142,8 @@ class Files:
     def upload_directory(self, local: LocalPath, path: str) -> WriteResult:
         """Copies the contents of a local directory into a directory of the sandbox, which is
         created if missing."""
+        from .._archive import directory_body
+
         body = _sio.blocking(directory_body, os.fspath(local))
         self.mkdir(path)
         call = Call("PUT", self._path("tar"), {"path": place_of(path)}, body=body, headers={"Content-Type": "application/x-tar"})
@@ -155,6 +156,10 @@ class Files:
         The contents of a sandbox are not trusted: nothing is written outside of the local
         directory; links that point out of it are omitted and listed in `skipped`.
         """
+        import tempfile
+
+        from .._archive import unpack
+
         attempts = self._http.attempts()
         while True:
             with tempfile.TemporaryFile() as spool:  # an archive that ends early then leaves no partial result

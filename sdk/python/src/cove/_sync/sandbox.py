@@ -2,22 +2,23 @@
 """A sandbox: its lifecycle, its programs, its files."""
 from __future__ import annotations
 
-import uuid
-from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
 from .. import _sio
-from .._call import NDJSON, Call, path
+from .._call import NDJSON, Call, fresh_key, path
 from .._json import Duration, Size, encode, milliseconds, without_none
 from ..events import StreamProgress
 from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
 from ..options import argv_of, run_body, terminal_of
 from ._http import delete_on_exit
-from .channel import Channel
 from .client import Cove
 from .contexts import Contexts
 from .execution import Execution, Result, Stream, OnResult, OnText
 from .files import Files
-from .terminals import Terminals
+
+if TYPE_CHECKING:
+    from .channel import Channel
+    from .terminals import Terminals
 
 
 LANGUAGES = ("python", "python3", "py", "node", "javascript", "js", "bash", "sh", "shell")
@@ -46,8 +47,6 @@ class Sandbox:
         """The latest answer of the server; `refresh()` updates it."""
         self.files = Files(client._http, info.id)
         """The files of the sandbox."""
-        self.terminals = Terminals(client._http, info.id)
-        """Programs on interactive terminals."""
         self.contexts = Contexts(client._http, info.id)
         """Language kernels that keep their state."""
 
@@ -88,7 +87,7 @@ class Sandbox:
         spec = TemplateSpec(runtime, level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
                             lifetime, idle_timeout, idle_action, policy=policy)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
-                    headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4())})
+                    headers={"Idempotency-Key": idempotency_key or fresh_key()})
         owner = client is None
         client = client or Cove()
         try:
@@ -144,6 +143,13 @@ class Sandbox:
         return Commands(self)
 
     @property
+    def terminals(self) -> Terminals:
+        """Programs on interactive terminals."""
+        from .terminals import Terminals
+
+        return Terminals(self._http, self.id)
+
+    @property
     def sandbox_id(self) -> str:
         """The same as `id`."""
         return self.info.id
@@ -182,7 +188,10 @@ class Sandbox:
     def delete(self) -> SandboxInfo:
         """Ends the sandbox, with every process and file in it. If it has ended already, returns its
         state."""
-        return self._request_info(Call("DELETE", self._path()))
+        info = self._request_info(Call("DELETE", self._path()))
+        if self._owns_client:
+            self._http.connections.close_idle()
+        return info
 
     def kill(self) -> SandboxInfo:
         """The same as `delete`."""
@@ -314,6 +323,8 @@ class Sandbox:
     def channel(self, *, status_interval: Optional[Duration] = None) -> Channel:
         """One connection for many executions, with input while they run. With `status_interval`,
         the server sends resource figures at that interval in seconds."""
+        from .channel import Channel
+
         return Channel(self._http, self.id, status_interval)
 
     def execution(self, id: str) -> Execution:
@@ -326,7 +337,7 @@ class Sandbox:
             yield info
 
     def _launch(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Call:
-        return Call("POST", self._path("executions"), json=body, headers={"Idempotency-Key": idempotency_key or str(uuid.uuid4()), "Accept": NDJSON})
+        return Call("POST", self._path("executions"), json=body, headers={"Idempotency-Key": idempotency_key or fresh_key(), "Accept": NDJSON})
 
     def _start(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Execution:
         call = self._launch({**body, "background": True}, idempotency_key)
