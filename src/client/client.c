@@ -31,6 +31,8 @@ struct client {
     char *cacert;                    /* NULL: the system's authorities */
     struct client_exchange *current; /* the exchange that a function waits for */
     char *auth_header;               /* "Authorization: Bearer ..." or NULL */
+    bool is_default;                 /* no setting names the server */
+    uint32_t patience_ms;            /* 0: the usual */
 };
 
 struct client_exchange {
@@ -137,6 +139,7 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
     }
     if (!socket && !url)
         socket = client_find_socket();
+    bool is_default = !url && !socket;
     if (!url)
         url = CLIENT_URL_DEFAULT;
     if (client_check_url_and_key(url, key, err) < 0)
@@ -145,6 +148,7 @@ int client_new(struct ev *ev, const struct client_settings *set, struct client *
         return err_sys(err, ERR_INVALID, "certificate authority %.160s", cacert);
     struct client *c = mem_new(struct client);
     c->ev = ev;
+    c->is_default = is_default;
     c->url = str_dup_n(url, strlen(url) - (str_ends(url, "/") ? 1 : 0));
     c->socket = take_ptr(&socket);
     c->cacert = cacert ? str_dup(cacert) : NULL;
@@ -174,6 +178,16 @@ void client_free(struct client *c)
 const char *client_endpoint(const struct client *c)
 {
     return c->socket ? c->socket : c->url;
+}
+
+bool client_is_default(const struct client *c)
+{
+    return c->is_default;
+}
+
+void client_set_patience(struct client *c, uint32_t ms)
+{
+    c->patience_ms = ms;
 }
 
 /* --- an exchange --- */
@@ -307,7 +321,8 @@ static int client_exchange_start(struct client *c, struct fetch_spec *spec, cons
     spec->unix_socket = c->socket;
     spec->cacert = c->cacert;
     spec->headers = headers;
-    spec->silence_ms = SILENCE_MS;
+    spec->connect_ms = c->patience_ms;
+    spec->silence_ms = c->patience_ms ? c->patience_ms : SILENCE_MS;
     x->c = c;
     return fetch_start(c->fetch, spec, ops, x, &x->call, err);
 }

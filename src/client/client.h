@@ -33,6 +33,13 @@ DEFINE_AUTO(client, client_free);
 /* The URL, or the path of the socket; for messages. */
 const char *client_endpoint(const struct client *c);
 
+/* Whether the server is only the default address: nothing names one, and none runs on this
+ * machine. */
+bool client_is_default(const struct client *c);
+/* Limits how long a request waits for the server, to connect and for each next byte; without it,
+ * 10 s and two minutes. */
+void client_set_patience(struct client *c, uint32_t ms);
+
 /* To be called from a callback of the loop: the waiting function returns as if the caller had
  * abandoned the answer. */
 void client_interrupt(struct client *c);

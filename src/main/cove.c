@@ -2,7 +2,6 @@
  * interface the functions that need the jailer. */
 #include "core/base/err.h"
 #include "core/base/fd.h"
-#include "core/base/id.h"
 #include "core/base/str.h"
 #include "client/cli/cli.h"
 #include "host/jailer/jailer.h"
@@ -13,12 +12,10 @@
 
 #include "cove_version.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 static char libexec_dir[PATH_MAX];
@@ -104,32 +101,6 @@ static int cove_start_monitor(int *ret_monitor, struct err *err)
     return monitor_fork(intake, &watch, ret_monitor, &pid, err);
 }
 
-/* Connecting to a kept sandbox whose jailer has died removes its socket. */
-static int cove_list_kept(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns),
-                          void *arg, struct err *err)
-{
-    char path[PATH_MAX];
-    struct dirent *entry;
-    struct stat st;
-
-    snprintf(path, sizeof(path), "%s/kept", state_dir);
-    DIR *dir = opendir(path);
-    if (!dir && errno == ENOENT)
-        return 0;
-    if (!dir)
-        return err_sys(err, errno == EACCES ? ERR_DENIED : ERR_SYS, "%.120s", path);
-    while ((entry = readdir(dir))) {
-        auto_fd int sock = -1;
-
-        if (!id_valid(entry->d_name, "sb") || fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        if (jailer_connect_kept(state_dir, entry->d_name, &sock, NULL) == 0)
-            each(arg, entry->d_name, (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec);
-    }
-    closedir(dir);
-    return 0;
-}
-
 /* The child writes the policy to a pipe; its messages for the user go to standard error
  * unchanged. */
 static int cove_compile_policy(const char *name, bool json, struct buf *ret, struct err *err)
@@ -190,8 +161,6 @@ int main(int argc, char **argv)
         .version = COVE_VERSION,
         .start_jailer = cove_start_jailer,
         .start_monitor = cove_start_monitor,
-        .connect_kept = jailer_connect_kept,
-        .list_kept = cove_list_kept,
         .compile_policy = cove_compile_policy,
         .find_libexec = cove_find_libexec,
         .server = server_settings,

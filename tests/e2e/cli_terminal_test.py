@@ -167,11 +167,11 @@ class OnATerminal(Case):
         t.write(b"exit 3\r")
         self.assertEqual(t.wait(), 3)
 
-    def test_enter_is_a_shell_in_the_kept_sandbox(self):
+    def test_shell_is_a_shell_in_the_kept_sandbox(self):
         state = ("--state-dir", self.dir)
-        self.addCleanup(run, "rm", "--all", *state)
+        self.addCleanup(run, "rm", "--all", "--local", "--yes", *state)
         sandbox = run("run", "--keep", "--json", *state, "--", "sh", "-c", "echo kept > note").json["sandbox"]
-        t = self.cove("enter", *state, "-e", "PS1=% ", sandbox)
+        t = self.cove("shell", *state, "-e", "PS1=% ", sandbox)
         t.write(b"cat note; exit 4\r")
         t.read(b"kept\r\n")
         self.assertEqual(t.wait(), 4)

@@ -38,7 +38,7 @@ class Help(Case):
                 self.assertIn(f"did you mean {hint}?", run(*words).err)
 
     def test_verbs_of_other_tools_get_an_equivalent_and_no_random_suggestion(self):
-        self.assertIn("'cove sandbox rm ID' ends a sandbox", run("stop").err)
+        self.assertIn("'cove rm ID' ends a sandbox", run("stop").err)
         self.assertNotIn("did you mean", run("mcp").err)
         for typed, ours in [("sandbox list", "sandbox ls"), ("sandbox inspect", "sandbox info"), ("sandbox delete", "sandbox rm"),
                             ("pool create", "pool set")]:

@@ -27,12 +27,12 @@ class Terminals:
         return self.cove("sandbox", "create", "-q", "--lifetime", "1h").out.strip()
 
     def shell(self, sandbox, *args, **options):
-        return self.on_terminal("exec", "-it", "-e", "PS1=% ", sandbox, *args, **options)
+        return self.on_terminal("shell", "-e", "PS1=% ", sandbox, *args, **options)
 
 
 class OnAServer(Terminals, Served):
     def test_a_shell_takes_input_and_its_status_is_passed_on(self):
-        t = self.shell(self.sandbox(), "sh", "-i", rows=33, cols=111)
+        t = self.on_terminal("exec", "-it", "-e", "PS1=% ", self.sandbox(), "sh", "-i", rows=33, cols=111)
         t.read(b"% ")
         self.assertFalse(t.flags() & WHOLE)
         t.write(b"stty size; echo $((40+2))\r")
@@ -48,6 +48,16 @@ class OnAServer(Terminals, Served):
         t.write(b"exit 7\r")
         self.assertEqual(t.wait(), 7)
         self.assertEqual(t.flags() & WHOLE, WHOLE)
+
+    def test_rm_all_asks_and_ends_nothing_without_a_yes(self):
+        sandbox = self.sandbox()
+        for answer, status, state in ((b"n\r", 2, "running"), (b"\r", 2, "running"), (b"y\r", 0, "ended")):
+            t = self.on_terminal("sandbox", "rm", "--all")
+            t.read(b"end 1 sandbox of ")
+            t.read(b"[y/N] ")
+            t.write(answer)
+            self.assertEqual(t.wait(), status)
+            self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).json["state"], state)
 
     def test_a_detached_terminal_continues_and_can_be_attached_again(self):
         sandbox = self.sandbox()
@@ -98,7 +108,7 @@ class OnAServer(Terminals, Served):
         sandbox = self.sandbox()
         self.assertIn("needs a terminal", self.cove("exec", "-t", sandbox, "true", code=2).err)
         self.assertIn("needs a terminal", self.cove("attach", sandbox, code=2).err)
-        execution = self.cove("exec", "-tb", sandbox, "--", "sh", "-c", "tty; sleep 100").out.strip()
+        execution = self.cove("exec", "-td", sandbox, "--", "sh", "-c", "tty; sleep 100").out.strip()
         wait_for(lambda: "/dev/pts" in self.cove("logs", sandbox, execution).out)
 
 

@@ -27,7 +27,7 @@ class Ctl(Served):
         self.cove("sandbox", "resume", sandbox)
         self.cove("sandbox", "extend", "--lifetime", "1h", sandbox)
         self.cove("sandbox", "rm", sandbox)
-        self.assertIn("killed", self.cove("sandbox", "ls").out)
+        self.assertIn("killed", self.cove("sandbox", "ls", "-a").out)
         self.assertIn("sandbox_ended", self.cove("exec", sandbox, "--", "true", code=125).err)
         self.assertEqual(self.cove("logs", sandbox).out, "hello")
 
@@ -128,7 +128,7 @@ class Ctl(Served):
         self.assertEqual(self.cove("exec", sandbox, "echo", "-n", "--json").out, "--json")  # the program's own flags
         self.assertEqual(self.cove("sandbox", "info", sandbox[:12], "--json").json["id"], sandbox)
         for word in ("sbaaaa", "x y", "sb"):
-            self.assertIn("cove sandbox ls", self.cove("exec", word, "--", "true", code=125).err)
+            self.assertIn("'cove ls'", self.cove("exec", word, "--", "true", code=125).err)
         letters = [sandbox[2]]
         while letters[-1] not in letters[:-1]:  # of 33 sandboxes two have the same first letter, and usually already of a few
             letters.append(self.cove("sandbox", "create", "-q").out[2])
@@ -291,7 +291,7 @@ class Ctl(Served):
             process.communicate()
         background = self.cove("exec", "-d", sandbox, "--", "cat", stdin="unasked").out.strip()
         self.assertEqual(self.cove("logs", "-f", sandbox, background).out, "")
-        background = self.cove("exec", "-ib", sandbox, "--", "cat", stdin="asked").out.strip()
+        background = self.cove("exec", "-id", sandbox, "--", "cat", stdin="asked").out.strip()
         self.assertEqual(self.cove("logs", "-f", sandbox, background).out, "asked")
 
     def test_logs_show_the_receipt_and_why_there_is_no_output(self):

@@ -70,10 +70,10 @@ class Denials(Case):
 
     def test_a_kept_sandbox_has_the_same_walls_later(self):
         flag = ("--state-dir", self.dir)
-        self.addCleanup(run, "rm", "--all", *flag)
+        self.addCleanup(run, "rm", "--all", "--local", "--yes", *flag)
         sandbox = run("run", "--keep", "--json", *flag, "--", "true").json["sandbox"]
         time.sleep(0.2)
-        done = run("enter", *flag, sandbox, "--", "python3", "-c", CALLS + f"print({MOUNT})")
+        done = run("shell", *flag, sandbox, "--", "python3", "-c", CALLS + f"print({MOUNT})")
         self.assertEqual(done.out, "1\n", done)
 
     def test_no_monitor_process_remains(self):

@@ -166,18 +166,18 @@ def user_a_kept_sandbox_is_frozen_entered_and_removed():
     must(done.returncode == 0, done.stdout[-400:], done.stderr[-400:])
     kept = json.loads(done.stdout)["sandbox"]
     try:
-        must(kept in run([COVE, "ls"]).stdout, "it is not listed")
+        must(kept in run([COVE, "ls", "--local"]).stdout, "it is not listed")
         frozen = [d for d in leftovers() if d.endswith(kept)]
         must(len(frozen) == 1, leftovers())
         with open(frozen[0] + "/cgroup.events", encoding="utf-8") as f:
             must("frozen 1" in f.read(), "its processes are not frozen")
-        inside = run([COVE, "enter", kept, "--", "sh", "-c", "cat note; wc -l <ticks"])
+        inside = run([COVE, "shell", kept, "--", "sh", "-c", "cat note; wc -l <ticks"])
         must(inside.returncode == 0 and inside.stdout.split()[0] == "kept" and int(inside.stdout.split()[1]) > 0, inside)
     finally:
         gone = run([COVE, "rm", kept])
     must(gone.returncode == 0 and gone.stdout == kept + "\n", gone)
     must(until(lambda: not leftovers()), leftovers())
-    return "frozen, entered, removed"
+    return "frozen, used, removed"
 
 
 def user_options_that_need_a_cgroup_are_refused_before_anything_runs():

@@ -195,7 +195,7 @@ static int args_words_before_program(const struct cli_verb *v)
     case VERB_RUN:
     case VERB_EXECUTE:
         return 0;
-    case VERB_ENTER:
+    case VERB_SHELL:
     case VERB_EXEC:
         return 1;
     default:

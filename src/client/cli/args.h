@@ -21,7 +21,7 @@ struct args {
 
 /* argv[0] is the verb. For a verb that runs a program, the first word of the program ends the
  * flags: all later arguments belong to the program. For `run` and `execute` that is the first
- * argument, for `enter` and `exec`, which name a sandbox first, the second. Other verbs accept
+ * argument, for `shell` and `exec`, which name a sandbox first, the second. Other verbs accept
  * flags between the arguments. "--" always ends the flags. */
 int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret, struct err *err);
 void args_done(struct args *a);

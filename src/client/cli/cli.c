@@ -44,14 +44,15 @@ static void cli_exec_external(const char *libexec, const char *program, char **a
 static const struct {
     const char *theirs, *ours;
 } cli_foreign_verbs[] = {
-    { "stop", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
-    { "kill", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
-    { "delete", "'cove sandbox rm ID' ends a sandbox, 'cove rm ID' a kept one" },
+    { "stop", "'cove rm ID' ends a sandbox" },
+    { "kill", "'cove rm ID' ends a sandbox" },
+    { "delete", "'cove rm ID' ends a sandbox" },
     { "create", "'cove sandbox create' creates a sandbox" },
     { "new", "'cove sandbox create' creates a sandbox" },
     { "start", "'cove serve' starts the server, 'cove sandbox create' creates a sandbox" },
-    { "list", "'cove sandbox ls' lists sandboxes, 'cove ls' kept ones" },
-    { "shell", "'cove exec -it ID' starts a shell in a sandbox, 'cove run -t -- bash' in a new one" },
+    { "list", "'cove ls' lists sandboxes" },
+    { "enter", "'cove shell ID' starts a shell in a sandbox, 'cove run -t -- bash' in a new one" },
+    { "ssh", "'cove shell ID' starts a shell in a sandbox, 'cove run -t -- bash' in a new one" },
     { "pull", "there are no images: a sandbox uses the programs of the host" },
     { "build", "there are no images: a sandbox uses the programs of the host" },
 };
@@ -97,12 +98,6 @@ static int cli_dispatch(const struct cli_verb *v, const struct args *a, const st
     switch (v->id) {
     case VERB_RUN:
         return verb_run(a, settings);
-    case VERB_ENTER:
-        return verb_enter(a, settings);
-    case VERB_LS:
-        return verb_ls(a, settings);
-    case VERB_RM:
-        return verb_rm(a, settings);
     case VERB_DOCTOR:
         return verb_doctor(a, settings);
     case VERB_RUNTIMES:
@@ -143,10 +138,10 @@ static int cli_print_verb_help(const struct cli_verb *v)
 
 /* cove itself prints the help of verbs that are separate programs: cove VERB --help, cove
  * VERB WORD --help. */
-/* After the sandbox of `exec` a program begins, which may have its own --help. */
+/* After the sandbox of `exec` and `shell` a program begins, which may have its own --help. */
 static bool cli_asks_help(const struct cli_verb *v, int argc, char **argv)
 {
-    for (int i = 2; i < argc && (i < 4 || v->id != VERB_EXEC) && !str_eq(argv[i], "--"); i++)
+    for (int i = 2; i < argc && (i < 4 || (v->id != VERB_EXEC && v->id != VERB_SHELL)) && !str_eq(argv[i], "--"); i++)
         if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h"))
             return true;
     return false;

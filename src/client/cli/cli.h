@@ -22,11 +22,6 @@ struct cli_settings {
     /* Starts the monitor, which counts the denials in the sandboxes of that jailer. Denials before
      * its start are queued for it. */
     int (*start_monitor)(int *ret_monitor, struct err *err);
-    /* The socket of the jailer that holds a kept sandbox. */
-    int (*connect_kept)(const char *state_dir, const char *id, int *ret_sock, struct err *err);
-    /* Calls `each` for every kept sandbox, with the wall-clock time at which it was kept. */
-    int (*list_kept)(const char *state_dir, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg,
-                     struct err *err);
     /* Reads a policy by running cove-policy; *ret gets its canonical form, which the caller frees.
      * Returns 0; -1 with err; or an exit status if cove-policy has already printed the error. */
     int (*compile_policy)(const char *name, bool json, struct buf *ret, struct err *err);

@@ -99,7 +99,7 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
     }
     buf_adds(out, "    esac\n    case \"$verb:$cur\" in\n    *:-*) mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- "
                   "\"$cur\") ;;\n"
-                  "    enter:*|rm:*) mapfile -t COMPREPLY < <(compgen -W \"$(cove ls 2>/dev/null | awk '{print $1}')\" "
+                  "    shell:*|rm:*) mapfile -t COMPREPLY < <(compgen -W \"$(cove ls -q 2>/dev/null)\" "
                   "-- \"$cur\") ;;\n"
                   "    completion:*) mapfile -t COMPREPLY < <(compgen -W 'bash zsh fish' -- \"$cur\") ;;\n"
                   "    help:*) mapfile -t COMPREPLY < <(compgen -W '");
@@ -178,8 +178,8 @@ static void completion_zsh(struct buf *out, const struct cli_setting *server)
             completion_zsh_setting(out, s);
         if (v[i].id == VERB_RUN)
             buf_adds(out, "            '1:program or script:{_files; _command_names -e}' '*:argument:_files' ;;\n");
-        else if (v[i].id == VERB_ENTER || v[i].id == VERB_RM)
-            buf_adds(out, "            '*:sandbox:{compadd ${(f)\"$(cove ls 2>/dev/null | cut -d\" \" -f1)\"}}' ;;\n");
+        else if (v[i].id == VERB_SHELL || v[i].id == VERB_RM)
+            buf_adds(out, "            '*:sandbox:{compadd ${(f)\"$(cove ls -q 2>/dev/null)\"}}' ;;\n");
         else if (v[i].id == VERB_COMPLETION)
             buf_adds(out, "            '1:shell:(bash zsh fish)' ;;\n");
         else if (v[i].words) {
@@ -243,8 +243,8 @@ static void completion_fish(struct buf *out, const struct cli_setting *server)
     }
     buf_adds(out, "complete -c cove -n '__fish_seen_subcommand_from run cp policy explain' -F\n"
                   "complete -c cove -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n"
-                  "complete -c cove -n '__fish_seen_subcommand_from enter rm' "
-                  "-a '(cove ls 2>/dev/null | string split -f1 \" \")'\n");
+                  "complete -c cove -n '__fish_seen_subcommand_from shell rm' "
+                  "-a '(cove ls -q 2>/dev/null)'\n");
 }
 
 bool completion_script(const char *shell, const struct cli_setting *server, struct buf *out)

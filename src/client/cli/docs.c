@@ -66,7 +66,7 @@ void help_markdown(struct buf *out)
         buf_addf(out, "| [`%s`](#cove-%s) | %s |\n", v[i].name, v[i].name, v[i].brief);
     for (size_t i = 0; i < n; i++)
         docs_verb_section(out, &v[i]);
-    buf_adds(out, "\n## Exit status of run and enter\n\n| status | meaning |\n|---|---|\n");
+    buf_adds(out, "\n## Exit status of run, execute, exec and shell\n\n| status | meaning |\n|---|---|\n");
     for (const struct cli_exit *e = cli_exits(); e->code; e++)
         buf_addf(out, "| %s | %s |\n", e->code, e->means);
     buf_adds(out, "\nThe other verbs exit with 0 on success, 2 if the command line is wrong, and 125 on failure.\n");

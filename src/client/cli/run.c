@@ -516,7 +516,7 @@ static void cli_run_note_kept(const struct cli_run *r)
     auto_buf more = { 0 };
 
     report_note("sandbox %s is kept and frozen", id);
-    buf_addf(&more, "  cove enter %s   start a shell in it\n  cove rm %s      end it\n", id, id);
+    buf_addf(&more, "  cove shell %s   start a shell in it\n  cove rm %s      end it\n", id, id);
     fd_write_all(STDERR_FILENO, more.data, more.len);
 }
 

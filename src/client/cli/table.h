@@ -39,6 +39,8 @@ enum opt_id {
     OPT_STATE_DIR,
     OPT_HELP,
     OPT_ALL,
+    OPT_YES,
+    OPT_LOCAL,
     OPT_URL,
     OPT_CACERT,
     OPT_TEMPLATE,
@@ -119,7 +121,7 @@ enum opt_complete {
 
 enum verb_id {
     VERB_RUN,
-    VERB_ENTER,
+    VERB_SHELL,
     VERB_LS,
     VERB_RM,
     VERB_SANDBOX,
@@ -203,7 +205,7 @@ bool cli_arg_optional(const struct cli_option *o);
 /* The default as printed in help, or NULL. */
 const char *cli_option_default(const struct cli_option *o, char buf[LIMIT_TEXT]);
 
-/* Exit statuses of run and enter, in the order of the help; the last row is NULL. */
+/* Exit statuses of run, exec and shell, in the order of the help; the last row is NULL. */
 struct cli_exit {
     const char *code;
     const char *means;

@@ -7,10 +7,6 @@
 
 int verb_run(const struct args *a, const struct cli_settings *settings);
 
-int verb_enter(const struct args *a, const struct cli_settings *settings);
-int verb_ls(const struct args *a, const struct cli_settings *settings);
-int verb_rm(const struct args *a, const struct cli_settings *settings);
-
 int verb_doctor(const struct args *a, const struct cli_settings *settings);
 
 int verb_runtimes(const struct args *a);

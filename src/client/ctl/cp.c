@@ -1,5 +1,6 @@
-/* cove cp: copies a file or directory to or from a sandbox; - is our standard input or output. With
- * --tar the local file is a tar archive of a directory of the sandbox.
+/* cove cp: copies a file or directory to or from a sandbox of a server or a kept one; - is our
+ * standard input or output. With --tar the local file is a tar archive of a directory of the
+ * sandbox.
  *
  * Paths have the meaning of cp(1) and scp(1): in a sandbox, a relative path starts at
  * /workspace. A destination that ends with a slash, or is a local directory, receives the file
@@ -22,6 +23,7 @@
 
 struct ctl_cp_location { /* one side of the copy */
     char *id;            /* sandbox; NULL: local */
+    bool kept;           /* on this host, by `cove run --keep` */
     const char *path;
 };
 
@@ -40,7 +42,12 @@ static int ctl_cp_parse_location(struct ctl *c, const char *word, struct ctl_cp_
         return 0;
     auto_free char *name = str_dup_n(word, (size_t)(colon - word));
     ret->path = colon + 1;
-    return ctl_resolve_sandbox(c, name, &ret->id, err);
+    struct ctl_sandbox_name found;
+    if (ctl_find_sandbox(c, name, &found, err) < 0)
+        return -1;
+    ret->id = found.id;
+    ret->kept = found.kept;
+    return 0;
 }
 
 static ssize_t ctl_cp_read(void *arg, void *to, size_t room)
@@ -119,7 +126,13 @@ static int ctl_cp_upload(struct ctl *c, const char *from, const struct ctl_cp_lo
     if (S_ISDIR(st.st_mode)) {
         auto_free char *name = ctl_cp_base_name(from), *place = ctl_cp_target_path(to, name);
 
-        return ctl_tree_upload(c, from, to->id, place, err);
+        return to->kept ? ctl_tree_upload_kept(c, from, to->id, place, err)
+                        : ctl_tree_upload(c, from, to->id, place, err);
+    }
+    if (to->kept) {
+        auto_free char *place = ctl_cp_target_path(to, here ? "" : ctl_cp_last_component(from));
+
+        return ctl_kept_write(c, to->id, "mkdir -p -- \"$(dirname -- \"$1\")\" && exec cat > \"$1\"", place, fd, err);
     }
     auto_free char *path = ctl_cp_remote_path(to, tar, tar || here ? "" : ctl_cp_last_component(from));
     uint64_t size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : FETCH_UNTIL_END;
@@ -129,8 +142,9 @@ static int ctl_cp_upload(struct ctl *c, const char *from, const struct ctl_cp_lo
     return c->json ? ctl_print_json(answer) : 0;
 }
 
-/* The file appears under its name only when it is complete. */
-static int ctl_cp_download_file(struct ctl *c, const char *path, const char *to, struct err *err)
+/* The file appears under its name only when it is complete. kept: the ID of a kept sandbox, in
+ * which `path` is. */
+static int ctl_cp_download_file(struct ctl *c, const char *kept, const char *path, const char *to, struct err *err)
 {
     auto_free char *beside = str_printf("%s.cove-part", to);
     auto_fd int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -138,7 +152,8 @@ static int ctl_cp_download_file(struct ctl *c, const char *path, const char *to,
 
     if (fd < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_INVALID, "%.150s", to);
-    int bad = client_download(c->client, path, ctl_cp_write, &out, err);
+    int bad = kept ? ctl_kept_read(c, kept, "exec cat -- \"$1\"", path, fd, err)
+                   : client_download(c->client, path, ctl_cp_write, &out, err);
     if (!bad && rename(beside, to) < 0)
         bad = err_sys(err, ERR_SYS, "%.150s", to);
     if (bad)
@@ -177,11 +192,30 @@ static int ctl_cp_download(struct ctl *c, const struct ctl_cp_location *from, co
     if (ctl_cp_local_path(from, to, &local, err) < 0)
         return -1;
     bool whole = !*from->path || str_ends(from->path, "/"); /* can only be a directory */
-    if (!whole && (ctl_cp_download_file(c, path, local, err) == 0 || err->id != ERR_WRONG_KIND || tar))
+    if (!whole && (ctl_cp_download_file(c, NULL, path, local, err) == 0 || err->id != ERR_WRONG_KIND || tar))
         return err->id == ERR_NONE ? 0 : -1;
     auto_free char *archive = ctl_cp_remote_path(from, true, "");
     *err = (struct err){ 0 };
-    return ctl_tree_download(c, archive, local, err);
+    return ctl_tree_download(c, NULL, archive, local, err);
+}
+
+static int ctl_cp_download_kept(struct ctl *c, const struct ctl_cp_location *from, const char *to, struct err *err)
+{
+    static const char *const is_directory[] = { "/bin/sh", "-c", "[ -d \"$1\" ]", "sh", NULL, NULL };
+    auto_free char *path = ctl_cp_target_path(from, ""), *local = NULL;
+    const char *argv[ARRAY_LEN(is_directory)];
+
+    if (str_eq(to, "-"))
+        return ctl_kept_read(c, from->id, "exec cat -- \"$1\"", path, STDOUT_FILENO, err);
+    if (ctl_cp_local_path(from, to, &local, err) < 0)
+        return -1;
+    memcpy(argv, is_directory, sizeof(argv));
+    argv[4] = path;
+    int status = ctl_kept_exec(c, from->id, argv, false, false, err);
+    if (status < 0)
+        return -1;
+    return status == 0 ? ctl_tree_download(c, from->id, path, local, err)
+                       : ctl_cp_download_file(c, from->id, path, local, err);
 }
 
 int ctl_cp(struct ctl *c, struct err *err)
@@ -197,7 +231,11 @@ int ctl_cp(struct ctl *c, struct err *err)
                   : 0;
     if (!bad && !from.id == !to.id)
         bad = err_set(err, ERR_USAGE, "one argument must be SANDBOX:PATH and the other a local file");
-    if (!bad)
+    if (!bad && tar && (from.kept || to.kept))
+        bad = err_set(err, ERR_USAGE, "--tar needs a sandbox of a server; omit it to copy a directory");
+    else if (!bad && from.kept)
+        bad = ctl_cp_download_kept(c, &from, to.path, err);
+    else if (!bad)
         bad = to.id ? ctl_cp_upload(c, from.path, &to, tar, err) : ctl_cp_download(c, &from, to.path, tar, err);
     free(from.id);
     free(to.id);

@@ -53,6 +53,12 @@ static int ctl_check_subcommand(const struct cli_verb *v, const char *word, stru
 static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
 {
     switch (v->id) {
+    case VERB_LS:
+        return ctl_ls(c, err);
+    case VERB_RM:
+        return ctl_rm(c, err);
+    case VERB_SHELL:
+        return ctl_shell(c, err);
     case VERB_SANDBOX:
         return ctl_sandbox(c, second, err);
     case VERB_EXEC:
@@ -106,25 +112,40 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
     }
 }
 
-static int ctl_run_verb(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
+/* Verbs that work without a server if a kept sandbox is meant. */
+static bool ctl_knows_kept(const struct cli_verb *v)
+{
+    return v->id == VERB_LS || v->id == VERB_RM || v->id == VERB_SHELL || v->id == VERB_EXEC || v->id == VERB_CP;
+}
+
+static int ctl_make_client(struct ctl *c, const struct cli_verb *v, struct err *err)
 {
     const struct arg *url = args_find(&c->args, OPT_URL), *ca = args_find(&c->args, OPT_CACERT);
     struct client_settings set = { .url = url ? url->value : NULL, .cacert = ca ? ca->value : NULL };
 
+    if (client_new(c->ev, &set, &c->client, err) == 0)
+        return 0;
+    c->no_client = *err;
+    return ctl_knows_kept(v) ? 0 : -1;
+}
+
+static int ctl_run_verb(struct ctl *c, const struct cli_verb *v, const char *second, struct err *err)
+{
+    c->verb = v;
     c->json = args_find(&c->args, OPT_JSON) != NULL;
     c->quiet = args_find(&c->args, OPT_QUIET) != NULL;
     bool alone = v->id == VERB_LOGIN || v->id == VERB_LOGOUT;
-    if (ev_new(&c->ev, err) < 0 || (!alone && client_new(c->ev, &set, &c->client, err) < 0))
+    if (ev_new(&c->ev, err) < 0 || (!alone && ctl_make_client(c, v, err) < 0))
         return -1;
     return ctl_dispatch(c, v, second, err);
 }
 
-int ctl_main(int argc, char **argv)
+int ctl_main(int argc, char **argv, const struct kept_access *kept)
 {
     const struct cli_verb *v = argc > 0 ? cli_verb_find(argv[0]) : NULL;
     bool json = args_has_flag(argc, argv, "--json");
     struct err err = { 0 };
-    struct ctl c = { 0 };
+    struct ctl c = { .kept = kept };
     const char *second = NULL;
 
     signal(SIGPIPE, SIG_IGN);

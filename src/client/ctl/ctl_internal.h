@@ -5,6 +5,7 @@
 #include "core/base/err.h"
 #include "core/base/id.h"
 #include "client/cli/args.h"
+#include "client/cli/kept_sandboxes.h"
 #include "client/client.h"
 #include "client/login.h"
 #include "core/ev/ev.h"
@@ -13,12 +14,18 @@
 
 struct ctl {
     struct ev *ev;
-    struct client *client; /* NULL at the start of login and logout */
+    struct client *client; /* NULL at the start of login and logout, and without a usable server */
+    struct err no_client;  /* why client is NULL in a verb that also knows kept sandboxes */
+    const struct kept_access *kept;
+    const struct cli_verb *verb;
     struct args args;
     bool json, quiet;
 };
 
 /* The verbs. Each returns 0, an exit status, or -1 with *err. */
+int ctl_ls(struct ctl *c, struct err *err);
+int ctl_rm(struct ctl *c, struct err *err);
+int ctl_shell(struct ctl *c, struct err *err);
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
 int ctl_execute(struct ctl *c, struct err *err);
@@ -51,7 +58,17 @@ int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, s
  * ctl_api_path("/v1/sandboxes/%s", id, NULL). The caller frees it. */
 char *ctl_api_path(const char *form, ...);
 
-/* Resolves an ID or a prefix of an ID to a sandbox. The caller frees *ret. */
+/* An error if there is no client. */
+int ctl_require_server(const struct ctl *c, struct err *err);
+
+/* Resolves an ID or a prefix of an ID to a sandbox of the server or a kept one. The caller frees
+ * ret->id. */
+struct ctl_sandbox_name {
+    char *id;
+    bool kept; /* on this host, by `cove run --keep` */
+};
+int ctl_find_sandbox(struct ctl *c, const char *word, struct ctl_sandbox_name *ret, struct err *err);
+/* The same for verbs that need a sandbox of the server. The caller frees *ret. */
 int ctl_resolve_sandbox(struct ctl *c, const char *word, char **ret, struct err *err);
 /* Resolves an ID, or a name in the tenant of --tenant or the caller's own tenant, to a user. The
  * caller frees *ret. */
@@ -61,11 +78,51 @@ int ctl_resolve_user(struct ctl *c, const char *word, char **ret, struct err *er
 char *ctl_sandbox_path(const char *path);
 bool ctl_is_sandbox_id_prefix(const char *word, size_t len); /* whether the first len characters could be one */
 
+void ctl_kept_list(struct ctl *c, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg);
+int ctl_kept_remove(struct ctl *c, const char *id, struct err *err);
+/* Runs argv with the flags of the command line for directory, environment and timeout. Returns the
+ * exit status, or -1 with *err. */
+int ctl_kept_exec(struct ctl *c, const char *id, const char *const *argv, bool tty, bool input, struct err *err);
+
+/* A text table: columns are as wide as necessary, the first row is printed in capitals. */
+struct ctl_table {
+    size_t columns;
+    size_t n;
+    char **cells;
+};
+#define ctl_table_row(t, ...) \
+    ctl_table_add_row(t, (const char *const[]){ __VA_ARGS__, NULL }) /* one string per column */
+void ctl_table_add_row(struct ctl_table *t, const char *const *cells);
+int ctl_table_print(struct ctl_table *t); /* also frees t */
+void ctl_table_free(struct ctl_table *t);
+
+/* Run a line of the shell with $1 = path in a kept sandbox; `fd` is its input or takes its
+ * output. */
+int ctl_kept_write(struct ctl *c, const char *id, const char *line, const char *path, int fd, struct err *err);
+int ctl_kept_read(struct ctl *c, const char *id, const char *line, const char *path, int fd, struct err *err);
+
+/* The sandboxes of the server, one table row each. Without `all` ended ones are left out. */
+struct ctl_sandbox_listing {
+    struct ctl_table table;
+    uint64_t now_ms;
+    json_t *items;
+    bool all;
+};
+void ctl_sandbox_listing_init(struct ctl_sandbox_listing *l, bool all);
+void ctl_sandbox_listing_add(void *arg, const json_t *sandbox);
+int ctl_sandbox_listing_print(struct ctl *c, struct ctl_sandbox_listing *l); /* also frees l */
+
+/* Asks on the terminal, unless --yes was given. Returns 0, or -1 with an error if the answer is
+ * no. */
+int ctl_confirm(const struct ctl *c, const char *question, struct err *err);
+
 /* Upload: copies the contents of a local directory to a directory of a sandbox, which is
  * created. Download: unpacks the archive at `path` of the API into a local directory, which
  * must not exist. */
 int ctl_tree_upload(struct ctl *c, const char *dir, const char *sandbox, const char *to, struct err *err);
-int ctl_tree_download(struct ctl *c, const char *path, const char *to, struct err *err);
+int ctl_tree_upload_kept(struct ctl *c, const char *dir, const char *sandbox, const char *to, struct err *err);
+/* With `kept`, the ID of a kept sandbox, `path` is the directory in it. */
+int ctl_tree_download(struct ctl *c, const char *kept, const char *path, const char *to, struct err *err);
 
 /* Prints an answer on standard output. */
 int ctl_print_json(const json_t *answer);
@@ -81,17 +138,6 @@ uint64_t ctl_field_number(const json_t *object, const char *key);  /* 0 if missi
 #define CTL_AGE 40
 const char *ctl_age(const char *moment, uint64_t now_ms, char buf[CTL_AGE]);
 
-/* A text table: columns are as wide as necessary, the first row is printed in capitals. */
-struct ctl_table {
-    size_t columns;
-    size_t n;
-    char **cells;
-};
-#define ctl_table_row(t, ...) \
-    ctl_table_add_row(t, (const char *const[]){ __VA_ARGS__, NULL }) /* one string per column */
-void ctl_table_add_row(struct ctl_table *t, const char *const *cells);
-int ctl_table_print(struct ctl_table *t); /* also frees t */
-
 /* Reads all pages of a list and calls `each` for every element of the array `key`. */
 int ctl_for_each_item(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item),
                       void *arg, struct err *err);
@@ -102,7 +148,7 @@ int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, st
 /* Parses a flag such as "1m", "256M" or "0.5" into body[key] and checks the range of the limit; no
  * effect if the flag was not given. */
 int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err);
-int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err); /* --memory, --cpus, --pids, --disk */
+int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err);  /* --memory, --cpus, --pids, --disk */
 int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err); /* --timeout, --cpu-time, --max-output */
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
 

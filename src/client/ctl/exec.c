@@ -1,4 +1,4 @@
-/* cove exec: runs a program in a sandbox on a server and behaves as if it ran locally. Standard
+/* cove exec and cove shell: run a program in a sandbox of a server as if it ran locally. Standard
  * input of a command is streamed (stdin_feed.c) by the rule of `cove run`: a terminal only with -i.
  * Code, and a command in the background, get their input with the request (code_input.c). Ctrl-C
  * ends the execution; a second Ctrl-C ends only this process. */
@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
+
+static const char *const exec_shell[] = { "/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh", NULL };
 
 static volatile int exec_signal; /* that interrupted us; 0: none */
 
@@ -229,13 +231,39 @@ static int ctl_exec_on_terminal(struct ctl *c, const char *sandbox, const char *
     return 0;
 }
 
+/* A kept sandbox has no server that runs code, keeps executions or returns receipts. */
+static int ctl_exec_in_kept(struct ctl *c, const char *sandbox, struct err *err)
+{
+    static const int unavailable[] = { OPT_RUNTIME,
+                                       OPT_CODE,
+                                       OPT_BACKGROUND,
+                                       OPT_JSON,
+                                       OPT_RECEIPT,
+                                       OPT_LIMIT + (int)LIMIT_CPU_TIME,
+                                       OPT_LIMIT + (int)LIMIT_OUTPUT };
+    bool tty = args_find(&c->args, OPT_TTY) != NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(unavailable); i++) {
+        const struct arg *a = args_find(&c->args, unavailable[i]);
+
+        if (a)
+            return err_set(err, ERR_USAGE, "--%s needs a sandbox of a server; %s is kept on this host", a->opt->name,
+                           sandbox);
+    }
+    return ctl_kept_exec(c, sandbox, c->args.nrest > 1 ? (const char *const *)(c->args.rest + 1) : exec_shell, tty,
+                         tty || ctl_exec_has_input(c), err);
+}
+
 int ctl_exec(struct ctl *c, struct err *err)
 {
+    struct ctl_sandbox_name name = { 0 };
     AUTO_JSON *body = json_object();
-    auto_free char *sandbox = NULL;
 
-    if (ctl_exec_make_body(c, body, err) < 0 || ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
+    if (ctl_exec_make_body(c, body, err) < 0 || ctl_find_sandbox(c, c->args.rest[0], &name, err) < 0)
         return -1;
+    auto_free char *sandbox = name.id;
+    if (name.kept)
+        return ctl_exec_in_kept(c, sandbox, err);
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions", sandbox);
     if (args_find(&c->args, OPT_TTY))
         return ctl_exec_on_terminal(c, sandbox, path, body, err);
@@ -244,4 +272,44 @@ int ctl_exec(struct ctl *c, struct err *err)
     if (ctl_exec_catch_signals(c, err) < 0)
         return -1;
     return ctl_exec_streamed(c, sandbox, path, body, err);
+}
+
+/* --- cove shell --- */
+
+/* The server's terminal starts a shell by itself; piped input needs one by name. */
+static int ctl_shell_on_server(struct ctl *c, char *sandbox, bool terminal, struct err *err)
+{
+    AUTO_JSON *body = json_object();
+    json_t *env = NULL;
+    int bad = 0;
+
+    if (c->args.nrest > 1)
+        bad = ctl_exec_put_command(c, body, err);
+    else if (!terminal)
+        json_object_set_new(body, "command", json_pack("[s,s,s]", exec_shell[0], exec_shell[1], exec_shell[2]));
+    ctl_set_text(c, OPT_CWD, body, "cwd");
+    if (bad || ctl_set_run_limits(c, body, err) < 0 || ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+        return -1;
+    if (env)
+        json_object_set_new(body, "env", env);
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions", sandbox);
+    if (terminal)
+        return ctl_exec_on_terminal(c, sandbox, path, body, err);
+    json_object_set_new(body, "stdinOpen", json_true());
+    return ctl_exec_catch_signals(c, err) < 0 ? -1 : ctl_exec_streamed(c, sandbox, path, body, err);
+}
+
+int ctl_shell(struct ctl *c, struct err *err)
+{
+    bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    struct ctl_sandbox_name name = { 0 };
+
+    if (ctl_require_args(c, 1, 1025, "shell [FLAGS] SANDBOX [COMMAND...]", err) < 0 ||
+        ctl_find_sandbox(c, c->args.rest[0], &name, err) < 0)
+        return -1;
+    auto_free char *sandbox = name.id;
+    if (!name.kept)
+        return ctl_shell_on_server(c, sandbox, terminal, err);
+    return ctl_kept_exec(c, sandbox, c->args.nrest > 1 ? (const char *const *)(c->args.rest + 1) : exec_shell, terminal,
+                         true, err);
 }

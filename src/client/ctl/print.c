@@ -20,6 +20,29 @@ int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, s
     return 0;
 }
 
+int ctl_require_server(const struct ctl *c, struct err *err)
+{
+    if (c->client)
+        return 0;
+    *err = c->no_client;
+    return -1;
+}
+
+int ctl_confirm(const struct ctl *c, const char *question, struct err *err)
+{
+    char answer[16] = "";
+
+    if (args_find(&c->args, OPT_YES))
+        return 0;
+    if (!isatty(STDIN_FILENO))
+        return err_set(err, ERR_USAGE, "%s: standard input is not a terminal; add --yes", question);
+    fprintf(stderr, "%s? [y/N] ", question);
+    fflush(stderr);
+    if (fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
+        return 0;
+    return err_set(err, ERR_USAGE, "%s: not confirmed; nothing was changed", question);
+}
+
 char *ctl_api_path(const char *form, ...)
 {
     auto_buf out = { 0 };
@@ -91,6 +114,14 @@ void ctl_table_add_row(struct ctl_table *t, const char *const *cells)
     t->columns = n;
 }
 
+void ctl_table_free(struct ctl_table *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        free(t->cells[i]);
+    free(t->cells);
+    *t = (struct ctl_table){ 0 };
+}
+
 int ctl_table_print(struct ctl_table *t)
 {
     size_t *width = mem_new_array(size_t, t->columns + 1);
@@ -110,9 +141,8 @@ int ctl_table_print(struct ctl_table *t)
             buf_addf(&out, "%s\n", t->cells[i]);
         else
             buf_addf(&out, "%-*s  ", (int)width[column], t->cells[i]);
-        free(t->cells[i]);
     }
-    free(t->cells);
+    ctl_table_free(t);
     free(width);
     return report_text(&out);
 }

@@ -1,5 +1,5 @@
-/* --receipt of exec and execute: the receipt is explained on standard error, or written to a file as
- * JSON, which `cove explain` reads. */
+/* --receipt of exec and execute: the receipt is explained on standard error, or written to a file
+ * as JSON, which `cove explain` reads. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/fd.h"

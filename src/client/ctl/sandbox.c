@@ -49,33 +49,10 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
     return 0;
 }
 
-struct ctl_sandbox_listing {
-    struct ctl_table table;
-    uint64_t now_ms;
-    json_t *all;
-};
-
-static void ctl_sandbox_add_row(void *arg, const json_t *s)
-{
-    struct ctl_sandbox_listing *l = arg;
-    const char *ended = ctl_field_text(s, "endedBy");
-    char created[CTL_AGE], until[CTL_AGE];
-
-    if ((!*ended || str_eq(ended, "lost")) && *ctl_field_text(json_object_get(s, "reason"), "code"))
-        ended = ctl_field_text(json_object_get(s, "reason"),
-                               "code"); /* more specific; a sandbox whose creation failed has only this */
-
-    json_array_append(l->all, (json_t *)(uintptr_t)s);
-    ctl_table_row(&l->table, ctl_field_text(s, "id"), ctl_field_text(s, "state"), ctl_field_text(s, "runtime"),
-                  ctl_age(ctl_field_text(s, "createdAt"), l->now_ms, created),
-                  *ended ? ended : ctl_age(ctl_field_text(s, "expiresAt"), l->now_ms, until));
-}
-
 static int ctl_sandbox_list(struct ctl *c, struct err *err)
 {
     const struct arg *state = args_find(&c->args, OPT_STATE);
-    struct ctl_sandbox_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
-    AUTO_JSON *whole = NULL;
+    struct ctl_sandbox_listing l;
 
     if (ctl_require_args(c, 0, 0, "sandbox ls [FLAGS]", err) < 0)
         return -1;
@@ -88,12 +65,12 @@ static int ctl_sandbox_list(struct ctl *c, struct err *err)
 
             buf_addf(&path, "%c%s", n++ ? '&' : '?', pair);
         }
-    ctl_table_row(&l.table, "id", "state", "runtime", "created", "expires");
-    int bad = ctl_for_each_item(c, path.data, "sandboxes", ctl_sandbox_add_row, &l, err);
-    whole = json_pack("{s:o}", "sandboxes", l.all);
+    ctl_sandbox_listing_init(&l, state || args_find(&c->args, OPT_ALL));
+    int bad = ctl_for_each_item(c, path.data, "sandboxes", ctl_sandbox_listing_add, &l, err);
+    int status = bad ? -1 : ctl_sandbox_listing_print(c, &l);
     if (bad)
-        return -1;
-    return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
+        json_decref(l.items);
+    return status;
 }
 
 /* Sends one request for each given sandbox; stops at the first failure. */
@@ -151,6 +128,8 @@ int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
     if (str_eq(what, "info"))
         return ctl_sandbox_for_each_named(c, "GET", "/v1/sandboxes/%s", NULL, "sandbox info ID...",
                                           ctl_sandbox_print_all, err);
+    if (str_eq(what, "rm") && args_find(&c->args, OPT_ALL))
+        return ctl_rm(c, err);
     if (str_eq(what, "rm"))
         return ctl_sandbox_for_each_named(c, "DELETE", "/v1/sandboxes/%s", NULL, "sandbox rm ID...",
                                           ctl_sandbox_print_id, err);

@@ -124,13 +124,29 @@ int ctl_tree_upload(struct ctl *c, const char *dir, const char *sandbox, const c
     return bad ? -1 : c->json ? ctl_print_json(answer) : 0;
 }
 
+int ctl_tree_upload_kept(struct ctl *c, const char *dir, const char *sandbox, const char *to, struct err *err)
+{
+    const char *const argv[] = { "tar", "-c", "-f", "-", "-C", dir, ".", NULL };
+    struct ctl_tar_process t = { .fd = -1 };
+    struct err why = { 0 };
+
+    if (ctl_tree_start_tar(&t, argv, true, err) < 0)
+        return -1;
+    int bad = ctl_kept_write(c, sandbox, "mkdir -p -- \"$1\" && exec tar -x -f - -C \"$1\"", to, t.fd, err);
+    if (ctl_tree_end_tar(&t, "read", &why) < 0 && !bad) {
+        *err = why;
+        return -1;
+    }
+    return bad;
+}
+
 static int ctl_tree_remove_entry(const char *path, const struct stat *st UNUSED, int kind UNUSED, struct FTW *at UNUSED)
 {
     (void)remove(path);
     return 0;
 }
 
-static int ctl_tree_unpack(struct ctl *c, const char *path, const char *into, struct err *err)
+static int ctl_tree_unpack(struct ctl *c, const char *kept, const char *path, const char *into, struct err *err)
 {
     const char *const argv[] = { "tar", "-x", "-f", "-", "--no-same-owner", "--no-same-permissions", "-C", into, NULL };
     struct ctl_tar_process t = { .fd = -1 };
@@ -138,7 +154,8 @@ static int ctl_tree_unpack(struct ctl *c, const char *path, const char *into, st
 
     if (ctl_tree_start_tar(&t, argv, false, err) < 0)
         return -1;
-    int bad = client_download(c->client, path, ctl_tree_write, &t, err);
+    int bad = kept ? ctl_kept_read(c, kept, "exec tar -c -f - -C \"$1\" .", path, t.fd, err)
+                   : client_download(c->client, path, ctl_tree_write, &t, err);
     if (ctl_tree_end_tar(&t, "unpack", &why) < 0 && (!bad || err->id == ERR_SYS)) {
         *err = why; /* the reason why tar stopped */
         bad = -1;
@@ -146,7 +163,7 @@ static int ctl_tree_unpack(struct ctl *c, const char *path, const char *into, st
     return bad;
 }
 
-int ctl_tree_download(struct ctl *c, const char *path, const char *to, struct err *err)
+int ctl_tree_download(struct ctl *c, const char *kept, const char *path, const char *to, struct err *err)
 {
     auto_free char *beside = str_printf("%s.cove-part", to);
     struct stat st;
@@ -159,7 +176,7 @@ int ctl_tree_download(struct ctl *c, const char *path, const char *to, struct er
                        : errno == ENOENT ? ERR_MISSING
                                          : ERR_INVALID,
                        "%.150s", beside);
-    int bad = ctl_tree_unpack(c, path, beside, err);
+    int bad = ctl_tree_unpack(c, kept, path, beside, err);
     if (!bad && rename(beside, to) < 0)
         bad = err_sys(err, ERR_SYS, "%.150s", to);
     if (bad)

@@ -73,7 +73,7 @@ TEST(flags_are_accepted_between_arguments_until_a_program_begins)
     assert_string_equal(args_find(&a, OPT_LIMIT + LIMIT_WALL)->value, "1s");
     assert_null(args_find(&a, OPT_JSON));
     args_done(&a);
-    assert_int_equal(PARSE("enter", &a, &err, "sbx", "--", "-l"), 0);
+    assert_int_equal(PARSE("shell", &a, &err, "sbx", "--", "-l"), 0);
     assert_int_equal(a.nrest, 2);
     assert_string_equal(a.rest[1], "-l");
     args_done(&a);
@@ -238,9 +238,9 @@ TEST(no_suggestion_for_a_word_that_is_far_from_all)
     suggest_offer(&s, "run");
     suggest_offer(&s, "rm");
     assert_null(s.best);
-    suggest_init(&s, "ent");
-    suggest_offer(&s, "enter");
-    assert_string_equal(s.best, "enter");
+    suggest_init(&s, "she");
+    suggest_offer(&s, "shell");
+    assert_string_equal(s.best, "shell");
 }
 
 int main(void)
