@@ -46,6 +46,8 @@ class Contexts(Case):
             code = "class P:\n    def _repr_png_(self): return b'picture'\n    def _repr_html_(self): return '<b>'\nP()"
             shown = context.run(code).results[0]
             self.assertEqual((shown.png, shown.html, shown.chart, shown.bytes_of("text/html")), (b"picture", "<b>", None, b"<b>"))
+            bundle, _ = shown._repr_mimebundle_()
+            self.assertEqual((bundle["image/png"], bundle["text/html"], shown._repr_png_(), shown._repr_html_()), ("cGljdHVyZQ==", "<b>", b"picture", "<b>"))
 
     def test_an_exception_is_returned(self) -> None:
         with self.box.contexts.create() as context:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-from typing import Any, Dict, List, Literal, Mapping, Optional, Union
+from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple, Union
 
 from ._json import decode, loads_object
 from .errors import ProtocolError
@@ -104,6 +104,17 @@ class DisplayEvent:
     @property
     def png(self) -> Optional[bytes]:
         return self.bytes_of("image/png")
+
+    # What a notebook asks a value for.
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+        return dict(self.data), dict(self.meta)
+
+    def _repr_html_(self) -> Optional[str]:
+        return self.html
+
+    def _repr_png_(self) -> Optional[bytes]:
+        return self.png
 
 
 @dataclasses.dataclass(frozen=True)
