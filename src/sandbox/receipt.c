@@ -259,6 +259,8 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     if (r->request[0])
         jsonw_kstr(w, "requestId", r->request);
     jsonw_kbool(w, "final", r->final);
+    if (r->context_reset)
+        jsonw_kbool(w, "contextReset", true);
     receipt_json_end(r, w);
     if (r->started_real_ns)
         jsonw_kstr(w, "startedAt", clock_rfc3339(r->started_real_ns, stamp));

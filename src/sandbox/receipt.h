@@ -59,6 +59,7 @@ struct receipt {
     size_t ndenials;
     uint64_t denials_more;   /* denials of kinds that did not fit into the list */
     const char *denials_why; /* NULL when denials were counted */
+    bool context_reset;      /* the language kernel was restarted, so the variables of its context are lost */
 };
 
 bool receipt_rootless(const struct receipt *r); /* the sandbox was made by an unprivileged user */

@@ -347,7 +347,7 @@ static int context_request_interrupt(struct context_request *o, struct context *
 
     if (context_get_state(cx) == CONTEXT_BUSY) {
         context_add_waiter(cx, CONTEXT_WAIT_EXECUTION, o->done, o->arg);
-        language_kernel_interrupt(&cx->kernel, ENDED_SIGNAL);
+        language_kernel_interrupt(&cx->kernel, ENDED_KILLED);
         return 0;
     }
     context_fill_info(cx, &info);

@@ -135,6 +135,13 @@ void context_start_next_execution(struct context *cx)
 
 /* --- the end --- */
 
+/* Its language kernel has ended, and a new one follows. */
+static bool context_is_restarting(const struct context *cx)
+{
+    return cx->kernel.state == LANGUAGE_KERNEL_ENDED && cx->restart_requested &&
+           cx->sandbox->state != SANDBOX_STATE_ENDING;
+}
+
 static void context_execution_make_receipt(const struct context *cx, const struct execution *ex, enum ended_by by,
                                            int code, int signo, struct receipt *r)
 {
@@ -157,6 +164,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
     };
 
     language_kernel_make_receipt(&cx->kernel, &f, by, code, signo, r);
+    r->context_reset = context_is_restarting(cx);
 }
 
 static void context_execution_end(struct context *cx, struct execution *ex, enum ended_by by, int code, int signo)
@@ -214,7 +222,7 @@ void context_execution_kill(struct execution *ex)
 void context_execution_signal(struct execution *ex, int signo)
 {
     if (context_execution_is_running(ex) && signo == SIGINT)
-        language_kernel_interrupt(&ex->running_context->kernel, ENDED_SIGNAL);
+        language_kernel_interrupt(&ex->running_context->kernel, ENDED_KILLED);
     else if (context_execution_is_running(ex))
         exec_handle_signal(ex->running_context->kernel.exec, signo);
 }

@@ -301,7 +301,9 @@ static void context_end_running_execution(struct context *cx, const struct recei
 
     if (!r || r->ended_by == ENDED_LOST)
         return; /* the execution fails with the queued ones */
-    if (cx->restart_requested || cx->delete_requested)
+    if (r->ended_by == ENDED_MEMORY)
+        context_execution_over(cx, ENDED_MEMORY, -1, r->signal);
+    else if (cx->restart_requested || cx->delete_requested)
         context_execution_over(
             cx, k->was_interrupted && k->interrupt_cause == ENDED_TIMEOUT ? ENDED_TIMEOUT : ENDED_KILLED, -1, 0);
     else
@@ -339,7 +341,7 @@ static void context_on_kernel_died(void *arg, const struct language_kernel_death
     if (d->receipt)
         context_count_kernel_denials(cx, d->receipt);
     context_set_death_error(cx, d, &why);
-    if (cx->kernel.killed_by_timer && !d->was_starting)
+    if (!d->was_starting && (cx->kernel.killed_by_timer || (d->receipt && d->receipt->ended_by == ENDED_MEMORY)))
         cx->restart_requested = true; /* only its state is lost */
     if (d->was_executing)
         context_end_running_execution(cx, d->receipt, &why);

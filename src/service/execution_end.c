@@ -2,6 +2,7 @@
  * safe: in the journal (end_journal.c), or otherwise committed. After the commit the runtime may
  * forget the execution (exec_handle_free confirms its end), and the manager frees it. */
 #include "service/execution_internal.h"
+#include "service/result.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -82,7 +83,9 @@ static void execution_append_end_event(struct execution *ex)
 {
     auto_buf body = { 0 };
 
-    buf_addf(&body, "\"state\":\"%s\"", ex->end_state == STORE_EXECUTION_ENDED ? "ended" : "failed");
+    enum outcome outcome = result_outcome(ex->has_ended_by ? ended_by_name(ex->ended_by) : NULL, ex->exit_code,
+                                          ex->error_json != NULL);
+    buf_addf(&body, "\"outcome\":\"%s\"", outcome_name(outcome));
     if (ex->has_ended_by)
         buf_addf(&body, ",\"endedBy\":\"%s\"", ended_by_name(ex->ended_by));
     sandbox_append_event(ex->sandbox, "execution_ended", ex->id, body.data);
@@ -242,7 +245,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
         executions_count_denials(x, ex->sandbox->owner, r);
     }
     if (why)
-        ex->error_json = stored_error_json(why);
+        ex->error_json = result_error_json(why);
     if (why && why->id == ERR_LOST && !r) {
         ex->ended_by = ENDED_LOST;
         ex->has_ended_by = true;

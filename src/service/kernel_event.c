@@ -2,6 +2,7 @@
  * an error, so that a newer language kernel may send more, but they are not passed on. */
 #include "service/kernel_event.h"
 
+#include "core/base/jsonw.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/doc/json_input.h"
@@ -10,7 +11,7 @@
 #define MIME_MAX 64 /* entries per event */
 #define MIME_NAME_MAX 128
 
-enum type { TEXT, NUMBER, FLAG, DATA, OBJECT, TEXTS, ID, ID_OR_NULL };
+enum type { TEXT, NUMBER, FLAG, DATA, OBJECT, TEXTS, LINES, ID, ID_OR_NULL };
 
 struct kernel_event_field {
     const char *name;
@@ -44,7 +45,7 @@ static const struct {
                                 { "omitted", OBJECT, true } } },
     [KERNEL_EVENT_ERROR] = { "error",
                              "exception",
-                             { { "id", ID }, { "name", TEXT }, { "value", TEXT }, { "traceback", TEXTS } } },
+                             { { "id", ID }, { "name", TEXT }, { "value", TEXT }, { "traceback", LINES } } },
     [KERNEL_EVENT_INPUT] = { "input", "input", { { "id", ID }, { "prompt", TEXT }, { "password", FLAG } } },
     [KERNEL_EVENT_FINISHED] = { "finished", "finished", { { "id", ID }, { "status", TEXT } } },
     [KERNEL_EVENT_COMPLETIONS] = { "completions",
@@ -90,6 +91,7 @@ static bool kernel_event_type_ok(json_t *v, enum type type)
     case OBJECT:
         return json_is_object(v);
     case TEXTS:
+    case LINES:
         return kernel_event_texts_ok(v);
     case ID:
         return json_is_string(v) && json_string_length(v) <= KERNEL_EVENT_ID_MAX;
@@ -184,6 +186,24 @@ static int kernel_event_append_json(const char *data, size_t len, void *out)
     return 0;
 }
 
+/* One text for clients; the lines are separate on the channel. */
+static void kernel_event_append_lines(const json_t *lines, struct buf *out)
+{
+    auto_buf text = { 0 };
+    struct jsonw w;
+    size_t i;
+    json_t *line;
+
+    json_array_foreach(lines, i, line)
+    {
+        if (i > 0)
+            buf_adds(&text, "\n");
+        buf_add(&text, json_string_value(line), json_string_length(line));
+    }
+    jsonw_init(&w, out, 0);
+    jsonw_strn(&w, text.data ? text.data : "", text.len);
+}
+
 void kernel_event_json(const struct kernel_event *e, struct buf *out)
 {
     buf_addf(out, "{\"type\":\"%s\"", kernel_event_kinds[e->kind].type_name);
@@ -194,7 +214,11 @@ void kernel_event_json(const struct kernel_event *e, struct buf *out)
         if (!v || f->type == ID || f->type == ID_OR_NULL)
             continue;
         buf_addf(out, ",\"%s\":", f->name);
-        (void)json_dump_callback(v, kernel_event_append_json, out, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+        if (f->type == LINES)
+            kernel_event_append_lines(v, out);
+        else
+            (void)json_dump_callback(v, kernel_event_append_json, out,
+                                     JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     }
     buf_adds(out, "}");
 }

@@ -29,14 +29,15 @@ struct language_kernel_spec {
     const char *runtime;    /* NULL: the language kernel is a program of its own */
     const char *args[3];    /* after the interpreter */
     const char *exit_error; /* name of the error event when code ends itself */
-    const char *launcher;   /* the program that starts the interpreter, or NULL */
+    const char *interrupt_error;
+    const char *launcher; /* the program that starts the interpreter, or NULL */
     bool can_fork;
 };
 
 static const struct language_kernel_spec language_kernels[] = {
-    { "python", "python", { "-I", "/.cove/kernels/python/kernel.py" }, "SystemExit", NULL, true },
-    { "node", "node", { "/.cove/kernels/node/kernel.mjs" }, "Exit", "/.cove/kernels/node/start", false },
-    { "bash", NULL, { "/.cove/kernels/bash/kernel" }, "ExitStatus", NULL, false },
+    { "python", "python", { "-I", "/.cove/kernels/python/kernel.py" }, "SystemExit", "KeyboardInterrupt", NULL, true },
+    { "node", "node", { "/.cove/kernels/node/kernel.mjs" }, "Exit", "Interrupted", "/.cove/kernels/node/start", false },
+    { "bash", NULL, { "/.cove/kernels/bash/kernel" }, "ExitStatus", "Interrupted", NULL, false },
 };
 
 static const char *const language_kernel_states[] = { "dead",        "starting", "idle",   "busy",
@@ -200,6 +201,7 @@ void language_kernel_execute(struct language_kernel *k, const struct language_ke
 
     snprintf(k->request_id, sizeof(k->request_id), "%s", c->id);
     k->was_interrupted = k->exited_itself = false;
+    k->timeout_ms = timeout_ns / NS_PER_MS;
     language_kernel_set_state(k, LANGUAGE_KERNEL_BUSY);
     language_kernel_set_timer(k, timeout_ns);
     language_kernel_begin_line(k, &w, "execute", c->id);
@@ -258,7 +260,7 @@ void language_kernel_interrupt(struct language_kernel *k, enum ended_by cause)
     k->interrupt_cause = cause;
     language_kernel_set_state(k, LANGUAGE_KERNEL_INTERRUPTED);
     exec_handle_signal(k->exec, SIGINT);
-    language_kernel_set_timer(k, k->ops->grace_ns);
+    language_kernel_set_timer(k, cause == ENDED_TIMEOUT ? LANGUAGE_KERNEL_TIMEOUT_GRACE_NS : k->ops->grace_ns);
 }
 
 void language_kernel_kill(struct language_kernel *k)
@@ -294,17 +296,40 @@ static bool language_kernel_is_exit_event(const struct language_kernel *k, const
     if (e->kind != KERNEL_EVENT_ERROR || !name || !value || !str_eq(name, k->spec->exit_error))
         return false;
     bool none = str_eq(k->spec->name, "python") && (str_eq(value, "") || str_eq(value, "None"));
-    if (!none && !str_to_u64(value, UINT32_MAX, &code))
+    bool negative = value[0] == '-';
+    if (!none && !str_to_u64(value + negative, UINT32_MAX, &code))
         return false;
-    *ret = (int)(code & 0xff);
+    *ret = (int)((negative ? -code : code) & 0xff);
     return true;
+}
+
+static bool language_kernel_ran_too_long(const struct language_kernel *k)
+{
+    return k->was_interrupted && k->interrupt_cause == ENDED_TIMEOUT;
+}
+
+/* The interrupt is the exception that the code sees. Its reader has to know the reason. */
+static void language_kernel_name_timeout(const struct language_kernel *k, const struct kernel_event *e)
+{
+    const char *name = json_string_value(json_object_get(e->root, "name"));
+    json_t *lines = json_object_get(e->root, "traceback");
+    char value[64], line[80];
+
+    if (e->kind != KERNEL_EVENT_ERROR || !language_kernel_ran_too_long(k) || !str_eq(name, k->spec->interrupt_error))
+        return;
+    snprintf(value, sizeof(value), "stopped after %" PRIu64 " ms", k->timeout_ms);
+    snprintf(line, sizeof(line), "TimeoutError: %s", value);
+    json_object_set_new(e->root, "name", json_string("TimeoutError"));
+    json_object_set_new(e->root, "value", json_string(value));
+    if (json_array_size(lines) > 0)
+        json_array_set_new(lines, json_array_size(lines) - 1, json_string(line));
 }
 
 static void language_kernel_on_finished(struct language_kernel *k, const struct kernel_event *e)
 {
     struct language_kernel_result result = { .status = e->status, .ended_by = ENDED_EXIT };
 
-    if (e->status == KERNEL_STATUS_INTERRUPTED) {
+    if (e->status == KERNEL_STATUS_INTERRUPTED || language_kernel_ran_too_long(k)) {
         result.ended_by = k->was_interrupted ? k->interrupt_cause : ENDED_SIGNAL;
         result.exit_code = -1;
         result.signal = SIGINT;
@@ -332,10 +357,11 @@ static bool language_kernel_on_request_event(struct language_kernel *k, const st
         language_kernel_on_finished(k, e);
         return true;
     }
-    if (k->ops->exit_is_status && language_kernel_is_exit_event(k, e, &k->exit_status)) {
+    if (language_kernel_is_exit_event(k, e, &k->exit_status)) {
         k->exited_itself = true;
         return true;
     }
+    language_kernel_name_timeout(k, e);
     return k->ops->on_event(k->arg, e);
 }
 

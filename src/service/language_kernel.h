@@ -4,7 +4,8 @@
  * Its owner is a context, which sends many requests, or a run, which sends one. The language kernel
  * is embedded in its owner and reports by language_kernel_ops. One code request runs at a time. A
  * request that exceeds its timeout is interrupted; a language kernel that ignores the interrupt for
- * the grace period is killed. */
+ * the grace period is killed. Code that ends itself (sys.exit) has an exit status and no exception,
+ * though the interpreter continues. */
 #pragma once
 
 #include "core/base/buf.h"
@@ -13,6 +14,7 @@
 #include "service/kernel_event.h"
 
 #define LANGUAGE_KERNEL_START_NS (60 * NS_PER_S)
+#define LANGUAGE_KERNEL_TIMEOUT_GRACE_NS (500 * NS_PER_MS)
 #define LANGUAGE_KERNEL_FORK_NS (30 * NS_PER_S) /* usually a millisecond; longer if the process has much memory */
 
 enum language_kernel_state {
@@ -43,10 +45,7 @@ struct language_kernel_death {
 };
 
 struct language_kernel_ops {
-    uint64_t grace_ns; /* from the interrupt to the kill */
-    /* Code that ends itself is a program with an exit status. Otherwise it is an error event,
-     * because the interpreter continues. */
-    bool exit_is_status;
+    uint64_t grace_ns;      /* from an interrupt to the kill; after a timeout it is LANGUAGE_KERNEL_TIMEOUT_GRACE_NS */
     bool keeps_code_stderr; /* the error of its death quotes stderr of the code, not only of the start */
 
     void (*on_ready)(void *arg, const struct kernel_event *e);
@@ -87,6 +86,7 @@ struct language_kernel {
     bool was_interrupted;          /* the running or last request was interrupted */
     enum ended_by interrupt_cause; /* was_interrupted */
     bool killed_by_timer;          /* it missed the deadline of its start or ignored an interrupt */
+    uint64_t timeout_ms;           /* of the running or last request */
     bool exited_itself;            /* the code ended itself with exit_status */
     int exit_status;
 };

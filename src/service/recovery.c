@@ -9,6 +9,7 @@
  * not say "paused": the previous server may have crashed between freezing the sandbox and
  * committing the state. */
 #include "service/sandbox_internal.h"
+#include "service/result.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -143,7 +144,7 @@ static void recovery_end_orphan(struct recovery *r, const struct store_execution
     struct err lost;
 
     err_set(&lost, ERR_LOST, "its sandbox ended while the server was down");
-    auto_free char *why = stored_error_json(&lost);
+    auto_free char *why = result_error_json(&lost);
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
     end.error_json = why;

@@ -88,19 +88,6 @@ void sandbox_fail_callers(struct sandbox *sb, const struct err *why)
 
 /* --- stored state --- */
 
-char *stored_error_json(const struct err *why)
-{
-    struct buf out = { 0 };
-    struct jsonw w;
-
-    jsonw_init(&w, &out, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "code", err_info(why->id)->code);
-    jsonw_kstr(&w, "message", why->msg);
-    jsonw_end_object(&w);
-    return out.data;
-}
-
 /* Limits that executions of an adopted sandbox still use. */
 static const enum limit sandbox_stored_limits[] = { LIMIT_OUTPUT, LIMIT_CPU_TIME };
 

@@ -14,6 +14,7 @@
  *    destroyed and the row is committed; if the store refuses, the commit is retried until it
  *    succeeds. */
 #include "service/sandbox_internal.h"
+#include "service/result.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -92,7 +93,7 @@ static void sandbox_commit_end(void *arg)
     struct store_sandbox row = { .state = STORE_SANDBOX_ENDED,
                                  .ended_ms = sb->ended_ms,
                                  .cpu_us = sandbox_read_cpu_us(sb) };
-    auto_free char *why = stored_error_json(&sb->end_error);
+    auto_free char *why = result_error_json(&sb->end_error);
 
     if (sb->handle && sandbox_handle_memory_peak(sb->handle) != SANDBOX_USAGE_UNKNOWN)
         row.usage_memory_peak = sandbox_handle_memory_peak(sb->handle);

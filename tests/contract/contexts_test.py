@@ -53,7 +53,7 @@ def state_is_kept_between_executions(s):
     sb = s.create()
     cx = context(s, sb)
     first = run(s, sb, cx, "x = 6\nprint('hello')")
-    assert first["status"] == "ok" and first["stdout"] == "hello\n" and first["results"] == [], first
+    assert first["outcome"] == "success" and first["stdout"] == "hello\n" and first["results"] == [], first
     second = run(s, sb, cx, "x * 7")
     assert [r["data"]["text/plain"] for r in second["results"]] == ["42"], second
     assert second["results"][0]["type"] == "result" and second["exitCode"] == 0 and second["contextId"] == cx
@@ -66,7 +66,7 @@ def state_is_kept_between_executions(s):
     receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{third.json['id']}/receipt")
     assert receipt.json["requestId"] == "cell-3", receipt.body
     again = s.call("GET", f"/v1/sandboxes/{sb}/executions/{second['id']}").json
-    assert again["results"] == second["results"] and again["status"] == "ok", again
+    assert again["results"] == second["results"] and again["outcome"] == "success", again
     seen = s.call("GET", where(sb, cx)).json
     assert seen["executions"] == 3 and seen["language"] == "python" and seen["version"], seen
     s.delete(sb)
@@ -77,7 +77,7 @@ def an_exception_is_reported_with_name_value_and_traceback(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "print('before')\n1 / 0")
-    assert a["status"] == "error" and a["exitCode"] == 1 and a["stdout"] == "before\n", a
+    assert a["outcome"] == "error" and a["exitCode"] == 1 and a["stdout"] == "before\n", a
     assert a["exception"]["name"] == "ZeroDivisionError" and a["exception"]["traceback"], a
     assert run(s, sb, cx, "'alive'")["results"], "the context does not answer after an exception"
     s.delete(sb)
@@ -138,10 +138,10 @@ def a_websocket_runs_code_in_a_context_and_delivers_its_events(s):
         assert start["eventsOffset"] == 0 and start["execution"]["contextId"] == cx, start
         text, events, offsets, end = events_until_the_end(c, "one")
         assert [e["type"] for e in events] == ["display"] * 3 + ["result"], events
-        assert text == "line 0\nline 1\nline 2\n" and end["execution"]["status"] == "ok", (text, end)
+        assert text == "line 0\nline 1\nline 2\n" and end["execution"]["outcome"] == "success", (text, end)
         c.send("execute", executionId="two", contextId=cx, mode="code", content="[x][1]")
         _, events, _, end = events_until_the_end(c, "two")
-        assert [e["name"] for e in events] == ["IndexError"] and end["execution"]["status"] == "error", (events, end)
+        assert [e["name"] for e in events] == ["IndexError"] and end["execution"]["outcome"] == "error", (events, end)
     with Stream(s, sb) as c:
         ex = start["execution"]["id"]
         c.send("resume", executionId=ex, name="again", stdoutOffset=len(text), eventsOffset=offsets[1])
@@ -164,7 +164,7 @@ def a_websocket_answers_input_requests_and_names_what_it_refuses(s):
         assert c.until("error")["code"] == "invalid_request"
         c.send("input", executionId="ask", text="Ada")
         text, _, _, end = events_until_the_end(c, "ask")
-        assert text.endswith("hi Ada\n") and end["execution"]["status"] == "ok", (text, end)
+        assert text.endswith("hi Ada\n") and end["execution"]["outcome"] == "success", (text, end)
         for fields, code in ((dict(code="1", language="python"), "invalid_request"), (dict(command=["true"]), "invalid_request"),
                              (dict(code="1", contextId="cx" + "a" * 20), "not_found"), (dict(code="1", contextId="one"), "not_found"),
                              (dict(code="1", tty=True), "invalid_request"), (dict(), "invalid_request")):
@@ -177,7 +177,7 @@ def a_websocket_answers_input_requests_and_names_what_it_refuses(s):
         assert c.until("error")["code"] == "conflict"
         c.send("signal", executionId="busy", signal="INT")
         _, events, _, end = events_until_the_end(c, "busy")
-        assert events[-1]["name"] == "KeyboardInterrupt" and end["execution"]["status"] == "interrupted", (events, end)
+        assert events[-1]["name"] == "KeyboardInterrupt" and end["execution"]["outcome"] == "killed", (events, end)
     assert run(s, sb, cx, "name")["results"][0]["data"]["text/plain"] == "'Ada'"
     s.delete(sb)
 
@@ -199,7 +199,7 @@ def executions_are_queued_and_run_in_order(s):
     assert full.status == 429 and full.code == "limit_reached", full.body
     assert s.call("POST", where(sb, cx, "complete"), {"code": "se", "cursor": 2}).status == 409
     cancelled = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ids[4]}/cancel")
-    assert cancelled.json["endedBy"] == "killed" and cancelled.json["status"] == "killed", cancelled.body
+    assert cancelled.json["endedBy"] == "killed" and cancelled.json["outcome"] == "killed", cancelled.body
     assert s.files(sb, "PUT", body=b"", path="/workspace/go").status in (200, 201)
     until(lambda: s.call("GET", where(sb, cx)).json["state"] == "idle")
     assert run(s, sb, cx, "seen")["results"][0]["data"]["text/plain"] == "[0, 1, 2, 3]"
@@ -223,7 +223,7 @@ def input_is_requested_and_answered(s):
         elif m["type"] == "output":
             text += m["data"]
         elif m["type"] == "end":
-            assert m["execution"]["status"] == "ok", m
+            assert m["execution"]["outcome"] == "success", m
     c.close()
     assert "hi Ada\n" in text, text
     late = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/input", {"text": "x"})
@@ -241,7 +241,8 @@ def an_interrupt_keeps_the_state(s):
     told = s.call("POST", where(sb, cx, "interrupt"))
     assert told.status == 200 and told.json["outcome"] == "interrupted", told.body
     ended = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
-    assert ended["status"] == "interrupted" and ended["signal"] == 2, ended
+    assert ended["outcome"] == "killed" and ended["endedBy"] == "killed" and ended["signal"] == 2, ended
+    assert "contextReset" not in ended, ended
     assert run(s, sb, cx, "x")["results"][0]["data"]["text/plain"] == "1"
     assert s.call("POST", where(sb, cx, "interrupt")).json["outcome"] == "idle"
     s.delete(sb)
@@ -259,9 +260,9 @@ def code_that_ignores_an_interrupt_is_killed_and_reported(s):
     told = s.call("POST", where(sb, cx, "interrupt"))
     assert told.json["outcome"] == "killed", told.body
     ended = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
-    assert ended["status"] == "killed" and ended["endedBy"] == "killed", ended
+    assert ended["outcome"] == "killed" and ended["endedBy"] == "killed" and ended["contextReset"] is True, ended
     given_up = s.call("GET", f"/v1/sandboxes/{sb}/executions/{waiting['id']}").json
-    assert given_up["state"] == "failed" and given_up["error"]["code"] == "context_dead", given_up
+    assert given_up["outcome"] == "error" and given_up["error"]["code"] == "context_dead", given_up
     until(lambda: s.call("GET", where(sb, cx)).json["state"] == "idle")
     fresh = run(s, sb, cx, "x")
     assert fresh["exception"]["name"] == "NameError", fresh
@@ -283,10 +284,10 @@ def an_interrupt_inside_a_loop_of_c_reports_its_real_outcome(s):
         until(lambda: s.call("GET", where(sb, cx)).json["state"] == "idle")
         after, x = s.call("GET", where(sb, cx)).json, run(s, sb, cx, "x")
         if told.json["outcome"] == "interrupted":
-            assert (ended["status"], ended["signal"], after["restarts"]) == ("interrupted", 2, 0), (code, ended, after)
+            assert (ended["outcome"], ended["signal"], after["restarts"]) == ("killed", 2, 0), (code, ended, after)
             assert x["results"][0]["data"]["text/plain"] == "1", x
         else:
-            assert (ended["status"], ended["endedBy"], after["restarts"]) == ("killed", "killed", 1), (code, ended, after)
+            assert (ended["outcome"], ended.get("contextReset"), after["restarts"]) == ("killed", True, 1), (code, ended, after)
             assert x["exception"]["name"] == "NameError", x
     s.delete(sb)
 
@@ -296,8 +297,14 @@ def a_timeout_interrupts_the_code(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "import time\nx = 1\ntime.sleep(1000)", timeoutMs=1000)
-    assert a["endedBy"] == "timeout" and a["status"] == "interrupted", a
+    assert a["endedBy"] == "timeout" and a["outcome"] == "timeout" and "contextReset" not in a, a
+    raised = a["exception"]
+    assert (raised["name"], raised["value"]) == ("TimeoutError", "stopped after 1000 ms"), raised
+    assert "time.sleep(1000)" in raised["traceback"] and "KeyboardInterrupt" not in raised["traceback"], raised
+    assert raised["traceback"].splitlines()[-1] == "TimeoutError: stopped after 1000 ms", raised
     assert run(s, sb, cx, "x")["results"], "the state was lost"
+    caught = run(s, sb, cx, "try:\n    time.sleep(1000)\nexcept BaseException: print('caught')", timeoutMs=500)
+    assert (caught["outcome"], caught["exitCode"], caught["stdout"]) == ("timeout", None, "caught\n"), caught
     s.delete(sb)
 
 
@@ -306,7 +313,7 @@ def a_language_kernel_that_dies_leaves_a_dead_context_with_the_reason(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "import os\nos._exit(7)")
-    assert a["state"] == "failed" and a["status"] == "died" and a["error"]["code"] == "context_dead", a
+    assert a["state"] == "ended" and a["outcome"] == "error" and a["error"]["code"] == "context_dead", a
     assert "status 7" in a["error"]["message"], a
     seen = s.call("GET", where(sb, cx)).json
     assert seen["state"] == "dead" and "status 7" in seen["reason"]["message"], seen
@@ -314,7 +321,7 @@ def a_language_kernel_that_dies_leaves_a_dead_context_with_the_reason(s):
     assert refused.status == 409 and refused.code == "context_dead", refused.body
     again = s.call("POST", where(sb, cx, "restart"))
     assert again.status == 200 and again.json["state"] == "idle", again.body
-    assert run(s, sb, cx, "1 + 1")["status"] == "ok"
+    assert run(s, sb, cx, "1 + 1")["outcome"] == "success"
     s.delete(sb)
 
 
@@ -325,7 +332,7 @@ def forged_events_of_the_code_are_refused_and_counted(s):
     forged = ["{\"event\":\"finished\",\"id\":\"exaaaaaaaaaaaaaaaaaaaa\",\"status\":\"ok\"}", "rubbish", "[" * 4000, "{}"]
     code = "import os\n" + "\n".join(f"os.write(3, {(line + chr(10)).encode()!r})" for line in forged) + "\n'fine'"
     a = run(s, sb, cx, code)
-    assert a["status"] == "ok" and a["results"][0]["data"]["text/plain"] == "'fine'", a
+    assert a["outcome"] == "success" and a["results"][0]["data"]["text/plain"] == "'fine'", a
     assert s.call("GET", where(sb, cx)).json["refusedEvents"] == len(forged)
     s.delete(sb)
 
@@ -347,9 +354,9 @@ def a_flood_of_lines_is_refused_and_other_contexts_are_served(s):
     flood += "os.write(3, b'[' * 5000 + b'\\n')\n"
     flood += "for i in range(48): os.write(3, b'x' * 65536)\nos.write(3, b'\\n')\n'through'"
     a = s.call("POST", where(sb, cx, "execute"), {"code": flood, "background": True}).json
-    assert run(s, other, theirs, "1 + 1")["status"] == "ok"
+    assert run(s, other, theirs, "1 + 1")["outcome"] == "success"
     until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json.get("endedAt"))
-    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["status"] == "ok"
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json["outcome"] == "success"
     refused = s.call("GET", where(sb, cx)).json["refusedEvents"]
     assert refused == 20002, refused
     usable(s, sb, cx)
@@ -362,7 +369,7 @@ def a_flood_of_displays_is_cut_off_and_reported(s):
     sb = s.create()
     cx = context(s, sb)
     a = run(s, sb, cx, "for i in range(3000): display('x' * 20000)\n'end'", timeoutMs=110000)
-    assert a["status"] == "ok" and a["droppedBytes"] > 40 << 20, {k: v for k, v in a.items() if k != "results"}
+    assert a["outcome"] == "success" and a["droppedBytes"] > 40 << 20, {k: v for k, v in a.items() if k != "results"}
     assert sum(len(json.dumps(r)) for r in a["results"]) < 20 << 20
     assert a["stdoutBytes"] == a["stderrBytes"] == 0, {k: v for k, v in a.items() if k != "results"}
     usable(s, sb, cx)
@@ -417,7 +424,7 @@ def code_that_imitates_its_kernel_harms_its_own_context_only(s):
     assert not s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json.get("endedAt")
     s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["touch", "/workspace/end"]})
     until(lambda: s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json.get("endedAt"))
-    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json["status"] == "ok"
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{other}").json["outcome"] == "success"
     assert s.call("GET", where(sb, apart)).json["refusedEvents"] == 0
     usable(s, sb, cx)
     usable(s, sb, apart)
@@ -490,9 +497,9 @@ def contexts_survive_the_server_and_their_running_code_is_reported_as_lost(s):
     s.start()
     until(lambda: s.call("GET", where(sb, idle)).json["state"] == "idle")
     assert run(s, sb, idle, "x")["results"][0]["data"]["text/plain"] == "'kept'"
-    until(lambda: s.call("GET", path).json["state"] == "failed")
+    until(lambda: s.call("GET", path).json["state"] == "ended")
     lost = s.call("GET", path).json
-    assert lost["endedBy"] == "lost" and lost["status"] == "died" and "while it ran" in lost["error"]["message"], lost
+    assert lost["endedBy"] == "lost" and lost["outcome"] == "lost" and "while it ran" in lost["error"]["message"], lost
     lost = s.call("GET", f"/v1/sandboxes/{sb}/executions/{waits['id']}").json
     assert lost["endedBy"] == "lost" and "begun" in lost["error"]["message"], lost
     seen = s.call("GET", where(sb, busy)).json
@@ -550,7 +557,7 @@ def a_sandbox_that_ends_ends_its_contexts_and_their_queued_requests(s):
     until(lambda: s.call("GET", where(sb, cx)).json["queued"] == 1)
     s.delete(sb)
     t.join(120)
-    assert answers and answers[0]["state"] == "failed", answers
+    assert answers and answers[0]["error"]["code"], answers
     ended = s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['id']}").json
     assert ended["endedAt"], ended
     assert s.call("GET", where(sb)).status in (404, 410)
@@ -637,11 +644,11 @@ def a_context_of_python_data_draws_a_figure(s):
     sb, cx = in_a_fork(s, "python-data", "import sys; 'pandas' in sys.modules and 'matplotlib' in sys.modules")
     told = run(s, sb, cx, "import numpy as np, pandas as pd, matplotlib.pyplot as plt\n"
                "plt.plot(np.arange(3), [1, 4, 9])\nplt.title('squares')\nplt.show()\npd.DataFrame({'a': [1, 2]})")
-    assert told["status"] == "ok", told
+    assert told["outcome"] == "success", told
     kinds = [set(r["data"]) for r in told["results"]]
     assert any("image/png" in k for k in kinds) and any("text/html" in k for k in kinds), kinds
     place = run(s, sb, cx, "import matplotlib, os; d = matplotlib.get_cachedir(); open(os.path.join(d, 'x'), 'w').write('y')")
-    assert place["status"] == "ok" and place["results"][0]["data"]["text/plain"] == "1", place
+    assert place["outcome"] == "success" and place["results"][0]["data"]["text/plain"] == "1", place
     s.delete(sb)
 
 
@@ -680,7 +687,7 @@ def prepared_sandboxes_end_with_the_server_that_made_them(s):
 
 def value(s, sb, cx, code):
     a = run(s, sb, cx, code)
-    assert a["status"] == "ok" and a["results"], a
+    assert a["outcome"] == "success" and a["results"], a
     return a["results"][0]["data"]["text/plain"]
 
 
@@ -749,10 +756,10 @@ def a_fork_and_its_parent_live_and_die_independently(s):
     stopped = s.call("POST", where(sb, two, "interrupt"))
     assert stopped.status == 200 and stopped.json["outcome"] == "interrupted", stopped.body
     died = run(s, sb, three, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert died["status"] == "died", died
+    assert died["outcome"] == "error" and died["error"]["code"] == "context_dead", died
     dead = s.call("POST", where(sb, three, "fork"))
     assert dead.status == 409 and dead.code == "context_dead", dead.body
-    assert run(s, sb, cx, "import os; os._exit(3)")["status"] == "died"
+    assert run(s, sb, cx, "import os; os._exit(3)")["error"]["code"] == "context_dead"
     assert value(s, sb, two, "x") == "'kept'"
     four = fork(s, sb, two)
     assert s.call("DELETE", where(sb, two)).status == 200

@@ -369,7 +369,7 @@ def a_member_without_its_interpreter_does_not_count_as_a_hit(s):
     assert "preload json.no_such_module" in t["zygote"]["message"] and t["phase"] == "degraded", t
     before, warm = (figure(s, hits), figure(s, partial)), figure(s, 'sandbox_startup_seconds_count{runtime="python",warm="true"}')
     a = s.call("POST", "/v1/execute", {"code": "6 * 7", "template": "bare"}).json
-    assert (a["status"], a["pool"]) == ("ok", "partial"), a
+    assert (a["outcome"], a["pool"]) == ("success", "partial"), a
     assert (figure(s, hits), figure(s, partial)) == (before[0], before[1] + 1)
     until(s, "bare", lambda t: t["ready"] == 1)
     s.delete(s.create({"template": "bare"}, runtime="python"))

@@ -549,7 +549,7 @@ class Reckoning:
         told = e.told_end
         if told and (told["state"], told.get("exitCode"), told.get("endedBy")) != (row["state"], row.get("exitCode"), row.get("endedBy")):
             self.ledger.problem(f"{e.id} has another end than the client received: {told} and {row}")
-        if row["state"] == "ended" and row["endedBy"] == "exit":
+        if row["state"] == "ended" and row.get("endedBy") == "exit":
             if row["exitCode"] != e.code or whole != e.expected:
                 self.ledger.problem(f"{e.id} is reported as a success and is not: {len(whole)} of {len(e.expected)} bytes, {row}")
         elif row["state"] in ("starting", "running"):

@@ -534,7 +534,7 @@ class Security(Audited):
         self.begin("--security-webhook", self.receiver(), "--security-webhook-allow", "127.0.0.1")
         code = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
         status, done = self.ask("POST", "/v1/execute", {"code": code})
-        self.assertEqual((status, done["status"]), (200, "ok"), done)
+        self.assertEqual((status, done["outcome"]), (200, "success"), done)
         ran = wait_for(self.escapes)
         self.assertEqual([e["target"] for e in ran], [{"sandbox": done["sandboxId"], "execution": done["id"]}])
         self.assertEqual((ran[0]["tenant"], ran[0]["details"]["count"]), ("local", 1))

@@ -52,7 +52,7 @@ class Ctl(Served):
         missing = self.cove("execute", "--output", "none", "--", "true")
         self.assertIn("none was not copied", missing.err)
         answer = self.cove("execute", "--json", "--timeout", "10s", "-c", "[1]").json
-        self.assertEqual((answer["status"], answer["results"][0]["data"]["text/plain"]), ("ok", "[1]"))
+        self.assertEqual((answer["outcome"], answer["value"]), ("success", "[1]"))
         self.assertIn("timeout after 300ms", self.cove("execute", "--timeout", "300ms", "--", "sleep", "60", code=124).err)
         self.assertIn("exclude each other", self.cove("execute", "-c", "1", "--", "ls", code=2).err)
         self.assertIn("with -c", self.cove("execute", f"{here}/no-such.py", code=125).err)

@@ -479,7 +479,7 @@ class Serve(Server):
         self.assertEqual(ended["endedBy"], "lost", ended)
         self.assertEqual(ended["reason"], {"code": "sandbox_lost", "message": "it ended while the server was down"})
         lost = self.call("GET", f"{base}/{running['id']}")[1]
-        self.assertEqual((lost["state"], lost["endedBy"]), ("failed", "lost"), lost)
+        self.assertEqual((lost["outcome"], lost["endedBy"]), ("lost", "lost"), lost)
         self.assertEqual(self.call("POST", base, {"code": "echo"})[0], 410)
         wait_for(lambda: not [top for top, _, _ in os.walk("/sys/fs/cgroup") if sandbox in top], 60)
         self.stop()
@@ -688,7 +688,7 @@ class Serve(Server):
         self.assertEqual(self.execute(whole, "echo fine"), "fine\n")
         ended = wait_for(lambda: (lambda e: e if "endedAt" in e else None)(
             self.call("GET", f"/v1/sandboxes/{whole}/executions/{running['id']}")[1]), 60)
-        self.assertEqual((ended["state"], ended["endedBy"]), ("failed", "lost"), ended)
+        self.assertEqual((ended["outcome"], ended["endedBy"]), ("lost", "lost"), ended)
         self.assertIn("cannot read its row", self.logged())
         self.assertEqual(self.call("DELETE", f"/v1/sandboxes/{damaged}")[1]["state"], "ended")
         self.stop()

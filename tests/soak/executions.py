@@ -130,7 +130,7 @@ class Server:
 def right(name, status, answer):
     if status != 200:
         return False
-    return {"out of time": lambda: answer["status"] != "ok", "killed for memory": lambda: answer["status"] != "ok",
+    return {"out of time": lambda: answer["outcome"] != "success", "killed for memory": lambda: answer["outcome"] != "success",
             "raised": lambda: "ZeroDivisionError" in json.dumps(answer), "files": lambda: len(answer["files"]) == 1 and answer["stdout"] == "1\n"}.get(
                 name, lambda: answer["stdout"] == "1\n")()
 

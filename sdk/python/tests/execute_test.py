@@ -12,7 +12,7 @@ from support import Case
 class Execute(Case):
     def test_output_and_value_of_code_are_in_one_answer(self) -> None:
         done = self.client.execute("print('out'); display(1); 6 * 7", timeout=60)
-        self.assertEqual((done.stdout, done.text, done.status, done.success), ("out\n", "42", "ok", True))
+        self.assertEqual((done.stdout, done.text, done.outcome, done.success), ("out\n", "42", "success", True))
         self.assertEqual([shown.type for shown in done.results], ["display", "result"])
         self.assertEqual(done.check().exit_code, 0)
 
@@ -25,7 +25,7 @@ class Execute(Case):
     def test_a_failure_is_reported_with_its_reason(self) -> None:
         done = self.client.execute("1 / 0")
         assert done.exception is not None
-        self.assertEqual((done.status, done.exception.name), ("error", "ZeroDivisionError"))
+        self.assertEqual((done.outcome, done.exception.name), ("error", "ZeroDivisionError"))
         with self.assertRaisesRegex(ExecutionFailedError, "division by zero"):
             done.check()
         self.assertEqual(self.client.execute(command=["sh", "-c", "exit 3"]).exit_code, 3)

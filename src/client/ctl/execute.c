@@ -137,7 +137,11 @@ static int ctl_execute_save_file(const struct ctl *c, int dir, const json_t *fil
     path += *path == '/';
     if (!ctl_execute_path_is_plain(path))
         return err_set(err, ERR_PROTOCOL, "the server sent an invalid file name");
-    ctl_decode_base64(&data, ctl_field_text(file, "contentBase64"));
+    const json_t *content = json_object_get(file, "content");
+    if (content)
+        buf_add(&data, json_string_value(content), json_string_length(content));
+    else
+        ctl_decode_base64(&data, ctl_field_text(file, "contentBase64"));
     auto_fd int fd = ctl_execute_open_below(dir, path, err);
     if (fd < 0)
         return -1;
@@ -219,8 +223,8 @@ static int ctl_execute_exit_status(const struct ctl *c, const json_t *end, struc
 
     if (bad)
         return -1;
-    if (str_eq(ctl_field_text(end, "status"), "died") && !str_eq(ctl_field_text(end, "endedBy"), "lost")) {
-        if (!str_eq(ctl_field_text(end, "endedBy"), "memory") && !c->quiet)
+    if (why && !str_eq(ctl_field_text(end, "outcome"), "lost")) { /* its interpreter ended */
+        if (!str_eq(ctl_field_text(end, "outcome"), "out_of_memory") && !c->quiet)
             report_note("%s", ctl_field_text(why, "message"));
         ctl_note_end(c, end);
         return ctl_exit_status(end);

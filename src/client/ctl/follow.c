@@ -140,19 +140,19 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (str_eq(by, ends[i].by))
             report_note("ended: %s", ends[i].says);
+    if (json_is_true(json_object_get(x, "contextReset")))
+        report_note("the interpreter was restarted: the variables of the context are lost");
 }
 
 int ctl_exit_status(const json_t *x)
 {
-    static const char *const clocks[] = { "timeout", "cpu", "lifetime", "idle" };
-    const char *by = ctl_field_text(x, "endedBy");
+    const char *outcome = ctl_field_text(x, "outcome");
     const json_t *code = json_object_get(x, "exitCode");
     json_int_t signal = json_integer_value(json_object_get(x, "signal"));
 
-    for (size_t i = 0; i < ARRAY_LEN(clocks); i++)
-        if (str_eq(by, clocks[i]))
-            return 124;
-    if (str_eq(by, "memory"))
+    if (str_eq(outcome, "timeout"))
+        return 124;
+    if (str_eq(outcome, "out_of_memory"))
         return 123;
     if (signal > 0)
         return 128 + (int)signal;

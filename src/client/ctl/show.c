@@ -105,12 +105,12 @@ void ctl_show_end(const struct ctl_show *s)
 
 bool ctl_show_exception(struct ctl_show *s, const json_t *line)
 {
-    const json_t *lines = json_object_get(line, "traceback");
+    const char *traceback = ctl_field_text(line, "traceback");
     auto_buf out = { 0 };
 
-    for (size_t i = 0; i < json_array_size(lines); i++)
-        buf_addf(&out, "%s\n", json_string_value(json_array_get(lines, i)));
-    if (json_array_size(lines) == 0)
+    if (*traceback)
+        buf_addf(&out, "%s\n", traceback);
+    else
         buf_addf(&out, "%s: %s\n", ctl_field_text(line, "name"), ctl_field_text(line, "value"));
     return ctl_show_write(s, STDERR_FILENO, out.data, out.len);
 }

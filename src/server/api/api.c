@@ -92,7 +92,6 @@ int api_read_body(const struct http_req *req, json_t **ret, struct err *err)
 }
 
 const char *const api_sandbox_states[] = { "creating", "running", "paused", "ended", NULL };
-const char *const api_execution_states[] = { "starting", "running", "ended", "failed", NULL };
 
 int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err)
 {
@@ -105,7 +104,8 @@ int api_read_state_query(const struct http_req *req, const char *const *names, u
             *ret = STORE_BIT(i);
             return 0;
         }
-    return err_set(err, ERR_INVALID, "state: must be %s, %s, %s or %s", names[0], names[1], names[2], names[3]);
+    return err_set(err, ERR_INVALID, "state: must be %s, %s, %s%s%s", names[0], names[1], names[3] ? names[2] : "or ",
+                   names[3] ? " or " : names[2], names[3] ? names[3] : "");
 }
 
 void api_answer_done(void *arg, const struct err *err)
@@ -238,47 +238,4 @@ void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
     jsonw_kstr_if(w, "endedBy", row->ended_by);
     api_write_raw_json(w, "reason", row->why_json);
     jsonw_end_object(w);
-}
-
-static void api_write_execution_end(const struct store_execution *row, struct jsonw *w)
-{
-    jsonw_ki64_or_null(w, "exitCode", row->has_exit_code, row->exit_code);
-    jsonw_ki64_or_null(w, "signal", row->signal, row->signal);
-    jsonw_kstr_if(w, "endedBy", row->ended_by);
-}
-
-static const char *api_context_execution_status(const struct store_execution *row)
-{
-    if (row->state == STORE_EXECUTION_FAILED)
-        return "died";
-    if (row->has_exit_code)
-        return row->exit_code == 0 ? "ok" : "error";
-    return row->signal ? "interrupted" : "killed";
-}
-
-void api_write_execution(const struct store_execution *row, struct jsonw *w)
-{
-    jsonw_object(w);
-    jsonw_kstr(w, "id", row->id);
-    jsonw_kstr(w, "sandboxId", row->sandbox);
-    jsonw_kstr(w, "state", api_execution_states[row->state]);
-    jsonw_kbool(w, "background", row->background);
-    if (row->tty)
-        jsonw_kbool(w, "tty", true);
-    if (row->created_by)
-        jsonw_kstr(w, "createdBy", row->created_by);
-    api_write_time(w, "createdAt", row->created_ms);
-    api_write_time(w, "startedAt", row->started_ms);
-    api_write_time(w, "endedAt", row->ended_ms);
-    if (row->ended_ms)
-        api_write_execution_end(row, w);
-    if (row->context[0]) {
-        jsonw_kstr(w, "contextId", row->context);
-        if (row->ended_ms)
-            jsonw_kstr(w, "status", api_context_execution_status(row));
-    }
-    jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
-    jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
-    jsonw_ku64(w, "droppedBytes", row->dropped[0] + row->dropped[1] + row->dropped[2]);
-    api_write_raw_json(w, "error", row->error_json);
 }

@@ -69,8 +69,8 @@ int api_read_execution_id(const struct http_req *req, const char **ret, struct e
 
 /* --- responses --- */
 
-/* State names, in the order of the store's enums; each array ends with NULL. */
-extern const char *const api_sandbox_states[], *const api_execution_states[];
+/* State names, in the order of the store's enum; ends with NULL. */
+extern const char *const api_sandbox_states[];
 /* For calls whose reply has no row; arg is the request: 204, or the error. */
 void api_answer_done(void *arg, const struct err *err);
 /* A response that is one object; the caller writes its members between the two calls. */
@@ -83,8 +83,7 @@ void api_list_end(struct http_req *req, struct jsonw *w, const char *next);
 void api_write_time(struct jsonw *w, const char *key, uint64_t ms);          /* 0: writes nothing */
 void api_write_raw_json(struct jsonw *w, const char *key, const char *json); /* an encoded JSON value; NULL: nothing */
 void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w);
-void api_write_execution(const struct store_execution *row, struct jsonw *w); /* the caller closes the object */
-void api_write_runtimes(struct jsonw *w);                                     /* "runtimes": [...] */
+void api_write_runtimes(struct jsonw *w); /* "runtimes": [...] */
 
 /* --- events (events.c) --- */
 

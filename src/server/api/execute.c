@@ -7,6 +7,7 @@
 #include "server/api/api_internal.h"
 #include "server/api/output_response.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -15,6 +16,7 @@
 #include "service/context.h"
 #include "service/custom_policy.h"
 #include "service/language_kernel.h"
+#include "service/result.h"
 #include "service/template_cache.h"
 #include "service/template_check.h"
 
@@ -137,17 +139,19 @@ static void execute_write_run_facts(struct buf *out, const struct run_result *r)
 /* An execution that started and was lost: only the reason is known. */
 static void execute_write_lost(const struct execute_request *c, const struct err *err, struct buf *out)
 {
+    auto_free char *error = result_error_json(err);
+    struct result r = { .id = c->id,
+                        .has_ended = true,
+                        .ended_by = ended_by_name(ENDED_LOST),
+                        .exit_code = -1,
+                        .ended_ms = clock_real_ms(),
+                        .error_json = error };
     struct jsonw w;
 
     jsonw_init(&w, out, 0);
     jsonw_object(&w);
-    jsonw_kstr(&w, "id", c->id);
+    result_write(&r, &w);
     jsonw_kstr(&w, "sandboxId", c->sandbox);
-    jsonw_kstr(&w, "status", "died");
-    jsonw_kobject(&w, "error");
-    jsonw_kstr(&w, "code", err_info(err->id)->code);
-    jsonw_kstr(&w, "message", err->msg);
-    jsonw_end_object(&w);
     jsonw_end_object(&w);
 }
 

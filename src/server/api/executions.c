@@ -3,6 +3,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "server/api/stored_output.h"
 #include "service/context.h"
 
 /* --- create --- */
@@ -129,19 +130,30 @@ void api_execution_create(struct http_req *req, void *ctx)
 
 /* --- list --- */
 
+/* An execution that failed has ended, too. */
+static int api_execution_read_state(const struct http_req *req, uint32_t *ret, struct err *err)
+{
+    static const char *const names[] = { "starting", "running", "ended", NULL };
+
+    if (api_read_state_query(req, names, ret, err) < 0)
+        return -1;
+    if (*ret & STORE_BIT(STORE_EXECUTION_ENDED))
+        *ret |= STORE_BIT(STORE_EXECUTION_FAILED);
+    return 0;
+}
+
 static void api_execution_on_rows(void *arg, const struct err *err, const struct store_execution *rows, size_t n,
                                   const char *next)
 {
     struct http_req *req = arg;
+    const struct api *api = http_route_ctx(req);
     struct buf out = { 0 };
     struct jsonw w;
 
     if (!api_list_begin(req, err, &w, &out, "executions"))
         return;
-    for (size_t i = 0; i < n; i++) {
-        api_write_execution(&rows[i], &w);
-        jsonw_end_object(&w);
-    }
+    for (size_t i = 0; i < n; i++)
+        stored_output_write_execution(api->settings.manager, &rows[i], EXECUTION_OUTPUT_NONE, &w);
     api_list_end(req, &w, next);
 }
 
@@ -171,8 +183,7 @@ static void api_execution_list(struct http_req *req, void *ctx)
     l->req = req;
     l->api = api;
     if (api_read_page(req, (const char *const[]){ "state", NULL }, &l->q, &err) < 0 ||
-        api_read_state_query(req, api_execution_states, &l->q.states, &err) < 0 ||
-        api_read_sandbox_id(req, &id, &err) < 0)
+        api_execution_read_state(req, &l->q.states, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0)
         http_answer_err(req, &err);
     else
         store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_execution_on_list_sandbox, l);

@@ -35,6 +35,7 @@ void follow_answer_row(struct http_req *req, struct api *api, int status, const 
 {
     struct store_execution now = *row;
     struct buf out = { 0 };
+    struct jsonw w;
 
     for (int i = 0; !row->ended_ms && i < 2; i++) { /* the row gets its output sizes at the end */
         auto_fd int fd = -1;
@@ -42,7 +43,9 @@ void follow_answer_row(struct http_req *req, struct api *api, int status, const 
 
         (void)stored_output_open(api->settings.manager, row->id, i + 1, &fd, &now.out_bytes[i], &err);
     }
-    stored_output_write_execution(api->settings.manager, &now, output, &out);
+    jsonw_init(&w, &out, 0);
+    stored_output_write_execution(api->settings.manager, &now,
+                                  output ? EXECUTION_OUTPUT_EMBEDDED : EXECUTION_OUTPUT_NONE, &w);
     http_answer_json(req, status, &out);
 }
 
@@ -118,7 +121,7 @@ static void follower_begin_raw(struct follower *f, const struct store_execution 
     f->stream.messages.req = f->req;
     snprintf(text, sizeof(text), "%" PRIu64, at);
     http_set_header(f->req, "Cove-Offset", text);
-    http_set_header(f->req, "Cove-Execution-State", api_execution_states[row->state]);
+    http_set_header(f->req, "Cove-Execution-State", execution_state_name(row));
     http_answer_stream(f->req, 200, "application/octet-stream",
                        f->spec.existing_only ? f->stream.pump.end[f->spec.channel - 1] - at : HTTP_UNTIL_END);
 }
@@ -126,8 +129,10 @@ static void follower_begin_raw(struct follower *f, const struct store_execution 
 static void follower_begin_messages(struct follower *f, const struct store_execution *row)
 {
     auto_buf execution = { 0 };
+    struct jsonw w;
 
-    stored_output_write_execution(f->api->settings.manager, row, false, &execution);
+    jsonw_init(&w, &execution, 0);
+    stored_output_write_execution(f->api->settings.manager, row, EXECUTION_OUTPUT_NONE, &w);
     f->stream.has_ids = f->spec.mode == FOLLOW_EVENTS;
     output_response_begin(&f->stream, f->req, f->api->settings.ev, f->spec.mode == FOLLOW_EVENTS, execution.data);
 }

@@ -115,7 +115,14 @@ static void output_pump_skip_discarded(struct output_pump *p, int i)
 /* The row is only valid during the call, so the end is written now. */
 static void output_pump_store_end(struct output_pump *p, const struct store_execution *row)
 {
-    stored_output_write_execution(p->manager, row, p->ops->embeds_output, &p->end_json);
+    struct jsonw w;
+
+    jsonw_init(&w, &p->end_json, 0);
+    stored_output_write_execution(p->manager, row,
+                                  p->ops->is_raw          ? EXECUTION_OUTPUT_NONE
+                                  : p->ops->embeds_output ? EXECUTION_OUTPUT_EMBEDDED
+                                                          : EXECUTION_OUTPUT_STREAMED,
+                                  &w);
 }
 
 static void output_pump_on_watch(void *arg, const struct store_execution *ended)

@@ -10,6 +10,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/outcome.h"
 
 #define PIECE (16 * KIB)
 
@@ -75,8 +76,11 @@ static void socket_execution_send_start(struct socket_execution *a, const struct
     const struct output_pump *p = &a->pump;
     auto_buf execution = { 0 };
 
-    stored_output_write_execution(p->manager, row, false, &execution);
-    struct jsonw *w = sandbox_socket_begin_message(a->socket, "execution_start", a->name);
+    struct jsonw writer, *w;
+
+    jsonw_init(&writer, &execution, 0);
+    stored_output_write_execution(p->manager, row, EXECUTION_OUTPUT_NONE, &writer);
+    w = sandbox_socket_begin_message(a->socket, "execution_start", a->name);
     jsonw_ku64(w, "stdoutOffset", p->offset[0]);
     jsonw_ku64(w, "stderrOffset", p->offset[1]);
     if (output_pump_has_events(p))
@@ -138,14 +142,11 @@ static void socket_execution_send_event(void *client, const char *type UNUSED, c
 
 static const char *socket_execution_end_error_code(const json_t *execution)
 {
-    static const char *const clocks[] = { "timeout", "cpu", "lifetime", "idle" };
-    const char *by = json_string_value(json_object_get(execution, "endedBy"));
-    const char *state = json_string_value(json_object_get(execution, "state"));
+    const char *outcome = json_string_value(json_object_get(execution, "outcome"));
 
-    for (size_t i = 0; by && i < ARRAY_LEN(clocks); i++)
-        if (str_eq(by, clocks[i]))
-            return "execution_timeout";
-    return state && str_eq(state, api_execution_states[STORE_EXECUTION_FAILED]) ? "execution_failed" : NULL;
+    if (outcome && str_eq(outcome, outcome_name(OUTCOME_TIMEOUT)))
+        return "execution_timeout";
+    return json_object_get(execution, "error") ? "execution_failed" : NULL;
 }
 
 static void socket_execution_send_end(void *client, const char *execution_json)

@@ -7,6 +7,7 @@
 #include "core/base/str.h"
 #include "server/api/api_internal.h"
 #include "service/context.h"
+#include "service/result.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -67,14 +68,12 @@ bool stored_output_read_event(int fd, uint64_t offset, struct buf *ret, char ret
     }
 }
 
-/* Writes "results": [...] and, if present, "exception": {...}. True: some results did not fit. */
-static bool stored_output_embed_results(struct manager *m, const char *execution, struct jsonw *w)
+/* False: some results did not fit. */
+static bool stored_output_read_results(struct manager *m, const char *execution, bool keep, struct result_output *o)
 {
     auto_fd int fd = manager_open_output(m, execution, CONTEXT_EVENTS);
-    auto_buf exception = { 0 };
     uint64_t offset = 0;
 
-    jsonw_karray(w, "results");
     while (fd >= 0 && offset <= RESULTS_MAX) {
         auto_buf line = { 0 };
         char type[16];
@@ -82,26 +81,16 @@ static bool stored_output_embed_results(struct manager *m, const char *execution
         if (!stored_output_read_event(fd, offset, &line, type))
             break;
         offset += line.len + 1;
-        if (offset > RESULTS_MAX)
-            break;
-        if (str_eq(type, "exception")) {
-            buf_clear(&exception);
-            buf_add(&exception, line.data, line.len);
-        } else if (str_eq(type, "display") || str_eq(type, "result")) {
-            jsonw_raw(w, line.data);
-        }
+        if (offset <= RESULTS_MAX)
+            result_output_add_event(o, type, line.data, line.len, keep);
     }
-    jsonw_end_array(w);
-    if (exception.len)
-        api_write_raw_json(w, "exception", exception.data);
-    return offset > RESULTS_MAX;
+    return offset <= RESULTS_MAX;
 }
 
 /* --- an execution with its output --- */
 
-/* True: some output did not fit. */
-static bool stored_output_embed(struct manager *m, const struct store_execution *row, int channel, const char *name,
-                                struct jsonw *w)
+/* False: some output did not fit. */
+static bool stored_output_read_text(struct manager *m, const struct store_execution *row, int channel, struct buf *ret)
 {
     uint64_t size = 0;
     bool silent = row->ended_ms && row->out_bytes[channel - 1] == row->dropped[channel - 1];
@@ -113,23 +102,68 @@ static bool stored_output_embed(struct manager *m, const struct store_execution 
     auto_free char *data = mem_alloc(n + 1);
     ssize_t done = n > 0 ? fd_pread_full(fd, data, n, from) : 0;
 
-    jsonw_key(w, name);
-    jsonw_strn(w, data, done > 0 ? (size_t)done : 0);
-    return failed || from > 0 || done < 0 || size > (size_t)done;
+    if (done > 0)
+        buf_add(ret, data, (size_t)done);
+    return !failed && from == 0 && done >= 0 && size <= (size_t)done;
 }
 
-void stored_output_write_execution(struct manager *m, const struct store_execution *row, bool output, struct buf *out)
+static bool stored_output_read_all(struct manager *m, const struct store_execution *row, enum execution_output detail,
+                                   struct result_output *ret)
 {
-    struct jsonw w;
+    bool embedded = detail == EXECUTION_OUTPUT_EMBEDDED, whole = true;
 
-    jsonw_init(&w, out, 0);
-    api_write_execution(row, &w);
-    if (output) {
-        bool more = stored_output_embed(m, row, 1, "stdout", &w);
+    if (row->context[0])
+        whole = stored_output_read_results(m, row->id, embedded, ret);
+    for (int i = 0; embedded && i < 2; i++)
+        whole = stored_output_read_text(m, row, i + 1, &ret->text[i]) && whole;
+    return whole || !embedded;
+}
 
-        more = stored_output_embed(m, row, 2, "stderr", &w) || more;
-        more = (row->context[0] && stored_output_embed_results(m, row->id, &w)) || more;
-        jsonw_kbool(&w, "truncated", more);
+const char *execution_state_name(const struct store_execution *row)
+{
+    return row->ended_ms ? "ended" : row->state == STORE_EXECUTION_RUNNING ? "running" : "starting";
+}
+
+static void execution_write_place(const struct store_execution *row, struct jsonw *w)
+{
+    jsonw_kstr(w, "sandboxId", row->sandbox);
+    jsonw_kstr_if(w, "contextId", row->context);
+    jsonw_kstr(w, "state", execution_state_name(row));
+    jsonw_kbool(w, "background", row->background);
+    if (row->tty)
+        jsonw_kbool(w, "tty", true);
+    jsonw_kstr_if(w, "createdBy", row->created_by);
+    api_write_time(w, "createdAt", row->created_ms);
+    jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
+    jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
+}
+
+void stored_output_write_execution(struct manager *m, const struct store_execution *row, enum execution_output detail,
+                                   struct jsonw *w)
+{
+    struct result_output output = { 0 };
+    struct result r = { .id = row->id,
+                        .has_ended = row->ended_ms != 0,
+                        .ended_by = row->ended_by,
+                        .exit_code = row->has_exit_code ? row->exit_code : -1,
+                        .signal = row->signal,
+                        .was_streamed = detail == EXECUTION_OUTPUT_STREAMED,
+                        .dropped_bytes = row->dropped[0] + row->dropped[1] + row->dropped[2],
+                        .started_ms = row->started_ms,
+                        .ended_ms = row->ended_ms,
+                        .error_json = row->error_json };
+
+    jsonw_object(w);
+    if (detail != EXECUTION_OUTPUT_NONE) {
+        bool whole = stored_output_read_all(m, row, detail, &output);
+
+        r.truncated = !whole || r.dropped_bytes;
+        r.output = &output;
     }
-    jsonw_end_object(&w);
+    result_write(&r, w);
+    result_output_done(&output);
+    execution_write_place(row, w);
+    if (row->receipt_json && strstr(row->receipt_json, "\"contextReset\":true"))
+        jsonw_kbool(w, "contextReset", true);
+    jsonw_end_object(w);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/buf.h"
+#include "core/base/jsonw.h"
 #include "core/base/err.h"
 #include "service/manager.h"
 
@@ -16,5 +17,13 @@ int stored_output_open(struct manager *m, const char *execution, int channel, in
  * complete line there. */
 bool stored_output_read_event(int fd, uint64_t offset, struct buf *ret, char ret_type[16]);
 
-/* Writes the execution as a JSON object. output: with its output and the results of a context. */
-void stored_output_write_execution(struct manager *m, const struct store_execution *row, bool output, struct buf *out);
+const char *execution_state_name(const struct store_execution *row); /* starting, running or ended */
+
+enum execution_output {
+    EXECUTION_OUTPUT_NONE,
+    EXECUTION_OUTPUT_STREAMED, /* the client has the output: only the value and the exception */
+    EXECUTION_OUTPUT_EMBEDDED,
+};
+/* Writes the execution as a JSON object. */
+void stored_output_write_execution(struct manager *m, const struct store_execution *row, enum execution_output output,
+                                   struct jsonw *w);

@@ -8,6 +8,7 @@
 #include "service/execution_state.h"
 #include "service/language_kernel.h"
 #include "service/output_stream.h"
+#include "service/result.h"
 #include "core/ev/fair_queue.h"
 
 struct gather; /* gather.c */
@@ -48,13 +49,12 @@ struct run {
 
     /* the result */
     struct output_stream stream;
-    struct buf output[2], events, exception; /* not streamed: the kept output */
-    uint64_t held_bytes;                     /* of the memory for kept output */
-    uint64_t rejected_lines;                 /* of the language kernel; each may have been a result */
+    struct result_output output; /* streamed: only the value and the exception */
+    uint64_t held_bytes;         /* of the memory for kept output */
+    uint64_t rejected_lines;     /* of the language kernel; each may have been a result */
     struct receipt receipt;
     bool has_receipt;
-    enum kernel_status kernel_status; /* as the language kernel reported it */
-    enum ended_by stop_cause;         /* stop_requested */
+    enum ended_by stop_cause; /* stop_requested */
     bool stop_requested;
     bool has_error;
     struct err error; /* why it died or could not run */

@@ -344,13 +344,20 @@ void gather_json(const struct run *r, struct jsonw *w)
     jsonw_key(w, "files");
     jsonw_array(w);
     for (size_t i = 0; g && i < g->nfiles; i++) {
+        const struct buf *data = &g->files[i].data;
+        const char *content = data->data ? data->data : "";
         auto_buf coded = { 0 };
 
-        text_base64(&coded, g->files[i].data.data ? g->files[i].data.data : "", g->files[i].data.len);
         jsonw_object(w);
         jsonw_kstr(w, "path", gather_shown_path(g->files[i].path));
-        jsonw_ku64(w, "size", g->files[i].data.len);
-        jsonw_kstr(w, "contentBase64", coded.data ? coded.data : "");
+        jsonw_ku64(w, "sizeBytes", data->len);
+        if (text_is_utf8(content, data->len)) {
+            jsonw_key(w, "content");
+            jsonw_strn(w, content, data->len);
+        } else {
+            text_base64(&coded, content, data->len);
+            jsonw_kstr(w, "contentBase64", coded.data);
+        }
         jsonw_end_object(w);
     }
     jsonw_end_array(w);

@@ -44,7 +44,7 @@ static size_t run_output_write(void *arg, int channel, const void *data, size_t 
 
     if (!r->request.streamed) {
         run_set_held_bytes(r, r->held_bytes + len);
-        buf_add(&r->output[channel - 1], data, len);
+        buf_add(&r->output.text[channel - 1], data, len);
     } else if (r->ops && r->ops->on_output) {
         r->ops->on_output(r->arg, channel, data, len);
     }
@@ -59,19 +59,12 @@ static const char *run_event_type_name(const struct kernel_event *e)
 static size_t run_output_write_event(void *arg, const struct kernel_event *e, const struct buf *json)
 {
     struct run *r = arg;
-    struct buf *to = e->kind == KERNEL_EVENT_ERROR ? &r->exception : &r->events;
+    const char *type = run_event_type_name(e);
 
-    if (r->request.streamed) {
-        if (r->ops && r->ops->on_event)
-            r->ops->on_event(r->arg, run_event_type_name(e), json);
-        return json->len;
-    }
-    run_set_held_bytes(r, r->held_bytes + json->len);
-    if (to == &r->exception)
-        buf_clear(to);
-    else if (to->len)
-        buf_adds(to, ",");
-    buf_add(to, json->data, json->len);
+    result_output_add_event(&r->output, type, json->data, json->len, !r->request.streamed);
+    run_set_held_bytes(r, result_output_bytes(&r->output));
+    if (r->request.streamed && r->ops && r->ops->on_event)
+        r->ops->on_event(r->arg, type, json);
     return json->len;
 }
 
@@ -87,9 +80,6 @@ void run_output_init(struct run *r)
 void run_output_free(struct run *r)
 {
     run_set_held_bytes(r, 0);
-    buf_done(&r->output[0]);
-    buf_done(&r->output[1]);
-    buf_done(&r->events);
-    buf_done(&r->exception);
+    result_output_done(&r->output);
     buf_done(&r->result_json);
 }

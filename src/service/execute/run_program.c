@@ -139,7 +139,6 @@ static void run_on_code_finished(void *arg, const struct language_kernel_result 
     struct run *r = arg;
     bool stopped = result->status == KERNEL_STATUS_INTERRUPTED && r->kernel.was_interrupted && r->stop_requested;
 
-    r->kernel_status = result->status;
     run_make_receipt(r, stopped ? r->stop_cause : result->ended_by, result->exit_code, result->signal);
     run_program_ended(r);
 }
@@ -218,7 +217,6 @@ static void run_on_output(void *arg, int channel, const void *data, size_t len)
 }
 
 static const struct language_kernel_ops run_kernel_ops = { .grace_ns = RUN_GRACE_NS,
-                                                           .exit_is_status = true,
                                                            .keeps_code_stderr = true,
                                                            .on_ready = run_on_kernel_ready,
                                                            .on_event = run_on_kernel_event,

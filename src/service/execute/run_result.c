@@ -32,20 +32,6 @@ void run_make_receipt(struct run *r, enum ended_by by, int code, int signo)
     r->has_receipt = true;
 }
 
-static const char *run_status_name(const struct run *r)
-{
-    switch (r->receipt.ended_by) {
-    case ENDED_EXIT:
-        return r->has_error ? "died" : r->receipt.exit_code == 0 ? "ok" : "error";
-    case ENDED_SIGNAL:
-        return r->has_error ? "died" : r->kernel_status == KERNEL_STATUS_INTERRUPTED ? "interrupted" : "error";
-    case ENDED_LOST:
-        return "died";
-    default:
-        return r->has_error ? "died" : r->kernel_status == KERNEL_STATUS_INTERRUPTED ? "interrupted" : "killed";
-    }
-}
-
 static bool run_output_is_truncated(const struct run *r)
 {
     const uint64_t *dropped = r->stream.dropped;
@@ -59,64 +45,41 @@ bool run_result_is_cacheable(const struct run *r)
            !run_output_is_truncated(r) && !gather_is_incomplete(r);
 }
 
-static void run_put_output_json(const struct run *r, struct jsonw *w)
-{
-    static const char *const names[] = { "stdout", "stderr" };
-
-    for (int i = 0; i < 2; i++) {
-        jsonw_key(w, names[i]);
-        jsonw_strn(w, r->output[i].data ? r->output[i].data : "", r->output[i].len);
-    }
-    if (!r->request.code)
-        return;
-    jsonw_key(w, "results");
-    jsonw_array(w);
-    if (r->events.len)
-        jsonw_raw(w, r->events.data);
-    jsonw_end_array(w);
-    if (r->exception.len) {
-        jsonw_key(w, "exception");
-        jsonw_raw(w, r->exception.data);
-    }
-}
-
-static void run_put_number_or_null(struct jsonw *w, const char *key, int v, bool known)
-{
-    jsonw_key(w, key);
-    if (known)
-        jsonw_i64(w, v);
-    else
-        jsonw_null(w);
-}
-
-void run_write_result_json(struct run *run)
+static struct receipt *run_complete_receipt(struct run *run)
 {
     struct receipt *r = &run->receipt;
-    struct jsonw w;
 
     if (!run->request.code) {
         r->limits.v[LIMIT_OUTPUT] = run->request.output_max;
         r->dropped_bytes = run->stream.dropped[0] + run->stream.dropped[1];
     }
+    return r;
+}
+
+void run_write_result_json(struct run *run)
+{
+    struct receipt *r = run_complete_receipt(run);
+    auto_free char *error = run->has_error ? result_error_json(&run->error) : NULL;
+    struct result result = {
+        .id = run->id,
+        .has_ended = true,
+        .ended_by = ended_by_name(r->ended_by),
+        .exit_code = r->exit_code,
+        .signal = r->signal,
+        .output = &run->output,
+        .was_streamed = run->request.streamed,
+        .truncated = run_output_is_truncated(run),
+        .dropped_bytes = r->dropped_bytes,
+        .started_ms = r->started_real_ns / NS_PER_MS,
+        .ended_ms = clock_real_ms(),
+        .error_json = error,
+    };
+    struct jsonw w;
+
     jsonw_init(&w, &run->result_json, 0);
     jsonw_object(&w);
-    jsonw_kstr(&w, "id", run->id);
+    result_write(&result, &w);
     jsonw_kstr(&w, "sandboxId", sandbox_handle_id(run->sandbox.handle));
-    jsonw_kstr(&w, "status", run_status_name(run));
-    run_put_number_or_null(&w, "exitCode", r->exit_code, r->exit_code >= 0);
-    run_put_number_or_null(&w, "signal", r->signal, r->signal > 0);
-    jsonw_kstr(&w, "endedBy", ended_by_name(r->ended_by));
-    if (!run->request.streamed)
-        run_put_output_json(run, &w);
-    jsonw_kbool(&w, "truncated", run_output_is_truncated(run));
-    jsonw_ku64(&w, "droppedBytes", r->dropped_bytes);
-    if (run->has_error) {
-        jsonw_key(&w, "error");
-        jsonw_object(&w);
-        jsonw_kstr(&w, "code", err_info(run->error.id)->code);
-        jsonw_kstr(&w, "message", run->error.msg);
-        jsonw_end_object(&w);
-    }
     gather_json(run, &w);
     jsonw_key(&w, "receipt");
     receipt_json(r, &w);

@@ -228,7 +228,7 @@ TEST(an_interrupt_waits_until_the_execution_has_stopped)
     static const struct {
         const char *status, *outcome, *ended_by;
         int exit_code;
-    } rows[] = { { "interrupted", "interrupted", "signal", -1 },
+    } rows[] = { { "interrupted", "interrupted", "killed", -1 },
                  { "ok", "finished", "exit", 0 },
                  { "error", "finished", "exit", 1 } };
 

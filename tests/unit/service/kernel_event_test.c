@@ -32,8 +32,8 @@ TEST(every_kind_of_event_is_parsed_and_written_from_its_known_fields)
     accepted("{\"event\":\"result\",\"id\":\"x\",\"count\":1,\"data\":{},\"omitted\":{\"image/png\":\"large\"}}",
              KERNEL_EVENT_RESULT,
              "{\"type\":\"result\",\"count\":1,\"data\":{},\"omitted\":{\"image/png\":\"large\"}}");
-    accepted("{\"event\":\"error\",\"id\":\"x\",\"name\":\"E\",\"value\":\"v\",\"traceback\":[\"a\"]}",
-             KERNEL_EVENT_ERROR, "{\"type\":\"exception\",\"name\":\"E\",\"value\":\"v\",\"traceback\":[\"a\"]}");
+    accepted("{\"event\":\"error\",\"id\":\"x\",\"name\":\"E\",\"value\":\"v\",\"traceback\":[\"a\",\"b\"]}",
+             KERNEL_EVENT_ERROR, "{\"type\":\"exception\",\"name\":\"E\",\"value\":\"v\",\"traceback\":\"a\\nb\"}");
     accepted("{\"event\":\"input\",\"id\":\"x\",\"prompt\":\"? \",\"password\":false}", KERNEL_EVENT_INPUT,
              "{\"type\":\"input\",\"prompt\":\"? \",\"password\":false}");
     accepted("{\"event\":\"finished\",\"id\":\"x\",\"status\":\"error\"}", KERNEL_EVENT_FINISHED,

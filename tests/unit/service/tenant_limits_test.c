@@ -329,7 +329,7 @@ TEST(a_used_budget_of_cpu_time_stops_a_run)
         runtime_exit(&s.k, -1, SIGKILL);
         run_ended(&s, &run);
         assert_json(&run, "\"endedBy\":\"budget\"");
-        assert_json(&run, "\"status\":\"killed\"");
+        assert_json(&run, "\"outcome\":\"killed\"");
         assert_int_equal(submit(&s, &run, requests[i]), -1);
         assert_int_equal(run.err.id, ERR_BUDGET);
         scene_close(&s);

@@ -123,7 +123,8 @@ class ExceptionEvent:
 
     name: str
     value: str
-    traceback: List[str] = dataclasses.field(default_factory=list)
+    traceback: str = ""
+    """The lines, as the language prints them."""
     type: Literal["exception"] = "exception"
 
     def __str__(self) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import datetime
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._error import ExecutionFailedError
@@ -30,9 +31,8 @@ class ExecuteResult:
 
     id: str
     sandbox_id: str
-    status: str
-    """"ok"; "error": the program raised an exception or ended with a status other than 0;
-    "interrupted", "killed" or "died"."""
+    outcome: str
+    """success, error, timeout, out_of_memory, killed or lost."""
     ended_by: str
     truncated: bool
     """There was more output than this result holds."""
@@ -49,7 +49,13 @@ class ExecuteResult:
     stderr: str = ""
     results: List[DisplayEvent] = dataclasses.field(default_factory=list)
     """Of code: the displayed values, and the value of the last expression."""
+    value: Optional[str] = None
+    """The value of the last expression, as text."""
     exception: Optional[ExceptionEvent] = None
+    hint: Optional[str] = None
+    """Advice for the next step."""
+    started_at: Optional[datetime.datetime] = None
+    ended_at: Optional[datetime.datetime] = None
     error: Optional[Reason] = None
     omitted: List[OmittedFile] = dataclasses.field(default_factory=list)
     receipt: Dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
@@ -58,16 +64,17 @@ class ExecuteResult:
     @property
     def files(self) -> Dict[str, bytes]:
         """The files that `outputs` named, by path."""
-        return {file["path"]: base64.b64decode(file["contentBase64"]) for file in self.raw.get("files", [])}
+        return {file["path"]: file["content"].encode() if "content" in file else base64.b64decode(file["contentBase64"])
+                for file in self.raw.get("files", [])}
 
     @property
     def text(self) -> Optional[str]:
         """The value of the last expression, as text."""
-        return next((shown.text for shown in self.results if shown.type == "result"), None)
+        return self.value
 
     @property
     def success(self) -> bool:
-        return self.status == "ok"
+        return self.outcome == "success"
 
     def failure(self) -> str:
         """Why the program did not succeed, in one line."""

@@ -135,7 +135,7 @@ class ExecutionInfo:
     id: str
     sandbox_id: str
     state: str
-    """starting, running, ended, or failed: the execution could not be started, or was lost"""
+    """starting, running or ended"""
     background: bool
     stdout_bytes: int
     """Bytes of stdout kept so far."""
@@ -148,18 +148,27 @@ class ExecutionInfo:
     exit_code: Optional[int] = None
     signal: Optional[int] = None
     ended_by: Optional[str] = None
+    outcome: Optional[str] = None
+    """After the end: success, error, timeout, out_of_memory, killed or lost."""
+    value: Optional[str] = None
+    """The value of the last expression of code in a context, as text."""
+    truncated: bool = False
+    """There was more output than is kept."""
+    hint: Optional[str] = None
+    """Advice for the next step."""
     error: Optional[Reason] = None
+    """Why the execution could not be started, or ended without a result."""
     tty: bool = False
     """Whether the execution has a terminal."""
     context_id: Optional[str] = None
     """The context of the execution, if any."""
-    status: Optional[str] = None
-    """Only in a context: ok, error, interrupted, killed or died."""
+    context_reset: bool = False
+    """The language kernel was restarted: the variables of the context are lost."""
     raw: Mapping[str, Any] = raw()
 
     @property
     def ended(self) -> bool:
-        return self.state in ("ended", "failed")
+        return self.state == "ended"
 
     @property
     def duration(self) -> Optional[float]:

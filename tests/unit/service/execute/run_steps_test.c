@@ -27,9 +27,9 @@ TEST(a_run_passes_through_every_step_and_its_sandbox_is_removed_after_the_result
         }
         run_ended(&s, &c);
         assert_int_equal(c.err.id, 0);
-        assert_json(&c, "\"status\":\"ok\"");
+        assert_json(&c, "\"outcome\":\"success\"");
         assert_json(&c, "\"exitCode\":0");
-        assert_json(&c, "\"files\":[{\"path\":\"out\",\"size\":4,\"contentBase64\":\"dGV4dA==\"}]");
+        assert_json(&c, "\"files\":[{\"path\":\"out\",\"sizeBytes\":4,\"content\":\"text\"}]");
         assert_int_equal(drain_runs(&s), 1);
         executor_stats(s.executor, &stats);
         assert_int_equal(stats.cancelled, 5);
@@ -91,11 +91,11 @@ TEST(results_events_and_exceptions_of_code_are_in_its_result)
     kernel_finishes(&s, run_code_id, "error");
     runtime_output(&s, RT_STDOUT, "too late");
     run_ended(&s, &c);
-    assert_json(&c, "\"status\":\"error\"");
+    assert_json(&c, "\"outcome\":\"error\"");
     assert_json(&c, "\"exitCode\":1");
     assert_json(&c, "\"stdout\":\"printed\"");
     assert_json(&c, "\"results\":[{\"type\":\"result\",\"count\":1,\"data\":{\"text/plain\":\"4\"}}]");
-    assert_json(&c, "\"exception\":{\"type\":\"exception\",\"name\":\"NameError\"");
+    assert_json(&c, "\"exception\":{\"name\":\"NameError\"");
     drain_runs(&s);
     scene_close(&s);
 }
@@ -155,7 +155,7 @@ TEST(a_streamed_run_passes_its_output_on)
     run_ended(&s, &c);
     assert_int_equal(c.starts, 1);
     assert_null(strstr(c.json, "\"stdout\""));
-    assert_json(&c, "\"status\":\"ok\"");
+    assert_json(&c, "\"outcome\":\"success\"");
     drain_runs(&s);
     scene_close(&s);
 }
@@ -449,7 +449,7 @@ TEST(a_prepared_interpreter_that_is_dead_is_replaced_by_a_cold_start)
         kernel_finishes(&s, id, "ok");
         run_ended(&s, &c);
         assert_int_equal(c.err.id, 0);
-        assert_json(&c, "\"status\":\"ok\"");
+        assert_json(&c, "\"outcome\":\"success\"");
         assert_int_equal(c.pool_result, POOL_PARTIAL);
         scene_close(&s);
     }

@@ -331,7 +331,7 @@ class AsyncSandbox:
         return AsyncExecution(self._http, self.id, id)
 
     async def executions(self, *, state: Optional[str] = None) -> AsyncIterator[ExecutionInfo]:
-        """All executions, the newest first; `state` is starting, running, ended or failed."""
+        """All executions, the newest first; `state` is starting, running or ended."""
         async for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
             yield info
 

@@ -278,7 +278,8 @@ class Result:
         error: why the execution could not be started, or was lost.
         execution: the handle.
         results: in a context, the displayed values and the value of the last expression, in order.
-        exception: in a context, the exception that the code raised.
+        exception: in a context, the exception that the code raised. After a timeout its name is
+            TimeoutError.
     """
 
     def __init__(self, execution: Execution, info: ExecutionInfo, stdout: bytes, stderr: bytes, results: Sequence[DisplayEvent] = (),
@@ -301,13 +302,22 @@ class Result:
     @property
     def text(self) -> Optional[str]:
         """The value of the last expression of code in a context, as text."""
-        return next((shown.text for shown in self.results if shown.type == "result"), None)
+        return self.info.value
 
     @property
-    def status(self) -> Optional[str]:
-        """In a context: "ok"; "error": the code raised an exception; "interrupted": the state is
-        kept; "killed" or "died": the state is lost."""
-        return self.info.status
+    def outcome(self) -> Optional[str]:
+        """success, error, timeout, out_of_memory, killed or lost."""
+        return self.info.outcome
+
+    @property
+    def context_reset(self) -> bool:
+        """The language kernel was restarted: the variables of the context are lost."""
+        return self.info.context_reset
+
+    @property
+    def hint(self) -> Optional[str]:
+        """Advice for the next step."""
+        return self.info.hint
 
     @property
     def exit_code(self) -> Optional[int]:
@@ -336,7 +346,7 @@ class Result:
     @property
     def success(self) -> bool:
         """Whether the program ended by itself with status 0."""
-        return self.info.state == "ended" and self.info.exit_code == 0
+        return self.info.outcome == "success"
 
     def check(self) -> Result:
         """Returns itself after a success; otherwise raises ExecutionFailedError."""

@@ -332,7 +332,7 @@ class Sandbox:
         return Execution(self._http, self.id, id)
 
     def executions(self, *, state: Optional[str] = None) -> Iterator[ExecutionInfo]:
-        """All executions, the newest first; `state` is starting, running, ended or failed."""
+        """All executions, the newest first; `state` is starting, running or ended."""
         for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
             yield info
 
