@@ -136,6 +136,15 @@ static const struct cli_verb cli_verb_table[] = {
                { "cove cp sbq7:plot.png .", "copy a file from the sandbox" },
                { "cove cp sbq7: out", "copy all of /workspace from the sandbox" }),
       false, "cove-ctl" },
+    { VERB_FILES, "files", "list, read and change files in a sandbox",
+      LIST("files ls SANDBOX[:PATH]", "files cat SANDBOX:PATH...", "files stat SANDBOX:PATH", "files mkdir SANDBOX:PATH...", "files mv SANDBOX:FROM TO", "files rm [-r] SANDBOX:PATH..."),
+      LIST("Works on the files of a sandbox on the server without starting a program in it. A relative path starts at /workspace. The sandbox and the path may also be two arguments: SANDBOX PATH. mkdir and mv create missing parent directories. `cove cp` copies files to and from a sandbox, `cove watch` reports changes.",
+           "A key with the scope files:read may use ls, cat and stat; the others need the scope files."),
+      EXAMPLES({ "cove files ls sbq7", "list /workspace" },
+               { "cove files cat sbq7:out/result.json", "print a file" },
+               { "cove files mv sbq7:draft.txt old/draft.txt", "rename a file" },
+               { "cove files rm -r sbq7:out", "remove a directory with its contents" }),
+      false, "cove-ctl", LIST("ls", "cat", "stat", "mkdir", "mv", "rm") },
     { VERB_LOGS, "logs", "print the output of an execution",
       LIST("logs [FLAGS] SANDBOX [EXECUTION]"),
       LIST("Prints the output of EXECUTION, by default the newest execution of the sandbox. Its standard error is printed on standard error, followed by a note if the execution was ended or never started. The output of ended sandboxes is available until the server removes it.",
@@ -204,6 +213,15 @@ static const struct cli_verb cli_verb_table[] = {
                { "cove key create --expires 30d ci", "create a key that expires" },
                { "cove key ls", "list keys" }),
       false, "cove-ctl", LIST("create", "ls", "revoke", "rotate") },
+    { VERB_TEMPLATE, "template", "define what new sandboxes of a server contain",
+      LIST("template ls [FLAGS]", "template show NAME", "template set [FLAGS] NAME", "template rm NAME..."),
+      LIST("A template holds the language, resources, times, environment and preloaded Python modules of sandboxes. `cove sandbox create --template NAME` and `cove execute --template NAME` use it; their own flags override it. set creates a template or replaces it as a whole, from its flags and from --spec. A template that you store under the name of a built-in one replaces it until you remove it.",
+           "Sandboxes that exist keep the values with which they were created. set and rm need a key with the scope admin, or must be run by the server's owner on the same machine; ls and show need sandboxes:read."),
+      EXAMPLES({ "cove template ls", "list templates, and whether this host has what they need" },
+               { "cove template set --runtime python --memory 1G --preload json --lifetime 15m big", "create or replace a template" },
+               { "cove template show --json python | jq .spec > spec.json", "save the specification of a template" },
+               { "cove template set --spec spec.json --memory 2G bigger", "create a template from it" }),
+      false, "cove-ctl", LIST("ls", "show", "set", "rm") },
     { VERB_POOL, "pool", "keep sandboxes ready before they are requested",
       LIST("pool ls [FLAGS]", "pool info NAME", "pool set [FLAGS] NAME", "pool rm NAME"),
       LIST("A warm pool holds prepared sandboxes of one template, with a started interpreter if the template has a language. A request for that template takes a sandbox from the pool, which is faster than making one; when the pool is empty, a sandbox is made on request. All tenants share the pools. Each sandbox is used once, unless the pool has --recycle.",
@@ -410,7 +428,7 @@ const char *cli_option_default(const struct cli_option *o, char buf[LIMIT_TEXT])
 {
     if (o->id < OPT_LIMIT)
         return o->dflt;
-    if (o->verb == VERB_EXEC || o->verb == VERB_CONTEXT || o->verb == VERB_SHELL)
+    if (o->verb == VERB_EXEC || o->verb == VERB_CONTEXT || o->verb == VERB_SHELL || o->verb == VERB_TEMPLATE)
         return NULL; /* the sandbox has its own */
     enum limit l = (enum limit)(o->id - OPT_LIMIT);
     limit_print(l, limit_info(l)->dflt, buf);

@@ -71,6 +71,10 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
         return ctl_attach(c, err);
     case VERB_CP:
         return ctl_cp(c, err);
+    case VERB_FILES:
+        return ctl_files(c, second, err);
+    case VERB_TEMPLATE:
+        return ctl_template(c, second, err);
     case VERB_LOGS:
         return ctl_logs(c, err);
     case VERB_WATCH:

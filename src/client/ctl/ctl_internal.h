@@ -30,6 +30,8 @@ int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
 int ctl_execute(struct ctl *c, struct err *err);
 int ctl_context(struct ctl *c, const char *what, struct err *err);
+int ctl_files(struct ctl *c, const char *what, struct err *err);
+int ctl_template(struct ctl *c, const char *what, struct err *err);
 int ctl_attach(struct ctl *c, struct err *err);
 int ctl_cp(struct ctl *c, struct err *err);
 int ctl_logs(struct ctl *c, struct err *err);

@@ -161,7 +161,8 @@ int ctl_for_each_item(struct ctl *c, const char *path, const char *key, void (*e
 
         if (client_json(c->client, "GET", page, NULL, &answer, err) < 0)
             return -1;
-        json_array_foreach(json_object_get(answer, key), i, item) each(arg, item);
+        const json_t *list = json_object_get(answer, "items");
+        json_array_foreach(list ? list : json_object_get(answer, key), i, item) each(arg, item);
         free(cursor);
         cursor = *ctl_field_text(answer, "nextCursor") ? str_dup(ctl_field_text(answer, "nextCursor")) : NULL;
         json_decref(answer);
@@ -222,7 +223,7 @@ int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err)
                  { LIMIT_MEMORY, "memoryBytes" },
                  { LIMIT_WORKSPACE, "storageBytes" },
                  { LIMIT_PIDS, "pids" } };
-    json_t *r = json_object();
+    json_t *given = json_object_get(body, "resources"), *r = given ? json_incref(given) : json_object();
 
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
         if (ctl_set_limit(c, OPT_LIMIT + (int)each[i].limit, each[i].limit, r, each[i].key, err) < 0) {
@@ -233,9 +234,8 @@ int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err)
     if (args_find(&c->args, OPT_PIN))
         json_object_set_new(r, "cpuPinning", json_true());
     if (json_object_size(r))
-        json_object_set_new(body, "resources", r);
-    else
-        json_decref(r);
+        json_object_set(body, "resources", r);
+    json_decref(r);
     return 0;
 }
 
