@@ -105,7 +105,7 @@ class DisplayEvent:
     def png(self) -> Optional[bytes]:
         return self.bytes_of("image/png")
 
-    # What a notebook asks a value for.
+    # Notebooks call these.
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Tuple[Dict[str, Any], Dict[str, Any]]:
         return dict(self.data), dict(self.meta)
