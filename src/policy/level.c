@@ -56,6 +56,11 @@ static const char *const standard_environment[] = {
     "SHELL=/bin/sh",
     "LANG=C.UTF-8",
     "TMPDIR=/tmp",
+    /* Installers fail at once instead of trying again for a network that is not there. */
+    "PIP_NO_INDEX=1",
+    "PIP_DISABLE_PIP_VERSION_CHECK=1",
+    "UV_OFFLINE=1",
+    "npm_config_offline=true",
     NULL,
 };
 

@@ -121,7 +121,7 @@ void hint_add_raise(struct hint *h, enum limit l)
     bool of_execution = l == LIMIT_WALL || l == LIMIT_OUTPUT || l == LIMIT_CPU_TIME;
 
     if (setting)
-        buf_addf(&h->out, "raise %s", setting);
+        buf_addf(&h->out, "raise %s%s", h->facts->place == HINT_RUN ? "--" : "", setting);
     else
         buf_addf(&h->out, "raise limits.%s in a policy", limit_info(l)->name);
     if (!of_execution && (h->facts->place == HINT_PROCESS || h->facts->place == HINT_CONTEXT))
@@ -341,14 +341,16 @@ static bool hint_find(struct hint *h)
         return true;
     hint_collect(h);
     if (h->line.len && hint_is_own_error(h))
-        return hint_exception(h);
+        return !h->facts->specific_only && hint_exception(h);
     if (hint_search(h, &h->line))
         return true;
     if ((!h->line.len || hint_is_wrapper(h)) && hint_search(h, &h->text))
         return true;
     if (h->facts->oom_kills)
         return hint_memory(h, NULL, NULL, NULL);
-    return hint_silent_curl(h) || hint_denial(h) || hint_exception(h) || hint_exit(h);
+    if (hint_silent_curl(h) || hint_denial(h))
+        return true;
+    return !h->facts->specific_only && (hint_exception(h) || hint_exit(h));
 }
 
 /* Cuts after the last sentence that fits. */

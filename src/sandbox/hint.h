@@ -30,6 +30,7 @@ struct hint_facts {
     int exit_code;              /* -1: it did not exit */
     int signal;                 /* 0: no signal */
     bool context_reset;         /* the variables of the context are lost */
+    bool specific_only;         /* no hint that only repeats the exit code or the exception */
     bool has_network;           /* false: only loopback */
     const char *code;           /* the code or the shell line; its beginning suffices */
     const char *exception_name; /* as the language kernel reports it */
@@ -46,7 +47,7 @@ struct hint_facts {
     const struct python_modules *modules; /* NULL: unknown */
     /* Whether the sandbox has this program, by its file name; NULL: unknown. */
     bool (*has_program)(const char *name);
-    /* The name under which a request sets this limit; NULL: its name in a policy. */
+    /* The request field or flag (without dashes) that sets this limit; NULL: only a policy sets it. */
     const char *(*setting)(enum limit l);
 };
 

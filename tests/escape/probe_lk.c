@@ -43,7 +43,19 @@ static void lk02(struct outcome *o)
 
 static void lk03(struct outcome *o)
 {
-    static const char *const known[] = { "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "TERM", "PWD" };
+    static const char *const known[] = { "PATH",
+                                         "HOME",
+                                         "USER",
+                                         "LOGNAME",
+                                         "SHELL",
+                                         "LANG",
+                                         "TMPDIR",
+                                         "TERM",
+                                         "PWD",
+                                         "PIP_NO_INDEX",
+                                         "PIP_DISABLE_PIP_VERSION_CHECK",
+                                         "UV_OFFLINE",
+                                         "npm_config_offline" };
 
     for (char **e = environ; e && *e; e++) {
         size_t len = strcspn(*e, "=");

@@ -1,5 +1,5 @@
-/* The remains of a failed program: its exception, traceback, output and code. The first byte chooses
- * the circumstances; the texts follow, separated by NUL bytes.
+/* The remains of a failed program: its exception, traceback, output and code. The first two bytes
+ * choose the circumstances; the texts follow, separated by NUL bytes.
  *
  * Checked in addition to memory errors: a hint is one line of UTF-8 within its bound, whose words
  * have the length of a name at most, and without the characters that hints never quote. */

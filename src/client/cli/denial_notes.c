@@ -10,24 +10,32 @@
 
 #define SHOWN_CALLS 3
 
+static bool denial_notes_has(const char *hint, const char *name)
+{
+    return hint && name && strstr(hint, name);
+}
+
 /* Dropped output is reported with the end of the program. */
-void denial_notes_limits(const struct receipt *r)
+void denial_notes_limits(const struct receipt *r, const char *hint)
 {
     struct limit_hit met[LIMIT_COUNT];
     size_t n = limit_hits_list(r, met);
 
     for (size_t i = 0; i < n; i++)
-        if (met[i].limit != LIMIT_OUTPUT)
+        if (met[i].limit != LIMIT_OUTPUT && !denial_notes_has(hint, limit_info(met[i].limit)->flag) &&
+            !denial_notes_has(hint, limit_info(met[i].limit)->name))
             report_note("limit: %s: %s; %s", limit_info(met[i].limit)->name, met[i].how, met[i].fix);
 }
 
-void denial_notes_calls(const struct receipt *r, bool whose)
+void denial_notes_calls(const struct receipt *r, bool whose, const char *hint)
 {
     uint64_t rest = r->denials_more;
 
     for (size_t i = 0; i < r->ndenials; i++) {
         const struct denial *d = &r->denials[i].denial;
 
+        if (denial_notes_has(hint, d->call))
+            continue;
         if (i >= SHOWN_CALLS)
             rest += r->denials[i].count;
         else if (whose)

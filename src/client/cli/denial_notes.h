@@ -1,8 +1,9 @@
-/* denial_notes.h - prints one note per denied operation after a program has failed. */
+/* denial_notes.h - prints one note per denied operation after a program has failed. An operation
+ * that the hint names already is left out; hint: NULL or "" if there is none. */
 #pragma once
 
 #include "sandbox/receipt.h"
 
-void denial_notes_limits(const struct receipt *r);
+void denial_notes_limits(const struct receipt *r, const char *hint);
 /* `whose`: another command made the sandbox, so its profile is not known here. */
-void denial_notes_calls(const struct receipt *r, bool whose);
+void denial_notes_calls(const struct receipt *r, bool whose, const char *hint);

@@ -226,8 +226,8 @@ static int kept_visit_status(const struct kept_visit *v)
     if (!quiet && rc && rc->ended_by == ENDED_TIMEOUT)
         report_note("ended: timeout (--timeout)");
     if (!quiet && rc && receipt_exit_code(rc) != 0) {
-        denial_notes_limits(rc);
-        denial_notes_calls(rc, true);
+        denial_notes_limits(rc, NULL);
+        denial_notes_calls(rc, true, NULL);
     }
     return rc ? receipt_exit_code(rc) : 125;
 }

@@ -41,7 +41,7 @@ int report_error(const struct err *err, bool json)
 void report_note(const char *fmt, ...)
 {
     auto_buf out = { 0 };
-    char line[400];
+    char line[800];
     va_list ap;
 
     va_start(ap, fmt);

@@ -33,6 +33,7 @@
 #include "sandbox/engine.h"
 #include "sandbox/files.h"
 #include "sandbox/hide.h"
+#include "sandbox/hint.h"
 #include "sandbox/receipt.h"
 
 #include <errno.h>
@@ -417,12 +418,13 @@ static int cli_run_start(struct cli_run *r, const struct cli_settings *settings,
 
 /* --- notes at the end --- */
 
-static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
+/* A hint names the end too. */
+static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc, const char *hint)
 {
     char text[LIMIT_TEXT];
     const uint64_t *v = r->options.limits.v;
 
-    switch (rc->ended_by) {
+    switch (hint[0] ? ENDED_EXIT : rc->ended_by) {
     case ENDED_TIMEOUT:
         report_note("ended: timeout after %s (--timeout)", limit_print(LIMIT_WALL, v[LIMIT_WALL], text));
         break;
@@ -443,8 +445,35 @@ static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc)
     default:
         break;
     }
-    if (rc->dropped_bytes)
+    if (rc->dropped_bytes && !hint[0])
         report_note("%s of output beyond the limit were dropped (--max-output)", str_size(rc->dropped_bytes, text));
+}
+
+static const char *cli_run_limit_flag(enum limit l)
+{
+    return limit_info(l)->flag;
+}
+
+/* Writes the hint for a failed program, and returns whether there is one. */
+static bool cli_run_write_hint(const struct cli_run *r, const struct receipt *rc, char ret[HINT_MAX])
+{
+    struct limit_hit hits[LIMIT_COUNT];
+    auto_(python_modules) modules = NULL;
+    /* A person sees exit code and traceback; JSON has a hint for every failure. */
+    struct hint_facts facts = { .place = HINT_RUN,
+                                .specific_only = !r->options.json,
+                                .has_program = hint_host_has_program,
+                                .setting = cli_run_limit_flag };
+
+    ret[0] = '\0';
+    if (receipt_exit_code(rc) == 0)
+        return false;
+    if (failure_needs_modules(&r->session.failure_texts))
+        modules = python_modules_scan();
+    hint_facts_from_receipt(&facts, rc, hits);
+    failure_fill_facts(&r->session.failure_texts, &facts);
+    facts.modules = modules;
+    return hint_write(&facts, ret);
 }
 
 /* A missing wall refuses the run; a limit that this host cannot enforce is reported here,
@@ -474,6 +503,7 @@ static void cli_run_note_limits(const struct cli_run *r, const struct receipt *r
 static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc)
 {
     auto_buf out = { 0 };
+    char hint[HINT_MAX];
     struct jsonw w;
 
     jsonw_init(&w, &out, 0);
@@ -481,6 +511,8 @@ static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc
     session_json(&r->session, &w);
     jsonw_kstr(&w, "sandbox", sandbox_handle_id(r->sandbox));
     jsonw_kbool(&w, "kept", r->is_kept);
+    if (cli_run_write_hint(r, rc, hint))
+        jsonw_kstr(&w, "hint", hint);
     if (r->failed)
         report_error_json(&w, &r->why);
     jsonw_key(&w, "receipt");
@@ -525,6 +557,7 @@ static int cli_run_conclude(struct cli_run *r)
     const struct receipt *rc = r->session_started && r->session.exec && r->session.receipt
                                    ? exec_handle_receipt(r->session.exec)
                                    : NULL;
+    char hint[HINT_MAX] = "";
     struct err err = { 0 };
 
     if (r->signaled)
@@ -538,13 +571,18 @@ static int cli_run_conclude(struct cli_run *r)
     }
     if (r->options.json)
         cli_run_print_json(r, rc);
-    else if (!r->options.quiet && !r->session.output_errno)
-        cli_run_note_end(r, rc);
+    else if (!r->options.quiet && !r->session.output_errno) {
+        if (isatty(STDERR_FILENO))
+            (void)cli_run_write_hint(r, rc, hint);
+        cli_run_note_end(r, rc, hint);
+    }
     if (!r->options.json && !r->options.quiet)
         cli_run_note_limits(r, rc);
     if (!r->options.json && !r->options.quiet && !r->options.receipt && receipt_exit_code(rc) != 0) {
-        denial_notes_limits(rc);
-        denial_notes_calls(rc, false);
+        denial_notes_limits(rc, hint);
+        denial_notes_calls(rc, false, hint);
+        if (hint[0])
+            report_note("hint: %s", hint);
     }
     if (r->options.receipt && cli_run_write_receipt(r, rc, &err) < 0)
         return report_error(&err, false);

@@ -63,6 +63,8 @@ static void session_on_output(void *arg, int channel, const void *data, size_t l
     struct session *s = arg;
     struct sink *to = channel == 2 ? &s->err : &s->out;
 
+    if (channel == 2 || s->is_terminal)
+        failure_add_output(&s->failure_texts, data, len);
     if (s->spec.capture) {
         buf_add(&s->captured[channel == 2], data, len);
         return;
@@ -134,6 +136,8 @@ int session_start(struct session *s, struct ev *ev, struct sandbox_handle *sandb
                                                 session_on_exit, session_on_failed };
 
     *s = (struct session){ .ev = ev, .sandbox = sandbox, .spec = *spec, .on_end = on_end, .arg = arg };
+    s->is_terminal = spec->exec->tty;
+    failure_set_argv(&s->failure_texts, spec->exec->argv);
     sink_init(&s->out, ev, STDOUT_FILENO, session_on_sink_change, s);
     sink_init(&s->err, ev, STDERR_FILENO, session_on_sink_change, s);
     if (spec->raw && term_raw(STDIN_FILENO, err) < 0)
@@ -158,6 +162,7 @@ void session_done(struct session *s)
     sink_done(&s->err);
     buf_done(&s->captured[0]);
     buf_done(&s->captured[1]);
+    failure_done(&s->failure_texts);
     exec_handle_free(s->exec);
     s->exec = NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "core/base/buf.h"
 #include "sandbox/engine.h"
+#include "sandbox/failure.h"
 #include "sandbox/receipt.h"
 
 struct session_spec {
@@ -25,6 +26,8 @@ struct session {
     struct sink out, err;
     struct source *in;
     struct buf captured[2]; /* captured standard output and standard error */
+    struct failure failure_texts;
+    bool is_terminal; /* standard error is part of standard output */
     bool running, ended, failed;
     struct err failure;            /* valid if failed */
     const struct receipt *receipt; /* valid if ended and not failed; owned by exec */
