@@ -20,6 +20,15 @@ class Help(Case):
                 for word in ("Usage: cove", "Examples:", "--help"):
                     self.assertIn(word, done.out)
 
+    def test_h_is_a_summary_and_help_is_complete(self):
+        for words in (["run"], ["exec"], ["sandbox", "create"], ["serve"], ["doctor"], ["shell", "sbx"]):
+            short, whole = run(*words, "-h"), run(*words, "--help")
+            self.assertEqual((short.code, whole.code), (0, 0), short)
+            self.assertIn(f"'cove {words[0]} --help' explains the flags", short.out)
+            self.assertLess(short.out.count("\n"), 25, words)
+            self.assertLess(short.out.count("\n"), whole.out.count("\n"), words)
+        self.assertNotIn("explains the flags", run("run", "--", "ls", "-h").out)
+
     def test_cove_alone_shows_the_verbs_and_is_a_usage_error(self):
         self.assertGreater(len(VERBS), 18)
         done = run()

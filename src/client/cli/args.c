@@ -174,6 +174,7 @@ static int args_parse_letters(const struct cli_verb *v, struct args *a, char **a
             return err_set(err, ERR_USAGE, "'cove %s': unknown flag; flags are ASCII letters", v->name);
         if (!o->arg) {
             args_add(a, o, NULL);
+            a->items[a->n - 1].letter = true;
             continue;
         }
         if (p[1]) {

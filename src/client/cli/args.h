@@ -9,6 +9,7 @@
 struct arg {
     const struct cli_option *opt;
     const char *value; /* NULL: a flag without a value; points into argv */
+    bool letter;       /* given as its one-letter form */
 };
 
 struct args {

@@ -131,23 +131,28 @@ static int cli_print_overview(const struct cli_settings *settings, bool asked)
     return err_info(ERR_USAGE)->exit;
 }
 
-static int cli_print_verb_help(const struct cli_verb *v)
+static int cli_print_verb_help(const struct cli_verb *v, bool summary)
 {
     auto_buf out = { 0 };
 
-    help_verb(&out, v);
+    if (summary)
+        help_verb_short(&out, v);
+    else
+        help_verb(&out, v);
     return report_text(&out);
 }
 
 /* cove itself prints the help of verbs that are separate programs: cove VERB --help, cove
- * VERB WORD --help. */
-/* After the sandbox of `exec` and `shell` a program begins, which may have its own --help. */
-static bool cli_asks_help(const struct cli_verb *v, int argc, char **argv)
+ * VERB WORD --help. After the sandbox of `exec` and `shell` a program begins, which may have its
+ * own --help. Returns the flag, or NULL. */
+static const char *cli_find_help_flag(const struct cli_verb *v, int argc, char **argv)
 {
-    for (int i = 2; i < argc && (i < 4 || (v->id != VERB_EXEC && v->id != VERB_SHELL)) && !str_eq(argv[i], "--"); i++)
+    bool program = v->id == VERB_EXEC || v->id == VERB_SHELL;
+
+    for (int i = 2; i < argc && (i < 4 || !program) && !str_eq(argv[i], "--"); i++)
         if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h"))
-            return true;
-    return false;
+            return argv[i];
+    return NULL;
 }
 
 int cli_main(int argc, char **argv, const struct cli_settings *settings)
@@ -176,9 +181,10 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
             cli_exec_external(settings->find_libexec(), program, argv + 1);
         return cli_unknown_verb(word, json);
     }
+    const char *help = v->program ? cli_find_help_flag(v, argc, argv) : NULL;
     /* `cove serve --help` also lists the settings, so the server prints it. */
-    if (v->program && v->id != VERB_SERVE && cli_asks_help(v, argc, argv))
-        return cli_print_verb_help(v);
+    if (help && (v->id != VERB_SERVE || str_eq(help, "-h")))
+        return cli_print_verb_help(v, str_eq(help, "-h"));
     if (v->program) {
         cli_exec_external(settings->find_libexec(), v->program, argv + 1);
         err_set(&err, v->id == VERB_POLICY ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM, "%s not found next to cove-runtime",
@@ -187,7 +193,8 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
     }
     if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)
         return report_error(&err, json);
-    int rc = args_find(&a, OPT_HELP) ? cli_print_verb_help(v) : cli_dispatch(v, &a, settings);
+    const struct arg *asked = args_find(&a, OPT_HELP);
+    int rc = asked ? cli_print_verb_help(v, asked->letter) : cli_dispatch(v, &a, settings);
     args_done(&a);
     return rc;
 }

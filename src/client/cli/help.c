@@ -8,6 +8,7 @@
 
 #define WIDTH 80
 #define FLAG_COLUMN 26
+#define SHORT_EXAMPLES 3
 
 static void help_pad(struct buf *out, size_t n)
 {
@@ -80,26 +81,69 @@ void help_verb(struct buf *out, const struct cli_verb *v)
     }
 }
 
-void help_overview(struct buf *out, const char *version)
+void help_verb_short(struct buf *out, const struct cli_verb *v)
+{
+    auto_buf flags = { 0 };
+
+    buf_addf(out, "cove %s - %s\n\n", v->name, v->brief);
+    for (size_t i = 0; v->synopsis[i]; i++)
+        buf_addf(out, "%s cove %s\n", i == 0 ? "Usage:" : "      ", v->synopsis[i]);
+    buf_adds(out, "\nExamples:\n");
+    for (size_t i = 0; i < SHORT_EXAMPLES && v->examples[i].command; i++)
+        buf_addf(out, "  %s\n", v->examples[i].command);
+    buf_adds(out, "\nFlags:\n  ");
+    for (const struct cli_option *o, *prev = NULL; (o = cli_option_shown(v, prev)); prev = o)
+        buf_addf(&flags, "%s--%s", prev ? " " : "", o->name);
+    text_wrap(out, flags.data, 2, 2, WIDTH);
+    buf_addf(out, "\n'cove %s --help' explains the flags.\n", v->name);
+}
+
+#define VERBS(...) \
+    (const enum verb_id[]){ __VA_ARGS__ }, sizeof((const enum verb_id[]){ __VA_ARGS__ }) / sizeof(enum verb_id)
+
+static const struct {
+    const char *title;
+    const enum verb_id *verbs;
+    size_t n;
+} help_groups[] = {
+    { "Start with", VERBS(VERB_RUN, VERB_SERVE, VERB_EXECUTE, VERB_SANDBOX, VERB_SHELL) },
+    { "Sandboxes", VERBS(VERB_LS, VERB_RM, VERB_EXEC, VERB_CONTEXT, VERB_ATTACH, VERB_PS, VERB_LOGS) },
+    { "Files", VERBS(VERB_CP, VERB_FILES, VERB_WATCH) },
+    { "Access and quotas", VERBS(VERB_LOGIN, VERB_LOGOUT, VERB_WHOAMI, VERB_KEY, VERB_TOKEN, VERB_TENANT, VERB_USER,
+                                 VERB_ROLE, VERB_BUDGET) },
+    { "Operation of a server", VERBS(VERB_TOP, VERB_EVENTS, VERB_USAGE, VERB_AUDIT, VERB_TEMPLATE, VERB_POOL, VERB_GC,
+                                     VERB_BACKUP, VERB_RESTORE) },
+    { "Walls and policies", VERBS(VERB_DOCTOR, VERB_POLICY, VERB_RUNTIMES, VERB_EXPLAIN) },
+    { "Help", VERBS(VERB_ERRORS, VERB_COMPLETION, VERB_HELP, VERB_VERSION) },
+};
+
+static const struct cli_verb *help_find_verb(enum verb_id id)
 {
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
 
+    while (n-- > 0 && v->id != id)
+        v++;
+    return v;
+}
+
+void help_overview(struct buf *out, const char *version)
+{
     buf_addf(out, "cove %s - run untrusted code in fast, locked-down sandboxes\n\n", version);
     buf_adds(out, "Usage: cove VERB [FLAGS] ...\n");
-    for (size_t i = 0; i < n; i++) {
-        if (v[i].id == VERB_RUN)
-            buf_adds(out, "\nSandboxes on this host, without a server:\n");
-        else if (v[i].id == VERB_SERVE)
-            buf_adds(out, "\nServer, and sandboxes on a server:\n");
-        else if (v[i].id == VERB_POLICY)
-            buf_adds(out, "\nPolicies, diagnosis and help:\n");
-        buf_addf(out, "  %-11s %s\n", v[i].name, v[i].brief);
+    for (size_t g = 0; g < ARRAY_LEN(help_groups); g++) {
+        buf_addf(out, "\n%s:\n", help_groups[g].title);
+        for (size_t i = 0; i < help_groups[g].n; i++) {
+            const struct cli_verb *v = help_find_verb(help_groups[g].verbs[i]);
+
+            buf_addf(out, "  %-11s %s\n", v->name, v->brief);
+        }
     }
-    buf_adds(out, "\nStart here:\n"
+    buf_adds(out, "\nExamples:\n"
                   "  cove run -- ls -l /                         run a program in a new sandbox\n"
                   "  cove run -c 'print(1)'                      run a line of Python\n"
                   "  cove run script.py                          run a script\n"
                   "  cove run --dry-run -- true                  show what would be enforced\n"
-                  "\n'cove VERB --help' shows the help of a verb; 'cove errors CODE' explains an error.\n");
+                  "\n'cove VERB -h' is a summary of a verb, 'cove VERB --help' its complete help;\n"
+                  "'cove errors CODE' explains an error.\n");
 }

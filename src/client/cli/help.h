@@ -8,6 +8,7 @@
 
 void help_overview(struct buf *out, const char *version);
 void help_verb(struct buf *out, const struct cli_verb *v);
+void help_verb_short(struct buf *out, const struct cli_verb *v); /* about 20 lines */
 
 void help_man(struct buf *out, const struct cli_verb *v); /* mdoc source; NULL is cove(1) itself */
 void help_markdown(struct buf *out);                      /* docs/cli.md */

@@ -78,6 +78,46 @@ TEST(names_and_letters_of_a_verb_are_unique_and_every_verb_has_help)
     }
 }
 
+TEST(short_help_fits_on_a_screen)
+{
+    size_t n;
+    const struct cli_verb *v = cli_verbs(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        auto_buf out = { 0 };
+        size_t lines = 0;
+
+        help_verb_short(&out, &v[i]);
+        for (const char *p = out.data; (p = strchr(p, '\n')); p++)
+            lines++;
+        if (lines > 24)
+            fail_msg("the summary of %s has %zu lines", v[i].name, lines);
+        assert_non_null(strstr(out.data, v[i].synopsis[0]));
+    }
+}
+
+TEST(overview_lists_every_verb_once_and_starts_with_five)
+{
+    auto_buf out = { 0 };
+    size_t n;
+    const struct cli_verb *v = cli_verbs(&n);
+
+    help_overview(&out, "0.0.0");
+    assert_non_null(strstr(out.data, "\nStart with:\n  run "));
+    for (size_t i = 0; i < n; i++) {
+        auto_free char *line = str_printf("\n  %-11s %s\n", v[i].name, v[i].brief);
+        const char *found = strstr(out.data, line);
+
+        if (!found || strstr(found + 1, line))
+            fail_msg("the overview does not list %s once", v[i].name);
+    }
+    const char *second = strstr(strstr(out.data, "Start with:"), "\n\n");
+    size_t lines = 0;
+    for (const char *p = strstr(out.data, "Start with:"); p < second; p++)
+        lines += *p == '\n';
+    assert_int_equal(lines, 5);
+}
+
 TEST(help_fits_into_eighty_columns)
 {
     size_t n;
@@ -146,6 +186,8 @@ int main(void)
         RUN(manual_names_every_flag_of_every_verb),
         RUN(every_limit_with_a_flag_is_an_option_of_run),
         RUN(names_and_letters_of_a_verb_are_unique_and_every_verb_has_help),
+        RUN(short_help_fits_on_a_screen),
+        RUN(overview_lists_every_verb_once_and_starts_with_five),
         RUN(help_fits_into_eighty_columns),
         RUN(completion_knows_every_flag_in_every_shell),
         RUN(documentation_names_every_error_code_and_every_verb),
