@@ -125,7 +125,7 @@ class Async(Case):
         self.go(read)
 
     def test_both_halves_have_the_same_interface(self) -> None:
-        for name in ("Cove", "Sandbox", "Execution", "Stream", "Result", "Files", "Watch", "Keys", "Templates", "Tenants", "Users", "Roles",
+        for name in ("Cove", "Sandbox", "Execution", "Stream", "Files", "Watch", "Keys", "Templates", "Tenants", "Users", "Roles",
                      "Events", "EventStream", "Audit", "Usages", "Channel", "Session", "Terminal", "Terminals"):
             one, two = getattr(cove, name), getattr(cove, "Async" + name)
             self.assertEqual({n for n in vars(one) if not n.startswith("_")}, {n.replace("aclose", "close") for n in vars(two) if not n.startswith("_")})

@@ -23,7 +23,7 @@ class Contexts(Case):
             result = context.run("print('out'); display('shown'); (x * 7, os.environ['COLOUR'])")
             self.assertEqual((result.stdout, result.text, result.outcome, result.exception), ("out\n", "(42, 'red')", "success", None))
             self.assertEqual([(shown.type, shown.text) for shown in result.results], [("display", "'shown'"), ("result", "(42, 'red')")])
-            self.assertEqual(result.info.context_id, context.id)
+            self.assertEqual(result.context_id, context.id)
             self.assertEqual(context.refresh().executions, 2)
             self.assertEqual([info.id for info in self.box.contexts.list()], [context.id])
             self.assertEqual(self.box.contexts.connect(context.id).run("x").text, "6")
@@ -104,6 +104,7 @@ class Contexts(Case):
             self.assertEqual(started.wait().outcome, "killed")
             self.assertEqual(context.run("x").text, "1")
             late = context.run("while True: pass", timeout=1)
+            assert late.exception is not None
             self.assertEqual((late.outcome, late.exception.name, late.context_reset), ("timeout", "TimeoutError", False))
 
     def test_a_fork_is_independent_of_its_parent(self) -> None:

@@ -1,4 +1,4 @@
-"""The programs that users write first, as they would write them, and no longer than they need to be.
+"""The programs that users write first, as they would write them.
 
 Each is a whole program that runs in a process of its own with COVE_URL and COVE_API_KEY set. The
 number is the most lines that it may have; it is what the same program takes with the most concise
@@ -50,7 +50,7 @@ with Sandbox.create() as sandbox, sandbox.terminals.create("stty -echo; bash --n
 
 class Programs(Case):
     def output(self, program: Tuple[int, str]) -> str:
-        """What the program prints. It must succeed, and have no more lines than it may have."""
+        """The output of the program, which must succeed, and have no more lines than it may have."""
         most, text = program
         self.assertLessEqual(len([line for line in text.splitlines() if line.strip()]), most)
         env = {**os.environ, "COVE_URL": self.server.url, "COVE_API_KEY": self.server.key}

@@ -22,8 +22,8 @@ class Run(Case):
         self.assertEqual((result.ended_by, result.success, result.signal, result.error), ("exit", False, None, None))
         assert result.duration is not None
         self.assertGreaterEqual(result.duration, 0)
-        receipt = result.receipt()
-        self.assertEqual((receipt.execution, receipt.exit_code, receipt.ended_by), (result.execution.id, 3, "exit"))
+        receipt = self.box.execution(result.id).receipt()
+        self.assertEqual((receipt.execution, receipt.exit_code, receipt.ended_by), (result.id, 3, "exit"))
         self.assertGreater(receipt.wall_us or 0, 0)
         self.assertTrue(receipt.request_id)
 
@@ -40,7 +40,7 @@ class Run(Case):
         self.assertEqual(result.stdout, "me\n/workspace/sub\nfrom stdin")
         capped = self.box.run_command("yes | head -c 100000", output_bytes=1000)
         self.assertEqual((len(capped.stdout_bytes), capped.dropped_bytes), (1000, 99000))
-        changed = self.box.run_command("echo > new", changes=True).receipt()
+        changed = self.box.execution(self.box.run_command("echo > new", changes=True).id).receipt()
         self.assertIn("new", str(changed.changes))
 
     def test_a_timeout_kills_the_program_and_is_reported(self) -> None:
@@ -80,7 +80,7 @@ class Run(Case):
     def test_the_same_idempotency_key_finds_the_same_execution(self) -> None:
         first = self.box.run_command("echo x >> log; wc -l < log", idempotency_key="step-1")
         again = self.box.run_command("echo x >> log; wc -l < log", idempotency_key="step-1")
-        self.assertEqual((first.stdout.strip(), again.stdout.strip(), again.execution.id), ("1", "1", first.execution.id))
+        self.assertEqual((first.stdout.strip(), again.stdout.strip(), again.id), ("1", "1", first.id))
 
 
 class Background(Case):

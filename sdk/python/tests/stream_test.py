@@ -86,7 +86,7 @@ class Streams(Case):
         box.files.write("/workspace/go", "")
         rest = events.result()
         self.assertEqual((seen + rest.stdout_bytes, rest.exit_code, rest.ended_by), (b"1\n2\n3\n4\n5\n6\n", 4, "exit"))
-        self.assertEqual(rest.execution.wait().stdout, "1\n2\n3\n4\n5\n6\n")
+        self.assertEqual(box.execution(rest.id).wait().stdout, "1\n2\n3\n4\n5\n6\n")
         self.assertEqual(len(list(box.executions())), 1)
 
     def test_a_hanging_server_is_noticed_and_the_request_repeated(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._async.channel import AsyncChannel
     from ._async.client import AsyncCove, AsyncTemplates
     from ._async.contexts import AsyncContext, AsyncContexts
-    from ._async.execution import AsyncExecution, AsyncResult, AsyncStream
+    from ._async.execution import AsyncExecution, AsyncStream
     from ._async.files import AsyncFiles, AsyncWatch
     from ._async.pools import AsyncPools
     from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncUsages
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ._sync.channel import Channel
     from ._sync.client import Cove, Templates
     from ._sync.contexts import Context, Contexts
-    from ._sync.execution import Execution, Result, Stream
+    from ._sync.execution import Execution, Stream
     from ._sync.files import Files, Watch
     from ._sync.pools import Pools
     from ._sync.records import Audit, Events, EventStream, Usages
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from ._sync.tenants import Keys, Roles, Tenants, Users
     from ._sync.terminals import Terminal, Terminals
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
-    from .execute_result import ExecuteResult, OmittedFile
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
         Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, Resources, Runtime, SandboxInfo, SandboxStatus,
         SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
+    from .result import OmittedFile, Result
     from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
         QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
 
@@ -59,7 +59,7 @@ HOMES = {
     "_async.channel": "AsyncChannel",
     "_async.client": "AsyncCove AsyncTemplates",
     "_async.contexts": "AsyncContext AsyncContexts",
-    "_async.execution": "AsyncExecution AsyncResult AsyncStream",
+    "_async.execution": "AsyncExecution AsyncStream",
     "_async.files": "AsyncFiles AsyncWatch",
     "_async.pools": "AsyncPools",
     "_async.records": "AsyncAudit AsyncEvents AsyncEventStream AsyncUsages",
@@ -74,7 +74,7 @@ HOMES = {
     "_sync.channel": "Channel",
     "_sync.client": "Cove Templates",
     "_sync.contexts": "Context Contexts",
-    "_sync.execution": "Execution Result Stream",
+    "_sync.execution": "Execution Stream",
     "_sync.files": "Files Watch",
     "_sync.pools": "Pools",
     "_sync.records": "Audit Events EventStream Usages",
@@ -84,12 +84,12 @@ HOMES = {
     "_sync.terminals": "Terminal Terminals",
     "events": ("InputRequestEvent ChannelEvent Event ExitEvent FileEvent OutputEvent ExceptionEvent ResizeEvent "
         "DisplayEvent StartedEvent"),
-    "execute_result": "ExecuteResult OmittedFile",
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
         "FileUrl SandboxEvent Inspection Level LimitRange Policy Readiness Reason Receipt Resources "
         "Runtime SandboxInfo SandboxStatus SandboxToken ServerEvent Template TemplateSpec Ticket Usage Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
+    "result": "OmittedFile Result",
     "tenants": ("Actor AuditHead AuditKey AuditRecord Budget BudgetBounds BudgetPeriod LiveLimits LiveSandbox LiveUsage "
         "LoginInfo Quota QuotaUsed Role Tenant UsageReport UsageRow User"),
 }
@@ -97,11 +97,11 @@ HOME_OF: Dict[str, str] = {name: home for home, names in HOMES.items() for name 
 
 __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
-    "AsyncEvents", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncResult", "AsyncRoles", "AsyncSandbox", "AsyncSession",
+    "AsyncEvents", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Event", "EventGap", "EventStream", "Events",
-    "ExceptionEvent", "ExecuteResult", "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent",
+    "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
     "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",

@@ -9,8 +9,9 @@ from typing import Any, Mapping, Optional, Sequence, Union
 from ._json import Duration, Size
 from ._sync.client import Cove
 from ._sync.execution import OnResult, OnText
-from .execute_result import Content, ExecuteResult
 from .models import Resources
+from .options import Content
+from .result import Result
 
 _lock = threading.Lock()
 _client: Optional[Cove] = None
@@ -54,7 +55,7 @@ def execute(code: Optional[str] = None, *, command: Union[str, Sequence[str], No
             policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
             cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
             cache: Optional[bool] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
-            on_result: Optional[OnResult] = None) -> ExecuteResult:
+            on_result: Optional[OnResult] = None) -> Result:
     """Runs code, or a command, in a fresh sandbox that is removed afterwards.
 
         print(cove.execute("6 * 7").text)

@@ -104,6 +104,8 @@ def decode(cls: Type[T], data: Any) -> T:
             if field.metadata.get("raw"):
                 values[field.name] = data
                 continue
+            if field.metadata.get("local"):
+                continue
             name = text_of(field)
             if name in data:
                 value = data[name]

@@ -7,8 +7,9 @@ from .._call import NDJSON, Call, fresh_key, path
 from .._json import Duration, decode, milliseconds, without_none
 from ..events import InputRequestEvent, StreamProgress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
+from ..result import Result
 from ._http import AsyncHTTP, delete_on_exit
-from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream, OnResult, OnText
+from .execution import Answer, AsyncExecution, AsyncStream, OnResult, OnText
 
 
 def no_answer(question: InputRequestEvent) -> Optional[str]:
@@ -85,7 +86,7 @@ class AsyncContext:
 
     async def run(self, code: str, *, timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, answer: Optional[Answer] = None,
                   idempotency_key: Optional[str] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
-                  on_result: Optional[OnResult] = None) -> AsyncResult:
+                  on_result: Optional[OnResult] = None) -> Result:
         """Runs code and waits for its end. An exception in the code raises nothing here: look at
         `result.exception`, or call `result.check()`.
 

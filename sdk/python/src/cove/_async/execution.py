@@ -1,17 +1,18 @@
-"""Executions: the handle, the stream of events, and the result."""
+"""Executions: the handle, and the stream of events."""
 from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, AsyncIterator, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, AsyncIterator, Callable, Mapping, Optional, Union
 
 from .. import _aio
 from .._call import NDJSON, SILENCE, Call, path
-from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
+from .._error import CoveError, WaitTimeoutError
 from .._json import Duration, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError
-from ..events import InputRequestEvent, Event, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ExceptionEvent, DisplayEvent
-from ..models import ExecutionInfo, Reason, Receipt
+from ..events import InputRequestEvent, Event, ExitEvent, OutputCollector, OutputEvent, StreamProgress, DisplayEvent
+from ..models import ExecutionInfo, Receipt
+from ..result import Result, collected
 from ._http import AsyncHTTP, AsyncLineStream
 
 STDIN_PATIENCE = 3600.0
@@ -64,7 +65,7 @@ class AsyncExecution:
         """The events from the given offsets on, until the execution has ended."""
         return AsyncStream(self._http, self.sandbox_id, StreamProgress(self.id, stdout_offset, stderr_offset), None)
 
-    async def wait(self, timeout: Optional[Duration] = None) -> AsyncResult:
+    async def wait(self, timeout: Optional[Duration] = None) -> Result:
         """Waits for the end. After `timeout` seconds WaitTimeoutError is raised, and the execution
         continues."""
         stream = self.stream()
@@ -214,7 +215,7 @@ class AsyncStream:
         await self._lines.drop()
 
     async def result(self, answer: Optional[Answer] = None, *, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
-                     on_result: Optional[OnResult] = None) -> AsyncResult:
+                     on_result: Optional[OnResult] = None) -> Result:
         """Reads the stream to its end. The result has only the output that is read by this call.
 
         Args:
@@ -230,7 +231,7 @@ class AsyncStream:
             if isinstance(event, InputRequestEvent) and answer is not None:
                 await self._answer(answer(event))
             elif isinstance(event, ExitEvent):
-                return AsyncResult(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
+                return collected(event.execution.raw, told)
         raise ProtocolError("the stream is already closed or was read to its end; use execution.wait()")
 
     async def _answer(self, text: Optional[str]) -> None:
@@ -262,118 +263,3 @@ class AsyncStream:
     async def _shorten(self) -> None:
         if self._patience() < self._read_timeout and self._progress.execution_id is not None and self._lines.is_drained:
             await self._lines.drop()
-
-
-class AsyncResult:
-    """The result of an execution that has ended.
-
-    Attributes:
-        stdout, stderr: as text; invalid UTF-8 becomes U+FFFD.
-        stdout_bytes, stderr_bytes: the same as bytes.
-        exit_code: None when a signal or a limit ended the execution.
-        ended_by: exit, signal, lifetime, idle, timeout, cpu, memory, killed or lost.
-        duration: seconds from start to end, by the server's clock.
-        dropped_bytes: output beyond the limit, which was not kept.
-        error: why the execution could not be started, or was lost.
-        execution: the handle.
-        results: in a context, the displayed values and the value of the last expression, in order.
-        exception: in a context, the exception that the code raised. After a timeout its name is
-            TimeoutError.
-    """
-
-    def __init__(self, execution: AsyncExecution, info: ExecutionInfo, stdout: bytes, stderr: bytes, results: Sequence[DisplayEvent] = (),
-                 exception: Optional[ExceptionEvent] = None) -> None:
-        self.results = list(results)
-        self.exception = exception
-        self.execution = execution
-        self.info = info
-        self.stdout_bytes = stdout
-        self.stderr_bytes = stderr
-
-    @property
-    def stdout(self) -> str:
-        return self.stdout_bytes.decode("utf-8", "replace")
-
-    @property
-    def stderr(self) -> str:
-        return self.stderr_bytes.decode("utf-8", "replace")
-
-    @property
-    def text(self) -> Optional[str]:
-        """The value of the last expression of code in a context, as text."""
-        return self.info.value
-
-    @property
-    def outcome(self) -> Optional[str]:
-        """success, error, timeout, out_of_memory, killed or lost."""
-        return self.info.outcome
-
-    @property
-    def context_reset(self) -> bool:
-        """The language kernel was restarted: the variables of the context are lost."""
-        return self.info.context_reset
-
-    @property
-    def hint(self) -> Optional[str]:
-        """Advice for the next step."""
-        return self.info.hint
-
-    @property
-    def exit_code(self) -> Optional[int]:
-        return self.info.exit_code
-
-    @property
-    def signal(self) -> Optional[int]:
-        return self.info.signal
-
-    @property
-    def ended_by(self) -> Optional[str]:
-        return self.info.ended_by
-
-    @property
-    def duration(self) -> Optional[float]:
-        return self.info.duration
-
-    @property
-    def dropped_bytes(self) -> int:
-        return self.info.dropped_bytes
-
-    @property
-    def error(self) -> Optional[Reason]:
-        return self.info.error
-
-    @property
-    def success(self) -> bool:
-        """Whether the program ended by itself with status 0."""
-        return self.info.outcome == "success"
-
-    def check(self) -> AsyncResult:
-        """Returns itself after a success; otherwise raises ExecutionFailedError."""
-        if self.success:
-            return self
-        error = ExecutionFailedError(failure_text(self))
-        error.result = self
-        raise error
-
-    async def receipt(self) -> Receipt:
-        """The usage of the execution, the limits that it hit, its denials and the files that it
-        changed."""
-        return await self.execution.receipt()
-
-    def __repr__(self) -> str:
-        how = f"error={self.error.message!r}" if self.error else f"exit_code={self.exit_code} ended_by={self.ended_by}"
-        return (f"<{type(self).__name__} {how} stdout={shortened(self.stdout)!r} stderr={shortened(self.stderr)!r}>")
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + "..."
-
-
-def failure_text(result: AsyncResult) -> str:
-    if result.error is not None:
-        return result.error.message
-    if result.exception is not None:
-        return str(result.exception)
-    how = {"exit": f"it ended with status {result.exit_code}", "signal": f"signal {result.signal} ended it"}.get(result.ended_by or "")
-    last = result.stderr.strip().splitlines()[-1:]
-    return (how or f"it was ended by: {result.ended_by}") + (f"; last line of stderr: {shortened(last[0])}" if last else "")

@@ -9,10 +9,11 @@ from .._json import Duration, Size, encode, milliseconds, without_none
 from ..events import StreamProgress
 from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
 from ..options import argv_of, run_body, terminal_of
+from ..result import Result
 from ._http import delete_on_exit
 from .client import AsyncCove
 from .contexts import AsyncContexts
-from .execution import AsyncExecution, AsyncResult, AsyncStream, OnResult, OnText
+from .execution import AsyncExecution, AsyncStream, OnResult, OnText
 from .files import AsyncFiles
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ class AsyncSandbox:
                        env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None,
                        output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None,
                        on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
-                       on_result: Optional[OnResult] = None) -> AsyncResult:
+                       on_result: Optional[OnResult] = None) -> Result:
         """Runs code in the sandbox's language and waits for its end. A program that fails raises
         nothing: look at `result.success`, or call `result.check()`.
 
@@ -264,7 +265,7 @@ class AsyncSandbox:
     async def run_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                           env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None,
                           output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None,
-                          on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None) -> AsyncResult:
+                          on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None) -> Result:
         """Runs a program and waits for its end: `["ls", "-l"]` directly, `"ls -l | wc"` through a
         shell. The arguments are those of `run_code`."""
         async with self.stream_command(command, timeout=timeout, cpu_time=cpu_time, env=env, cwd=cwd, stdin=stdin, output_bytes=output_bytes,

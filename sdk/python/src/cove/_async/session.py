@@ -18,8 +18,9 @@ from .._json import Duration, decode, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxEndedError
 from ..events import EVENT_CLASSES, InputRequestEvent, ChannelEvent, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ResizeEvent, StartedEvent
 from ..models import ExecutionInfo
+from ..result import Result, collected
 from ._websocket import AsyncWebSocket, Request
-from .execution import Answer, AsyncExecution, AsyncResult, AsyncStream, OnResult, OnText, deliver
+from .execution import Answer, AsyncExecution, AsyncStream, OnResult, OnText, deliver
 
 if TYPE_CHECKING:
     from .channel import AsyncChannel
@@ -187,7 +188,7 @@ class AsyncSession:
                 self._tail_stream._progress = self._progress
 
     async def wait(self, timeout: Optional[Duration] = None, *, answer: Optional[Answer] = None, on_stdout: Optional[OnText] = None,
-                   on_stderr: Optional[OnText] = None, on_result: Optional[OnResult] = None) -> AsyncResult:
+                   on_stderr: Optional[OnText] = None, on_result: Optional[OnResult] = None) -> Result:
         """Reads the session to its end. The result has only the output that is read by this call.
 
         After `timeout` seconds WaitTimeoutError is raised, and the execution continues; the output
@@ -206,7 +207,7 @@ class AsyncSession:
                 with contextlib.suppress(ConflictError):  # the code was interrupted meanwhile, or another client answered first
                     await self.answer(answer(event))
             elif isinstance(event, ExitEvent):
-                return AsyncResult(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
+                return collected(event.execution.raw, told)
             elif event is None:
                 raise ProtocolError("the session is already closed or was read to its end; use execution.wait()")
 

@@ -10,8 +10,9 @@ from .._json import Duration, Size, decode, encode
 from .._settings import Retry, resolve
 from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
-from ..execute_result import Content, ExecuteResult, ExecuteStreamParser, execute_body
 from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami, limits_of
+from ..options import Content, execute_body
+from ..result import ExecuteStreamParser, Result
 from ._http import HTTP, LineStream
 from .execution import OnResult, OnText, deliver
 
@@ -130,7 +131,7 @@ class Cove:
                       policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
                       cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
                       cache: Optional[bool] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
-                      on_result: Optional[OnResult] = None) -> ExecuteResult:
+                      on_result: Optional[OnResult] = None) -> Result:
         """Runs code, or a command, in a fresh sandbox that is removed afterwards: one call, one
         answer, no state is kept.
 
@@ -156,11 +157,11 @@ class Cove:
                             outputBytes=output_bytes, level=level, policy=policy, cache=cache)
         if on_stdout is not None or on_stderr is not None or on_result is not None:
             return self._listen(body, on_stdout, on_stderr, on_result)
-        return self._http.get(ExecuteResult, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,
+        return self._http.get(Result, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,
                                                         answer_max=EXECUTE_ANSWER_MAX))
 
     def _listen(self, body: Mapping[str, Any], on_stdout: Optional[OnText], on_stderr: Optional[OnText],
-                      on_result: Optional[OnResult]) -> ExecuteResult:
+                      on_result: Optional[OnResult]) -> Result:
         lines, heard = LineStream(self._http), ExecuteStreamParser()
         try:
             lines.open(Call("POST", path("v1", "execute"), json=body, headers={"Accept": NDJSON}, read_timeout=EXECUTE_PATIENCE))

@@ -8,8 +8,9 @@ from .._call import NDJSON, Call, fresh_key, path
 from .._json import Duration, decode, milliseconds, without_none
 from ..events import InputRequestEvent, StreamProgress
 from ..models import Completions, ContextInfo, ExecutionInfo, Inspection
+from ..result import Result
 from ._http import HTTP, delete_on_exit
-from .execution import Answer, Execution, Result, Stream, OnResult, OnText
+from .execution import Answer, Execution, Stream, OnResult, OnText
 
 
 def no_answer(question: InputRequestEvent) -> Optional[str]:

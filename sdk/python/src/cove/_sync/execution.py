@@ -1,18 +1,19 @@
 # Written by tools/unasync.py from _async/execution.py: change that.
-"""Executions: the handle, the stream of events, and the result."""
+"""Executions: the handle, and the stream of events."""
 from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, Iterator, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Iterator, Callable, Mapping, Optional, Union
 
 from .. import _sio
 from .._call import NDJSON, SILENCE, Call, path
-from .._error import CoveError, ExecutionFailedError, WaitTimeoutError
+from .._error import CoveError, WaitTimeoutError
 from .._json import Duration, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError
-from ..events import InputRequestEvent, Event, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ExceptionEvent, DisplayEvent
-from ..models import ExecutionInfo, Reason, Receipt
+from ..events import InputRequestEvent, Event, ExitEvent, OutputCollector, OutputEvent, StreamProgress, DisplayEvent
+from ..models import ExecutionInfo, Receipt
+from ..result import Result, collected
 from ._http import HTTP, LineStream
 
 STDIN_PATIENCE = 3600.0
@@ -231,7 +232,7 @@ class Stream:
             if isinstance(event, InputRequestEvent) and answer is not None:
                 self._answer(answer(event))
             elif isinstance(event, ExitEvent):
-                return Result(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
+                return collected(event.execution.raw, told)
         raise ProtocolError("the stream is already closed or was read to its end; use execution.wait()")
 
     def _answer(self, text: Optional[str]) -> None:
@@ -263,118 +264,3 @@ class Stream:
     def _shorten(self) -> None:
         if self._patience() < self._read_timeout and self._progress.execution_id is not None and self._lines.is_drained:
             self._lines.drop()
-
-
-class Result:
-    """The result of an execution that has ended.
-
-    Attributes:
-        stdout, stderr: as text; invalid UTF-8 becomes U+FFFD.
-        stdout_bytes, stderr_bytes: the same as bytes.
-        exit_code: None when a signal or a limit ended the execution.
-        ended_by: exit, signal, lifetime, idle, timeout, cpu, memory, killed or lost.
-        duration: seconds from start to end, by the server's clock.
-        dropped_bytes: output beyond the limit, which was not kept.
-        error: why the execution could not be started, or was lost.
-        execution: the handle.
-        results: in a context, the displayed values and the value of the last expression, in order.
-        exception: in a context, the exception that the code raised. After a timeout its name is
-            TimeoutError.
-    """
-
-    def __init__(self, execution: Execution, info: ExecutionInfo, stdout: bytes, stderr: bytes, results: Sequence[DisplayEvent] = (),
-                 exception: Optional[ExceptionEvent] = None) -> None:
-        self.results = list(results)
-        self.exception = exception
-        self.execution = execution
-        self.info = info
-        self.stdout_bytes = stdout
-        self.stderr_bytes = stderr
-
-    @property
-    def stdout(self) -> str:
-        return self.stdout_bytes.decode("utf-8", "replace")
-
-    @property
-    def stderr(self) -> str:
-        return self.stderr_bytes.decode("utf-8", "replace")
-
-    @property
-    def text(self) -> Optional[str]:
-        """The value of the last expression of code in a context, as text."""
-        return self.info.value
-
-    @property
-    def outcome(self) -> Optional[str]:
-        """success, error, timeout, out_of_memory, killed or lost."""
-        return self.info.outcome
-
-    @property
-    def context_reset(self) -> bool:
-        """The language kernel was restarted: the variables of the context are lost."""
-        return self.info.context_reset
-
-    @property
-    def hint(self) -> Optional[str]:
-        """Advice for the next step."""
-        return self.info.hint
-
-    @property
-    def exit_code(self) -> Optional[int]:
-        return self.info.exit_code
-
-    @property
-    def signal(self) -> Optional[int]:
-        return self.info.signal
-
-    @property
-    def ended_by(self) -> Optional[str]:
-        return self.info.ended_by
-
-    @property
-    def duration(self) -> Optional[float]:
-        return self.info.duration
-
-    @property
-    def dropped_bytes(self) -> int:
-        return self.info.dropped_bytes
-
-    @property
-    def error(self) -> Optional[Reason]:
-        return self.info.error
-
-    @property
-    def success(self) -> bool:
-        """Whether the program ended by itself with status 0."""
-        return self.info.outcome == "success"
-
-    def check(self) -> Result:
-        """Returns itself after a success; otherwise raises ExecutionFailedError."""
-        if self.success:
-            return self
-        error = ExecutionFailedError(failure_text(self))
-        error.result = self
-        raise error
-
-    def receipt(self) -> Receipt:
-        """The usage of the execution, the limits that it hit, its denials and the files that it
-        changed."""
-        return self.execution.receipt()
-
-    def __repr__(self) -> str:
-        how = f"error={self.error.message!r}" if self.error else f"exit_code={self.exit_code} ended_by={self.ended_by}"
-        return (f"<{type(self).__name__} {how} stdout={shortened(self.stdout)!r} stderr={shortened(self.stderr)!r}>")
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + "..."
-
-
-def failure_text(result: Result) -> str:
-    if result.error is not None:
-        return result.error.message
-    if result.exception is not None:
-        return str(result.exception)
-    how = {"exit": f"it ended with status {result.exit_code}", "signal": f"signal {result.signal} ended it"}.get(result.ended_by or "")
-    last = result.stderr.strip().splitlines()[-1:]
-    return (how or f"it was ended by: {result.ended_by}") + (f"; last line of stderr: {shortened(last[0])}" if last else "")

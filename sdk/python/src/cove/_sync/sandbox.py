@@ -10,10 +10,11 @@ from .._json import Duration, Size, encode, milliseconds, without_none
 from ..events import StreamProgress
 from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
 from ..options import argv_of, run_body, terminal_of
+from ..result import Result
 from ._http import delete_on_exit
 from .client import Cove
 from .contexts import Contexts
-from .execution import Execution, Result, Stream, OnResult, OnText
+from .execution import Execution, Stream, OnResult, OnText
 from .files import Files
 
 if TYPE_CHECKING:

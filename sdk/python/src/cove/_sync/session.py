@@ -19,8 +19,9 @@ from .._json import Duration, decode, milliseconds
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, SandboxEndedError
 from ..events import EVENT_CLASSES, InputRequestEvent, ChannelEvent, ExitEvent, OutputCollector, OutputEvent, StreamProgress, ResizeEvent, StartedEvent
 from ..models import ExecutionInfo
+from ..result import Result, collected
 from ._websocket import WebSocket, Request
-from .execution import Answer, Execution, Result, Stream, OnResult, OnText, deliver
+from .execution import Answer, Execution, Stream, OnResult, OnText, deliver
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -207,7 +208,7 @@ class Session:
                 with contextlib.suppress(ConflictError):  # the code was interrupted meanwhile, or another client answered first
                     self.answer(answer(event))
             elif isinstance(event, ExitEvent):
-                return Result(self.execution, event.execution, told.stdout, told.stderr, told.shown, told.raised)
+                return collected(event.execution.raw, told)
             elif event is None:
                 raise ProtocolError("the session is already closed or was read to its end; use execution.wait()")
 
