@@ -265,10 +265,10 @@ def a_sandbox_lives_and_its_end_stays_readable(s):
 def sandboxes_are_listed_by_state_and_metadata_page_by_page(s):
     ids = [s.create({"runtime": "sh", "metadata": {"list": "yes", "n": str(i)}}) for i in range(3)]
     a = s.call("GET", "/v1/sandboxes?metadata=list%3Dyes&state=running&limit=2").json
-    assert [x["id"] for x in a["sandboxes"]] == ids[:0:-1] and a["nextCursor"]
+    assert [x["id"] for x in a["items"]] == ids[:0:-1] and a["nextCursor"]
     b = s.call("GET", f"/v1/sandboxes?metadata=list%3Dyes&limit=2&cursor={a['nextCursor']}").json
-    assert [x["id"] for x in b["sandboxes"]] == ids[:1] and "nextCursor" not in b
-    assert [x["id"] for x in s.call("GET", "/v1/sandboxes?metadata=n%3D1").json["sandboxes"]] == [ids[1]]
+    assert [x["id"] for x in b["items"]] == ids[:1] and "nextCursor" not in b
+    assert [x["id"] for x in s.call("GET", "/v1/sandboxes?metadata=n%3D1").json["items"]] == [ids[1]]
     for bad in ("state=dead", "limit=0", "limit=1001", "limit=x", "cursor=%27%20OR%201", "metadata=x", "colour=red"):
         answer = s.call("GET", "/v1/sandboxes?" + bad)
         assert answer.status == 400, (bad, answer.status, answer.body)
@@ -289,11 +289,11 @@ def a_sandbox_is_paused_resumed_and_extended(s):
         assert s.call("POST", f"/v1/sandboxes/{sb}/extend", body).status == 400
     usage = s.call("GET", f"/v1/sandboxes/{sb}/usage").json
     assert usage["memoryBytes"] > 0 and usage["sandboxId"] == sb
-    kinds = [e["kind"] for e in s.call("GET", f"/v1/sandboxes/{sb}/events").json["events"]]
+    kinds = [e["kind"] for e in s.call("GET", f"/v1/sandboxes/{sb}/events").json["items"]]
     assert kinds == ["sandbox_created", "sandbox_paused", "sandbox_resumed", "sandbox_extended"], kinds
     page = s.call("GET", f"/v1/sandboxes/{sb}/events?limit=3").json
     rest = s.call("GET", f"/v1/sandboxes/{sb}/events?limit=3&cursor={page['nextCursor']}").json
-    assert [e["kind"] for e in rest["events"]] == kinds[3:]
+    assert [e["kind"] for e in rest["items"]] == kinds[3:]
     s.delete(sb)
 
 
@@ -386,10 +386,20 @@ def an_error_in_a_policy_is_reported_with_its_path(s):
     assert s.call("GET", "/v1/profiles/tight").json["spec"]["policy"]["limits"] == {"pids": 17}
     s.delete(sb["id"])
     s.call("DELETE", "/v1/templates/tight")
-    assert [p["name"] for p in s.call("GET", "/v1/policies").json["policies"]] == ["standard", "high", "debug"]
+    assert [p["name"] for p in s.call("GET", "/v1/policies").json["items"]] == ["standard", "high", "debug"]
     assert s.call("GET", "/v1/policies/debug").json["policy"]["syscalls"]["grant"] == ["debug"]
     missing = s.call("GET", "/v1/policies/none")
     assert missing.status == 404 and missing.json["error"]["message"] == "there is no policy 'none'; the policies are standard, high, debug", missing.body
+
+
+@case
+def every_list_answers_items_and_a_cursor(s):
+    sb = s.create()
+    of_sandbox = [f"/v1/sandboxes/{sb}/{name}" for name in ("executions", "contexts", "events", "files/list?path=/workspace")]
+    for path in of_sandbox + ["/v1/sandboxes", "/v1/events", "/v1/runtimes", "/v1/templates", "/v1/policies", "/v1/pools", "/v1/apikeys",
+                              "/v1/tenants", "/v1/users", "/v1/roles"]:
+        page = s.call("GET", path).json
+        assert isinstance(page["items"], list) and set(page) <= {"items", "nextCursor"}, (path, list(page))
 
 
 @case
@@ -478,9 +488,9 @@ def code_and_commands_are_answered_with_their_output(s):
     assert c["state"] == "ended" and c["outcome"] == "error" and c["error"]["code"] == "program_not_found", c
     d = s.execute(sb, {"command": ["sleep", "60"], "timeoutMs": 200}).json
     assert d["endedBy"] == "timeout", d
-    rows = s.call("GET", f"/v1/sandboxes/{sb}/executions").json["executions"]
+    rows = s.call("GET", f"/v1/sandboxes/{sb}/executions").json["items"]
     assert [r["id"] for r in rows] == [x["id"] for x in (d, c, b, a)]
-    assert [r["id"] for r in s.call("GET", f"/v1/sandboxes/{sb}/executions?state=ended").json["executions"] if r["outcome"] == "error" and "error" in r] == [c["id"]]
+    assert [r["id"] for r in s.call("GET", f"/v1/sandboxes/{sb}/executions?state=ended").json["items"] if r["outcome"] == "error" and "error" in r] == [c["id"]]
     receipt = s.call("GET", f"/v1/sandboxes/{sb}/executions/{b['id']}/receipt").json
     assert receipt["exitCode"] == 3 and receipt["final"] is True
     assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{c['id']}/receipt").status == 404
@@ -734,7 +744,7 @@ def the_same_idempotency_key_creates_one_object(s):
     refused = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "resources": {"memoryBytes": 1}}, {"Idempotency-Key": "key-4"})
     assert refused.status == 400
     assert s.call("POST", "/v1/sandboxes", body, {"Idempotency-Key": "key-4"}).status == 201
-    for row in s.call("GET", "/v1/sandboxes?state=running").json["sandboxes"]:
+    for row in s.call("GET", "/v1/sandboxes?state=running").json["items"]:
         s.delete(row["id"])
 
 
@@ -837,16 +847,15 @@ def files_are_written_read_in_ranges_moved_and_removed(s):
     assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b", "parents": True}).status == 204
     assert s.files(sb, "POST", "/move", {"from": "/workspace/d/f.bin", "to": "/workspace/a/b/g"}).status == 204
     assert s.files(sb, path="/workspace/d/f.bin").status == 404
-    names = [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"]]
+    names = [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["items"]]
     assert names == ["a", "d", "empty"], names
     pages, more = [], {}
     while more is not None:
         page = s.files(sb, verb="/list", path="/workspace", limit=2, **more).json
-        assert page["truncated"] == ("nextCursor" in page), page
-        pages.append([e["name"] for e in page["entries"]])
-        more = {"cursor": page["nextCursor"]} if page["truncated"] else None
+        pages.append([e["name"] for e in page["items"]])
+        more = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
     assert pages == [["a", "d"], ["empty"]], pages
-    assert s.files(sb, verb="/list", path="/workspace", cursor="ZW1wdHk").json["entries"] == []
+    assert s.files(sb, verb="/list", path="/workspace", cursor="ZW1wdHk").json["items"] == []
     assert s.files(sb, verb="/list", path="/workspace", cursor="!").status == 400
     assert s.files(sb, "DELETE", path="/workspace/a").status >= 400
     assert s.files(sb, "DELETE", path="/workspace/a", recursive="true").status == 204
@@ -917,7 +926,7 @@ def FA07_an_interrupted_upload_changes_nothing(s):
         c.sendall((f"PUT /v1/sandboxes/{sb}/files?path=/workspace/f HTTP/1.1\r\nHost: localhost\r\n"
                    f"Authorization: Bearer {s.key}\r\nContent-Length: 1000000\r\n\r\n").encode() + b"n" * 5000)
         time.sleep(0.1)
-    until(lambda: [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["entries"]] == ["f"], "the interrupted upload left a file")
+    until(lambda: [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["items"]] == ["f"], "the interrupted upload left a file")
     assert s.files(sb, path="/workspace/f").body == b"old"
     s.delete(sb)
 
@@ -929,7 +938,7 @@ def FA08_FA09_special_files_do_not_hang_and_unusual_names_survive(s):
     for odd in ("/workspace/p", "/workspace"):
         a = s.files(sb, path=odd)
         assert a.status == 409 and a.code == "wrong_file_kind", (odd, a.body)
-    entries = s.files(sb, verb="/list", path="/workspace").json["entries"]
+    entries = s.files(sb, verb="/list", path="/workspace").json["items"]
     odd = [e for e in entries if "nameBase64" in e]
     assert len(odd) == 1 and base64.b64decode(odd[0]["nameBase64"]) == b"\xff\n", entries
     assert s.files(sb, headers={"Range": "bytes=1073741820-"}, path="/workspace/s").body == b"\0" * 4
@@ -1125,7 +1134,7 @@ def events_of_all_sandboxes_arrive_as_they_happen_and_resume_without_a_gap(s):
     everything, cursor = [], f"after={feed.ready['after']}"
     while cursor:
         page = s.call("GET", f"/v1/events?limit=2&{cursor}").json
-        everything += page["events"]
+        everything += page["items"]
         cursor = "cursor=" + page["nextCursor"] if "nextCursor" in page else None
     told = {e["seq"] for e in everything}
     assert {e["seq"] for e in seen} <= told and len(told) == len(everything)
@@ -1180,7 +1189,7 @@ def events_resume_after_the_server_was_killed(s):
 def deleted_events_are_reported_as_a_gap(s):
     sb = s.create({"runtime": "sh"})
     s.delete(sb)
-    first = s.call("GET", "/v1/events?limit=1").json["events"][0]["seq"]
+    first = s.call("GET", "/v1/events?limit=1").json["items"][0]["seq"]
     s.call("POST", "/v1/gc", {})
     feed = Feed(s, f"?after={first}")
     gap = feed.next()
@@ -1211,7 +1220,7 @@ def AU03_events_of_another_tenant_are_never_seen(s):
     seen = feed.until("sandbox_ended", theirs.json["id"])
     assert {e["sandboxId"] for e in seen} == {theirs.json["id"]}, seen
     assert {e["tenant"] for e in everything.until("sandbox_ended", theirs.json["id"])} == {"local", "strangers"}
-    page = s.call("GET", "/v1/events", key=key["key"]).json["events"]
+    page = s.call("GET", "/v1/events", key=key["key"]).json["items"]
     assert {e["sandboxId"] for e in page} == {theirs.json["id"]}
     assert s.call("GET", f"/v1/events?sandbox={mine}", key=key["key"]).status == 404
     assert s.call("GET", f"/v1/events?sandbox={mine}", None, {"Accept": "text/event-stream"}, key=key["key"]).status == 404
@@ -1436,7 +1445,7 @@ def keys_are_limited_to_their_scopes_and_objects_of_other_tenants_are_hidden(s):
 
 @case
 def the_server_reports_its_capabilities_and_its_state(s):
-    names = [r["name"] for r in s.call("GET", "/v1/runtimes").json["runtimes"]]
+    names = [r["name"] for r in s.call("GET", "/v1/runtimes").json["items"]]
     assert names == ["python", "node", "bash", "sh"]
     assert s.call("GET", "/v1/runtimes/sh").json["available"] is True
     assert s.call("GET", "/v1/runtimes/perl").status == 404
@@ -1712,7 +1721,7 @@ def usage_is_counted_once_if_the_server_is_killed(s):
             cursor = ""
             while cursor is not None:
                 page = s.call("GET", f"/v1/sandboxes/{box}/executions?limit=1000{cursor}").json
-                rows += page["executions"]
+                rows += page["items"]
                 cursor = "&cursor=" + page["nextCursor"] if "nextCursor" in page else None
         return rows
     until(lambda: all(e["state"] == "ended" for e in executions()), "some executions never end")
@@ -2028,7 +2037,7 @@ def a_server_killed_under_load_loses_nothing_that_it_acknowledged(s):
         found, cursor = {}, ""
         while cursor is not None:
             page = s.call("GET", f"/v1/sandboxes?limit=1000{cursor}").json
-            found.update((r["id"], r) for r in page["sandboxes"])
+            found.update((r["id"], r) for r in page["items"])
             cursor = "&cursor=" + page["nextCursor"] if "nextCursor" in page else None
         return found
     until(lambda: all(row["state"] in ("running", "ended") for row in rows().values()), "some sandboxes are neither running nor ended")
@@ -2131,13 +2140,13 @@ def a_stopping_server_answers_or_closes_every_waiting_request(s):
     ask("POST", here, sleep)
     ask("POST", here, sleep, "Idempotency-Key: stop-1\r\n")
     ask("POST", here, sleep, "Accept: application/x-ndjson\r\n")
-    until(lambda: len(s.call("GET", here + "?state=running").json["executions"]) == 3, "three run")
+    until(lambda: len(s.call("GET", here + "?state=running").json["items"]) == 3, "three run")
     s.jailer.send_signal(signal.SIGSTOP)  # so these requests get no answer
     try:
         for method, path in (("POST", "/v1/sandboxes"), ("GET", f"/v1/sandboxes/{sb}/usage"), ("POST", f"/v1/sandboxes/{sb}/pause"),
                              ("GET", f"/v1/sandboxes/{sb}/usage")):
             ask(method, path, {"runtime": "sh"} if path == "/v1/sandboxes" else None)
-        until(lambda: len(s.call("GET", "/v1/sandboxes?state=creating").json["sandboxes"]) == 1, "no sandbox is being created")
+        until(lambda: len(s.call("GET", "/v1/sandboxes?state=creating").json["items"]) == 1, "no sandbox is being created")
         s.process.terminate()
         code = s.process.wait(120)
         s.process.stdout.close()

@@ -440,14 +440,14 @@ def contexts_have_their_own_variables_and_directories(s):
     a = run(s, sb, one, "import os\nx = 1\n(os.getcwd(), os.environ['COLOUR'])")
     assert a["results"][0]["data"]["text/plain"] == "('/workspace/sub', 'red')", a
     assert run(s, sb, two, "x")["exception"]["name"] == "NameError"
-    listed = s.call("GET", where(sb)).json["contexts"]
+    listed = s.call("GET", where(sb)).json["items"]
     assert [c["id"] for c in listed] == [one, two] and listed[0]["cwd"] == "/workspace/sub", listed
     for _ in range(6):
         context(s, sb)
     assert s.call("POST", where(sb), {}).status == 429
     assert s.call("DELETE", where(sb, two)).status == 200
     assert s.call("GET", where(sb, two)).status == 404
-    assert len(s.call("GET", where(sb)).json["contexts"]) == 7
+    assert len(s.call("GET", where(sb)).json["items"]) == 7
     s.delete(sb)
 
 
@@ -606,7 +606,7 @@ def modules_that_cannot_be_preloaded_are_refused_by_name(s):
 @case
 def a_template_whose_modules_the_host_lacks_is_unavailable_and_refused_early(s):
     a = s.call("PUT", "/v1/templates/lacking", {"runtime": "python", "preload": ["json", "no_such_module", "nor_this.one", "math"]})
-    listed = [t for t in s.call("GET", "/v1/templates").json["templates"] if t["name"] == "lacking"]
+    listed = [t for t in s.call("GET", "/v1/templates").json["items"] if t["name"] == "lacking"]
     for t in (a.json, s.call("GET", "/v1/templates/lacking").json, *listed):
         assert t["available"] is False and t["missing"] == ["no_such_module", "nor_this"], t
         assert "no_such_module and nor_this" in t["reason"], t
@@ -627,11 +627,11 @@ def a_template_whose_modules_the_host_lacks_is_unavailable_and_refused_early(s):
 
 @case
 def built_in_templates_can_be_replaced_and_restored(s):
-    names = {t["name"]: t["builtin"] for t in s.call("GET", "/v1/templates").json["templates"]}
+    names = {t["name"]: t["builtin"] for t in s.call("GET", "/v1/templates").json["items"]}
     assert all(names.get(n) for n in ("python", "python-data", "node", "bash")), names
     assert s.call("GET", "/v1/templates/node").json["spec"] == {"runtime": "node"}
     assert s.call("PUT", "/v1/templates/node", {"runtime": "node", "timeoutMs": 5000}).status == 200
-    listed = [t for t in s.call("GET", "/v1/templates").json["templates"] if t["name"] == "node"]
+    listed = [t for t in s.call("GET", "/v1/templates").json["items"] if t["name"] == "node"]
     assert len(listed) == 1 and not listed[0]["builtin"] and listed[0]["createdAt"], listed
     assert s.call("DELETE", "/v1/templates/node").status == 204
     assert s.call("GET", "/v1/templates/node").json["builtin"] is True
@@ -674,7 +674,7 @@ def sandboxes_of(s):
 @case
 def prepared_sandboxes_end_with_the_server_that_made_them(s):
     kept, _ = in_a_fork(s, "python", "import sys; 'statistics' in sys.modules")
-    owned = len(s.call("GET", "/v1/sandboxes?state=running").json["sandboxes"])
+    owned = len(s.call("GET", "/v1/sandboxes?state=running").json["items"])
     until(lambda: sandboxes_of(s) > owned)
     s.process.kill()
     s.process.wait()
@@ -712,7 +712,7 @@ def a_fork_starts_with_the_live_state_and_is_independent(s):
     assert said["stdout"] == "of the fork\n" and said["contextId"] == two, said
     third = fork(s, sb, two)
     assert value(s, sb, third, "x") == "[1, 2]"
-    listed = s.call("GET", where(sb)).json["contexts"]
+    listed = s.call("GET", where(sb)).json["items"]
     assert [c["id"] for c in listed] == [cx, two, third] and listed[1]["version"] == listed[0]["version"], listed
     for _ in range(5):
         fork(s, sb, cx)
@@ -734,7 +734,7 @@ def an_idempotency_key_creates_one_context(s):
     assert other.status == 409 and other.code == "idempotency_conflict", other.body
     forks = [s.call("POST", where(sb, first.json["id"], "fork"), headers={"Idempotency-Key": "two"}) for _ in range(2)]
     assert forks[0].status == 201 and forks[0].json["id"] == forks[1].json["id"] != first.json["id"], [f.body for f in forks]
-    assert len(s.call("GET", where(sb)).json["contexts"]) == 2
+    assert len(s.call("GET", where(sb)).json["items"]) == 2
     bad = s.call("POST", where(sb), {"language": "python", "cwd": "/nowhere"}, {"Idempotency-Key": "three"})
     assert bad.status >= 400, bad.body
     good = s.call("POST", where(sb), {"language": "python"}, {"Idempotency-Key": "three"})
@@ -788,7 +788,7 @@ def a_refused_fork_says_why(s):
     assert a.status == 429 and a.code == "process_limit_reached", a.body
     run(s, sb, cx, "for p in more: p.kill()\nfor p in more: p.wait()")
     fork(s, sb, cx)
-    assert len(s.call("GET", where(sb)).json["contexts"]) == 4
+    assert len(s.call("GET", where(sb)).json["items"]) == 4
     s.delete(sb)
 
 
@@ -804,8 +804,8 @@ def a_kernel_that_lies_about_its_fork_harms_only_itself(s):
     answers = []
     t = threading.Thread(target=lambda: answers.append(s.call("POST", where(sb, cx, "fork"))))
     t.start()
-    until(lambda: len(s.call("GET", where(sb)).json["contexts"]) == 2)
-    new = s.call("GET", where(sb)).json["contexts"][1]
+    until(lambda: len(s.call("GET", where(sb)).json["items"]) == 2)
+    new = s.call("GET", where(sb)).json["items"][1]
     assert new["state"] == "starting" and new["forkedFrom"] == cx, new
     assert s.call("DELETE", where(sb, new["id"])).status == 200
     t.join(120)

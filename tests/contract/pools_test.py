@@ -95,9 +95,9 @@ def a_pool_is_created_read_changed_and_removed(s):
     c = put(s, "life", template="one", min=2, autoscale={"enabled": False})
     assert (c["min"], c["max"], c["generation"], c["createdAt"]) == (2, 8, 3, a.json["createdAt"]), c
     full(s, "life", 2)
-    listed = s.call("GET", "/v1/pools").json["pools"]
+    listed = s.call("GET", "/v1/pools").json["items"]
     assert "life" in [p["name"] for p in listed], listed
-    assert s.call("GET", "/v1/warmpools").json["pools"][0]["name"] == listed[0]["name"]
+    assert s.call("GET", "/v1/warmpools").json["items"][0]["name"] == listed[0]["name"]
     assert s.call("GET", "/v1/warmpools/life").json["template"] == "one"
     assert s.call("PATCH", "/v1/warmpools/life", {"min": 0, "max": 0}).json["max"] == 0
     until(s, "life", lambda t: t["phase"] == "off")

@@ -206,7 +206,7 @@ def WB07_input_that_is_not_read_blocks_the_client_and_not_the_server(server, box
             while sent < 64 << 20:
                 sent += c.s.send(data)
         assert sent < 64 << 20, "the server accepted everything"
-    for one in server.call("GET", f"/v1/sandboxes/{box}/executions?state=running").json["executions"]:
+    for one in server.call("GET", f"/v1/sandboxes/{box}/executions?state=running").json["items"]:
         server.call("POST", f"/v1/sandboxes/{box}/executions/{one['id']}/cancel")
 
 
@@ -334,7 +334,7 @@ def cancel_signal_and_timeout_end_an_execution(server, box):
         c.send("detach", executionId="left")
         c.send("cancel", executionId="left")
         assert c.until("error")["code"] == "not_found"
-    running = server.call("GET", f"/v1/sandboxes/{box}/executions?state=running").json["executions"]
+    running = server.call("GET", f"/v1/sandboxes/{box}/executions?state=running").json["items"]
     assert len(running) == 1, running
     a = server.call("POST", f"/v1/sandboxes/{box}/executions/{running[0]['id']}/signal", {"signal": "KILL"})
     assert a.status == 200, a.body

@@ -273,7 +273,7 @@ def AU17_no_user_can_gain_permissions_and_the_last_admin_stays(s):
     # A developer can manage their own keys and no others.
     assert call("POST", "/v1/apikeys", {"name": "x", "user": None, "scopes": ["files"]}, dev["key"]).status == 403
     assert call("POST", "/v1/apikeys", {"name": "x", "user": admin["id"], "scopes": ["files"]}, dev["key"]).status == 403
-    assert {k["user"] for k in call("GET", "/v1/apikeys", key=dev["key"]).json["apiKeys"]} == {dev["id"]}
+    assert {k["user"] for k in call("GET", "/v1/apikeys", key=dev["key"]).json["items"]} == {dev["id"]}
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/rotate")):
         assert call(method, f"/v1/apikeys/{admin['keyId']}{path}", key=dev["key"]).status == 404
     # Two admins that demote each other at the same time: one stays.
@@ -286,7 +286,7 @@ def AU17_no_user_can_gain_permissions_and_the_last_admin_stays(s):
         t.start()
     for t in threads:
         t.join()
-    users = s.call("GET", f"/v1/users?tenant={team.name}").json["users"]
+    users = s.call("GET", f"/v1/users?tenant={team.name}").json["items"]
     assert sum(u["role"] == "admin" for u in users) == 1, (answers, users)
 
 
@@ -341,7 +341,7 @@ def AU18_only_the_operator_can_choose_a_tenant_by_header_query_or_body(s):
     for what, answer in there.items():
         assert answer.status == 403 and error_text(answer) == error_text(nowhere[what]), (what, answer.body)
     assert s.call("GET", f"/v1/sandboxes?tenant={mine.name}", key=key).status == 400
-    assert {u["tenant"] for u in s.call("GET", f"/v1/users?tenant={mine.name}").json["users"]} == {mine.name}
+    assert {u["tenant"] for u in s.call("GET", f"/v1/users?tenant={mine.name}").json["items"]} == {mine.name}
     assert s.call("POST", "/v1/users", {"name": "x", "role": "viewer", "tenant": "nobody-at-all"}).status == 404
 
 

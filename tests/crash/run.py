@@ -139,12 +139,12 @@ class Server:
         except BROKEN:
             return False
 
-    def pages(self, path, name):
+    def pages(self, path):
         rows, cursor = [], ""
         while True:
             a = self.sure("GET", f"{path}limit=100{cursor}")
             assert a.status == 200, a
-            rows += a.json[name]
+            rows += a.json["items"]
             if "nextCursor" not in a.json:
                 return rows
             cursor = "&cursor=" + urllib.parse.quote(a.json["nextCursor"])
@@ -572,9 +572,9 @@ class Reckoning:
     def settled(self):
         """Waits until the executions have ended, now that nothing is killed any more."""
         def live():
-            for s in self.server.pages("/v1/sandboxes?state=running&", "sandboxes"):
+            for s in self.server.pages("/v1/sandboxes?state=running&"):
                 for state in ("starting", "running"):
-                    if self.server.pages(path_of(s["id"], f"/executions?state={state}&"), "executions"):
+                    if self.server.pages(path_of(s["id"], f"/executions?state={state}&")):
                         return True
             return False
         self.server.wait(lambda: not live())
@@ -592,7 +592,7 @@ class Reckoning:
                     check_file(self.ledger, s, path, self.server.sure("GET", path_of(s.id, f"/files?path={path}")))
         for key in self.ledger.keys:
             self.key(key)
-        rows = self.server.pages("/v1/sandboxes?", "sandboxes")
+        rows = self.server.pages("/v1/sandboxes?")
         for nonce in self.ledger.nonces:
             made = [r["id"] for r in rows if r["metadata"].get("nonce") == nonce and
                     (r["state"] != "ended" or r.get("endedBy", "lost") != "lost")]
@@ -666,7 +666,7 @@ def leaks(server, rows, baseline):
                 problems.append(f"a last delete: {a}")
     known = set()
     for r in rows:
-        known |= {e["id"] for e in server.pages(path_of(r["id"], "/executions?"), "executions")}
+        known |= {e["id"] for e in server.pages(path_of(r["id"], "/executions?"))}
     files = set(os.listdir(os.path.join(server.place, "state/output"))) - {"ends"}  # the journal of ends before their commit
     stray = {f for f in files if f.split(".")[0] not in known}
     if stray:

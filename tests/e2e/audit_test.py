@@ -335,7 +335,7 @@ class Audit(Audited):
         self.assertEqual((told.code, told.json["broken"]["what"]), (1, "truncated"))
         self.begin()  # but the server has the number of the last record
         self.assertIn("records were removed", self.logged())
-        self.assertEqual(self.ask("GET", "/v1/security/events")[1]["events"][0]["action"], "security.audit_damaged")
+        self.assertEqual(self.ask("GET", "/v1/security/events")[1]["items"][0]["action"], "security.audit_damaged")
         self.stop()
 
     def test_AL07_errors_reveal_nothing_about_the_server(self):
@@ -377,10 +377,10 @@ class Audit(Audited):
             self.assertEqual(self.ask("GET", path, key="")[0], 401)
             self.assertEqual(self.ask("GET", path, key=weak["key"])[0], 403)
             self.assertEqual(self.ask("GET", path, key=reader["key"])[0], 200)
-        own = self.ask("GET", "/v1/audit", key=reader["key"])[1]["records"]
+        own = self.ask("GET", "/v1/audit", key=reader["key"])[1]["items"]
         self.assertTrue(own and all(r["tenant"] == "local" for r in own))  # not those of the server itself
         self.assertEqual(self.ask("GET", "/v1/audit?tenant=other", key=reader["key"])[0], 403)
-        self.assertEqual(self.ask("GET", "/v1/audit?tenant=other")[1]["records"], [])
+        self.assertEqual(self.ask("GET", "/v1/audit?tenant=other")[1]["items"], [])
         self.stop()
 
     def test_AU12_an_export_ends_with_its_key(self):
@@ -423,7 +423,7 @@ class Audit(Audited):
         sandbox = self.ask("POST", "/v1/sandboxes", {"runtime": "sh"}, key=theirs)[1]["id"]
         self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["echo", "operators-word"], "env": {"S": "secret-of-his"}})
         self.assertEqual(self.ask("DELETE", f"/v1/sandboxes/{sandbox}")[0], 200)
-        seen = self.ask("GET", "/v1/audit?limit=100", key=theirs)[1]["records"]
+        seen = self.ask("GET", "/v1/audit?limit=100", key=theirs)[1]["items"]
         acts = [(r["action"], r["outcome"]) for r in seen if r["actor"]["kind"] == "operator"]
         self.assertIn(("execution.create", "success"), acts)
         self.assertIn(("sandbox.delete", "success"), acts)
@@ -500,8 +500,8 @@ class Security(Audited):
         self.assertEqual((status, done["exitCode"]), (200, 0), done)
         for n in range(12):
             self.ask("GET", "/v1/sandboxes", key="")
-        found = wait_for(lambda: len({e["action"] for e in self.ask("GET", "/v1/security/events")[1]["events"]}) == 2 and
-                         self.ask("GET", "/v1/security/events")[1]["events"])
+        found = wait_for(lambda: len({e["action"] for e in self.ask("GET", "/v1/security/events")[1]["items"]}) == 2 and
+                         self.ask("GET", "/v1/security/events")[1]["items"])
         escape = next(e for e in found if e["action"] == "security.escape_attempt")
         self.assertEqual((escape["tenant"], escape["target"]["sandbox"]), ("local", sandbox))
         self.assertTrue(any(call.startswith(("unshare", "mount")) for call in escape["details"]["calls"]), escape)
@@ -524,7 +524,7 @@ class Security(Audited):
         self.assertNotIn(secret, run("serve", "--print-config", "--state-dir", self.place).out)
 
     def escapes(self):
-        return [e for e in self.ask("GET", "/v1/security/events")[1]["events"] if e["action"] == "security.escape_attempt"]
+        return [e for e in self.ask("GET", "/v1/security/events")[1]["items"] if e["action"] == "security.escape_attempt"]
 
     def refused_calls(self):
         text = self.ask("GET", "/metrics")[1].decode()

@@ -21,7 +21,7 @@ class Ctl(Served):
         self.assertEqual(self.cove("exec", "-i", sandbox, "--", "cat", stdin="hello").out, "hello")
         self.assertIn(sandbox, self.cove("sandbox", "ls", "--state", "running", "-m", "task=42").out)
         self.assertNotIn(sandbox, self.cove("sandbox", "ls", "-m", "task=43").out)
-        self.assertEqual(len(self.cove("ps", "-a", "--json", sandbox).json["executions"]), 3)
+        self.assertEqual(len(self.cove("ps", "-a", "--json", sandbox).json["items"]), 3)
         self.cove("sandbox", "pause", sandbox)
         self.assertIn("paused", self.cove("sandbox", "info", sandbox).out)
         self.cove("sandbox", "resume", sandbox)
@@ -191,7 +191,7 @@ class Ctl(Served):
 
     def test_a_key_may_have_an_expiry(self):
         self.cove("key", "create", "-q", "--expires", "30d", "month")
-        keys = self.cove("key", "ls", "--json").json["apiKeys"]
+        keys = self.cove("key", "ls", "--json").json["items"]
         until = next(k["expiresAt"] for k in keys if k["name"] == "month")
         days = (datetime.datetime.fromisoformat(until.replace("Z", "+00:00")) - datetime.datetime.now(datetime.timezone.utc)).days
         self.assertIn(days, (29, 30))
@@ -223,7 +223,7 @@ class Ctl(Served):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         self.assertEqual((process.returncode, out), (128 + signal.SIGINT, b""), err)
-        self.assertEqual(self.cove("ps", "--json", sandbox).json["executions"], [])
+        self.assertEqual(self.cove("ps", "--json", sandbox).json["items"], [])
         self.assertEqual(self.cove("exec", "--timeout", "200ms", sandbox, "--", "sleep", "60", code=124).out, "")
 
     def test_every_metadata_pair_of_ls_reaches_the_server(self):
@@ -253,7 +253,7 @@ class Ctl(Served):
         late = self.cove("logs", "-f", sandbox)  # and one that starts later; the default is the newest execution
         self.assertEqual(late.out, "begun\n")
         self.assertIn("killed", late.err)
-        first = [e["id"] for e in self.cove("ps", "-a", "--json", sandbox).json["executions"] if e["id"] != running]
+        first = [e["id"] for e in self.cove("ps", "-a", "--json", sandbox).json["items"] if e["id"] != running]
         done = self.cove("logs", "-f", sandbox, *first)
         self.assertEqual(done.out, "".join(f"{i}\n" for i in range(1, 20001)))
         self.assertEqual(done.err, "last\n")
@@ -326,7 +326,7 @@ class Ctl(Served):
     def test_a_key_is_revoked_by_name_or_prefix_of_its_id(self):
         for name in ("one", "two", "two"):
             self.cove("key", "create", "-q", name)
-        by_name = lambda: [k for k in self.cove("key", "ls", "--json").json["apiKeys"] if not k.get("revokedAt")]
+        by_name = lambda: [k for k in self.cove("key", "ls", "--json").json["items"] if not k.get("revokedAt")]
         self.cove("key", "revoke", "one")
         self.assertNotIn("one", [k["name"] for k in by_name()])
         self.assertIn("not_found", self.cove("key", "revoke", "one", code=125).err)
@@ -344,7 +344,7 @@ class Ctl(Served):
             self.assertIn("x?]0;mine" if words[0] == "key" else "x\\u001B]0;mine", done.out + done.err)
             for steers in ("\x1b", "\x07", "\x9b", "\u202e", "\ncove: ?"):
                 self.assertNotIn(steers, done.out + done.err, words)
-        self.assertIn(evil, [k["name"] for k in self.cove("key", "ls", "--json").json["apiKeys"]])
+        self.assertIn(evil, [k["name"] for k in self.cove("key", "ls", "--json").json["items"]])
 
     def test_a_watch_reports_changes_until_the_sandbox_ends(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
@@ -479,7 +479,7 @@ class Ctl(Served):
         self.cove("context", "exec", "-c", "x = 2", sandbox)
         self.assertEqual(self.cove("context", "restart", sandbox).out, context + "\n")
         self.assertIn("NameError", self.cove("context", "exec", "-c", "x", sandbox, code=1).err)
-        told = self.cove("context", "ls", "--json", sandbox).json["contexts"]
+        told = self.cove("context", "ls", "--json", sandbox).json["items"]
         self.assertEqual([(c["id"], c["restarts"]) for c in told], [(context, 2)], told)
         self.assertIn("has no context", self.cove("context", "restart", sandbox, "cx" + "a" * 20, code=125).err)
 

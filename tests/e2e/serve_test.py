@@ -143,7 +143,7 @@ class Serve(Server):
         ended = self.call("GET", f"/v1/sandboxes/{sandbox}")[1]
         self.assertEqual((ended["state"], ended["endedBy"]), ("ended", "killed"), ended)
         self.assertIn("the server was stopped", ended["reason"]["message"])
-        execution = self.call("GET", f"/v1/sandboxes/{sandbox}/executions")[1]["executions"][0]
+        execution = self.call("GET", f"/v1/sandboxes/{sandbox}/executions")[1]["items"][0]
         self.assertEqual(execution["endedBy"], "killed", execution)
         self.stop()
 
@@ -245,7 +245,7 @@ class Serve(Server):
 
         lost = self.launched.key
         self.assertEqual(status(lost).code, 0)
-        first = [k["id"] for k in owner("GET", "/v1/apikeys")["apiKeys"] if k["name"] == "first key"]
+        first = [k["id"] for k in owner("GET", "/v1/apikeys")["items"] if k["name"] == "first key"]
         self.assertEqual(len(first), 1)
         made = owner("POST", f"/v1/apikeys/{first[0]}/rotate")
         self.assertNotEqual(made["key"], lost)
@@ -394,7 +394,7 @@ class Serve(Server):
         self.assertEqual(seen, "".join(f"{i}\n" for i in range(1, 10)))
         self.assertEqual(events[-1]["execution"]["exitCode"], 4, events[-1])
         status, rows = self.call("GET", base)
-        self.assertEqual([r["id"] for r in rows["executions"]], [execution])
+        self.assertEqual([r["id"] for r in rows["items"]], [execution])
         status, ended = self.call("DELETE", f"/v1/sandboxes/{sandbox}")
         self.assertEqual((status, ended["state"]), (200, "ended"))
         self.stop()
@@ -439,7 +439,7 @@ class Serve(Server):
             maker.join()
         self.assertEqual(wrong, [])
         status, page = self.call("GET", "/v1/sandboxes?state=running&limit=1")
-        self.assertEqual((status, len(page["sandboxes"])), (200, 1), page)
+        self.assertEqual((status, len(page["items"])), (200, 1), page)
         self.stop()
         parent = os.environ.get("COVE_CGROUP_PARENT", "cove")
         leaves = {name for top, names, _ in os.walk("/sys/fs/cgroup") if os.path.basename(top) == parent for name in names}

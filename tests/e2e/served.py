@@ -84,7 +84,7 @@ class Served(Commands):
         found, page = [], ""
         while page is not None:
             told = self.ask("GET", f"/v1/sandboxes?limit=100{page}", 200, key=self.key)
-            for sandbox in told["sandboxes"]:
+            for sandbox in told["items"]:
                 self.assertEqual(sandbox.get("tenant", self.tenant), self.tenant)
                 if sandbox["state"] != "ended":
                     found.append(sandbox["id"])

@@ -266,7 +266,7 @@ class Clients(Tls):
         env = {"COVE_URL": url, "COVE_API_KEY": self.secret, "COVE_CACERT": ""}
         for flags, more in (((), {"COVE_CACERT": self.cert}), (("--cacert", self.cert), {"COVE_CACERT": other + ".crt"})):
             done = run("sandbox", "ls", "--json", *flags, env={**env, **more})
-            self.assertEqual((done.code, done.json["sandboxes"]), (0, []), done)
+            self.assertEqual((done.code, done.json["items"]), (0, []), done)
         for flags in ((), ("--cacert", other + ".crt")):
             done = run("sandbox", "ls", *flags, env=env)
             self.assertEqual(done.code, 125, done)

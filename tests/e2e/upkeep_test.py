@@ -42,7 +42,7 @@ class Upkeep(Case):
         return done
 
     def names(self):
-        return {k["name"] for k in self.there("key", "ls", "--json").json["apiKeys"]}
+        return {k["name"] for k in self.there("key", "ls", "--json").json["items"]}
 
     def test_a_server_is_restored_from_its_backup(self):
         self.start()
@@ -187,7 +187,7 @@ class Upkeep(Case):
         self.start("--retention-database", "2M")
         dry = self.there("gc", "--dry-run", "--json").json["executions"]
         self.assertIn(self.there("gc", "--json").json["executions"], range(1, 11))
-        left = [e["id"] for e in self.there("ps", "-a", "--json", sandbox).json["executions"]]
+        left = [e["id"] for e in self.there("ps", "-a", "--json", sandbox).json["items"]]
         self.assertEqual(sorted(left), sorted(made[dry:]))
         self.assertEqual(self.there("gc", "--json").json["executions"], 0)
 

@@ -312,7 +312,7 @@ def main():
     apart.everything()
     server, failures, seen = Server(), [], collections.Counter()
     try:
-        for pool in server.call("GET", "/v1/pools")["pools"]:  # the server's own pools would grow and shrink
+        for pool in server.call("GET", "/v1/pools")["items"]:  # the server's own pools would grow and shrink
             server.call("PUT", "/v1/pools/" + pool["name"], {"template": pool["template"], "min": 0, "max": 0})
         server.call("PUT", "/v1/pools/soak", {"template": "python", "min": POOL, "max": POOL, "autoscale": {"enabled": False}})
         many(server, 0, WARM_UP, failures, collections.Counter())

@@ -225,7 +225,7 @@ def root_creates_the_first_key_over_the_unix_socket():
         return re.search(r"cove_[0-9a-f]{40}", printed)
 
     API.key = wait_for(create, "a key").group()
-    must(API.call("GET", "/v1/sandboxes")["sandboxes"] == [], "a new server has no sandboxes")
+    must(API.call("GET", "/v1/sandboxes")["items"] == [], "a new server has no sandboxes")
     return "the key is accepted over TCP"
 
 

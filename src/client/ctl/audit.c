@@ -317,7 +317,7 @@ static int ctl_audit_print_record(const struct ctl *c, const json_t *r, struct e
 
 static int ctl_audit_print_page(const struct ctl *c, const json_t *answer, struct err *err)
 {
-    const json_t *list = json_object_get(answer, "records");
+    const json_t *list = json_object_get(answer, "items");
 
     for (size_t i = 0; i < json_array_size(list); i++)
         if (ctl_audit_print_record(c, json_array_get(list, i), err) < 0)

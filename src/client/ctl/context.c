@@ -46,7 +46,7 @@ static int ctl_context_find(struct ctl *c, const char *sandbox, const char *word
 
     if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
         return -1;
-    const json_t *all = json_object_get(answer, "contexts");
+    const json_t *all = json_object_get(answer, "items");
     for (size_t i = 0; i < json_array_size(all); i++)
         ctl_context_choice_add(&ch, ctl_field_text(json_array_get(all, i), "id"));
     if (ch.found == 1) {
@@ -112,7 +112,7 @@ static int ctl_context_list(struct ctl *c, struct err *err)
     if (c->json)
         return ctl_print_json(answer);
     ctl_table_row(&table, "id", "language", "state", "executions", "status");
-    const json_t *all = json_object_get(answer, "contexts");
+    const json_t *all = json_object_get(answer, "items");
     for (size_t i = 0; i < json_array_size(all); i++) {
         const json_t *x = json_array_get(all, i), *why = json_object_get(x, "reason");
         auto_free char *version = str_printf("%s %s", ctl_field_text(x, "language"), ctl_field_text(x, "version"));

@@ -72,7 +72,7 @@ static int ctl_events_list(struct ctl_event_feed *f, struct err *err)
     struct ctl_event_pages p = { .f = f };
     auto_free char *path = str_printf("/v1/events?after=%" PRIu64 "%s", f->after, f->filter);
 
-    if (ctl_for_each_item(f->c, path, "events", ctl_events_on_item, &p, err) < 0)
+    if (ctl_for_each_item(f->c, path, ctl_events_on_item, &p, err) < 0)
         return -1;
     if (p.failed)
         *err = f->err;

@@ -84,7 +84,7 @@ static int ctl_files_list(struct ctl *c, struct err *err)
     auto_free char *sandbox = a.sandbox, *path = ctl_files_path(&a, 0);
     auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files/list?path=%s", sandbox, path);
     ctl_table_row(&l.table, "mode", "kind", "size", "modified", "name");
-    int bad = ctl_for_each_item(c, api, "entries", ctl_files_add_row, &l, err);
+    int bad = ctl_for_each_item(c, api, ctl_files_add_row, &l, err);
     if (!bad && !c->json && !c->quiet)
         return ctl_table_print(&l.table);
     ctl_table_free(&l.table);

@@ -137,12 +137,12 @@ static void ctl_key_add_row(void *arg, const json_t *k)
 static int ctl_key_list(struct ctl *c, struct err *err)
 {
     struct ctl_key_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
-    AUTO_JSON *whole = json_pack("{s:o}", "apiKeys", l.all);
+    AUTO_JSON *whole = json_pack("{s:o}", "items", l.all);
 
     if (ctl_require_args(c, 0, 0, "key ls", err) < 0)
         return -1;
     ctl_table_row(&l.table, "id", "name", "prefix", "last used", "expires", "scopes");
-    if (ctl_for_each_item(c, "/v1/apikeys", "apiKeys", ctl_key_add_row, &l, err) < 0)
+    if (ctl_for_each_item(c, "/v1/apikeys", ctl_key_add_row, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
@@ -182,7 +182,7 @@ static int ctl_key_find(struct ctl *c, const char *word, char **ret, struct err 
         *ret = str_dup(word);
         return 0;
     }
-    int bad = ctl_for_each_item(c, "/v1/apikeys", "apiKeys", ctl_key_search_add, &w, err);
+    int bad = ctl_for_each_item(c, "/v1/apikeys", ctl_key_search_add, &w, err);
     if (!bad && w.n == 0)
         bad = err_set(err, ERR_MISSING, "no valid key has the ID or name '%.60s'; 'cove key ls' lists the keys", word);
     if (!bad && w.n > 1)

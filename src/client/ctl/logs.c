@@ -43,7 +43,7 @@ static int ctl_logs_newest_execution(struct ctl *c, const char *sandbox, char **
 
     if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
         return -1;
-    const json_t *first = json_array_get(json_object_get(answer, "executions"), 0);
+    const json_t *first = json_array_get(json_object_get(answer, "items"), 0);
     if (!first)
         return err_set(err, ERR_MISSING, "no execution in %.40s; 'cove exec' starts one", sandbox);
     *ret = str_dup(ctl_field_text(first, "id"));
@@ -169,7 +169,7 @@ int ctl_ps(struct ctl *c, struct err *err)
 {
     bool all = args_find(&c->args, OPT_ALL) != NULL;
     struct ctl_ps_listing p = { .c = c, .now_ms = clock_real_ms(), .all = json_array(), .sandboxes = json_array() };
-    AUTO_JSON *whole = json_pack("{s:o,s:o}", "executions", p.all, "sandboxes", p.sandboxes);
+    AUTO_JSON *whole = json_pack("{s:o,s:o}", "items", p.all, "sandboxes", p.sandboxes);
     json_t *id;
     size_t i;
 
@@ -182,8 +182,8 @@ int ctl_ps(struct ctl *c, struct err *err)
             return -1;
         json_array_append_new(p.sandboxes, json_string(sandbox));
     }
-    if (c->args.nrest == 0 && ctl_for_each_item(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", "sandboxes",
-                                                ctl_ps_add_sandbox_id, &p, err) < 0)
+    if (c->args.nrest == 0 && ctl_for_each_item(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running",
+                                                   ctl_ps_add_sandbox_id, &p, err) < 0)
         return -1;
     ctl_table_row(&p.table, "execution", "sandbox", "state", "created", "ended by");
     json_array_foreach(p.sandboxes, i, id)
@@ -191,7 +191,7 @@ int ctl_ps(struct ctl *c, struct err *err)
         auto_free char *path = ctl_api_path(
             all ? "/v1/sandboxes/%s/executions" : "/v1/sandboxes/%s/executions?state=running", json_string_value(id));
 
-        if (ctl_for_each_item(c, path, "executions", ctl_ps_add_row, &p, err) < 0 && err->id != ERR_MISSING)
+        if (ctl_for_each_item(c, path, ctl_ps_add_row, &p, err) < 0 && err->id != ERR_MISSING)
             return -1; /* skip a sandbox that was removed meanwhile */
     }
     json_object_del(whole, "sandboxes");

@@ -128,7 +128,7 @@ static int ctl_pool_list(struct ctl *c, struct err *err)
     if (c->json)
         return ctl_print_json(answer);
     ctl_table_row(&table, "name", "template", "state", "ready", "target", "min", "max", "claims", "hits", "claim");
-    json_array_foreach(json_object_get(answer, "pools"), i, p)
+    json_array_foreach(json_object_get(answer, "items"), i, p)
     {
         const json_t *s = json_object_get(p, "status");
         char n[5][24], rate[24], time[24];

@@ -147,7 +147,7 @@ int ctl_table_print(struct ctl_table *t)
     return report_text(&out);
 }
 
-int ctl_for_each_item(struct ctl *c, const char *path, const char *key, void (*each)(void *arg, const json_t *item),
+int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, const json_t *item),
                       void *arg, struct err *err)
 {
     auto_free char *cursor = NULL;
@@ -161,8 +161,7 @@ int ctl_for_each_item(struct ctl *c, const char *path, const char *key, void (*e
 
         if (client_json(c->client, "GET", page, NULL, &answer, err) < 0)
             return -1;
-        const json_t *list = json_object_get(answer, "items");
-        json_array_foreach(list ? list : json_object_get(answer, key), i, item) each(arg, item);
+        json_array_foreach(json_object_get(answer, "items"), i, item) each(arg, item);
         free(cursor);
         cursor = *ctl_field_text(answer, "nextCursor") ? str_dup(ctl_field_text(answer, "nextCursor")) : NULL;
         json_decref(answer);

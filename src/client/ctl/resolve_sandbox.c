@@ -100,7 +100,7 @@ int ctl_find_sandbox(struct ctl *c, const char *word, struct ctl_sandbox_name *r
     /* Without a server the kept sandboxes are the only candidates. */
     if (!whole &&
         (ctl_require_server(c, err) < 0 ||
-         ctl_for_each_item(c, "/v1/sandboxes", "sandboxes", ctl_candidate_add_item, &k, err) < 0) &&
+         ctl_for_each_item(c, "/v1/sandboxes", ctl_candidate_add_item, &k, err) < 0) &&
         k.nliving == 0)
         return -1;
     return ctl_choose_candidate(&k, ret, err);

@@ -66,7 +66,7 @@ static int ctl_sandbox_list(struct ctl *c, struct err *err)
             buf_addf(&path, "%c%s", n++ ? '&' : '?', pair);
         }
     ctl_sandbox_listing_init(&l, state || args_find(&c->args, OPT_ALL));
-    int bad = ctl_for_each_item(c, path.data, "sandboxes", ctl_sandbox_listing_add, &l, err);
+    int bad = ctl_for_each_item(c, path.data, ctl_sandbox_listing_add, &l, err);
     int status = bad ? -1 : ctl_sandbox_listing_print(c, &l);
     if (bad)
         json_decref(l.items);

@@ -78,7 +78,7 @@ static int ctl_sandbox_listing_add_server(struct ctl *c, struct ctl_sandbox_list
     if (kept && c->client)
         client_set_patience(c->client, PATIENCE_MS);
     if (ctl_require_server(c, err) == 0 &&
-        ctl_for_each_item(c, "/v1/sandboxes", "sandboxes", ctl_sandbox_listing_add, l, err) == 0)
+        ctl_for_each_item(c, "/v1/sandboxes", ctl_sandbox_listing_add, l, err) == 0)
         return 0;
     bool nameless = c->client && client_is_default(c->client) && err->id == ERR_UNREACHABLE;
     if (!kept && !nameless)

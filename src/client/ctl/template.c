@@ -47,7 +47,7 @@ static int ctl_template_list(struct ctl *c, struct err *err)
     size_t i;
 
     if (ctl_require_args(c, 0, 0, "template ls", err) < 0 ||
-        ctl_for_each_item(c, "/v1/templates", "templates", ctl_template_collect, all, err) < 0)
+        ctl_for_each_item(c, "/v1/templates", ctl_template_collect, all, err) < 0)
         return -1;
     if (c->json)
         return ctl_print_json(whole);

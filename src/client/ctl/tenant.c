@@ -175,12 +175,12 @@ static void ctl_tenant_add_row(void *arg, const json_t *t)
 static int ctl_tenant_list(struct ctl *c, struct err *err)
 {
     struct ctl_tenant_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
-    AUTO_JSON *whole = json_pack("{s:o}", "tenants", l.all);
+    AUTO_JSON *whole = json_pack("{s:o}", "items", l.all);
 
     if (ctl_require_args(c, 0, 0, "tenant ls", err) < 0)
         return -1;
     ctl_table_row(&l.table, "name", "state", "sandboxes", "created");
-    if (ctl_for_each_item(c, "/v1/tenants", "tenants", ctl_tenant_add_row, &l, err) < 0)
+    if (ctl_for_each_item(c, "/v1/tenants", ctl_tenant_add_row, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }

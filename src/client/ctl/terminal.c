@@ -333,7 +333,7 @@ int ctl_attach(struct ctl *c, struct err *err)
     if (c->args.nrest > 1)
         return ctl_terminal(c, sandbox, c->args.rest[1], err);
     auto_free char *list = ctl_api_path("/v1/sandboxes/%s/executions?state=running", sandbox);
-    if (ctl_for_each_item(c, list, "executions", ctl_terminal_search_add, &r, err) < 0)
+    if (ctl_for_each_item(c, list, ctl_terminal_search_add, &r, err) < 0)
         return -1;
     if (r.n == 1)
         return ctl_terminal(c, sandbox, r.found, err);

@@ -62,13 +62,13 @@ static void ctl_user_add_row(void *arg, const json_t *u)
 static int ctl_user_list(struct ctl *c, struct err *err)
 {
     struct ctl_user_listing l = { .now_ms = clock_real_ms(), .all = json_array() };
-    AUTO_JSON *whole = json_pack("{s:o}", "users", l.all);
+    AUTO_JSON *whole = json_pack("{s:o}", "items", l.all);
     auto_free char *path = ctl_user_tenant_path(c, "/v1/users");
 
     if (ctl_require_args(c, 0, 0, "user ls [--tenant NAME]", err) < 0)
         return -1;
     ctl_table_row(&l.table, "id", "name", "role", "tenant", "state", "created");
-    if (ctl_for_each_item(c, path, "users", ctl_user_add_row, &l, err) < 0)
+    if (ctl_for_each_item(c, path, ctl_user_add_row, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
@@ -111,7 +111,7 @@ int ctl_resolve_user(struct ctl *c, const char *word, char **ret, struct err *er
         *ret = str_dup(word);
         return 0;
     }
-    int bad = ctl_for_each_item(c, path, "users", ctl_user_search_add, &w, err);
+    int bad = ctl_for_each_item(c, path, ctl_user_search_add, &w, err);
     if (!bad && w.n == 0)
         bad = err_set(err, ERR_MISSING, "no user named '%.64s'; 'cove user ls' lists the users", word);
     if (!bad && w.n > 1)
@@ -199,13 +199,13 @@ static void ctl_role_add_row(void *arg, const json_t *r)
 static int ctl_role_list(struct ctl *c, struct err *err)
 {
     struct ctl_user_listing l = { .all = json_array() };
-    AUTO_JSON *whole = json_pack("{s:o}", "roles", l.all);
+    AUTO_JSON *whole = json_pack("{s:o}", "items", l.all);
     auto_free char *path = ctl_user_tenant_path(c, "/v1/roles");
 
     if (ctl_require_args(c, 0, 0, "role ls [--tenant NAME]", err) < 0)
         return -1;
     ctl_table_row(&l.table, "name", "kind", "permissions");
-    if (ctl_for_each_item(c, path, "roles", ctl_role_add_row, &l, err) < 0)
+    if (ctl_for_each_item(c, path, ctl_role_add_row, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }

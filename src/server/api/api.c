@@ -126,23 +126,33 @@ void api_object_end(struct http_req *req, int status, struct jsonw *w)
     http_answer_json(req, status, w->out);
 }
 
-bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key)
+void api_page_begin(struct jsonw *w, struct buf *out)
+{
+    jsonw_init(w, out, 0);
+    jsonw_object(w);
+    jsonw_karray(w, "items");
+}
+
+void api_page_end(struct jsonw *w, const char *next)
+{
+    jsonw_end_array(w);
+    jsonw_kstr_if(w, "nextCursor", next);
+    jsonw_end_object(w);
+}
+
+bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out)
 {
     if (err) {
         http_answer_err(req, err);
         return false;
     }
-    jsonw_init(w, out, 0);
-    jsonw_object(w);
-    jsonw_karray(w, key);
+    api_page_begin(w, out);
     return true;
 }
 
 void api_list_end(struct http_req *req, struct jsonw *w, const char *next)
 {
-    jsonw_end_array(w);
-    jsonw_kstr_if(w, "nextCursor", next);
-    jsonw_end_object(w);
+    api_page_end(w, next);
     http_answer_json(req, 200, w->out);
 }
 

@@ -76,14 +76,16 @@ void api_answer_done(void *arg, const struct err *err);
 /* A response that is one object; the caller writes its members between the two calls. */
 void api_object_begin(struct jsonw *w, struct buf *out);
 void api_object_end(struct http_req *req, int status, struct jsonw *w);
-/* A response that is a page: {"key": [ ..., "nextCursor": ...}. The caller writes the list items
- * between the two calls. False: err was sent as the response. */
-bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out, const char *key);
+/* A page of a list: {"items": [ ..., "nextCursor": ...}. The caller writes the items between the
+ * two calls; next: NULL on the last page. */
+void api_page_begin(struct jsonw *w, struct buf *out);
+void api_page_end(struct jsonw *w, const char *next);
+/* The same as a response. False: err was sent as the response. */
+bool api_list_begin(struct http_req *req, const struct err *err, struct jsonw *w, struct buf *out);
 void api_list_end(struct http_req *req, struct jsonw *w, const char *next);
 void api_write_time(struct jsonw *w, const char *key, uint64_t ms);          /* 0: writes nothing */
 void api_write_raw_json(struct jsonw *w, const char *key, const char *json); /* an encoded JSON value; NULL: nothing */
 void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w);
-void api_write_runtimes(struct jsonw *w); /* "runtimes": [...] */
 
 /* --- events (events.c) --- */
 

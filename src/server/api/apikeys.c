@@ -160,7 +160,7 @@ static void api_key_on_rows(void *arg, const struct err *err, const struct store
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!api_list_begin(req, err, &w, &out, "apiKeys"))
+    if (!api_list_begin(req, err, &w, &out))
         return;
     for (size_t i = 0; i < n; i++) {
         api_key_write_json(&rows[i], &w);

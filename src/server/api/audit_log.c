@@ -19,7 +19,6 @@ struct audit_log_query {
     struct api *api;
     struct audit_query q;
     char tenant[STORE_OWNER_MAX + 1], action[ACTION_MAX + 1];
-    const char *key; /* name of the list in the response */
     bool is_stream, answer_begun, awaiting_room;
     struct open_stream open_stream; /* only used by a stream */
     struct err revocation;          /* the credential was revoked while a page was being read */
@@ -40,7 +39,7 @@ static void audit_log_answer_page(struct audit_log_query *l, const struct audit_
     char cursor[24];
     const char *line = p->lines.data, *end;
 
-    if (!api_list_begin(l->req, NULL, &w, &out, l->key))
+    if (!api_list_begin(l->req, NULL, &w, &out))
         return;
     for (size_t i = 0; i < p->n; i++, line = end + 1) {
         end = strchr(line, '\n');
@@ -198,12 +197,12 @@ static int audit_log_read_query(struct audit_log_query *l, const char *prefix, s
     return 0;
 }
 
-static void audit_log_start_query(struct http_req *req, struct api *api, const char *key, const char *prefix)
+static void audit_log_start_query(struct http_req *req, struct api *api, const char *prefix)
 {
     struct audit_log_query *l = mem_new(struct audit_log_query);
     struct err err = { 0 };
 
-    *l = (struct audit_log_query){ .req = req, .api = api, .key = key };
+    *l = (struct audit_log_query){ .req = req, .api = api };
     if (audit_log_read_query(l, prefix, &err) < 0) {
         http_answer_err(req, &err);
         audit_log_query_free(l);
@@ -218,12 +217,12 @@ static void audit_log_start_query(struct http_req *req, struct api *api, const c
 
 static void api_audit_log_list(struct http_req *req, void *ctx)
 {
-    audit_log_start_query(req, ctx, "records", NULL);
+    audit_log_start_query(req, ctx, NULL);
 }
 
 static void api_security_event_list(struct http_req *req, void *ctx)
 {
-    audit_log_start_query(req, ctx, "events", "security.");
+    audit_log_start_query(req, ctx, "security.");
 }
 
 static void api_audit_log_get_key(struct http_req *req, void *ctx)

@@ -27,15 +27,13 @@ static void api_write_runtime(const struct language *rt, struct jsonw *w)
     jsonw_end_object(w);
 }
 
-void api_write_runtimes(struct jsonw *w)
+static void api_write_runtimes(struct jsonw *w)
 {
     size_t n;
     const struct language *all = languages_all(&n);
 
-    jsonw_karray(w, "runtimes");
     for (size_t i = 0; i < n; i++)
         api_write_runtime(&all[i], w);
-    jsonw_end_array(w);
 }
 
 /* For a client that requests the bare address, such as a browser: the product, its version and
@@ -79,9 +77,9 @@ static void api_runtime_list(struct http_req *req, void *ctx UNUSED)
 
     if (!api_has_no_query(req))
         return;
-    api_object_begin(&w, &out);
+    (void)api_list_begin(req, NULL, &w, &out);
     api_write_runtimes(&w);
-    api_object_end(req, 200, &w);
+    api_list_end(req, &w, NULL);
 }
 
 static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
@@ -162,7 +160,9 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     api_object_begin(&w, &out);
     jsonw_kstr(&w, "version", api->settings.version);
     capabilities_write_levels(&w);
+    jsonw_karray(&w, "runtimes");
     api_write_runtimes(&w);
+    jsonw_end_array(&w);
     capabilities_write_limits(&w);
     capabilities_write_pools(&w);
     api_object_end(req, 200, &w);
@@ -214,7 +214,7 @@ static void api_policy_list(struct http_req *req, void *ctx)
 
     if (!api_has_no_query(req))
         return;
-    (void)api_list_begin(req, NULL, &w, &out, "policies");
+    (void)api_list_begin(req, NULL, &w, &out);
     for (const char *const *name = policy_builtins(); *name; name++)
         api_write_policy(ctx, *name, false, &w);
     api_list_end(req, &w, NULL);

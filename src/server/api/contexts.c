@@ -228,7 +228,7 @@ static void api_context_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    (void)api_list_begin(req, NULL, &w, &out, "contexts");
+    (void)api_list_begin(req, NULL, &w, &out);
     for (size_t i = 0; i < n; i++)
         api_context_write_json(&all[i], &w);
     api_list_end(req, &w, NULL);

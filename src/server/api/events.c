@@ -330,7 +330,7 @@ static void event_page_on_rows(void *arg, const struct err *err, const struct st
     char cursor[24];
 
     s->store_call = NULL;
-    if (!api_list_begin(s->req, err, &w, &out, "events")) {
+    if (!api_list_begin(s->req, err, &w, &out)) {
         event_stream_free(s);
         return;
     }

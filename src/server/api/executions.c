@@ -150,7 +150,7 @@ static void api_execution_on_rows(void *arg, const struct err *err, const struct
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!api_list_begin(req, err, &w, &out, "executions"))
+    if (!api_list_begin(req, err, &w, &out))
         return;
     for (size_t i = 0; i < n; i++)
         stored_output_write_execution(api->settings.manager, &rows[i], EXECUTION_OUTPUT_NONE, &w);

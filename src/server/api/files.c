@@ -190,17 +190,10 @@ static void api_file_on_listed(void *arg, const struct files_done *d, const stru
         return;
     }
     bool more = directory_page_finish(&t->page, &cursor);
-    jsonw_init(&w, &t->out, 0);
-    jsonw_object(&w);
-    jsonw_kstr(&w, "path", t->request.files.path);
-    jsonw_karray(&w, "entries");
+    api_page_begin(&w, &t->out);
     for (size_t i = 0; i < t->page.n; i++)
         api_file_write_entry(t->page.heap[i], &w);
-    jsonw_end_array(&w);
-    jsonw_kbool(&w, "truncated", more);
-    if (more)
-        jsonw_kstr(&w, "nextCursor", cursor.data);
-    jsonw_end_object(&w);
+    api_page_end(&w, more ? cursor.data : NULL);
     file_transfer_answer(t);
 }
 

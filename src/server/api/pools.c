@@ -199,7 +199,7 @@ static void api_pool_list(struct http_req *req, void *ctx)
         http_answer_err(req, &err);
         return;
     }
-    (void)api_list_begin(req, NULL, &w, &out, "pools");
+    (void)api_list_begin(req, NULL, &w, &out);
     for (const struct registered_pool *p = pool_registry_first(api->pool_registry); p; p = p->next)
         api_pool_write_json(&w, api, p, warmpools_compat_is_requested(req));
     api_list_end(req, &w, NULL);

@@ -187,7 +187,7 @@ static void api_sandbox_on_rows(void *arg, const struct err *err, const struct s
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!api_list_begin(req, err, &w, &out, "sandboxes"))
+    if (!api_list_begin(req, err, &w, &out))
         return;
     for (size_t i = 0; i < n; i++)
         api_write_sandbox(&rows[i], &w);

@@ -100,7 +100,7 @@ static void api_template_on_rows(void *arg, const struct err *err, const struct 
 {
     struct template_list_query *l = arg;
 
-    if (!api_list_begin(l->req, err, &l->w, &l->out, "templates"))
+    if (!api_list_begin(l->req, err, &l->w, &l->out))
         return;
     for (size_t i = 0; i < n; i++)
         api_template_write_json(l->api, &rows[i], &l->w);

@@ -174,7 +174,7 @@ static void api_tenant_on_rows(void *arg, const struct err *err, const struct st
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!api_list_begin(arg, err, &w, &out, "tenants"))
+    if (!api_list_begin(arg, err, &w, &out))
         return;
     for (size_t i = 0; i < n; i++)
         api_tenant_write_json(arg, &rows[i], &w);

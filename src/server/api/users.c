@@ -115,7 +115,7 @@ static void api_user_on_rows(void *arg, const struct err *err, const struct stor
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!api_list_begin(req, err, &w, &out, "users"))
+    if (!api_list_begin(req, err, &w, &out))
         return;
     for (size_t i = 0; i < n; i++)
         api_user_write_json(&rows[i], &w);
@@ -274,7 +274,7 @@ static void api_role_on_rows(void *arg, const struct err *err, const struct stor
     struct buf out = { 0 };
     struct jsonw w;
 
-    if (!api_list_begin(p->req, err, &w, &out, "roles"))
+    if (!api_list_begin(p->req, err, &w, &out))
         return;
     for (size_t i = 0; p->first && i < role_builtin_count; i++)
         api_role_write_json(&w, role_builtin[i].name, p->tenant, role_builtin[i].permissions, NULL);

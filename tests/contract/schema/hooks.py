@@ -76,7 +76,7 @@ class Kept:
         self.execution = execution(self.sandbox)
         self.running = execution(self.sandbox, True)
         self.context, self.asker = context(self.sandbox), context(self.sandbox)
-        self.key = must(own("GET", "/v1/apikeys"))["apiKeys"][-1]["id"]
+        self.key = must(own("GET", "/v1/apikeys"))["items"][-1]["id"]
 
 
 KEPT = []
@@ -173,7 +173,7 @@ def make_room():
     """Removes pools: a server has at most 64 pools, and this run creates more."""
     TURNS["pools"] += 1
     if TURNS["pools"] % 20 == 1:
-        for found in must(own("GET", "/v1/pools"))["pools"]:
+        for found in must(own("GET", "/v1/pools"))["items"]:
             if found["name"] != "pooled" and not found["builtin"]:
                 own("DELETE", f"/v1/pools/{found['name']}")
 

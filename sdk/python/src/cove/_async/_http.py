@@ -121,12 +121,12 @@ class AsyncHTTP:
     async def get(self, cls: Type[T], call: Call) -> T:
         return decode(cls, await self.json(call))
 
-    async def pages(self, cls: Type[T], name: str, call: Call) -> AsyncIterator[T]:
+    async def pages(self, cls: Type[T], call: Call) -> AsyncIterator[T]:
         """All items of a list; a page is fetched when its first item is needed."""
         cursor: Optional[str] = None
         while True:
             page = await self.json(Call(call.method, call.path, {**call.query, "cursor": cursor}))
-            for item in page.get(name, []):
+            for item in page.get("items", []):
                 yield decode(cls, item)
             cursor = page.get("nextCursor")
             if not cursor:

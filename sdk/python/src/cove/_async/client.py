@@ -179,14 +179,14 @@ class AsyncCove:
 
     async def runtimes(self) -> Sequence[Runtime]:
         """The languages that cove knows; `available` says whether this server has the language."""
-        return [decode(Runtime, item) for item in (await self._http.json(Call("GET", path("v1", "runtimes"))))["runtimes"]]
+        return [decode(Runtime, item) for item in (await self._http.json(Call("GET", path("v1", "runtimes"))))["items"]]
 
     async def runtime(self, name: str) -> Runtime:
         return await self._http.get(Runtime, Call("GET", path("v1", "runtimes", name)))
 
     async def policies(self) -> Sequence[Policy]:
         """The built-in policies; your own policies can extend them."""
-        return [decode(Policy, item) for item in (await self._http.json(Call("GET", path("v1", "policies"))))["policies"]]
+        return [decode(Policy, item) for item in (await self._http.json(Call("GET", path("v1", "policies"))))["items"]]
 
     async def policy(self, name: str) -> Policy:
         """A built-in policy in full, with the values of this server."""
@@ -255,7 +255,7 @@ class AsyncTemplates:
 
     async def list(self) -> AsyncIterator[Template]:
         """All templates, sorted by name."""
-        async for template in self._http.pages(Template, "templates", Call("GET", path("v1", "templates"))):
+        async for template in self._http.pages(Template, Call("GET", path("v1", "templates"))):
             yield template
 
     async def get(self, name: str) -> Template:

@@ -47,7 +47,7 @@ class AsyncContexts:
 
     async def list(self) -> List[ContextInfo]:
         """The contexts of the sandbox, the oldest first."""
-        return [decode(ContextInfo, item) for item in (await self._http.json(Call("GET", self._path())))["contexts"]]
+        return [decode(ContextInfo, item) for item in (await self._http.json(Call("GET", self._path())))["items"]]
 
 
 class AsyncContext:

@@ -197,7 +197,7 @@ class AsyncFiles:
     async def list(self, path: str = "/workspace") -> AsyncIterator[FileEntry]:
         """The entries of a directory, sorted by the bytes of their names. A page of 1000 is fetched
         when its first entry is needed."""
-        async for entry in self._http.pages(FileEntry, "entries", Call("GET", self._path("list"), {"path": place_of(path)})):
+        async for entry in self._http.pages(FileEntry, Call("GET", self._path("list"), {"path": place_of(path)})):
             yield entry
 
     async def stat(self, path: str) -> FileEntry:

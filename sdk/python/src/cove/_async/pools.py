@@ -56,7 +56,7 @@ class AsyncPools:
 
     async def list(self) -> Sequence[Pool]:
         """All pools, sorted by name."""
-        return [decode(Pool, item) for item in (await self._http.json(Call("GET", path("v1", "pools"))))["pools"]]
+        return [decode(Pool, item) for item in (await self._http.json(Call("GET", path("v1", "pools"))))["items"]]
 
     async def get(self, name: str) -> Pool:
         return await self._http.get(Pool, Call("GET", path("v1", "pools", name)))

@@ -51,7 +51,7 @@ class AsyncEvents:
         """Past events, the oldest first; `after` is the number of an event, docs/events.md lists
         the `kinds`."""
         call = Call("GET", path("v1", "events"), events_query(after, sandbox, kinds))
-        async for event in self._http.pages(ServerEvent, "events", call):
+        async for event in self._http.pages(ServerEvent, call):
             yield event
 
     def follow(self, *, after: Optional[int] = None, sandbox: Optional[str] = None, kinds: Sequence[str] = ()) -> AsyncEventStream:
@@ -165,24 +165,24 @@ class AsyncAudit:
                       tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
         """Records, the oldest first. `action` is one action, or a prefix that ends with a dot, such
         as "apikey."."""
-        async for record in self._all("records", path("v1", "audit"), action, since, until, tenant, latest):
+        async for record in self._all(path("v1", "audit"), action, since, until, tenant, latest):
             yield record
 
     async def security(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                        tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
         """Records that look like an attack: escape attempts, floods, repeated failures."""
-        async for record in self._all("events", path("v1", "security", "events"), action, since, until, tenant, latest):
+        async for record in self._all(path("v1", "security", "events"), action, since, until, tenant, latest):
             yield record
 
-    async def _all(self, name: str, where: str, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
+    async def _all(self, where: str, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
                    tenant: Optional[str], latest: Optional[int]) -> AsyncIterator[AuditRecord]:
         call = Call("GET", where, audit_query(action, since, until, tenant))
         if latest is None:
-            async for record in self._http.pages(AuditRecord, name, call):
+            async for record in self._http.pages(AuditRecord, call):
                 yield record
             return
         page = await self._http.json(Call("GET", where, {**call.query, "latest": True, "limit": latest}))
-        for item in page[name]:
+        for item in page["items"]:
             yield decode(AuditRecord, item)
 
     async def export(self, local: LocalPath, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None,

@@ -127,7 +127,7 @@ class AsyncSandbox:
             if metadata is not None and len(metadata) != 1:
                 raise ValueError("metadata: must hold exactly one pair to search for")
             pair = "=".join(next(iter(metadata.items()))) if metadata else None
-            async for info in client._http.pages(SandboxInfo, "sandboxes", Call("GET", path("v1", "sandboxes"), {"state": state, "metadata": pair})):
+            async for info in client._http.pages(SandboxInfo, Call("GET", path("v1", "sandboxes"), {"state": state, "metadata": pair})):
                 yield info
         finally:
             if owner:
@@ -230,7 +230,7 @@ class AsyncSandbox:
 
     async def events(self) -> AsyncIterator[SandboxEvent]:
         """The events of the sandbox, the oldest first."""
-        async for event in self._http.pages(SandboxEvent, "events", Call("GET", self._path("events"))):
+        async for event in self._http.pages(SandboxEvent, Call("GET", self._path("events"))):
             yield event
 
     # --- programs ---
@@ -333,7 +333,7 @@ class AsyncSandbox:
 
     async def executions(self, *, state: Optional[str] = None) -> AsyncIterator[ExecutionInfo]:
         """All executions, the newest first; `state` is starting, running or ended."""
-        async for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
+        async for info in self._http.pages(ExecutionInfo, Call("GET", self._path("executions"), {"state": state})):
             yield info
 
     def _launch(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Call:

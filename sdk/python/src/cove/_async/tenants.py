@@ -36,7 +36,7 @@ class AsyncKeys:
         return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
 
     async def list(self) -> AsyncIterator[ApiKey]:
-        async for key in self._http.pages(ApiKey, "apiKeys", Call("GET", path("v1", "apikeys"))):
+        async for key in self._http.pages(ApiKey, Call("GET", path("v1", "apikeys"))):
             yield key
 
     async def get(self, id: str) -> ApiKey:
@@ -64,7 +64,7 @@ class AsyncTenants:
 
     async def list(self) -> AsyncIterator[Tenant]:
         """All tenants by name, including removed ones."""
-        async for tenant in self._http.pages(Tenant, "tenants", Call("GET", path("v1", "tenants"))):
+        async for tenant in self._http.pages(Tenant, Call("GET", path("v1", "tenants"))):
             yield tenant
 
     async def get(self, name: str) -> Tenant:
@@ -113,7 +113,7 @@ class AsyncUsers:
 
     async def list(self, *, tenant: Optional[str] = None) -> AsyncIterator[User]:
         """All users, the newest first."""
-        async for user in self._http.pages(User, "users", Call("GET", path("v1", "users"), {"tenant": tenant})):
+        async for user in self._http.pages(User, Call("GET", path("v1", "users"), {"tenant": tenant})):
             yield user
 
     async def get(self, id: str) -> User:
@@ -143,7 +143,7 @@ class AsyncRoles:
 
     async def list(self, *, tenant: Optional[str] = None) -> AsyncIterator[Role]:
         """All roles, the built-in ones first."""
-        async for role in self._http.pages(Role, "roles", Call("GET", path("v1", "roles"), {"tenant": tenant})):
+        async for role in self._http.pages(Role, Call("GET", path("v1", "roles"), {"tenant": tenant})):
             yield role
 
     async def get(self, name: str, *, tenant: Optional[str] = None) -> Role:

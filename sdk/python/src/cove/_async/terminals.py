@@ -49,7 +49,7 @@ class AsyncTerminals:
     async def list(self) -> AsyncIterator[ExecutionInfo]:
         """The running terminals, the newest first."""
         call = Call("GET", path("v1", "sandboxes", self._sandbox_id, "executions"), {"state": "running"})
-        async for info in self._http.pages(ExecutionInfo, "executions", call):
+        async for info in self._http.pages(ExecutionInfo, call):
             if info.tty:
                 yield info
 

@@ -122,12 +122,12 @@ class HTTP:
     def get(self, cls: Type[T], call: Call) -> T:
         return decode(cls, self.json(call))
 
-    def pages(self, cls: Type[T], name: str, call: Call) -> Iterator[T]:
+    def pages(self, cls: Type[T], call: Call) -> Iterator[T]:
         """All items of a list; a page is fetched when its first item is needed."""
         cursor: Optional[str] = None
         while True:
             page = self.json(Call(call.method, call.path, {**call.query, "cursor": cursor}))
-            for item in page.get(name, []):
+            for item in page.get("items", []):
                 yield decode(cls, item)
             cursor = page.get("nextCursor")
             if not cursor:

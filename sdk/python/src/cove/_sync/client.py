@@ -180,14 +180,14 @@ class Cove:
 
     def runtimes(self) -> Sequence[Runtime]:
         """The languages that cove knows; `available` says whether this server has the language."""
-        return [decode(Runtime, item) for item in (self._http.json(Call("GET", path("v1", "runtimes"))))["runtimes"]]
+        return [decode(Runtime, item) for item in (self._http.json(Call("GET", path("v1", "runtimes"))))["items"]]
 
     def runtime(self, name: str) -> Runtime:
         return self._http.get(Runtime, Call("GET", path("v1", "runtimes", name)))
 
     def policies(self) -> Sequence[Policy]:
         """The built-in policies; your own policies can extend them."""
-        return [decode(Policy, item) for item in (self._http.json(Call("GET", path("v1", "policies"))))["policies"]]
+        return [decode(Policy, item) for item in (self._http.json(Call("GET", path("v1", "policies"))))["items"]]
 
     def policy(self, name: str) -> Policy:
         """A built-in policy in full, with the values of this server."""
@@ -256,7 +256,7 @@ class Templates:
 
     def list(self) -> Iterator[Template]:
         """All templates, sorted by name."""
-        for template in self._http.pages(Template, "templates", Call("GET", path("v1", "templates"))):
+        for template in self._http.pages(Template, Call("GET", path("v1", "templates"))):
             yield template
 
     def get(self, name: str) -> Template:

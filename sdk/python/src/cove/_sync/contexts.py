@@ -48,7 +48,7 @@ class Contexts:
 
     def list(self) -> List[ContextInfo]:
         """The contexts of the sandbox, the oldest first."""
-        return [decode(ContextInfo, item) for item in (self._http.json(Call("GET", self._path())))["contexts"]]
+        return [decode(ContextInfo, item) for item in (self._http.json(Call("GET", self._path())))["items"]]
 
 
 class Context:

@@ -198,7 +198,7 @@ class Files:
     def list(self, path: str = "/workspace") -> Iterator[FileEntry]:
         """The entries of a directory, sorted by the bytes of their names. A page of 1000 is fetched
         when its first entry is needed."""
-        for entry in self._http.pages(FileEntry, "entries", Call("GET", self._path("list"), {"path": place_of(path)})):
+        for entry in self._http.pages(FileEntry, Call("GET", self._path("list"), {"path": place_of(path)})):
             yield entry
 
     def stat(self, path: str) -> FileEntry:

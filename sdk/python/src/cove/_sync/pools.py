@@ -57,7 +57,7 @@ class Pools:
 
     def list(self) -> Sequence[Pool]:
         """All pools, sorted by name."""
-        return [decode(Pool, item) for item in (self._http.json(Call("GET", path("v1", "pools"))))["pools"]]
+        return [decode(Pool, item) for item in (self._http.json(Call("GET", path("v1", "pools"))))["items"]]
 
     def get(self, name: str) -> Pool:
         return self._http.get(Pool, Call("GET", path("v1", "pools", name)))

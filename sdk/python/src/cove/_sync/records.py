@@ -52,7 +52,7 @@ class Events:
         """Past events, the oldest first; `after` is the number of an event, docs/events.md lists
         the `kinds`."""
         call = Call("GET", path("v1", "events"), events_query(after, sandbox, kinds))
-        for event in self._http.pages(ServerEvent, "events", call):
+        for event in self._http.pages(ServerEvent, call):
             yield event
 
     def follow(self, *, after: Optional[int] = None, sandbox: Optional[str] = None, kinds: Sequence[str] = ()) -> EventStream:
@@ -166,24 +166,24 @@ class Audit:
                       tenant: Optional[str] = None, latest: Optional[int] = None) -> Iterator[AuditRecord]:
         """Records, the oldest first. `action` is one action, or a prefix that ends with a dot, such
         as "apikey."."""
-        for record in self._all("records", path("v1", "audit"), action, since, until, tenant, latest):
+        for record in self._all(path("v1", "audit"), action, since, until, tenant, latest):
             yield record
 
     def security(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                        tenant: Optional[str] = None, latest: Optional[int] = None) -> Iterator[AuditRecord]:
         """Records that look like an attack: escape attempts, floods, repeated failures."""
-        for record in self._all("events", path("v1", "security", "events"), action, since, until, tenant, latest):
+        for record in self._all(path("v1", "security", "events"), action, since, until, tenant, latest):
             yield record
 
-    def _all(self, name: str, where: str, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
+    def _all(self, where: str, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
                    tenant: Optional[str], latest: Optional[int]) -> Iterator[AuditRecord]:
         call = Call("GET", where, audit_query(action, since, until, tenant))
         if latest is None:
-            for record in self._http.pages(AuditRecord, name, call):
+            for record in self._http.pages(AuditRecord, call):
                 yield record
             return
         page = self._http.json(Call("GET", where, {**call.query, "latest": True, "limit": latest}))
-        for item in page[name]:
+        for item in page["items"]:
             yield decode(AuditRecord, item)
 
     def export(self, local: LocalPath, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None,

@@ -128,7 +128,7 @@ class Sandbox:
             if metadata is not None and len(metadata) != 1:
                 raise ValueError("metadata: must hold exactly one pair to search for")
             pair = "=".join(next(iter(metadata.items()))) if metadata else None
-            for info in client._http.pages(SandboxInfo, "sandboxes", Call("GET", path("v1", "sandboxes"), {"state": state, "metadata": pair})):
+            for info in client._http.pages(SandboxInfo, Call("GET", path("v1", "sandboxes"), {"state": state, "metadata": pair})):
                 yield info
         finally:
             if owner:
@@ -231,7 +231,7 @@ class Sandbox:
 
     def events(self) -> Iterator[SandboxEvent]:
         """The events of the sandbox, the oldest first."""
-        for event in self._http.pages(SandboxEvent, "events", Call("GET", self._path("events"))):
+        for event in self._http.pages(SandboxEvent, Call("GET", self._path("events"))):
             yield event
 
     # --- programs ---
@@ -334,7 +334,7 @@ class Sandbox:
 
     def executions(self, *, state: Optional[str] = None) -> Iterator[ExecutionInfo]:
         """All executions, the newest first; `state` is starting, running or ended."""
-        for info in self._http.pages(ExecutionInfo, "executions", Call("GET", self._path("executions"), {"state": state})):
+        for info in self._http.pages(ExecutionInfo, Call("GET", self._path("executions"), {"state": state})):
             yield info
 
     def _launch(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Call:

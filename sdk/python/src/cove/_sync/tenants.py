@@ -37,7 +37,7 @@ class Keys:
         return self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
 
     def list(self) -> Iterator[ApiKey]:
-        for key in self._http.pages(ApiKey, "apiKeys", Call("GET", path("v1", "apikeys"))):
+        for key in self._http.pages(ApiKey, Call("GET", path("v1", "apikeys"))):
             yield key
 
     def get(self, id: str) -> ApiKey:
@@ -65,7 +65,7 @@ class Tenants:
 
     def list(self) -> Iterator[Tenant]:
         """All tenants by name, including removed ones."""
-        for tenant in self._http.pages(Tenant, "tenants", Call("GET", path("v1", "tenants"))):
+        for tenant in self._http.pages(Tenant, Call("GET", path("v1", "tenants"))):
             yield tenant
 
     def get(self, name: str) -> Tenant:
@@ -114,7 +114,7 @@ class Users:
 
     def list(self, *, tenant: Optional[str] = None) -> Iterator[User]:
         """All users, the newest first."""
-        for user in self._http.pages(User, "users", Call("GET", path("v1", "users"), {"tenant": tenant})):
+        for user in self._http.pages(User, Call("GET", path("v1", "users"), {"tenant": tenant})):
             yield user
 
     def get(self, id: str) -> User:
@@ -144,7 +144,7 @@ class Roles:
 
     def list(self, *, tenant: Optional[str] = None) -> Iterator[Role]:
         """All roles, the built-in ones first."""
-        for role in self._http.pages(Role, "roles", Call("GET", path("v1", "roles"), {"tenant": tenant})):
+        for role in self._http.pages(Role, Call("GET", path("v1", "roles"), {"tenant": tenant})):
             yield role
 
     def get(self, name: str, *, tenant: Optional[str] = None) -> Role:

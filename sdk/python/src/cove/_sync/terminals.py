@@ -50,7 +50,7 @@ class Terminals:
     def list(self) -> Iterator[ExecutionInfo]:
         """The running terminals, the newest first."""
         call = Call("GET", path("v1", "sandboxes", self._sandbox_id, "executions"), {"state": "running"})
-        for info in self._http.pages(ExecutionInfo, "executions", call):
+        for info in self._http.pages(ExecutionInfo, call):
             if info.tty:
                 yield info
 
