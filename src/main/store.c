@@ -111,7 +111,7 @@ static int backup_from_server(struct backup_run *w, struct backup_target *t, str
         return 1;
     if (client_new(w->ev, &set, &client, err) < 0)
         return -1;
-    int bad = client_download(client, "/v1/backup", backup_target_write, t, err);
+    int bad = client_download(client, "/v1/maintenance/backup", backup_target_write, t, err);
     return bad && !elsewhere && err->id == ERR_UNREACHABLE ? 1 : bad;
 }
 

@@ -381,9 +381,9 @@ def an_error_in_a_policy_is_reported_with_its_path(s):
     a = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "policy": {"version": 1, "environment": {"set": {"A": None}}}})
     assert a.status == 400 and "policy.environment.set.A" in a.json["error"]["message"], a.body
     assert s.call("PUT", "/v1/templates/tight", {"policy": {"version": 1, "limits": {"pids": 17}}, "runtime": "sh"}).status == 200
-    sb = s.call("POST", "/v1/profiles/tight".replace("/profiles/tight", "/sandboxes"), {"template": "tight"}).json
+    sb = s.call("POST", "/v1/sandboxes", {"template": "tight"}).json
     assert sb["level"] == "custom" and sb["resources"]["pids"] == 17, sb
-    assert s.call("GET", "/v1/profiles/tight").json["spec"]["policy"]["limits"] == {"pids": 17}
+    assert s.call("GET", "/compat/v1/profiles/tight").json["spec"]["policy"]["limits"] == {"pids": 17}
     s.delete(sb["id"])
     s.call("DELETE", "/v1/templates/tight")
     assert [p["name"] for p in s.call("GET", "/v1/policies").json["items"]] == ["standard", "high", "debug"]
@@ -396,7 +396,7 @@ def an_error_in_a_policy_is_reported_with_its_path(s):
 def every_list_answers_items_and_a_cursor(s):
     sb = s.create()
     of_sandbox = [f"/v1/sandboxes/{sb}/{name}" for name in ("executions", "contexts", "events", "files/list?path=/workspace")]
-    for path in of_sandbox + ["/v1/sandboxes", "/v1/events", "/v1/runtimes", "/v1/templates", "/v1/policies", "/v1/pools", "/v1/apikeys",
+    for path in of_sandbox + ["/v1/sandboxes", "/v1/events", "/v1/runtimes", "/v1/templates", "/v1/policies", "/v1/pools", "/v1/keys",
                               "/v1/tenants", "/v1/users", "/v1/roles"]:
         page = s.call("GET", path).json
         assert isinstance(page["items"], list) and set(page) <= {"items", "nextCursor"}, (path, list(page))
@@ -1111,7 +1111,7 @@ class Feed:
 def stranger(s, *scopes):
     """A key of another tenant."""
     s.call("POST", "/v1/tenants", {"name": "strangers"})
-    return s.call("POST", "/v1/apikeys", {"name": "t", "scopes": list(scopes), "tenant": "strangers"}).json
+    return s.call("POST", "/v1/keys", {"name": "t", "scopes": list(scopes), "tenant": "strangers"}).json
 
 
 @case
@@ -1190,7 +1190,7 @@ def deleted_events_are_reported_as_a_gap(s):
     sb = s.create({"runtime": "sh"})
     s.delete(sb)
     first = s.call("GET", "/v1/events?limit=1").json["items"][0]["seq"]
-    s.call("POST", "/v1/gc", {})
+    s.call("POST", "/v1/maintenance/gc", {})
     feed = Feed(s, f"?after={first}")
     gap = feed.next()
     assert gap["type"] == "gap" and gap["next"] > first, gap
@@ -1226,12 +1226,12 @@ def AU03_events_of_another_tenant_are_never_seen(s):
     assert s.call("GET", f"/v1/events?sandbox={mine}", None, {"Accept": "text/event-stream"}, key=key["key"]).status == 404
     feed.close()
     everything.close()
-    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+    s.call("DELETE", f"/v1/keys/{key['id']}")
 
 
 @case
 def a_revoked_key_ends_its_open_streams(s):
-    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "executions", "files"]}).json
+    key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["sandboxes:read", "executions", "files"]}).json
     sb = s.create({"runtime": "sh"})
     feed = Feed(s, key=key["key"])
     c, r = s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace", None, {"Accept": "application/x-ndjson"},
@@ -1240,7 +1240,7 @@ def a_revoked_key_ends_its_open_streams(s):
     d, q = s.open("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["sleep", "300"]},
                   {"Accept": "application/x-ndjson"}, key=key["key"])
     assert json.loads(q.readline())["type"] == "started"
-    assert s.call("DELETE", f"/v1/apikeys/{key['id']}").status == 204
+    assert s.call("DELETE", f"/v1/keys/{key['id']}").status == 204
     end = feed.next()
     while end["type"] == "event":
         end = feed.next()
@@ -1287,7 +1287,7 @@ def AU12_a_revoked_key_stops_its_uploads_and_downloads(s):
     s.files(sb, "PUT", "", b"old", path="/workspace/kept")
     assert s.execute(sb, {"command": ["sh", "-c", "head -c 48000000 /dev/zero >/workspace/large"]}).json["exitCode"] == 0
     for how in ("revoke", "rotate"):
-        key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["files"]}).json
+        key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["files"]}).json
         base = f"/v1/sandboxes/{sb}/files"
         up = Slow(s, f"PUT {base}?path=/workspace/kept HTTP/1.1", key["key"])
         up.socket.sendall(b"Content-Length: 1000000\r\n\r\n" + b"n" * 1000)
@@ -1304,9 +1304,9 @@ def AU12_a_revoked_key_stops_its_uploads_and_downloads(s):
             assert time.monotonic() < end  # all four requests, and this one
             time.sleep(0.02)
         if how == "revoke":
-            assert s.call("DELETE", f"/v1/apikeys/{key['id']}").status == 204
+            assert s.call("DELETE", f"/v1/keys/{key['id']}").status == 204
         else:
-            assert s.call("POST", f"/v1/apikeys/{key['id']}/rotate").status == 200
+            assert s.call("POST", f"/v1/keys/{key['id']}/rotate").status == 200
         for c in (up, tar):
             told = c.rest()
             assert told.startswith(b"HTTP/1.1 401") and b'"unauthorized"' in told, told
@@ -1329,14 +1329,14 @@ def AU12_a_revoked_key_stops_its_backup(s):
 
     change("CREATE TABLE filler (x)", "INSERT INTO filler VALUES (zeroblob(32000000))")
     try:
-        key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["admin"]}).json
-        copy = Slow(s, "GET /v1/backup HTTP/1.1", key["key"])
+        key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["admin"]}).json
+        copy = Slow(s, "GET /v1/maintenance/backup HTTP/1.1", key["key"])
         copy.socket.sendall(b"\r\n")
         assert copy.socket.recv(12) == b"HTTP/1.1 200"
-        assert s.call("DELETE", f"/v1/apikeys/{key['id']}").status == 204
+        assert s.call("DELETE", f"/v1/keys/{key['id']}").status == 204
         rest = copy.rest()
         assert b"Content-Length: " in rest and len(rest) < 32000000, len(rest)
-        whole = s.call("GET", "/v1/backup", timeout=120)
+        whole = s.call("GET", "/v1/maintenance/backup", timeout=120)
         assert whole.status == 200 and len(whole.body) > 32000000
     finally:
         change("DROP TABLE filler", "VACUUM")
@@ -1347,7 +1347,7 @@ def a_key_that_expires_ends_its_stream_at_that_moment(s):
     for seconds in (2, 15, 60):  # on a slow machine it may expire before the stream is open
         at = time.time() + seconds
         text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + ".%03dZ" % int(at % 1 * 1000)
-        key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read"], "expiresAt": text})
+        key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["sandboxes:read"], "expiresAt": text})
         if key.status != 201 or s.call("GET", "/v1/sandboxes", key=key.json["key"]).status != 200:
             continue
         try:
@@ -1369,7 +1369,7 @@ def a_client_that_does_not_read_costs_bounded_memory_and_misses_no_event(s):
         with open(f"/proc/{s.process.pid}/statm", encoding="utf-8") as f:
             return int(f.read().split()[1]) * 4096
 
-    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "sandboxes:write", "executions"]}).json
+    key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["sandboxes:read", "sandboxes:write", "executions"]}).json
     head = f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n" \
            f"Authorization: Bearer {key['key']}\r\n\r\n"
     slow = socket.socket()
@@ -1398,7 +1398,7 @@ def a_client_that_does_not_read_costs_bounded_memory_and_misses_no_event(s):
     assert {e["seq"] for e in seen} <= set(numbers)
     slow.close()
     feed.close()
-    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+    s.call("DELETE", f"/v1/keys/{key['id']}")
 
 
 @case
@@ -1419,7 +1419,7 @@ def event_streams_refuse_invalid_parameters(s):
 @case
 def keys_are_limited_to_their_scopes_and_objects_of_other_tenants_are_hidden(s):
     def make(*scopes):
-        a = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": list(scopes)})
+        a = s.call("POST", "/v1/keys", {"name": "t", "scopes": list(scopes)})
         assert a.status == 201 and a.json["key"].startswith("cove_"), a.body
         return a.json
     reader, runner = make("sandboxes:read"), make("sandboxes:read", "sandboxes:write", "executions", "files")
@@ -1427,20 +1427,20 @@ def keys_are_limited_to_their_scopes_and_objects_of_other_tenants_are_hidden(s):
     assert s.call("GET", "/v1/sandboxes", key="cove_" + "0" * 40).status == 401
     denied = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=reader["key"])
     assert denied.status == 403 and "sandboxes:write" in denied.json["error"]["message"], denied.body
-    for path in ("/v1/apikeys", "/metrics"):
+    for path in ("/v1/keys", "/metrics"):
         assert s.call("GET", path, key=runner["key"]).status == 403
-    shown = s.call("GET", f"/v1/apikeys/{runner['id']}")
+    shown = s.call("GET", f"/v1/keys/{runner['id']}")
     assert shown.status == 200 and runner["key"].encode() not in shown.body
-    rotated = s.call("POST", f"/v1/apikeys/{runner['id']}/rotate").json
+    rotated = s.call("POST", f"/v1/keys/{runner['id']}/rotate").json
     assert s.call("GET", "/v1/sandboxes", key=runner["key"]).status == 401
     assert s.call("GET", "/v1/sandboxes", key=rotated["key"]).status == 200
-    assert s.call("DELETE", f"/v1/apikeys/{runner['id']}").status == 204
+    assert s.call("DELETE", f"/v1/keys/{runner['id']}").status == 204
     assert s.call("GET", "/v1/sandboxes", key=rotated["key"]).status == 401
     for body in ({}, {"name": "x", "scopes": []}, {"name": "x", "scopes": ["root"]}, {"name": "", "scopes": ["files"]},
                  {"name": "x", "scopes": ["files"], "expiresAt": "2001-01-01T00:00:00Z"},
                  {"name": "x", "scopes": ["files"], "expiresAt": "tomorrow"}):
-        assert s.call("POST", "/v1/apikeys", body).status == 400, body
-    assert s.call("GET", "/v1/apikeys?limit=1").json["nextCursor"]
+        assert s.call("POST", "/v1/keys", body).status == 400, body
+    assert s.call("GET", "/v1/keys?limit=1").json["nextCursor"]
 
 
 @case
@@ -1492,12 +1492,12 @@ def garbage_collection_removes_old_rows_and_reports_them(s):
     stray = os.path.join(s.dir, "output", "ex" + "a" * 20 + ".1")
     with open(stray, "w", encoding="ascii") as f:
         f.write("12345")
-    assert s.call("POST", "/v1/gc", {"dryrun": True}).status == 400
-    dry = s.call("POST", "/v1/gc", {"dryRun": True}).json
+    assert s.call("POST", "/v1/maintenance/gc", {"dryrun": True}).status == 400
+    dry = s.call("POST", "/v1/maintenance/gc", {"dryRun": True}).json
     assert dry["dryRun"] and dry["executions"] >= 1 and dry["outputBytes"] >= 4 and dry["sandboxes"] >= 1, dry
     assert (dry["strayFiles"], dry["strayBytes"]) == (1, 5) and os.path.exists(stray), dry
     assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{ex}").json["stdout"] == "old\n"  # a dry run removes nothing
-    done = s.call("POST", "/v1/gc").json
+    done = s.call("POST", "/v1/maintenance/gc").json
     assert {k: v for k, v in done.items() if k not in ("dryRun", "events", "usageRows")} == \
         {k: v for k, v in dry.items() if k not in ("dryRun", "events", "usageRows")}, (dry, done)
     assert dry["usageRows"] >= 1 and done["usageRows"] >= 1, (dry, done)  # the usage of the sandbox is now part of its user's row
@@ -1509,7 +1509,7 @@ def garbage_collection_removes_old_rows_and_reports_them(s):
 
 @case
 def a_backup_is_a_complete_database(s):
-    a = s.call("GET", "/v1/backup")
+    a = s.call("GET", "/v1/maintenance/backup")
     assert a.status == 200 and a.headers["Content-Type"] == "application/vnd.sqlite3", a.headers
     with tempfile.TemporaryDirectory() as place:
         path = os.path.join(place, "copy.db")
@@ -1520,8 +1520,8 @@ def a_backup_is_a_complete_database(s):
         assert db.execute("SELECT count(*) FROM keys").fetchone()[0] >= 1
         db.close()
     assert not [n for n in os.listdir(os.path.join(s.dir, "output")) if n.startswith("backup")]
-    for path, method in (("/v1/backup", "GET"), ("/v1/gc", "POST")):
-        key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "metrics"]}).json["key"]
+    for path, method in (("/v1/maintenance/backup", "GET"), ("/v1/maintenance/gc", "POST")):
+        key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["sandboxes:read", "metrics"]}).json["key"]
         assert s.call(method, path, key=key).status == 403
 
 
@@ -1605,7 +1605,7 @@ BURN = "import time\nend = time.process_time() + %s\nwhile time.process_time() <
 
 @case
 def usage_matches_receipts_by_user_sandbox_and_hour(s):
-    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read", "sandboxes:write", "executions", "usage"]}).json
+    key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["sandboxes:read", "sandboxes:write", "executions", "usage"]}).json
     mine = {"key": key["key"]}
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "python"}, **mine).json["id"]
     of = f"?sandbox={sb}"
@@ -1640,10 +1640,10 @@ def usage_matches_receipts_by_user_sandbox_and_hour(s):
     assert lines[0].startswith("sandboxId,executions,failedExecutions,cpuSeconds,"), lines
     assert lines[1].startswith(f"{sb},3,") and lines[2:] == [""], lines
     assert s.call("GET", "/v1/usage" + of + "&format=csv").body.startswith(b"executions,")
-    s.call("POST", "/v1/gc", {})
+    s.call("POST", "/v1/maintenance/gc", {})
     assert usage(s, of)["total"]["executions"] == 0  # the usage of a deleted sandbox is counted for its user
     assert usage(s, f"?user={key['id']}")["total"]["executions"] == 2
-    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+    s.call("DELETE", f"/v1/keys/{key['id']}")
 
 
 @case
@@ -1660,7 +1660,7 @@ def AU03_usage_of_another_tenant_is_never_seen(s):
     everything = usage(s, "?group=tenant")["usage"]
     assert {"local", "strangers"} <= {r["tenant"] for r in everything}
     assert [r["tenant"] for r in usage(s, "?group=tenant&tenant=strangers")["usage"]] == ["strangers"]
-    reader = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read"]}).json
+    reader = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["sandboxes:read"]}).json
     assert s.call("GET", "/v1/usage", key=reader["key"]).status == 403
     s.delete(mine)
     s.call("DELETE", f"/v1/sandboxes/{theirs}", key=key["key"])
@@ -1670,9 +1670,9 @@ def AU03_usage_of_another_tenant_is_never_seen(s):
 def times_far_in_the_past_and_future_are_returned_unchanged(s):
     told = s.call("GET", "/v1/usage?from=1970-01-01&to=9999-12-31").json
     assert (told["from"], told["to"]) == ("1970-01-01T00:00:00.000Z", "9999-12-31T00:00:00.000Z"), told
-    made = s.call("POST", "/v1/apikeys", {"name": "far", "scopes": ["files"], "expiresAt": "9999-12-31T00:00:00Z"}).json
+    made = s.call("POST", "/v1/keys", {"name": "far", "scopes": ["files"], "expiresAt": "9999-12-31T00:00:00Z"}).json
     assert made["expiresAt"] == "9999-12-31T00:00:00.000Z", made
-    s.call("DELETE", "/v1/apikeys/" + made["id"])
+    s.call("DELETE", "/v1/keys/" + made["id"])
 
 
 @case
@@ -1687,7 +1687,7 @@ def usage_refuses_invalid_parameters(s):
 
 @case
 def usage_is_counted_once_if_the_server_is_killed(s):
-    key = s.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["executions"]}).json
+    key = s.call("POST", "/v1/keys", {"name": "t", "scopes": ["executions"]}).json
     before = usage(s, f"?user={key['id']}")["total"]["executions"]
     assert before == 0
     boxes = [s.create({"runtime": "sh"}) for _ in range(3)]
@@ -1732,7 +1732,7 @@ def usage_is_counted_once_if_the_server_is_killed(s):
         s.delete(box)
     whole = sum(usage(s, f"?sandbox={box}")["total"]["executions"] for box in boxes)
     assert whole == known, (whole, known)
-    s.call("DELETE", f"/v1/apikeys/{key['id']}")
+    s.call("DELETE", f"/v1/keys/{key['id']}")
 
 
 def moment(text):

@@ -380,14 +380,14 @@ def a_flood_of_displays_is_cut_off_and_reported(s):
 def events_count_as_kept_output_and_are_deleted_with_it(s):
     sb = s.create()
     cx = context(s, sb)
-    s.call("POST", "/v1/gc", {})
+    s.call("POST", "/v1/maintenance/gc", {})
     ex = run(s, sb, cx, "display('x' * 50000)")["id"]
     path = os.path.join(s.dir, "output", ex + ".3")
     size = os.path.getsize(path)
     s.delete(sb)
-    dry = s.call("POST", "/v1/gc", {"dryRun": True}).json
+    dry = s.call("POST", "/v1/maintenance/gc", {"dryRun": True}).json
     assert dry["executions"] >= 1 and dry["outputBytes"] >= size > 50000, (dry, size)
-    done = s.call("POST", "/v1/gc").json
+    done = s.call("POST", "/v1/maintenance/gc").json
     assert done["outputBytes"] >= size and not os.path.exists(path), done
 
 

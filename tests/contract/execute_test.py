@@ -300,7 +300,7 @@ def the_queue_serves_tenants_in_rotation(s):
     nothing_is_left(s)
     made = s.call("POST", "/v1/tenants", {"name": "turns"})
     assert made.status == 201, made.body
-    key = s.call("POST", "/v1/apikeys", {"name": "turns", "tenant": "turns", "scopes": ["executions"]})
+    key = s.call("POST", "/v1/keys", {"name": "turns", "tenant": "turns", "scopes": ["executions"]})
     assert key.status == 201, key.body
     running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(4)]
     until(lambda: figure(s, "executor_running") == 4)
@@ -367,7 +367,7 @@ def a_sandbox_in_teardown_holds_neither_a_slot_nor_quota(s):
     nothing_is_left(s)
     made = s.call("POST", "/v1/tenants", {"name": "narrow", "quota": {"sandboxes": 1}})
     assert made.status == 201, made.body
-    key = s.call("POST", "/v1/apikeys", {"name": "narrow", "tenant": "narrow", "scopes": ["executions"]}).json["key"]
+    key = s.call("POST", "/v1/keys", {"name": "narrow", "tenant": "narrow", "scopes": ["executions"]}).json["key"]
     running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(3)]  # so many that teardowns are deferred
     until(lambda: figure(s, "executor_running") == 3)
     for i in range(12):
@@ -382,7 +382,7 @@ def a_sandbox_in_teardown_holds_neither_a_slot_nor_quota(s):
 def usage_is_counted_for_the_tenant_and_budgets_are_enforced(s):
     made = s.call("POST", "/v1/tenants", {"name": "spender"})
     assert made.status == 201, made.body
-    key = s.call("POST", "/v1/apikeys", {"name": "spender", "tenant": "spender", "scopes": ["executions"]}).json["key"]
+    key = s.call("POST", "/v1/keys", {"name": "spender", "tenant": "spender", "scopes": ["executions"]}).json["key"]
     ask = lambda **body: s.call("POST", "/v1/execute", body, key=key)
     a = ask(code="sum(i * i for i in range(300000))")
     assert a.status == 200, a.body
@@ -404,7 +404,7 @@ def usage_is_counted_for_the_tenant_and_budgets_are_enforced(s):
     assert answers[-1].status == 200, answers[-1].body
     a = ask(code="1")
     assert a.status == 402 and a.code == "budget_exceeded", a.body
-    viewer = s.call("POST", "/v1/apikeys", {"name": "viewer", "tenant": "spender", "scopes": ["sandboxes:read"]}).json["key"]
+    viewer = s.call("POST", "/v1/keys", {"name": "viewer", "tenant": "spender", "scopes": ["sandboxes:read"]}).json["key"]
     assert s.call("POST", "/v1/execute", {"code": "1"}, key=viewer).status == 403
     assert s.call("POST", "/v1/execute", {"code": "1"}, key=False).status == 401
 
@@ -516,7 +516,7 @@ def a_tenant_with_large_unread_answers_starts_nothing_more_until_they_are_read(s
     nothing_is_left(s)
     made = s.call("POST", "/v1/tenants", {"name": "reader"})
     assert made.status == 201, made.body
-    key = s.call("POST", "/v1/apikeys", {"name": "reader", "tenant": "reader", "scopes": ["executions"]}).json["key"]
+    key = s.call("POST", "/v1/keys", {"name": "reader", "tenant": "reader", "scopes": ["executions"]}).json["key"]
     before = figure(s, "executor_run_seconds_count")
     unread = send(s, {"command": "head -c 12000000 /dev/zero", "outputBytes": 16 << 20}, key)  # each byte becomes six bytes of JSON
     until(lambda: figure(s, "executor_run_seconds_count") > before)
@@ -532,7 +532,7 @@ def a_tenant_with_large_unread_answers_starts_nothing_more_until_they_are_read(s
 def a_tenant_suspended_while_its_clients_disconnect_gets_its_slots_back(s):
     nothing_is_left(s)
     assert s.call("POST", "/v1/tenants", {"name": "leaver"}).status == 201
-    key = s.call("POST", "/v1/apikeys", {"name": "leaver", "tenant": "leaver", "scopes": ["executions"]}).json["key"]
+    key = s.call("POST", "/v1/keys", {"name": "leaver", "tenant": "leaver", "scopes": ["executions"]}).json["key"]
     running = [send(s, {"command": "sleep 600", "timeoutMs": 600000}) for _ in range(4)]
     until(lambda: figure(s, "executor_running") == 4)
     for _ in range(5):

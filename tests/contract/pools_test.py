@@ -97,9 +97,9 @@ def a_pool_is_created_read_changed_and_removed(s):
     full(s, "life", 2)
     listed = s.call("GET", "/v1/pools").json["items"]
     assert "life" in [p["name"] for p in listed], listed
-    assert s.call("GET", "/v1/warmpools").json["items"][0]["name"] == listed[0]["name"]
-    assert s.call("GET", "/v1/warmpools/life").json["template"] == "one"
-    assert s.call("PATCH", "/v1/warmpools/life", {"min": 0, "max": 0}).json["max"] == 0
+    assert s.call("GET", "/compat/v1/warmpools").json["items"][0]["name"] == listed[0]["name"]
+    assert s.call("GET", "/compat/v1/warmpools/life").json["template"] == "one"
+    assert s.call("PATCH", "/compat/v1/warmpools/life", {"min": 0, "max": 0}).json["max"] == 0
     until(s, "life", lambda t: t["phase"] == "off")
     remove(s, "life")
     assert s.call("DELETE", "/v1/pools/life").status == 404
@@ -108,7 +108,7 @@ def a_pool_is_created_read_changed_and_removed(s):
 @case
 def warmpools_accept_the_names_of_other_clients_and_name_unsupported_fields(s):
     template(s, "one")
-    a = s.call("POST", "/v1/warmpools", {"name": "theirs", "runtime": "one", "minSize": 1, "maxSize": 3, "ttl": 60,
+    a = s.call("POST", "/compat/v1/warmpools", {"name": "theirs", "runtime": "one", "minSize": 1, "maxSize": 3, "ttl": 60,
                                          "autoScaling": {"enabled": False, "scaleDownDelay": 5}})
     assert a.status == 201, a.body
     assert (a.json["minSize"], a.json["maxSize"], a.json["ttl"], a.json["template"]) == (1, 3, 60, "one"), a.json
@@ -117,16 +117,16 @@ def warmpools_accept_the_names_of_other_clients_and_name_unsupported_fields(s):
     assert (ours["min"], ours["max"], ours["ttlMs"], ours["autoscale"]["scaleDownDelayMs"]) == (1, 3, 60000, 5000), ours
     assert "minSize" not in ours and "availablePods" not in ours["status"], ours
     full(s, "theirs", 1)
-    told = s.call("GET", "/v1/warmpools/theirs/status").json
+    told = s.call("GET", "/compat/v1/warmpools/theirs/status").json
     assert (told["availablePods"], told["pendingPods"]) == (1, 0), told
     assert {c["type"]: c["status"] for c in told["conditions"]} == {"PoolReady": "True", "ScalingUp": "False", "ScalingDown": "False"}, told
-    b = s.call("PATCH", "/v1/warmpools/theirs", {"maxSize": 4, "ttlMs": 1000})
+    b = s.call("PATCH", "/compat/v1/warmpools/theirs", {"maxSize": 4, "ttlMs": 1000})
     assert b.status == 200 and (b.json["max"], b.json["ttl"]) == (4, 1), b.body
     for body in ({"maxSize": 0}, {"minSize": "1"}, {"minSize": 1, "min": 1}, {"ttl": -1}, {"autoScaling": {"targetUtilization": 80}},
                  {"autoScaling": {"scaleDownDelay": 0}}, {"autoScaling": {"delay": 1}}, {"autoScaling": 1}, {"securityLevel": "high"},
                  {"resources": {}}, {"profileRef": {}}, {"preloadPackages": ["numpy"]}, {"preloadScripts": []}, {"runtime": "python:3.10"},
                  {"runtime": "one", "template": "one"}):
-        bad = s.call("PATCH", "/v1/warmpools/theirs", body)
+        bad = s.call("PATCH", "/compat/v1/warmpools/theirs", body)
         assert bad.status == 400 and next(iter(body)) in bad.json["error"]["message"], (body, bad.status, bad.body)
     assert s.call("PATCH", "/v1/pools/theirs", {"minSize": 1}).status == 400  # there it is not a field
     remove(s, "theirs")
@@ -382,8 +382,8 @@ def a_member_without_its_interpreter_does_not_count_as_a_hit(s):
 @case
 def only_the_scope_pools_write_allows_changes_to_pools(s):
     template(s, "one")
-    reader = s.call("POST", "/v1/apikeys", {"name": "r", "scopes": ["sandboxes:read", "sandboxes:write"]}).json
-    writer = s.call("POST", "/v1/apikeys", {"name": "w", "scopes": ["pools:write"]}).json
+    reader = s.call("POST", "/v1/keys", {"name": "r", "scopes": ["sandboxes:read", "sandboxes:write"]}).json
+    writer = s.call("POST", "/v1/keys", {"name": "w", "scopes": ["pools:write"]}).json
     assert s.call("PUT", "/v1/pools/right", {"template": "one"}, key=reader["key"]).status == 403
     assert s.call("PUT", "/v1/pools/right", {"template": "one", "max": 0}, key=writer["key"]).status == 200
     assert s.call("GET", "/v1/pools/right", key=reader["key"]).status == 200

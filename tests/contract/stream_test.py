@@ -393,16 +393,16 @@ def WB10_deleting_the_sandbox_closes_its_sockets_with_the_reason(server, _):
 
 @case
 def AU12_WB10_a_revoked_or_expired_key_closes_its_sockets(server, box):
-    key = server.call("POST", "/v1/apikeys", {"name": "short", "scopes": ["executions"]}).json
+    key = server.call("POST", "/v1/keys", {"name": "short", "scopes": ["executions"]}).json
     with Stream(server, box, key=key["key"]) as c:
         c.receive()
         began = time.monotonic()
-        assert server.call("DELETE", f"/v1/apikeys/{key['id']}").status < 300
+        assert server.call("DELETE", f"/v1/keys/{key['id']}").status < 300
         assert c.until("error")["code"] == "unauthorized"
         assert c.receive() is None and c.closed == 4401 and time.monotonic() - began < 60
     for seconds in (3, 15, 60):  # on a slow machine it may expire before the socket is open
         moment = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() + seconds))
-        key = server.call("POST", "/v1/apikeys", {"name": "brief", "scopes": ["executions"], "expiresAt": moment}).json
+        key = server.call("POST", "/v1/keys", {"name": "brief", "scopes": ["executions"], "expiresAt": moment}).json
         try:
             with Stream(server, box, key=key["key"], timeout=120) as c:
                 assert c.until("error")["code"] == "unauthorized" and c.receive() is None and c.closed == 4401
@@ -415,7 +415,7 @@ def AU12_WB10_a_revoked_or_expired_key_closes_its_sockets(server, box):
             raise AssertionError("opened")
         except Refused as no:
             assert no.status == status
-    looker = server.call("POST", "/v1/apikeys", {"name": "looker", "scopes": ["executions:read"]}).json["key"]
+    looker = server.call("POST", "/v1/keys", {"name": "looker", "scopes": ["executions:read"]}).json["key"]
     with Stream(server, box) as c, Stream(server, box, key=looker) as viewer:
         c.send("execute", executionId="t", tty=True, command=["sh", "-i"])
         ident = c.until("execution_start")["execution"]["id"]
@@ -429,7 +429,7 @@ def AU12_WB10_a_revoked_or_expired_key_closes_its_sockets(server, box):
         c.send("cancel", executionId="t")
     with Stream(server, box, key=False, headers=[f"Sec-WebSocket-Protocol: cove.v1, cove.key.{server.key}", "Origin: http://localhost"]) as c:
         assert "Sec-WebSocket-Protocol: cove.v1\r\n" in c.head + "\r\n" and c.receive()["status"] == "running"
-    reader = server.call("POST", "/v1/apikeys", {"name": "reader", "scopes": ["sandboxes:read"]}).json["key"]
+    reader = server.call("POST", "/v1/keys", {"name": "reader", "scopes": ["sandboxes:read"]}).json["key"]
     try:
         Stream(server, box, key=reader)
         raise AssertionError("opened")

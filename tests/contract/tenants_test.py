@@ -67,7 +67,7 @@ def ask(s, method, path, values, key, headers=None):
     body = {} if OPERATIONS.get((method, path)) else None
     path = fill(path, values)
     c, r = s.open(method, path, body, headers, key=key, timeout=60)
-    answer = api_test.Answer(r, b"" if path == "/v1/backup" and r.status == 200 else r.read())
+    answer = api_test.Answer(r, b"" if path == "/v1/maintenance/backup" and r.status == 200 else r.read())
     c.close()
     return answer
 
@@ -82,7 +82,7 @@ def user(s, of, name, role, key=True):
     a = s.call("POST", "/v1/users", {"name": name, "role": role, "tenant": of}, key=key)
     assert a.status == 201, a.body
     made = a.json
-    a = s.call("POST", "/v1/apikeys", {"name": name, "user": made["id"], "tenant": of})
+    a = s.call("POST", "/v1/keys", {"name": name, "user": made["id"], "tenant": of})
     assert a.status == 201, a.body
     return {**made, "key": a.json["key"], "keyId": a.json["id"]}
 
@@ -169,7 +169,7 @@ def furnish(s, team):
 def AU02_objects_of_another_tenant_are_not_found_on_any_route(s):
     mine, theirs = Team(s, fresh("mine")), Team(s, fresh("theirs"))
     things, own = furnish(s, mine), furnish(s, theirs)
-    machine = s.call("POST", "/v1/apikeys", {"name": "all", "user": None, "tenant": theirs.name, "scopes": [
+    machine = s.call("POST", "/v1/keys", {"name": "all", "user": None, "tenant": theirs.name, "scopes": [
         "sandboxes:read", "sandboxes:write", "executions", "files", "keys", "tenant", "audit", "usage"]}).json["key"]
     shared = {"runtime", "template", "policy", "pool"}
     wrong, tried = [], 0
@@ -190,9 +190,10 @@ def AU02_objects_of_another_tenant_are_not_found_on_any_route(s):
     key = mine.key("admin")
     assert s.call("GET", f"/v1/sandboxes/{things['sandboxId']}", key=key).json["state"] == "running"
     assert s.call("GET", f"/v1/sandboxes/{things['sandboxId']}/files?path=/workspace/f", key=key).body == b"mine"
-    assert s.call("GET", "/v1/tenant", key=mine.key("viewer")).status == 200
+    assert s.call("GET", f"/v1/tenants/{mine.name}", key=mine.key("viewer")).json["name"] == mine.name
+    assert s.call("GET", f"/v1/tenants/{theirs.name}", key=mine.key("admin")).status == 404
     for name in ("sandboxId", "keyId", "userId", "executionId"):
-        path = {"sandboxId": "/v1/sandboxes/{}", "keyId": "/v1/apikeys/{}", "userId": "/v1/users/{}",
+        path = {"sandboxId": "/v1/sandboxes/{}", "keyId": "/v1/keys/{}", "userId": "/v1/users/{}",
                 "executionId": "/v1/sandboxes/" + things["sandboxId"] + "/executions/{}"}[name].format(things[name])
         assert s.call("GET", path, key=key).status == 200, path  # its own tenant sees it
         assert s.call("GET", path).status == 200, path           # the operator sees it too
@@ -206,11 +207,11 @@ def AU03_no_list_filter_cursor_or_replay_shows_another_tenants_rows(s):
     things, own = furnish(s, mine), furnish(s, theirs)
     key, foreign = theirs.key("admin"), json.dumps(list(things.values()))
     cursors = {}
-    for path in ("/v1/sandboxes", "/v1/apikeys", "/v1/users", "/v1/events"):
+    for path in ("/v1/sandboxes", "/v1/keys", "/v1/users", "/v1/events"):
         cursors[path] = s.call("GET", path + "?limit=1", key=mine.key("admin")).json.get("nextCursor")
     queries = ["/v1/sandboxes", f"/v1/sandboxes?metadata=who={mine.name}", "/v1/sandboxes?state=running",
                f"/v1/sandboxes/{own['sandboxId']}/executions", f"/v1/sandboxes/{own['sandboxId']}/events",
-               "/v1/apikeys", "/v1/users", "/v1/roles", "/v1/events", "/v1/events?after=0"]
+               "/v1/keys", "/v1/users", "/v1/roles", "/v1/events", "/v1/events?after=0"]
     queries += [f"{path}?limit=1000&cursor={cursor}" for path, cursor in cursors.items() if cursor]
     for query in queries:
         answer = s.call("GET", query, key=key)
@@ -256,26 +257,26 @@ def AU17_no_user_can_gain_permissions_and_the_last_admin_stays(s):
     for body in ({"role": "viewer"}, {"disabled": True}):
         assert call("PATCH", f"/v1/users/{admin['id']}", body).code == "last_admin"
     assert call("DELETE", f"/v1/users/{admin['id']}").code == "last_admin"
-    weak = call("POST", "/v1/apikeys", {"name": "weak", "scopes": ["tenant", "keys", "files"]}).json
+    weak = call("POST", "/v1/keys", {"name": "weak", "scopes": ["tenant", "keys", "files"]}).json
     assert weak["user"] == admin["id"] and weak["tenant"] == team.name
     for method, path, body in (("POST", "/v1/users", {"name": "x", "role": "developer"}),
                                ("PATCH", f"/v1/users/{dev['id']}", {"role": "admin"}),
                                ("PATCH", f"/v1/users/{dev['id']}", {"disabled": True}),
                                ("DELETE", f"/v1/users/{dev['id']}", None),
                                ("POST", "/v1/roles", {"name": "x", "permissions": ["executions"]}),
-                               ("POST", "/v1/apikeys", {"name": "x", "scopes": ["executions"]}),
-                               ("POST", f"/v1/apikeys/{dev['keyId']}/rotate", None)):
+                               ("POST", "/v1/keys", {"name": "x", "scopes": ["executions"]}),
+                               ("POST", f"/v1/keys/{dev['keyId']}/rotate", None)):
         assert call(method, path, body, weak["key"]).status == 403, (method, path)
-    assert call("POST", "/v1/apikeys", {"name": "x", "scopes": ["admin"], "user": None}).status == 403
+    assert call("POST", "/v1/keys", {"name": "x", "scopes": ["admin"], "user": None}).status == 403
     assert call("POST", "/v1/roles", {"name": "x", "permissions": ["admin"]}).status == 403
     assert s.call("POST", "/v1/roles", {"name": "x", "permissions": ["metrics"], "tenant": team.name}).status == 400
     assert call("POST", "/v1/roles", {"name": "viewer", "permissions": ["files"]}).status == 409
     # A developer can manage their own keys and no others.
-    assert call("POST", "/v1/apikeys", {"name": "x", "user": None, "scopes": ["files"]}, dev["key"]).status == 403
-    assert call("POST", "/v1/apikeys", {"name": "x", "user": admin["id"], "scopes": ["files"]}, dev["key"]).status == 403
-    assert {k["user"] for k in call("GET", "/v1/apikeys", key=dev["key"]).json["items"]} == {dev["id"]}
+    assert call("POST", "/v1/keys", {"name": "x", "user": None, "scopes": ["files"]}, dev["key"]).status == 403
+    assert call("POST", "/v1/keys", {"name": "x", "user": admin["id"], "scopes": ["files"]}, dev["key"]).status == 403
+    assert {k["user"] for k in call("GET", "/v1/keys", key=dev["key"]).json["items"]} == {dev["id"]}
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/rotate")):
-        assert call(method, f"/v1/apikeys/{admin['keyId']}{path}", key=dev["key"]).status == 404
+        assert call(method, f"/v1/keys/{admin['keyId']}{path}", key=dev["key"]).status == 404
     # Two admins that demote each other at the same time: one stays.
     second = user(s, team.name, "second", "admin")
     answers = []
@@ -327,8 +328,8 @@ def AU18_only_the_operator_can_choose_a_tenant_by_header_query_or_body(s):
     mine, theirs = Team(s, fresh("mine")), Team(s, fresh("theirs"))
     key = theirs.key("admin")
     for header in ("X-Tenant-Id", "X-Tenant", "X-Owner", "X-Forwarded-User", "X-User-Id"):
-        answer = s.call("GET", "/v1/tenant", None, {header: mine.name}, key=key)
-        assert answer.json["name"] == theirs.name, header
+        answer = s.call("GET", "/v1/whoami", None, {header: mine.name}, key=key)
+        assert answer.json["tenant"] == theirs.name, header
     for body in ({"runtime": "sh", "tenant": mine.name}, {"runtime": "sh", "owner": mine.name}):
         assert s.call("POST", "/v1/sandboxes", body, key=key).status == 400
     there, nowhere = ({} for _ in range(2))
@@ -337,7 +338,7 @@ def AU18_only_the_operator_can_choose_a_tenant_by_header_query_or_body(s):
         said["roles"] = s.call("GET", f"/v1/roles?tenant={name}", key=key)
         said["role"] = s.call("DELETE", f"/v1/roles/viewer?tenant={name}", key=key)
         said["user"] = s.call("POST", "/v1/users", {"name": "x", "role": "viewer", "tenant": name}, key=key)
-        said["key"] = s.call("POST", "/v1/apikeys", {"name": "x", "scopes": ["files"], "tenant": name}, key=key)
+        said["key"] = s.call("POST", "/v1/keys", {"name": "x", "scopes": ["files"], "tenant": name}, key=key)
     for what, answer in there.items():
         assert answer.status == 403 and error_text(answer) == error_text(nowhere[what]), (what, answer.body)
     assert s.call("GET", f"/v1/sandboxes?tenant={mine.name}", key=key).status == 400
@@ -409,14 +410,14 @@ def AU19_of_a_hundred_concurrent_creations_at_the_limit_exactly_one_succeeds(s):
         if a.status != 201:
             assert a.status == 429 and a.code == "quota_exceeded", a.body
             assert a.json["error"]["details"] == {"quota": "sandboxes", "used": 3, "asked": 1, "limit": 3}, a.body
-    used = s.call("GET", "/v1/tenant", key=team.key("viewer")).json
+    used = s.call("GET", f"/v1/tenants/{team.name}", key=team.key("viewer")).json
     assert used["used"]["sandboxes"] == 3 and used["quota"] == {"sandboxes": 3}, used
     s.kill()
     s.start()
     assert s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key).code == "quota_exceeded"
     for sb in made + [good[0].json["id"]]:
         assert s.call("DELETE", f"/v1/sandboxes/{sb}", key=key).status == 200
-    assert s.call("GET", "/v1/tenant", key=key).json["used"]["sandboxes"] == 0
+    assert s.call("GET", f"/v1/tenants/{team.name}", key=key).json["used"]["sandboxes"] == 0
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key)
     assert sb.status == 201, sb.body
     s.call("DELETE", f"/v1/sandboxes/{sb.json['id']}", key=key)
@@ -443,10 +444,10 @@ def sums_of_cpu_memory_and_storage_are_each_bounded(s):
         made = [s.call("POST", "/v1/sandboxes", body, key=key) for _ in range(3)]
         assert [a.status for a in made] == [201, 201, 429], [a.body for a in made]
         assert made[2].json["error"]["details"] == {"quota": name, "used": 2 * unit, "asked": unit, "limit": 2 * unit}
-        assert s.call("GET", "/v1/tenant", key=key).json["used"][name] == 2 * unit
+        assert s.call("GET", f"/v1/tenants/{team.name}", key=key).json["used"][name] == 2 * unit
         for a in made[:2]:
             s.call("DELETE", f"/v1/sandboxes/{a.json['id']}", key=key)
-        assert s.call("GET", "/v1/tenant", key=key).json["used"][name] == 0
+        assert s.call("GET", f"/v1/tenants/{team.name}", key=key).json["used"][name] == 0
     for bad in ({"sandboxes": 0}, {"sandboxes": -1}, {"sandboxes": "3"}, {"sandbox": 3}, {"sandboxes": 2**61}):
         assert s.call("PATCH", f"/v1/tenants/{team.name}", {"quota": bad}).status == 400, bad
 
@@ -466,7 +467,7 @@ def executions_per_hour_are_bounded_also_concurrently_and_over_a_restart(s):
     s.kill()
     s.start()
     assert s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["true"]}, key=key).code == "quota_exceeded"
-    assert s.call("GET", "/v1/tenant", key=key).json["used"]["executionsPerHour"] == 5
+    assert s.call("GET", f"/v1/tenants/{team.name}", key=key).json["used"]["executionsPerHour"] == 5
     s.call("PATCH", f"/v1/tenants/{team.name}", {"quota": {"executionsPerHour": None}})
     assert s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["true"]}, key=key).status == 200
     s.call("DELETE", f"/v1/sandboxes/{sb}", key=key)
@@ -482,7 +483,7 @@ def AU11_guessed_keys_do_not_lock_out_other_clients_of_the_same_address(s):
         answer = s.call("GET", "/v1/whoami", key=f"cove_{i:040x}")
         assert answer.status in (401, 429), answer.body
     assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1, answer.headers
-    key = s.call("POST", "/v1/apikeys", {"name": "new", "scopes": ["files"], "tenant": team}).json["key"]
+    key = s.call("POST", "/v1/keys", {"name": "new", "scopes": ["files"], "tenant": team}).json["key"]
     assert s.call("GET", "/v1/whoami", key=key).status == 200
 
 

@@ -33,7 +33,7 @@ def token(s, sandbox, operations=("executions", "files"), key=True, **more):
 
 
 def new_key(s, scopes, **more):
-    a = s.call("POST", "/v1/apikeys", {"name": "test", "scopes": scopes, **more})
+    a = s.call("POST", "/v1/keys", {"name": "test", "scopes": scopes, **more})
     assert a.status == 201, a.body
     return a.json["id"], a.json["key"]
 
@@ -117,9 +117,9 @@ def AU06_a_token_creates_no_token_no_key_and_no_url(s):
     t = token(s, sb, SCOPES)
     for method, path, body in (("POST", f"/v1/sandboxes/{sb}/tokens", {"operations": ["files"]}),
                                ("POST", f"/v1/sandboxes/{sb}/files/sign", {"path": "/workspace/f"}),
-                               ("POST", "/v1/apikeys", {"name": "x", "scopes": ["files"]}),
-                               ("GET", "/v1/apikeys", None), ("GET", "/v1/sandboxes", None), ("POST", "/v1/sandboxes", {}),
-                               ("POST", "/v1/tokens/revoke", None), ("GET", "/metrics", None)):
+                               ("POST", "/v1/keys", {"name": "x", "scopes": ["files"]}),
+                               ("GET", "/v1/keys", None), ("GET", "/v1/sandboxes", None), ("POST", "/v1/sandboxes", {}),
+                               ("DELETE", "/v1/tokens", None), ("GET", "/metrics", None)):
         a = s.call(method, path, body, key=t)
         assert a.status == 403, (method, path, a.body)
     s.delete(sb)
@@ -174,9 +174,9 @@ def AU12_a_token_a_url_and_a_ticket_end_with_the_key_that_created_them(s):
         assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 200
         assert plain(s, "PUT", url, b"x").status in (200, 201)
         if how == "revoke":
-            assert s.call("DELETE", f"/v1/apikeys/{ident}").status == 204
+            assert s.call("DELETE", f"/v1/keys/{ident}").status == 204
         else:
-            assert s.call("POST", f"/v1/apikeys/{ident}/rotate").status == 200
+            assert s.call("POST", f"/v1/keys/{ident}/rotate").status == 200
         assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 401
         assert plain(s, "PUT", url, b"x").status == 401
         assert plain(s, "GET", f"/v1/sandboxes/{sb}?ticket={tick}").status == 401
@@ -252,11 +252,11 @@ def tokens_survive_a_restart_and_end_when_all_are_revoked(s):
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 200
     assert plain(s, "PUT", url, b"x").status in (200, 201)
     _, weak = new_key(s, SCOPES)
-    assert s.call("POST", "/v1/tokens/revoke", key=weak).status == 403
+    assert s.call("DELETE", "/v1/tokens", key=weak).status == 403
     looks, tick = token(s, sb, ["files:read"]), ticket(s, "/v1/whoami")
     (c, watched), (kept_c, kept) = (s.open("GET", f"/v1/sandboxes/{sb}/files/watch?path=/workspace", key=k, timeout=60) for k in (looks, True))
     assert watched.status == kept.status == 200
-    assert s.call("POST", "/v1/tokens/revoke").status == 204
+    assert s.call("DELETE", "/v1/tokens").status == 204
     assert b"unauthorized" in watched.read()  # streams that the tokens opened end
     c.close()
     assert plain(s, "GET", f"/v1/whoami?ticket={tick}").status == 401
@@ -282,7 +282,7 @@ def AU12_a_revoked_key_can_type_no_further(s):
         while s.call("GET", f"{path}/output").body != b"one\n":
             assert time.monotonic() < end, "the output never arrived"
             time.sleep(0.05)
-        assert s.call("DELETE", f"/v1/apikeys/{ident}").status < 300
+        assert s.call("DELETE", f"/v1/keys/{ident}").status < 300
         answer = b""
         while b"unauthorized" not in answer:
             piece = c.recv(4096)
@@ -305,7 +305,7 @@ def a_token_of_the_local_owner_works_for_its_sandbox_only(s):
     t = json.loads(r.read())["token"]
     c.close()
     assert s.call("GET", f"/v1/sandboxes/{sb}", key=t).status == 200
-    assert s.call("GET", "/v1/apikeys", key=t).status == 403
+    assert s.call("GET", "/v1/keys", key=t).status == 403
     tick = ticket(s, f"/v1/sandboxes/{sb}", key=t)
     assert plain(s, "GET", f"/v1/sandboxes/{sb}?ticket={tick}").status == 200
     s.delete(sb)
@@ -421,7 +421,7 @@ def a_ticket_opens_a_websocket_once(s):
 def a_ticket_is_bound_to_its_method_and_path_and_a_wrong_use_consumes_it(s):
     sb, other = s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
     base = f"/v1/sandboxes/{sb}"
-    for shown in (f"/v1/sandboxes/{other}", "/v1/sandboxes", f"{base}x", "/v1/apikeys"):
+    for shown in (f"/v1/sandboxes/{other}", "/v1/sandboxes", f"{base}x", "/v1/keys"):
         tick = ticket(s, base)
         assert plain(s, "GET", f"{shown}?ticket={tick}").status == 401, shown
         assert plain(s, "GET", f"{base}?ticket={tick}").status == 401, shown

@@ -440,12 +440,12 @@ class Client(threading.Thread):
             self.ledger.count("deletes")
 
     def key(self):
-        a = self.ask("POST", "/v1/apikeys", {"name": self.nonce(), "scopes": ["sandboxes:read"]})
+        a = self.ask("POST", "/v1/keys", {"name": self.nonce(), "scopes": ["sandboxes:read"]})
         if a is None:
             return
         row = {"secret": a.json["key"], "id": a.json["id"], "revoked": False}
         if self.random.random() < 0.5:
-            gone = self.ask("DELETE", f"/v1/apikeys/{row['id']}")
+            gone = self.ask("DELETE", f"/v1/keys/{row['id']}")
             row["revoked"] = None if gone is None else True
         with self.ledger.lock:
             self.ledger.keys.append(row)
@@ -561,7 +561,7 @@ class Reckoning:
             self.ledger.problem(f"{e.id} was lost although its sandbox is alive: {row}")  # unless it never began
 
     def key(self, key):
-        a = self.server.sure("GET", f"/v1/apikeys/{key['id']}")
+        a = self.server.sure("GET", f"/v1/keys/{key['id']}")
         if a.status != 200 or (key["revoked"] is not None and ("revokedAt" in a.json) != key["revoked"]):
             self.ledger.problem(f"key {key['id']}, revoked {key['revoked']}: {a}")
         elif "revokedAt" not in a.json:  # the others are not tried: a server throttles wrong keys
@@ -610,7 +610,7 @@ def audit(server, ledger):
              for value in r.get("target", {}).values()}
     wanted = [("sandbox.create", s.id) for s in ledger.sandboxes] + [("sandbox.delete", s.id) for s in ledger.sandboxes if s.deleted]
     wanted += [("execution.create", e.id) for s in ledger.sandboxes for e in s.executions]
-    wanted += [("apikey.create", k["id"]) for k in ledger.keys] + [("apikey.revoke", k["id"]) for k in ledger.keys if k["revoked"]]
+    wanted += [("key.create", k["id"]) for k in ledger.keys] + [("key.revoke", k["id"]) for k in ledger.keys if k["revoked"]]
     print(f"# the audit trail has {told['records']} records; {len(wanted)} acknowledged changes were looked for")
     return [f"acknowledged, and not in the audit trail: {missing}" for missing in sorted(set(wanted) - known)]
 

@@ -88,7 +88,7 @@ class Audited(Server):
 class Audit(Audited):
     def test_AL01_every_route_that_changes_state_leaves_a_record_of_success_and_denial(self):
         self.begin()
-        status, made = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["metrics"]})
+        status, made = self.ask("POST", "/v1/keys", {"name": "weak", "scopes": ["metrics"]})
         self.assertEqual(status, 201, made)
         sent = []
         for n, (method, path, has_body) in enumerate(operations()):
@@ -115,7 +115,7 @@ class Audit(Audited):
         self.assertEqual(self.ask("PUT", "/v1/tenants/acme/budget", {"day": {"executions": 5}, "month": {"cpuSeconds": 70}})[0], 200)
         self.assertEqual(self.ask("POST", "/v1/roles", {"name": "reader", "permissions": ["files:read"], "tenant": "acme"})[0], 201)
         user = self.ask("POST", "/v1/users", {"name": "ann", "role": "viewer", "tenant": "acme"})[1]["id"]
-        key = self.ask("POST", "/v1/apikeys", {"name": "k", "user": user, "tenant": "acme"})[1]["id"]
+        key = self.ask("POST", "/v1/keys", {"name": "k", "user": user, "tenant": "acme"})[1]["id"]
         self.assertEqual(self.ask("PATCH", f"/v1/users/{user}", {"name": "eve"})[0], 200)
         self.assertEqual(self.ask("DELETE", "/v1/roles/reader?tenant=acme")[0], 204)
         for action, target, details in (("tenant.create", {"tenant": "acme"}, {"sandboxes": 3}),
@@ -126,7 +126,7 @@ class Audit(Audited):
                                         ("user.update", {"user": user}, {"name": "eve"})):
             record = self.find(action=action)[0]
             self.assertEqual((record["target"], record["details"]), (target, details))
-        made = [r for r in self.find(action="apikey.create") if r["target"] == {"key": key}][0]
+        made = [r for r in self.find(action="key.create") if r["target"] == {"key": key}][0]
         self.assertEqual((made["details"]["tenant"], made["details"]["user"]), ("acme", user))
         self.stop()
         self.assertEqual(self.verify().json["intact"], True)
@@ -271,8 +271,8 @@ class Audit(Audited):
         self.ask("POST", f"{base}/executions", {"command": ["true", canary["argv"]]})
         self.ask("POST", f"{base}/executions", {"command": ["/no/such", canary["argv"]]})
         self.ask("POST", f"{base}/executions", raw='{"code": "' + canary["code"])  # not even JSON
-        status, key = self.ask("POST", "/v1/apikeys", {"name": "one", "scopes": ["files"]})
-        status, again = self.ask("POST", f"/v1/apikeys/{key['id']}/rotate")
+        status, key = self.ask("POST", "/v1/keys", {"name": "one", "scopes": ["files"]})
+        status, again = self.ask("POST", f"/v1/keys/{key['id']}/rotate")
         wrong = "cove_" + os.urandom(20).hex()
         for headers in ({"Authorization": f"Bearer {wrong}"}, {"X-API-Key": wrong}, {"Authorization": f"Basic {canary['header']}"}):
             self.ask("GET", "/v1/sandboxes", key="", headers=headers)
@@ -335,7 +335,7 @@ class Audit(Audited):
         self.assertEqual((told.code, told.json["broken"]["what"]), (1, "truncated"))
         self.begin()  # but the server has the number of the last record
         self.assertIn("records were removed", self.logged())
-        self.assertEqual(self.ask("GET", "/v1/security/events")[1]["items"][0]["action"], "security.audit_damaged")
+        self.assertEqual(self.ask("GET", "/v1/audit?action=security.")[1]["items"][0]["action"], "security.audit_damaged")
         self.stop()
 
     def test_AL07_errors_reveal_nothing_about_the_server(self):
@@ -344,7 +344,7 @@ class Audit(Audited):
         bodies = []
         for method, path, body in (("GET", "/v1/sandboxes/x", None), ("POST", "/v1/sandboxes", {"runtime": "x'; DROP TABLE sandboxes; --"}),
                                    ("GET", "/v1/sandboxes?cursor='", None),
-                                   ("GET", f"/v1/sandboxes/{sandbox}/files?path=/../../etc/shadow", None), ("GET", "/v1/apikeys/ky", None),
+                                   ("GET", f"/v1/sandboxes/{sandbox}/files?path=/../../etc/shadow", None), ("GET", "/v1/keys/ky", None),
                                    ("PUT", "/v1/templates/a%00b", {}), ("GET", "/v1/audit?since=x", None), ("BREW", "/v1/sandboxes", None)):
             status, answer = self.ask(method, path, body)
             self.assertGreaterEqual(status, 400, (path, answer))
@@ -360,7 +360,7 @@ class Audit(Audited):
         for path in ("/v1/x/" + "y" * 30, f"/v1/sandboxes/{sandbox}", "/v1/sandboxes/sb" + "z" * 20):
             self.ask("GET", path)
         self.assertEqual(self.ask("GET", "/metrics", key="")[0], 401)
-        status, weak = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["files"]})
+        status, weak = self.ask("POST", "/v1/keys", {"name": "weak", "scopes": ["files"]})
         self.assertEqual(self.ask("GET", "/metrics", key=weak["key"])[0], 403)
         text = self.ask("GET", "/metrics")[1].decode()
         self.assertNotRegex(text, rf"{sandbox}|{weak['id']}|yyy|zzz|tenant|owner|\"local\"")
@@ -371,9 +371,9 @@ class Audit(Audited):
     def test_AL09_reading_and_exporting_need_the_scope(self):
         self.begin()
         self.sandbox()
-        status, weak = self.ask("POST", "/v1/apikeys", {"name": "weak", "scopes": ["sandboxes:read"]})
-        status, reader = self.ask("POST", "/v1/apikeys", {"name": "reader", "scopes": ["audit"]})
-        for path in ("/v1/audit", "/v1/audit?format=jsonl", "/v1/audit/key", "/v1/security/events"):
+        status, weak = self.ask("POST", "/v1/keys", {"name": "weak", "scopes": ["sandboxes:read"]})
+        status, reader = self.ask("POST", "/v1/keys", {"name": "reader", "scopes": ["audit"]})
+        for path in ("/v1/audit", "/v1/audit?format=jsonl", "/v1/audit/key", "/v1/audit?action=security."):
             self.assertEqual(self.ask("GET", path, key="")[0], 401)
             self.assertEqual(self.ask("GET", path, key=weak["key"])[0], 403)
             self.assertEqual(self.ask("GET", path, key=reader["key"])[0], 200)
@@ -395,7 +395,7 @@ class Audit(Audited):
             self.assertEqual(answer.status, 204, answer.read())
             answer.read()
         connection.close()
-        status, reader = self.ask("POST", "/v1/apikeys", {"name": "reader", "scopes": ["audit"]})
+        status, reader = self.ask("POST", "/v1/keys", {"name": "reader", "scopes": ["audit"]})
         host, port = self.url.removeprefix("http://").split(":")
         slow = socket.socket()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -404,7 +404,7 @@ class Audit(Audited):
         slow.sendall(f"GET /v1/audit?format=jsonl HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {reader['key']}\r\n\r\n"
                      .encode())
         self.assertEqual(slow.recv(12), b"HTTP/1.1 200")
-        self.assertEqual(self.ask("DELETE", f"/v1/apikeys/{reader['id']}")[0], 204)
+        self.assertEqual(self.ask("DELETE", f"/v1/keys/{reader['id']}")[0], 204)
         told = b""
         try:
             while piece := slow.recv(65536):
@@ -418,7 +418,7 @@ class Audit(Audited):
     def test_actions_of_an_operator_on_a_tenants_sandbox_are_visible_to_the_tenant(self):
         self.begin()
         self.assertEqual(self.ask("POST", "/v1/tenants", {"name": "crew"})[0], 201)
-        theirs = self.ask("POST", "/v1/apikeys", {"name": "k", "tenant": "crew",
+        theirs = self.ask("POST", "/v1/keys", {"name": "k", "tenant": "crew",
                                                   "scopes": ["sandboxes:read", "sandboxes:write", "audit"]})[1]["key"]
         sandbox = self.ask("POST", "/v1/sandboxes", {"runtime": "sh"}, key=theirs)[1]["id"]
         self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"command": ["echo", "operators-word"], "env": {"S": "secret-of-his"}})
@@ -500,8 +500,8 @@ class Security(Audited):
         self.assertEqual((status, done["exitCode"]), (200, 0), done)
         for n in range(12):
             self.ask("GET", "/v1/sandboxes", key="")
-        found = wait_for(lambda: len({e["action"] for e in self.ask("GET", "/v1/security/events")[1]["items"]}) == 2 and
-                         self.ask("GET", "/v1/security/events")[1]["items"])
+        found = wait_for(lambda: len({e["action"] for e in self.ask("GET", "/v1/audit?action=security.")[1]["items"]}) == 2 and
+                         self.ask("GET", "/v1/audit?action=security.")[1]["items"])
         escape = next(e for e in found if e["action"] == "security.escape_attempt")
         self.assertEqual((escape["tenant"], escape["target"]["sandbox"]), ("local", sandbox))
         self.assertTrue(any(call.startswith(("unshare", "mount")) for call in escape["details"]["calls"]), escape)
@@ -524,7 +524,7 @@ class Security(Audited):
         self.assertNotIn(secret, run("serve", "--print-config", "--state-dir", self.place).out)
 
     def escapes(self):
-        return [e for e in self.ask("GET", "/v1/security/events")[1]["items"] if e["action"] == "security.escape_attempt"]
+        return [e for e in self.ask("GET", "/v1/audit?action=security.")[1]["items"] if e["action"] == "security.escape_attempt"]
 
     def refused_calls(self):
         text = self.ask("GET", "/metrics")[1].decode()

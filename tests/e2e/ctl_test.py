@@ -338,7 +338,7 @@ class Ctl(Served):
 
     def test_output_of_others_cannot_steer_the_terminal(self):
         evil = "x\x1b]0;mine\x07\ncove: \x9b31m\u202ey"
-        made = self.ask("POST", "/v1/apikeys", 201, {"name": evil, "scopes": ["files"]}, key=self.key)
+        made = self.ask("POST", "/v1/keys", 201, {"name": evil, "scopes": ["files"]}, key=self.key)
         for words in (("key", "rotate", made["id"]), ("key", "ls"), ("audit", "tail")):
             done = self.cove(*words)
             self.assertIn("x?]0;mine" if words[0] == "key" else "x\\u001B]0;mine", done.out + done.err)

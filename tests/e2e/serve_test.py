@@ -97,8 +97,8 @@ class Serve(Server):
             self.assertNotRegex(name.lower(), "insecure|anonymous|noauth|disable")
         url = self.start("--listen", "0.0.0.0:0")
         host = "127.0.0.1:" + url.rsplit(":", 1)[1]
-        for method, path in (("GET", "/v1/sandboxes"), ("POST", "/v1/apikeys"), ("GET", "/v1/tenants"),
-                             ("GET", "/metrics"), ("GET", "/v1/backup"), ("GET", "/v1/capabilities")):
+        for method, path in (("GET", "/v1/sandboxes"), ("POST", "/v1/keys"), ("GET", "/v1/tenants"),
+                             ("GET", "/metrics"), ("GET", "/v1/maintenance/backup"), ("GET", "/v1/capabilities")):
             connection = http.client.HTTPConnection(host, timeout=60)
             connection.request(method, path, "{}" if method == "POST" else None, {"Content-Type": "application/json"})
             self.assertEqual(connection.getresponse().status, 401, path)
@@ -245,9 +245,9 @@ class Serve(Server):
 
         lost = self.launched.key
         self.assertEqual(status(lost).code, 0)
-        first = [k["id"] for k in owner("GET", "/v1/apikeys")["items"] if k["name"] == "first key"]
+        first = [k["id"] for k in owner("GET", "/v1/keys")["items"] if k["name"] == "first key"]
         self.assertEqual(len(first), 1)
-        made = owner("POST", f"/v1/apikeys/{first[0]}/rotate")
+        made = owner("POST", f"/v1/keys/{first[0]}/rotate")
         self.assertNotEqual(made["key"], lost)
         self.assertErrorCode(status(lost), 125, "unauthorized")
         self.assertEqual(status(made["key"]).code, 0)
@@ -313,8 +313,8 @@ class Serve(Server):
         sandbox = self.start_with_sandbox()
         coved = processes(self.run_dir)["coved"]
         self.assertEqual(self.execute(sandbox, "echo hi"), "hi\n")
-        for method, path, body in (("POST", "/v1/execute", {"language": "python", "code": "print(1)"}), ("GET", "/v1/backup", None),
-                                   ("POST", "/v1/gc", None), ("GET", f"/v1/sandboxes/{sandbox}/files/tar?path=/workspace", None)):
+        for method, path, body in (("POST", "/v1/execute", {"language": "python", "code": "print(1)"}), ("GET", "/v1/maintenance/backup", None),
+                                   ("POST", "/v1/maintenance/gc", None), ("GET", f"/v1/sandboxes/{sandbox}/files/tar?path=/workspace", None)):
             connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=120)
             connection.request(method, path, json.dumps(body) if body else None,
                                {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"})
@@ -510,7 +510,7 @@ class Serve(Server):
     def key_until(self, seconds):
         """A key that expires in so many seconds by the wall clock of the server."""
         at = datetime.datetime.fromtimestamp(time.time() + self.stepped + seconds, datetime.timezone.utc)
-        status, made = self.call("POST", "/v1/apikeys", {"name": "t", "scopes": ["sandboxes:read"], "expiresAt": at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"})
+        status, made = self.call("POST", "/v1/keys", {"name": "t", "scopes": ["sandboxes:read"], "expiresAt": at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"})
         self.assertEqual(status, 201, made)
         return made["key"]
 
@@ -545,7 +545,7 @@ class Serve(Server):
             self.assertEqual(self.call("GET", f"/v1/sandboxes/{live}")[1]["state"], "running")
             self.assertEqual(self.call("GET", f"{base}/{running}")[1]["state"], "running")
             self.assertEqual(self.execute(live, "echo on"), "on\n")
-            done = self.call("POST", "/v1/gc")[1]  # rows that are minutes old are not taken for a month old
+            done = self.call("POST", "/v1/maintenance/gc")[1]  # rows that are minutes old are not taken for a month old
             if abs(self.stepped) > day:  # later, rows with a date of long ago are old
                 self.assertEqual((done["sandboxes"], done["executions"]), (0, 0), done)
             self.assertEqual(self.call("GET", f"/v1/sandboxes/{old}")[1]["state"], "ended")

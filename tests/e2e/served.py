@@ -68,7 +68,7 @@ class Served(Commands):
         self.tenant = next(self.tenants)
         self.ask("POST", "/v1/tenants", 201, {"name": self.tenant})
         self.addCleanup(self.leave)  # also when the rest of a set-up fails; after tearDown
-        self.key = self.ask("POST", "/v1/apikeys", 201, {"name": "of the test", "tenant": self.tenant, "scopes": SCOPES})["key"]
+        self.key = self.ask("POST", "/v1/keys", 201, {"name": "of the test", "tenant": self.tenant, "scopes": SCOPES})["key"]
         self.env = {"COVE_URL": self.launched.url, "COVE_API_KEY": self.key}
 
     def leave(self):

@@ -91,7 +91,7 @@ class Life(Case):
         box = self.sandbox(metadata={"page": "yes"})
         for _ in range(3):
             box.run_command("true")
-        pages = self.client._http.pages(ExecutionInfo, "executions", Call("GET", path("v1", "sandboxes", box.id, "executions"), {"limit": 1}))
+        pages = self.client._http.pages(ExecutionInfo, Call("GET", path("v1", "sandboxes", box.id, "executions"), {"limit": 1}))
         self.assertEqual(len(list(pages)), 3)
         self.assertEqual([s.id for s in Sandbox.list(metadata={"page": "yes"}, state="running", client=self.client)], [box.id])
         with self.assertRaises(ValueError):

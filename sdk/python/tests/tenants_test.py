@@ -150,8 +150,8 @@ class Figures(Team):
 class Records(Team):
     def test_the_audit_trail_is_read_exported_and_verified(self) -> None:
         key = self.client.keys.create("audited", ["files"])
-        record = wait_for(lambda: next((r for r in self.client.audit.records(action="apikey.", latest=50) if key.id in r.target.values()), None))
-        self.assertEqual((record.action, record.outcome, record.tenant), ("apikey.create", "success", "local"))
+        record = wait_for(lambda: next((r for r in self.client.audit.records(action="key.", latest=50) if key.id in r.target.values()), None))
+        self.assertEqual((record.action, record.outcome, record.tenant), ("key.create", "success", "local"))
         self.assertTrue(record.actor.kind)
         self.assertEqual(record.raw["hash"], record.hash)
         seqs = [r.seq for r in self.client.audit.records()]

@@ -25,7 +25,7 @@ int ctl_gc(struct ctl *c, struct err *err)
 
     if (ctl_require_args(c, 0, 0, "gc [--dry-run]", err) < 0)
         return -1;
-    if (client_json(c->client, "POST", "/v1/gc", dry ? "{\"dryRun\":true}" : "{}", &answer, err) < 0)
+    if (client_json(c->client, "POST", "/v1/maintenance/gc", dry ? "{\"dryRun\":true}" : "{}", &answer, err) < 0)
         return -1;
     if (c->json)
         return ctl_print_json(answer);

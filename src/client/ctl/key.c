@@ -102,7 +102,7 @@ static int ctl_key_create(struct ctl *c, struct err *err)
         return -1;
     ctl_key_set_expiry(c, body);
     auto_free char *text = json_dumps(body, JSON_COMPACT);
-    if (client_json(c->client, "POST", "/v1/apikeys", text, &answer, err) < 0)
+    if (client_json(c->client, "POST", "/v1/keys", text, &answer, err) < 0)
         return -1;
     return ctl_key_show_secret(c, answer);
 }
@@ -142,7 +142,7 @@ static int ctl_key_list(struct ctl *c, struct err *err)
     if (ctl_require_args(c, 0, 0, "key ls", err) < 0)
         return -1;
     ctl_table_row(&l.table, "id", "name", "prefix", "last used", "expires", "scopes");
-    if (ctl_for_each_item(c, "/v1/apikeys", ctl_key_add_row, &l, err) < 0)
+    if (ctl_for_each_item(c, "/v1/keys", ctl_key_add_row, &l, err) < 0)
         return -1;
     return c->json ? ctl_print_json(whole) : ctl_table_print(&l.table);
 }
@@ -182,7 +182,7 @@ static int ctl_key_find(struct ctl *c, const char *word, char **ret, struct err 
         *ret = str_dup(word);
         return 0;
     }
-    int bad = ctl_for_each_item(c, "/v1/apikeys", ctl_key_search_add, &w, err);
+    int bad = ctl_for_each_item(c, "/v1/keys", ctl_key_search_add, &w, err);
     if (!bad && w.n == 0)
         bad = err_set(err, ERR_MISSING, "no valid key has the ID or name '%.60s'; 'cove key ls' lists the keys", word);
     if (!bad && w.n > 1)
@@ -207,7 +207,7 @@ int ctl_key(struct ctl *c, const char *what, struct err *err)
     if (ctl_require_args(c, 1, 1, rotate ? "key rotate ID|NAME" : "key revoke ID|NAME", err) < 0 ||
         ctl_key_find(c, c->args.rest[0], &id, err) < 0)
         return -1;
-    auto_free char *path = ctl_api_path(rotate ? "/v1/apikeys/%s/rotate" : "/v1/apikeys/%s", id);
+    auto_free char *path = ctl_api_path(rotate ? "/v1/keys/%s/rotate" : "/v1/keys/%s", id);
     if (client_json(c->client, rotate ? "POST" : "DELETE", path, NULL, &answer, err) < 0)
         return -1;
     if (!rotate && !c->json && !c->quiet)

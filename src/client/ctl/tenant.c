@@ -135,7 +135,14 @@ static int ctl_tenant_info(struct ctl *c, struct err *err)
 {
     if (ctl_require_args(c, 0, 1, "tenant info [NAME]", err) < 0)
         return -1;
-    auto_free char *path = c->args.nrest ? ctl_api_path("/v1/tenants/%s", c->args.rest[0]) : str_dup("/v1/tenant");
+    AUTO_JSON *me = NULL;
+    const char *name = c->args.nrest ? c->args.rest[0] : NULL;
+    if (!name) {
+        if (client_json(c->client, "GET", "/v1/whoami", NULL, &me, err) < 0)
+            return -1;
+        name = ctl_field_text(me, "tenant");
+    }
+    auto_free char *path = ctl_api_path("/v1/tenants/%s", name);
     return ctl_tenant_send(c, "GET", path, NULL, err);
 }
 

@@ -142,7 +142,7 @@ static int ctl_token_revoke_all(struct ctl *c, struct err *err)
         return err_set(err, ERR_USAGE,
                        "the server keeps no list of tokens; use --all to revoke every token and every signed URL; "
                        "a single one ends with its sandbox or with the key that made it");
-    if (client_json(c->client, "POST", "/v1/tokens/revoke", NULL, &answer, err) < 0)
+    if (client_json(c->client, "DELETE", "/v1/tokens", NULL, &answer, err) < 0)
         return -1;
     if (!c->quiet)
         report_note("every token and every signed URL is revoked; keys are not");

@@ -1,5 +1,5 @@
-/* /v1/audit, its key, and the security events in it: the records of the principal's tenant, or of
- * all tenants with `admin`.
+/* /v1/audit and its key: the records of the principal's tenant, or of all tenants with `admin`.
+ * Security events are the records whose action begins with "security.".
  *
  * Records are returned exactly as stored, byte for byte, so that an export can be verified against
  * their hashes. A page may be short although more pages follow: a tenant with few records among
@@ -156,7 +156,7 @@ static int audit_log_read_tenant(struct audit_log_query *l, struct err *err)
     return 0;
 }
 
-static int audit_log_read_action(struct audit_log_query *l, const char *prefix, struct err *err)
+static int audit_log_read_action(struct audit_log_query *l, struct err *err)
 {
     const char *text = http_query(l->req, "action");
 
@@ -165,14 +165,14 @@ static int audit_log_read_action(struct audit_log_query *l, const char *prefix, 
         return err_set(
             err, ERR_INVALID,
             "action: must be an action such as sandbox.create, or a prefix that ends with a dot such as sandbox.");
-    if (text || prefix) {
-        str_copy(l->action, sizeof(l->action), text ? text : prefix);
+    if (text) {
+        str_copy(l->action, sizeof(l->action), text);
         l->q.action = l->action;
     }
     return 0;
 }
 
-static int audit_log_read_query(struct audit_log_query *l, const char *prefix, struct err *err)
+static int audit_log_read_query(struct audit_log_query *l, struct err *err)
 {
     static const char *const names[] = { "since", "until", "tenant", "latest", "format", "action", NULL };
     const char *format = http_query(l->req, "format");
@@ -182,10 +182,8 @@ static int audit_log_read_query(struct audit_log_query *l, const char *prefix, s
         return err_set(err, ERR_NOT_SUPPORTED_YET, "this server keeps no audit trail; set audit.enabled to true");
     if (api_read_page(l->req, names, &page, err) < 0 || audit_log_read_time(l->req, "since", &l->q.since_ms, err) < 0 ||
         audit_log_read_time(l->req, "until", &l->q.until_ms, err) < 0 || audit_log_read_tenant(l, err) < 0 ||
-        audit_log_read_action(l, prefix, err) < 0 || http_query_bool(l->req, "latest", false, &l->q.latest, err) < 0)
+        audit_log_read_action(l, err) < 0 || http_query_bool(l->req, "latest", false, &l->q.latest, err) < 0)
         return -1;
-    if (prefix && l->q.action != NULL && !str_starts(l->action, prefix))
-        return err_set(err, ERR_INVALID, "action: must begin with '%s' for security events", prefix);
     if (page.cursor && !str_to_u64(page.cursor, INT64_MAX, &l->q.after))
         return err_set(err, ERR_INVALID, "cursor: not a cursor of this list; pass the nextCursor of the previous page");
     if (format && !str_eq(format, "json") && !str_eq(format, "jsonl"))
@@ -197,13 +195,14 @@ static int audit_log_read_query(struct audit_log_query *l, const char *prefix, s
     return 0;
 }
 
-static void audit_log_start_query(struct http_req *req, struct api *api, const char *prefix)
+static void api_audit_log_list(struct http_req *req, void *ctx)
 {
+    struct api *api = ctx;
     struct audit_log_query *l = mem_new(struct audit_log_query);
     struct err err = { 0 };
 
     *l = (struct audit_log_query){ .req = req, .api = api };
-    if (audit_log_read_query(l, prefix, &err) < 0) {
+    if (audit_log_read_query(l, &err) < 0) {
         http_answer_err(req, &err);
         audit_log_query_free(l);
         return;
@@ -213,16 +212,6 @@ static void audit_log_start_query(struct http_req *req, struct api *api, const c
         open_stream_register(&l->open_stream, api->settings.gateway, gateway_principal(req), audit_log_on_revoked, l);
     }
     audit_read(api->settings.audit, &l->q, audit_log_on_page, l);
-}
-
-static void api_audit_log_list(struct http_req *req, void *ctx)
-{
-    audit_log_start_query(req, ctx, NULL);
-}
-
-static void api_security_event_list(struct http_req *req, void *ctx)
-{
-    audit_log_start_query(req, ctx, "security.");
 }
 
 static void api_audit_log_get_key(struct http_req *req, void *ctx)
@@ -256,6 +245,5 @@ static void api_audit_log_get_key(struct http_req *req, void *ctx)
 const struct http_route audit_routes[] = {
     { "GET", "/v1/audit", api_audit_log_list, HTTP_BODY_NONE, .data = &permission_audit },
     { "GET", "/v1/audit/key", api_audit_log_get_key, HTTP_BODY_NONE, .data = &permission_audit },
-    { "GET", "/v1/security/events", api_security_event_list, HTTP_BODY_NONE, .data = &permission_audit },
     { 0 },
 };

@@ -1,4 +1,4 @@
-/* /v1/gc and /v1/backup, for the operator of the server.
+/* /v1/maintenance/gc and /v1/maintenance/backup, for the operator of the server.
  *
  * A backup is written to a temporary file next to the database. The file is unlinked as soon as it
  * is open and then sent in pieces, so a slow or disconnected client blocks nothing and leaves no
@@ -207,7 +207,7 @@ static void api_backup(struct http_req *req, void *ctx)
 }
 
 const struct http_route maintenance_routes[] = {
-    { "POST", "/v1/gc", api_gc, HTTP_BODY_BUFFERED, 4 * KIB, "application/json", &permission_admin },
-    { "GET", "/v1/backup", api_backup, HTTP_BODY_NONE, .data = &permission_admin },
+    { "POST", "/v1/maintenance/gc", api_gc, HTTP_BODY_BUFFERED, 4 * KIB, "application/json", &permission_admin },
+    { "GET", "/v1/maintenance/backup", api_backup, HTTP_BODY_NONE, .data = &permission_admin },
     { 0 },
 };

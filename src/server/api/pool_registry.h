@@ -45,7 +45,7 @@ void pool_registry_template_changed(struct pool_registry *w, const char *name); 
 bool pool_registry_live_info(const struct pool_registry *w, const char *name, struct pool_info *ret);
 void pool_registry_write_metrics(const struct pool_registry *w, struct buf *out);
 
-/* --- field names of /v1/warmpools (warmpools_compat.c) --- */
+/* --- field names of /compat/v1/warmpools (warmpools_compat.c) --- */
 
 bool warmpools_compat_is_requested(const struct http_req *req);
 int warmpools_compat_read(json_t *body, struct err *err); /* renames fields to those of /v1/pools */

@@ -1,4 +1,4 @@
-/* /v1/pools, and /v1/warmpools, which is the same with other field names: sandboxes that are
+/* /v1/pools, and /compat/v1/warmpools, the same with other field names: sandboxes that are
  * prepared before they are requested.
  *
  * Pools belong to the server, not to a tenant: every principal that can read templates can read
@@ -126,7 +126,7 @@ static void api_pool_write_status(struct jsonw *w, struct api *api, const struct
     jsonw_end_object(w);
 }
 
-/* theirs: also write the field names of /v1/warmpools. */
+/* theirs: also write the field names of /compat/v1/warmpools. */
 static void api_pool_write_json(struct jsonw *w, struct api *api, const struct registered_pool *p, bool theirs)
 {
     const struct store_pool *row = &p->row;
@@ -489,13 +489,13 @@ const struct http_route pool_routes[] = {
     { "PATCH", "/v1/pools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
     { "DELETE", "/v1/pools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
     { "GET", "/v1/pools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
-    { "GET", "/v1/warmpools", api_pool_list, HTTP_BODY_NONE,
+    { "GET", "/compat/v1/warmpools", api_pool_list, HTTP_BODY_NONE,
       .data = &permission_sandboxes_read }, /* the same under another name */
-    { "POST", "/v1/warmpools", api_pool_create, JSON_BODY, &permission_pools_write },
-    { "GET", "/v1/warmpools/{pool}", api_pool_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
-    { "PUT", "/v1/warmpools/{pool}", api_pool_put, JSON_BODY, &permission_pools_write },
-    { "PATCH", "/v1/warmpools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
-    { "DELETE", "/v1/warmpools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
-    { "GET", "/v1/warmpools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "POST", "/compat/v1/warmpools", api_pool_create, JSON_BODY, &permission_pools_write },
+    { "GET", "/compat/v1/warmpools/{pool}", api_pool_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "PUT", "/compat/v1/warmpools/{pool}", api_pool_put, JSON_BODY, &permission_pools_write },
+    { "PATCH", "/compat/v1/warmpools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
+    { "DELETE", "/compat/v1/warmpools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
+    { "GET", "/compat/v1/warmpools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
     { 0 },
 };

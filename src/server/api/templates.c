@@ -244,9 +244,9 @@ static void api_template_delete(struct http_req *req, void *ctx)
 const struct http_route template_routes[] = {
     { "GET", "/v1/templates", api_template_list, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
     { "GET", "/v1/templates/{template}", api_template_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
-    { "GET", "/v1/profiles", api_template_list, HTTP_BODY_NONE,
+    { "GET", "/compat/v1/profiles", api_template_list, HTTP_BODY_NONE,
       .data = &permission_sandboxes_read }, /* the same under another name */
-    { "GET", "/v1/profiles/{template}", api_template_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/compat/v1/profiles/{template}", api_template_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
     { "PUT", "/v1/templates/{template}", api_template_put, HTTP_BODY_BUFFERED, 256 * KIB, "application/json",
       &permission_admin },
     { "DELETE", "/v1/templates/{template}", api_template_delete, HTTP_BODY_NONE, .data = &permission_admin },

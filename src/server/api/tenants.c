@@ -1,4 +1,4 @@
-/* /v1/tenants for the operator, and /v1/tenant, with which every principal reads its own tenant. */
+/* /v1/tenants, for the operator. Every principal can read its own tenant. */
 #include "server/api/api_internal.h"
 
 #include "server/auth/tenant_users.h"
@@ -199,26 +199,30 @@ static void api_tenant_on_row(void *arg, const struct err *err, const struct sto
         api_tenant_answer(arg, 200, row);
 }
 
+/* A tenant other than the own one does not exist for a principal without `admin`. */
+static int api_tenant_check_visible(const struct principal *principal, const char *name, struct err *err)
+{
+    if (principal_has_scopes(principal, SCOPE_BIT(ADMIN)))
+        return 0;
+    if (!str_eq(principal->owner, name))
+        return err_set(err, ERR_MISSING, "there is no tenant '%s' that this credential may read", name);
+    return principal_has_scopes(principal, SCOPE_BIT(TENANT))
+               ? 0
+               : principal_require(principal, SCOPE_BIT(SANDBOXES_READ), err);
+}
+
 static void api_tenant_get(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
     const char *name = api_tenant_name_or_refuse(req);
-
-    if (name)
-        store_tenant_get(api->settings.store, name, api_tenant_on_row, req);
-}
-
-static void api_tenant_get_own(struct http_req *req, void *ctx)
-{
-    struct api *api = ctx;
-    const struct principal *principal = gateway_principal(req);
     struct err err = { 0 };
 
-    if (http_query_require_none(req, &err) < 0 || (!principal_has_scopes(principal, SCOPE_BIT(TENANT)) &&
-                                                   principal_require(principal, SCOPE_BIT(SANDBOXES_READ), &err) < 0))
+    if (!name)
+        return;
+    if (api_tenant_check_visible(gateway_principal(req), name, &err) < 0)
         http_answer_err(req, &err);
     else
-        store_tenant_get(api->settings.store, principal->owner, api_tenant_on_row, req);
+        store_tenant_get(api->settings.store, name, api_tenant_on_row, req);
 }
 
 /* --- update --- */
@@ -318,10 +322,9 @@ static void api_tenant_remove(struct http_req *req, void *ctx)
 #define JSON_BODY HTTP_BODY_BUFFERED, 16 * KIB, "application/json"
 
 const struct http_route tenant_routes[] = {
-    { "GET", "/v1/tenant", api_tenant_get_own, HTTP_BODY_NONE, .data = &permission_authenticated },
     { "POST", "/v1/tenants", api_tenant_create, JSON_BODY, &permission_admin },
     { "GET", "/v1/tenants", api_tenant_list, HTTP_BODY_NONE, .data = &permission_admin },
-    { "GET", "/v1/tenants/{tenant}", api_tenant_get, HTTP_BODY_NONE, .data = &permission_admin },
+    { "GET", "/v1/tenants/{tenant}", api_tenant_get, HTTP_BODY_NONE, .data = &permission_authenticated },
     { "PATCH", "/v1/tenants/{tenant}", api_tenant_update, JSON_BODY, &permission_admin },
     { "DELETE", "/v1/tenants/{tenant}", api_tenant_remove, HTTP_BODY_NONE, .data = &permission_admin },
     { 0 },

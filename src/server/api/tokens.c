@@ -318,7 +318,7 @@ const struct http_route token_routes[] = {
     { "POST", "/v1/sandboxes/{sandboxId}/tokens", create_token, JSON_BODY, &permission_authenticated },
     { "POST", "/v1/sandboxes/{sandboxId}/files/sign", api_signed_url_create, JSON_BODY, &permission_files_read },
     { "POST", "/v1/tickets", api_ticket_create, JSON_BODY, &permission_self },
-    { "POST", "/v1/tokens/revoke", api_token_revoke_all, HTTP_BODY_NONE, .data = &permission_admin },
+    { "DELETE", "/v1/tokens", api_token_revoke_all, HTTP_BODY_NONE, .data = &permission_admin },
     { "GET", "/v1/login", api_login_settings, HTTP_BODY_NONE, .data = &permission_public },
     { "GET", "/v1/whoami", api_whoami, HTTP_BODY_NONE, .data = &permission_self },
     { 0 },

@@ -1,5 +1,5 @@
-/* /v1/warmpools: pools with the field names that clients of other servers use. Fields are converted
- * here, so that all other code knows one set of names.
+/* /compat/v1/warmpools: pools with the field names that clients of other servers use. Fields are
+ * converted here, so that all other code knows one set of names.
  *
  * A field with a different meaning is refused rather than guessed: a target utilization is not a
  * target hit rate, an absent bound is not the largest bound, and the properties of members belong
@@ -13,7 +13,7 @@
 
 bool warmpools_compat_is_requested(const struct http_req *req)
 {
-    return str_starts(http_route(req)->pattern, "/v1/warmpools");
+    return str_starts(http_route(req)->pattern, "/compat/v1/warmpools");
 }
 
 /* --- reading --- */

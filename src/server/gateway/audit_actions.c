@@ -13,23 +13,23 @@ static const struct {
     const char *method, *pattern, *name;
 } audit_action_overrides[] = {
     { "POST", "/v1/execute", "execution.execute" },
-    { "POST", "/v1/gc", "server.gc" },
-    { "GET", "/v1/backup", "server.backup" },
+    { "POST", "/v1/maintenance/gc", "server.gc" },
+    { "GET", "/v1/maintenance/backup", "server.backup" },
     { "PUT", "/v1/sandboxes/{sandboxId}/files", "file.write" },
     { "DELETE", "/v1/sandboxes/{sandboxId}/files", "file.delete" },
     { "POST", "/v1/sandboxes/{sandboxId}/files/mkdir", "file.mkdir" },
     { "POST", "/v1/sandboxes/{sandboxId}/files/move", "file.move" },
     { "PUT", "/v1/sandboxes/{sandboxId}/files/tar", "file.unpack" },
-    { "DELETE", "/v1/apikeys/{keyId}", "apikey.revoke" },
+    { "DELETE", "/v1/keys/{keyId}", "key.revoke" },
     { "POST", "/v1/sandboxes/{sandboxId}/files/sign", "file.sign" },
-    { "POST", "/v1/tokens/revoke", "token.revoke_all" },
+    { "DELETE", "/v1/tokens", "token.revoke_all" },
     { "GET", "/v1/audit/key", "audit.read_key" },
     { "GET", "/v1/pools/{pool}/status", "pool.status" },
-    { "GET", "/v1/warmpools/{pool}/status", "warmpool.status" },
+    { "GET", "/compat/v1/warmpools/{pool}/status", "warmpool.status" },
 };
 
 /* Reads that are recorded like changes: they export records of all tenants. */
-static const char *const audit_recorded_reads[] = { "/v1/backup" };
+static const char *const audit_recorded_reads[] = { "/v1/maintenance/backup" };
 
 static void audit_action_singular(const char *word, size_t n, char *ret, size_t cap)
 {
@@ -90,7 +90,7 @@ void audit_action_of_route(const struct http_route *r, struct audit_action *ret)
         ret->record_success |= audit_action_is_read(r) && str_eq(r->pattern, audit_recorded_reads[i]);
     ret->record_success |= ret->is_change;
     ret->frees_resources = str_eq(r->method, "DELETE") || str_ends(r->pattern, "/cancel") ||
-                           str_eq(r->pattern, "/v1/gc");
+                           str_eq(r->pattern, "/v1/maintenance/gc");
     audit_action_make_name(r, ret->name, sizeof(ret->name));
     for (size_t i = 0; i < ARRAY_LEN(audit_action_overrides); i++)
         if (str_eq(audit_action_overrides[i].method, r->method) &&

@@ -76,7 +76,7 @@ class Kept:
         self.execution = execution(self.sandbox)
         self.running = execution(self.sandbox, True)
         self.context, self.asker = context(self.sandbox), context(self.sandbox)
-        self.key = must(own("GET", "/v1/apikeys"))["items"][-1]["id"]
+        self.key = must(own("GET", "/v1/keys"))["items"][-1]["id"]
 
 
 KEPT = []
@@ -124,7 +124,7 @@ def exchange_ids(case, operation):
             else kept().context
     if looks(ids.get("keyId"), "[a-z]{2}"):
         spare = operation in ("revokeApiKey", "rotateApiKey")
-        ids["keyId"] = must(own("POST", "/v1/apikeys", {"name": "spare", "scopes": ["files"]}))["id"] if spare else kept().key
+        ids["keyId"] = must(own("POST", "/v1/keys", {"name": "spare", "scopes": ["files"]}))["id"] if spare else kept().key
     if looks(ids.get("userId"), "[a-z]{2}"):
         ids["userId"] = user()
     if operation not in ("getTenant", "getBudget") and isinstance(ids.get("tenant"), str):
@@ -136,7 +136,7 @@ def exchange_cursor(case, operation):
     cursor = (case.query or {}).get("cursor")
     if not isinstance(cursor, str) or not 1 <= len(cursor) <= (344 if operation == "listFiles" else 200):
         return
-    path = {"listSandboxes": "/v1/sandboxes", "listApiKeys": "/v1/apikeys", "listTemplates": "/v1/templates",
+    path = {"listSandboxes": "/v1/sandboxes", "listApiKeys": "/v1/keys", "listTemplates": "/v1/templates",
             "listTenants": "/v1/tenants", "listUsers": "/v1/users", "listRoles": "/v1/roles"}.get(
         operation, f"/v1/sandboxes/{case.path_parameters.get('sandboxId')}/" +
         ("events" if operation == "listSandboxEvents" else "executions"))

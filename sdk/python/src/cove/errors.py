@@ -423,7 +423,7 @@ class QuotaExceededError(LimitReachedError):
 
     code = "quota_exceeded"
     default_cause = "The tenant has used up a quota: sandboxes, processors, memory, storage, or executions per hour."
-    default_fix = "End what is no longer needed, wait for the time in Retry-After if the response has one, or ask the operator of the server for a larger quota; `cove tenant info` or GET /v1/tenant shows the usage."
+    default_fix = "End what is no longer needed, wait for the time in Retry-After if the response has one, or ask the operator of the server for a larger quota; `cove tenant info` or GET /v1/tenants/{tenant} shows the usage."
 
 
 class TemplateInUseError(ConflictError):

@@ -172,7 +172,7 @@ class AuditRecord:
     tenant: str
     """The tenant of the record; empty for records of the server itself."""
     action: str
-    """sandbox.create, apikey.revoke, security.flood, ..."""
+    """sandbox.create, key.revoke, security.flood, ..."""
     outcome: str
     """accepted (the work began; another record with the same request_id has its outcome), success,
     refused or failed"""

@@ -212,7 +212,7 @@ class AsyncCove:
     async def revoke_tokens(self) -> None:
         """Revokes every sandbox token and every signed URL of the server. Keys stay valid. Needs
         the scope `admin`."""
-        await self._http.send(Call("POST", path("v1", "tokens", "revoke")))
+        await self._http.send(Call("DELETE", path("v1", "tokens")))
 
     async def login(self) -> LoginInfo:
         """The login address of this server, if it accepts tokens of an identity provider."""
@@ -224,7 +224,7 @@ class AsyncCove:
         """The tenant of this client: its quota, budget and usage."""
         from ..tenants import Tenant
 
-        return await self._http.get(Tenant, Call("GET", path("v1", "tenant")))
+        return await self._http.get(Tenant, Call("GET", path("v1", "tenants", (await self.whoami()).tenant)))
 
     async def metrics(self) -> str:
         """Counters in the text format of Prometheus."""
@@ -233,14 +233,14 @@ class AsyncCove:
     async def gc(self, *, dry_run: bool = False) -> GcReport:
         """Removes data past its retention; with `dry_run`, only reports what would be removed.
         Needs the scope `admin`."""
-        return await self._http.get(GcReport, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
+        return await self._http.get(GcReport, Call("POST", path("v1", "maintenance", "gc"), json={"dryRun": dry_run}))
 
     async def backup(self, local: LocalPath) -> DownloadResult:
         """Copies the server's database into a local file, for `cove restore`. Needs the scope
         `admin`."""
         from .records import save_to_file
 
-        return await save_to_file(self._http, Call("GET", path("v1", "backup")), local)
+        return await save_to_file(self._http, Call("GET", path("v1", "maintenance", "backup")), local)
 
 
 class AsyncTemplates:

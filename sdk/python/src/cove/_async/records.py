@@ -164,24 +164,25 @@ class AsyncAudit:
     async def records(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                       tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
         """Records, the oldest first. `action` is one action, or a prefix that ends with a dot, such
-        as "apikey."."""
-        async for record in self._all(path("v1", "audit"), action, since, until, tenant, latest):
+        as "key."."""
+        async for record in self._all(action, since, until, tenant, latest):
             yield record
 
     async def security(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                        tenant: Optional[str] = None, latest: Optional[int] = None) -> AsyncIterator[AuditRecord]:
-        """Records that look like an attack: escape attempts, floods, repeated failures."""
-        async for record in self._all(path("v1", "security", "events"), action, since, until, tenant, latest):
+        """Records that look like an attack: escape attempts, floods, repeated failures. Their
+        actions begin with "security."."""
+        async for record in self._all(action or "security.", since, until, tenant, latest):
             yield record
 
-    async def _all(self, where: str, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
+    async def _all(self, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
                    tenant: Optional[str], latest: Optional[int]) -> AsyncIterator[AuditRecord]:
-        call = Call("GET", where, audit_query(action, since, until, tenant))
+        call = Call("GET", path("v1", "audit"), audit_query(action, since, until, tenant))
         if latest is None:
             async for record in self._http.pages(AuditRecord, call):
                 yield record
             return
-        page = await self._http.json(Call("GET", where, {**call.query, "latest": True, "limit": latest}))
+        page = await self._http.json(Call("GET", call.path, {**call.query, "latest": True, "limit": latest}))
         for item in page["items"]:
             yield decode(AuditRecord, item)
 

@@ -33,22 +33,22 @@ class AsyncKeys:
             body["scopes"] = [*scopes]
         if expires_at is not None:
             body["expiresAt"] = time_text(expires_at)
-        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
+        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "keys"), json=body, repeatable=False))
 
     async def list(self) -> AsyncIterator[ApiKey]:
-        async for key in self._http.pages(ApiKey, Call("GET", path("v1", "apikeys"))):
+        async for key in self._http.pages(ApiKey, Call("GET", path("v1", "keys"))):
             yield key
 
     async def get(self, id: str) -> ApiKey:
-        return await self._http.get(ApiKey, Call("GET", path("v1", "apikeys", id)))
+        return await self._http.get(ApiKey, Call("GET", path("v1", "keys", id)))
 
     async def revoke(self, id: str) -> None:
         """Revokes the key immediately."""
-        await self._http.send(Call("DELETE", path("v1", "apikeys", id), done_if=(NotFoundError,)))
+        await self._http.send(Call("DELETE", path("v1", "keys", id), done_if=(NotFoundError,)))
 
     async def rotate(self, id: str) -> ApiKeySecret:
         """Replaces the secret of the key; the old secret is revoked."""
-        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys", id, "rotate"), repeatable=False))
+        return await self._http.get(ApiKeySecret, Call("POST", path("v1", "keys", id, "rotate"), repeatable=False))
 
 
 class AsyncTenants:

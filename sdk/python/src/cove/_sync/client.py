@@ -213,7 +213,7 @@ class Cove:
     def revoke_tokens(self) -> None:
         """Revokes every sandbox token and every signed URL of the server. Keys stay valid. Needs
         the scope `admin`."""
-        self._http.send(Call("POST", path("v1", "tokens", "revoke")))
+        self._http.send(Call("DELETE", path("v1", "tokens")))
 
     def login(self) -> LoginInfo:
         """The login address of this server, if it accepts tokens of an identity provider."""
@@ -225,7 +225,7 @@ class Cove:
         """The tenant of this client: its quota, budget and usage."""
         from ..tenants import Tenant
 
-        return self._http.get(Tenant, Call("GET", path("v1", "tenant")))
+        return self._http.get(Tenant, Call("GET", path("v1", "tenants", (self.whoami()).tenant)))
 
     def metrics(self) -> str:
         """Counters in the text format of Prometheus."""
@@ -234,14 +234,14 @@ class Cove:
     def gc(self, *, dry_run: bool = False) -> GcReport:
         """Removes data past its retention; with `dry_run`, only reports what would be removed.
         Needs the scope `admin`."""
-        return self._http.get(GcReport, Call("POST", path("v1", "gc"), json={"dryRun": dry_run}))
+        return self._http.get(GcReport, Call("POST", path("v1", "maintenance", "gc"), json={"dryRun": dry_run}))
 
     def backup(self, local: LocalPath) -> DownloadResult:
         """Copies the server's database into a local file, for `cove restore`. Needs the scope
         `admin`."""
         from .records import save_to_file
 
-        return save_to_file(self._http, Call("GET", path("v1", "backup")), local)
+        return save_to_file(self._http, Call("GET", path("v1", "maintenance", "backup")), local)
 
 
 class Templates:

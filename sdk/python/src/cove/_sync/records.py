@@ -165,24 +165,25 @@ class Audit:
     def records(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                       tenant: Optional[str] = None, latest: Optional[int] = None) -> Iterator[AuditRecord]:
         """Records, the oldest first. `action` is one action, or a prefix that ends with a dot, such
-        as "apikey."."""
-        for record in self._all(path("v1", "audit"), action, since, until, tenant, latest):
+        as "key."."""
+        for record in self._all(action, since, until, tenant, latest):
             yield record
 
     def security(self, *, action: Optional[str] = None, since: Optional[datetime.datetime] = None, until: Optional[datetime.datetime] = None,
                        tenant: Optional[str] = None, latest: Optional[int] = None) -> Iterator[AuditRecord]:
-        """Records that look like an attack: escape attempts, floods, repeated failures."""
-        for record in self._all(path("v1", "security", "events"), action, since, until, tenant, latest):
+        """Records that look like an attack: escape attempts, floods, repeated failures. Their
+        actions begin with "security."."""
+        for record in self._all(action or "security.", since, until, tenant, latest):
             yield record
 
-    def _all(self, where: str, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
+    def _all(self, action: Optional[str], since: Optional[datetime.datetime], until: Optional[datetime.datetime],
                    tenant: Optional[str], latest: Optional[int]) -> Iterator[AuditRecord]:
-        call = Call("GET", where, audit_query(action, since, until, tenant))
+        call = Call("GET", path("v1", "audit"), audit_query(action, since, until, tenant))
         if latest is None:
             for record in self._http.pages(AuditRecord, call):
                 yield record
             return
-        page = self._http.json(Call("GET", where, {**call.query, "latest": True, "limit": latest}))
+        page = self._http.json(Call("GET", call.path, {**call.query, "latest": True, "limit": latest}))
         for item in page["items"]:
             yield decode(AuditRecord, item)
 

@@ -34,22 +34,22 @@ class Keys:
             body["scopes"] = [*scopes]
         if expires_at is not None:
             body["expiresAt"] = time_text(expires_at)
-        return self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys"), json=body, repeatable=False))
+        return self._http.get(ApiKeySecret, Call("POST", path("v1", "keys"), json=body, repeatable=False))
 
     def list(self) -> Iterator[ApiKey]:
-        for key in self._http.pages(ApiKey, Call("GET", path("v1", "apikeys"))):
+        for key in self._http.pages(ApiKey, Call("GET", path("v1", "keys"))):
             yield key
 
     def get(self, id: str) -> ApiKey:
-        return self._http.get(ApiKey, Call("GET", path("v1", "apikeys", id)))
+        return self._http.get(ApiKey, Call("GET", path("v1", "keys", id)))
 
     def revoke(self, id: str) -> None:
         """Revokes the key immediately."""
-        self._http.send(Call("DELETE", path("v1", "apikeys", id), done_if=(NotFoundError,)))
+        self._http.send(Call("DELETE", path("v1", "keys", id), done_if=(NotFoundError,)))
 
     def rotate(self, id: str) -> ApiKeySecret:
         """Replaces the secret of the key; the old secret is revoked."""
-        return self._http.get(ApiKeySecret, Call("POST", path("v1", "apikeys", id, "rotate"), repeatable=False))
+        return self._http.get(ApiKeySecret, Call("POST", path("v1", "keys", id, "rotate"), repeatable=False))
 
 
 class Tenants:

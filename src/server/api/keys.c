@@ -1,4 +1,4 @@
-/* /v1/apikeys */
+/* /v1/keys */
 #include "server/api/api_internal.h"
 
 #include "server/auth/tenant_users.h"
@@ -214,10 +214,10 @@ static void api_key_rotate(struct http_req *req, void *ctx)
 }
 
 const struct http_route key_routes[] = {
-    { "POST", "/v1/apikeys", api_key_create, HTTP_BODY_BUFFERED, 16 * KIB, "application/json", &permission_keys },
-    { "GET", "/v1/apikeys", api_key_list, HTTP_BODY_NONE, .data = &permission_keys },
-    { "GET", "/v1/apikeys/{keyId}", api_key_get, HTTP_BODY_NONE, .data = &permission_keys },
-    { "DELETE", "/v1/apikeys/{keyId}", api_key_revoke, HTTP_BODY_NONE, .data = &permission_keys },
-    { "POST", "/v1/apikeys/{keyId}/rotate", api_key_rotate, HTTP_BODY_NONE, .data = &permission_keys },
+    { "POST", "/v1/keys", api_key_create, HTTP_BODY_BUFFERED, 16 * KIB, "application/json", &permission_keys },
+    { "GET", "/v1/keys", api_key_list, HTTP_BODY_NONE, .data = &permission_keys },
+    { "GET", "/v1/keys/{keyId}", api_key_get, HTTP_BODY_NONE, .data = &permission_keys },
+    { "DELETE", "/v1/keys/{keyId}", api_key_revoke, HTTP_BODY_NONE, .data = &permission_keys },
+    { "POST", "/v1/keys/{keyId}/rotate", api_key_rotate, HTTP_BODY_NONE, .data = &permission_keys },
     { 0 },
 };
