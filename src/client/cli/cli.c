@@ -169,6 +169,10 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
         return verb_version(settings->version);
     if (str_eq(word, "__man") || str_eq(word, "__docs"))
         return verb_gendocs(argc - 1, argv + 1);
+    if (str_eq(word, "__complete")) {
+        cli_exec_external(settings->find_libexec(), "cove-ctl", argv + 1);
+        return 0; /* completion is silent */
+    }
     if (word[0] == '-') {
         err_set(&err, ERR_USAGE, "the verb comes first: cove VERB [FLAGS], for example 'cove run %.60s ...'", word);
         return report_error(&err, json);

@@ -1,10 +1,12 @@
 /* The scripts hold plain lists made from the table, so that completion of verbs and flags never
- * starts cove. Help texts are quoted for the shell: single quotes in all three shells, with the
+ * starts cove. Names that only a server knows come from `cove __complete`, which gets the words of
+ * the line. Help texts are quoted for the shell: single quotes in all three shells, with the
  * quote itself written as '\''. */
 #include "client/cli/completion.h"
 
 #include "client/cli/table.h"
 
+#include "core/base/err.h"
 #include "core/base/str.h"
 #include "core/base/text.h"
 
@@ -24,6 +26,12 @@ static void completion_add_words(struct buf *out, const char *const *list)
 {
     for (size_t i = 0; list[i]; i++)
         buf_addf(out, "%s%s", i ? " " : "", list[i]);
+}
+
+static void completion_add_error_codes(struct buf *out)
+{
+    for (int i = 1; i < ERR_COUNT; i++)
+        buf_addf(out, "%s%s", i > 1 ? " " : "", err_info((enum err_id)i)->code);
 }
 
 /* --- bash --- */
@@ -53,6 +61,9 @@ static void completion_bash_values(struct buf *out, const struct cli_verb *v, co
         case COMPLETE_ENV:
             buf_adds(out, "mapfile -t COMPREPLY < <(compgen -e -- \"$cur\")");
             break;
+        case COMPLETE_NAME:
+            buf_adds(out, "_cove_names");
+            break;
         default:
             buf_adds(out, "mapfile -t COMPREPLY < <(compgen -W '");
             completion_add_words(out, cli_completion_values(o->complete));
@@ -77,7 +88,9 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
     const struct cli_verb *v = cli_verbs(&n);
 
     buf_adds(out,
-             "# bash completion of cove\n_cove() {\n"
+             "# bash completion of cove\n_cove_names() {\n"
+             "    mapfile -t COMPREPLY < <(compgen -W \"$(cove __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
+             "2>/dev/null)\" -- \"$cur\")\n}\n_cove() {\n"
              "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} flags i\n"
              "    COMPREPLY=()\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        mapfile -t COMPREPLY < <(compgen -W '");
     for (size_t i = 0; i < n; i++)
@@ -99,14 +112,18 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
     }
     buf_adds(out, "    esac\n    case \"$verb:$cur\" in\n    *:-*) mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- "
                   "\"$cur\") ;;\n"
-                  "    shell:*|rm:*) mapfile -t COMPREPLY < <(compgen -W \"$(cove ls -q 2>/dev/null)\" "
-                  "-- \"$cur\") ;;\n"
                   "    completion:*) mapfile -t COMPREPLY < <(compgen -W 'bash zsh fish' -- \"$cur\") ;;\n"
                   "    help:*) mapfile -t COMPREPLY < <(compgen -W '");
     for (size_t i = 0; i < n; i++)
         buf_addf(out, "%s ", v[i].name);
-    buf_adds(out, "' -- \"$cur\") ;;\n    run:*|cp:*|policy:*|explain:*) mapfile -t COMPREPLY < <(compgen -f -- "
-                  "\"$cur\") ;;\n    esac\n}\n"
+    buf_adds(out, "' -- \"$cur\") ;;\n    errors:*) mapfile -t COMPREPLY < <(compgen -W '");
+    completion_add_error_codes(out);
+    buf_adds(out, "' -- \"$cur\") ;;\n    run:*|execute:*|policy:*|explain:*) mapfile -t COMPREPLY < <(compgen -f -- "
+                  "\"$cur\") ;;\n"
+                  "    *) _cove_names\n"
+                  "        if [ \"$verb\" = cp ]; then mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "
+                  "\"$cur\"); fi ;;\n"
+                  "    esac\n}\n"
                   "complete -o filenames -F _cove cove\n");
 }
 
@@ -138,6 +155,8 @@ static void completion_zsh_option(struct buf *out, const struct cli_option *o)
             buf_adds(out, "_files -/");
         else if (o->complete == COMPLETE_ENV)
             buf_adds(out, "_parameters");
+        else if (o->complete == COMPLETE_NAME)
+            buf_adds(out, "_cove_names");
         else if (cli_completion_values(o->complete)[0]) {
             buf_adds(out, "(");
             completion_add_words(out, cli_completion_values(o->complete));
@@ -161,8 +180,10 @@ static void completion_zsh(struct buf *out, const struct cli_setting *server)
     size_t n;
     const struct cli_verb *v = cli_verbs(&n);
 
-    buf_adds(out,
-             "#compdef cove\n_cove() {\n    local -a verbs\n    local curcontext=$curcontext state\n    verbs=(\n");
+    buf_adds(out, "#compdef cove\n_cove_names() {\n    local -a names\n"
+                  "    names=(${(f)\"$(cove __complete \"${(@)words[1,CURRENT]}\" 2>/dev/null)\"})\n"
+                  "    compadd -a names\n}\n_cove() {\n    local -a verbs\n    local curcontext=$curcontext state\n    "
+                  "verbs=(\n");
     for (size_t i = 0; i < n; i++) {
         buf_addf(out, "        '%s:", v[i].name);
         completion_add_quoted(out, v[i].brief, ":");
@@ -178,18 +199,22 @@ static void completion_zsh(struct buf *out, const struct cli_setting *server)
             completion_zsh_setting(out, s);
         if (v[i].id == VERB_RUN)
             buf_adds(out, "            '1:program or script:{_files; _command_names -e}' '*:argument:_files' ;;\n");
-        else if (v[i].id == VERB_SHELL || v[i].id == VERB_RM)
-            buf_adds(out, "            '*:sandbox:{compadd ${(f)\"$(cove ls -q 2>/dev/null)\"}}' ;;\n");
         else if (v[i].id == VERB_COMPLETION)
             buf_adds(out, "            '1:shell:(bash zsh fish)' ;;\n");
         else if (v[i].words) {
             buf_adds(out, "            '1:command:(");
             completion_add_words(out, v[i].words);
-            buf_adds(out, ")' '*:argument:_files' ;;\n");
-        } else if (v[i].id == VERB_CP || v[i].id == VERB_EXPLAIN)
+            buf_adds(out, ")' '*:argument:_cove_names' ;;\n");
+        } else if (v[i].id == VERB_ERRORS) {
+            buf_adds(out, "            '1:code:(");
+            completion_add_error_codes(out);
+            buf_adds(out, ")' ;;\n");
+        } else if (v[i].id == VERB_CP)
+            buf_adds(out, "            '*:file:{_cove_names; _files}' ;;\n");
+        else if (v[i].id == VERB_EXPLAIN || v[i].id == VERB_EXECUTE)
             buf_adds(out, "            '*:file:_files' ;;\n");
         else
-            buf_adds(out, "            '*:argument:' ;;\n");
+            buf_adds(out, "            '*:argument:_cove_names' ;;\n");
     }
     buf_adds(out, "        esac ;;\n    esac\n}\n_cove \"$@\"\n");
 }
@@ -241,10 +266,13 @@ static void completion_fish(struct buf *out, const struct cli_setting *server)
         completion_add_quoted(out, server->help, "");
         buf_adds(out, "'\n");
     }
-    buf_adds(out, "complete -c cove -n '__fish_seen_subcommand_from run cp policy explain' -F\n"
+    buf_adds(out, "complete -c cove -n '__fish_seen_subcommand_from run execute cp policy explain' -F\n"
                   "complete -c cove -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n"
-                  "complete -c cove -n '__fish_seen_subcommand_from shell rm' "
-                  "-a '(cove ls -q 2>/dev/null)'\n");
+                  "complete -c cove -n 'not __fish_use_subcommand' "
+                  "-a '(cove __complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'\n"
+                  "complete -c cove -n '__fish_seen_subcommand_from errors' -a '");
+    completion_add_error_codes(out);
+    buf_adds(out, "'\n");
 }
 
 bool completion_script(const char *shell, const struct cli_setting *server, struct buf *out)

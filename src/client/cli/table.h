@@ -119,6 +119,7 @@ enum opt_complete {
     COMPLETE_LEVEL,
     COMPLETE_NET,
     COMPLETE_ENV,
+    COMPLETE_NAME, /* a name that the server knows */
 };
 
 enum verb_id {

@@ -153,6 +153,13 @@ int ctl_main(int argc, char **argv, const struct kept_access *kept)
     const char *second = NULL;
 
     signal(SIGPIPE, SIG_IGN);
+    if (argc > 0 && str_eq(argv[0], "__complete")) {
+        int done = ctl_complete(&c, argc, argv);
+
+        client_free(c.client);
+        ev_free(c.ev);
+        return done;
+    }
     if (!v) {
         err_set(&err, ERR_USAGE, "this program is part of cove; run 'cove' instead");
         return report_error(&err, json);

@@ -53,6 +53,8 @@ int ctl_login(struct ctl *c, struct err *err);
 int ctl_device_login(struct ctl *c, struct login *l, struct err *err); /* fills in the token; l->url is set */
 int ctl_logout(struct ctl *c, struct err *err);
 int ctl_whoami(struct ctl *c, struct err *err);
+/* argv: "__complete", the verb, the words after it, the current word. Returns 0. */
+int ctl_complete(struct ctl *c, int argc, char **argv);
 
 /* Requires min to max arguments besides the flags; otherwise sets an error with the usage. */
 int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, struct err *err);
