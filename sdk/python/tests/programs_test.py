@@ -50,7 +50,7 @@ with Sandbox.create() as sandbox, sandbox.terminals.create("stty -echo; bash --n
 
 class Programs(Case):
     def output(self, program: Tuple[int, str]) -> str:
-        """The output of the program, which must succeed, and have no more lines than it may have."""
+        """The output of the program. It must succeed, and have no more than its number of lines."""
         most, text = program
         self.assertLessEqual(len([line for line in text.splitlines() if line.strip()]), most)
         env = {**os.environ, "COVE_URL": self.server.url, "COVE_API_KEY": self.server.key}
