@@ -16,6 +16,10 @@ def run_body(timeout: Optional[Duration], cpu_time: Optional[Duration], env: Opt
                         env=None if env is None else dict(env), cwd=cwd, stdin=stdin, stdinOpen=stdin_open, outputBytes=output_bytes, changes=changes)
 
 
+def code_of(code: str, language: Optional[str], isolated: Optional[bool]) -> Dict[str, Any]:
+    return {"code": code, **without_none(language=language, isolated=isolated)}
+
+
 def argv_of(command: Union[str, Sequence[str]]) -> List[str]:
     """The argument list of a command: a text runs in a shell, a list runs as it is."""
     return ["sh", "-c", command] if isinstance(command, str) else list(command)

@@ -8,12 +8,12 @@ from .._call import NDJSON, Call, fresh_key, path
 from .._json import Duration, Size, encode, milliseconds, without_none
 from ..events import StreamProgress
 from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
-from ..options import argv_of, run_body, terminal_of
+from ..options import argv_of, code_of, run_body, terminal_of
 from ..result import Result
 from ._http import delete_on_exit
 from .client import AsyncCove
 from .contexts import AsyncContexts
-from .execution import AsyncExecution, AsyncStream, OnResult, OnText
+from .execution import Answer, AsyncExecution, AsyncStream, OnResult, OnText
 from .files import AsyncFiles
 
 if TYPE_CHECKING:
@@ -235,32 +235,39 @@ class AsyncSandbox:
 
     # --- programs ---
 
-    async def run_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+    async def run_code(self, code: str, *, language: Optional[str] = None, isolated: Optional[bool] = None, answer: Optional[Answer] = None,
+                       timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                        env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None,
                        output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None,
                        on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
                        on_result: Optional[OnResult] = None) -> Result:
-        """Runs code in the sandbox's language and waits for its end. A program that fails raises
-        nothing: look at `result.success`, or call `result.check()`.
+        """Runs code and waits for its end. The code sees the variables of earlier code, and
+        `result.text` is the value of its last expression. Code that fails raises nothing: look at
+        `result.success`, or call `result.check()`.
 
         Args:
-            timeout: elapsed time; then the program and every process that it started is killed, and
-                `ended_by` is "timeout".
-            cpu_time: CPU time of the program and every process that it starts.
+            language: python, node or bash; default: that of the sandbox.
+            isolated: run the code in a process of its own, without variables of earlier code.
+            answer: called when the code asks for a line with `input()`; returns the line. Without
+                it, the code reads the lines of `stdin`.
+            timeout: elapsed time; then the code is interrupted, or its process killed, and
+                `outcome` is "timeout".
+            cpu_time: CPU time of a process of its own and of every process that it starts.
             env: variables in addition to those of the sandbox.
             cwd: absolute, or relative to /workspace.
             stdin: the text of standard input; without it the input is empty.
             output_bytes: bytes of output that are kept, both streams together; the rest is counted
                 and dropped.
-            changes: whether the receipt lists the changes below /workspace.
+            changes: whether the receipt lists the changes below /workspace; needs `isolated`.
             idempotency_key: your own key; a second call with it finds the same execution, even from
                 another process.
             on_stdout, on_stderr: called with each piece of text as it is written.
             on_result: called with each displayed value.
         """
-        async with self.stream_code(code, timeout=timeout, cpu_time=cpu_time, env=env, cwd=cwd, stdin=stdin, output_bytes=output_bytes,
-                                          changes=changes, idempotency_key=idempotency_key) as stream:
-            return await stream.result(on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
+        async with self.stream_code(code, language=language, isolated=isolated, timeout=timeout, cpu_time=cpu_time, env=env, cwd=cwd, stdin=stdin,
+                                    stdin_open=None if answer is None else True, output_bytes=output_bytes, changes=changes,
+                                    idempotency_key=idempotency_key) as stream:
+            return await stream.result(answer, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
 
     async def run_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                           env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None,
@@ -269,10 +276,11 @@ class AsyncSandbox:
         """Runs a program and waits for its end: `["ls", "-l"]` directly, `"ls -l | wc"` through a
         shell. The arguments are those of `run_code`."""
         async with self.stream_command(command, timeout=timeout, cpu_time=cpu_time, env=env, cwd=cwd, stdin=stdin, output_bytes=output_bytes,
-                                                changes=changes, idempotency_key=idempotency_key) as stream:
+                                       changes=changes, idempotency_key=idempotency_key) as stream:
             return await stream.result(on_stdout=on_stdout, on_stderr=on_stderr)
 
-    def stream_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+    def stream_code(self, code: str, *, language: Optional[str] = None, isolated: Optional[bool] = None,
+                    timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                     env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
                     output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncStream:
         """Runs code and yields its events as they happen. The code starts when the first event is
@@ -282,7 +290,7 @@ class AsyncSandbox:
         program runs; the other arguments are those of `run_code`.
         """
         body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
-        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"code": code, **body}, idempotency_key))
+        return AsyncStream(self._http, self.id, StreamProgress(), self._launch({**code_of(code, language, isolated), **body}, idempotency_key))
 
     def stream_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                        env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
@@ -292,12 +300,13 @@ class AsyncSandbox:
         body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
         return AsyncStream(self._http, self.id, StreamProgress(), self._launch({"command": argv_of(command), **body}, idempotency_key))
 
-    async def start_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+    async def start_code(self, code: str, *, language: Optional[str] = None, isolated: Optional[bool] = None,
+                         timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                          env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
                          output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> AsyncExecution:
         """Starts code and returns immediately. The arguments are those of `stream_code`."""
         body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
-        return await self._start({"code": code, **body}, idempotency_key)
+        return await self._start({**code_of(code, language, isolated), **body}, idempotency_key)
 
     async def start_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                             env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,

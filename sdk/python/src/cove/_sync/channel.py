@@ -27,7 +27,7 @@ from .._json import Duration, decode, milliseconds, without_none
 from ..errors import ConflictError, ConnectionLostError, ProtocolError, RateLimitedError, ServiceUnavailableError, UnauthorizedError
 from ..events import StreamProgress
 from ..models import SandboxStatus
-from ..options import argv_of, run_body, terminal_of
+from ..options import argv_of, code_of, run_body, terminal_of
 from ._http import HTTP
 from ._websocket import WebSocket, Request
 from .contexts import Context
@@ -100,13 +100,14 @@ class Channel:
 
     # --- executions ---
 
-    def start_code(self, code: str, *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
+    def start_code(self, code: str, *, language: Optional[str] = None, isolated: Optional[bool] = None,
+                         timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                          env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
                          output_bytes: Optional[int] = None, changes: Optional[bool] = None, idempotency_key: Optional[str] = None) -> Session:
         """Starts code; its output arrives on this channel. The arguments are those of
         `Sandbox.stream_code`."""
         body = run_body(timeout, cpu_time, env, cwd, stdin, stdin_open, output_bytes, changes)
-        return self._start({"code": code, **body}, idempotency_key)
+        return self._start({**code_of(code, language, isolated), **body}, idempotency_key)
 
     def start_command(self, command: Union[str, Sequence[str]], *, timeout: Optional[Duration] = None, cpu_time: Optional[Duration] = None,
                             env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None, stdin: Optional[str] = None, stdin_open: Optional[bool] = None,
