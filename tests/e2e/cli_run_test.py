@@ -465,6 +465,12 @@ class Signals(Case):
         self.assertEqual(process.communicate(timeout=120)[0], b"end\n")
         self.assertEqual(process.returncode, 0)
 
+    def test_more_processors_than_the_host_has_are_noted(self):
+        done = run("run", "--cpus", "1000", "--", "true")
+        self.assertEqual(done.code, 0, done)
+        self.assertRegex(done.err, r"cove: --cpus: this host has only \d+ processors?, so the limit has no effect\n")
+        self.assertNotIn("--cpus:", run("run", "--cpus", "1", "--", "true").err + run("run", "-q", "--cpus", "1000", "--", "true").err)
+
     def test_ctrl_z_stops_the_program_and_fg_continues_it(self):
         def state():
             with open(f"/proc/{process.pid}/stat") as f:

@@ -49,6 +49,27 @@ class OnAServer(Terminals, Served):
         self.assertEqual(t.wait(), 7)
         self.assertEqual(t.flags() & WHOLE, WHOLE)
 
+    def test_top_quits_with_q_or_ctrl_c_and_restores_the_terminal(self):
+        sandbox = self.sandbox()
+        for key, status in ((b"q", 0), (b"\x03", 130)):
+            t = self.on_terminal("top", "--interval", "1h")
+            t.read(sandbox.encode())
+            self.assertFalse(t.flags() & termios.ICANON)
+            t.write(b"x")  # other keys refresh
+            t.write(key)
+            self.assertEqual(t.wait(), status)
+            self.assertTrue(t.flags() & termios.ICANON)
+            self.assertNotIn(b"qq", t.seen)
+
+    def test_json_is_indented_on_a_terminal_and_one_line_in_a_pipe(self):
+        sandbox = self.sandbox()
+        shown = self.on_terminal("sandbox", "info", "--json", sandbox).read(None)
+        self.assertIn(b'{\r\n  "id": "' + sandbox.encode(), shown)
+        self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).out.count("\n"), 1)
+        self.assertIn(b'{\r\n  "stdout": "1\\n",', self.on_terminal("run", "--json", "-c", "print(1)").read(None))
+        self.assertIn(b'{\r\n  "error": {\r\n    "code": "bad_usage"', self.on_terminal("run", "--json", "--none").read(None))
+        self.assertEqual(self.cove("run", "--json", "-c", "print(1)").out.count("\n"), 1)
+
     def test_rm_all_asks_and_ends_nothing_without_a_yes(self):
         sandbox = self.sandbox()
         for answer, status, state in ((b"n\r", 2, "running"), (b"\r", 2, "running"), (b"y\r", 0, "ended")):

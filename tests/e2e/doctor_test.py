@@ -11,6 +11,7 @@ import subprocess
 import time
 import unittest
 
+from cli_terminal_test import Terminal
 from cove import COVE, Case, Done, run
 from server import wait_for
 
@@ -71,6 +72,15 @@ class AsRoot(Case):
             ours, theirs = run("doctor", env={"COVE_FLOOR": floor}), run("run", "--", "true", env={"COVE_FLOOR": floor})
             self.assertNotEqual(ours.code, 0)
             self.assertEqual((ours.code, ours.out, ours.err), (theirs.code, "", theirs.err))
+
+    def test_a_terminal_sees_the_progress_and_a_pipe_does_not(self):
+        t = Terminal("doctor")
+        self.addCleanup(t.close)
+        shown = t.read(None)
+        self.assertRegex(shown, rb"\rcove: test 1 of \d+\rcove: test 2 of ")
+        self.assertIn(b"\r\x1b[K", shown)
+        self.assertIn(t.wait(), (0, 3))
+        self.assertNotIn("cove: test", run("doctor").err)
 
     def test_disk_rates_are_tried_where_the_host_has_them(self):
         says = doctor_json().json["diskRates"]

@@ -33,6 +33,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define PROBE_INSIDE "/mnt/cove-probe"
 #define HOSTNAME "cove-doctor"
@@ -423,6 +424,18 @@ static void doctor_on_sandbox_ended(void *arg, const struct err *why)
         doctor_fail(d, why);
 }
 
+/* The tests take seconds, and the report is printed at their end. */
+static void doctor_show_progress(const struct doctor *d, bool done)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (done)
+        fputs("\r\033[K", stderr);
+    else
+        fprintf(stderr, "\rcove: test %zu of %zu", d->step + 1, ARRAY_LEN(doctor_steps));
+    fflush(stderr);
+}
+
 static void doctor_begin_step(void *arg)
 {
     static const struct sandbox_handle_ops ops = { doctor_on_ready, doctor_on_sandbox_failed, doctor_on_sandbox_ended };
@@ -440,6 +453,7 @@ static void doctor_begin_step(void *arg)
     };
     struct err err = { 0 };
 
+    doctor_show_progress(d, false);
     d->sandboxes[which] = (struct doctor_sandbox){ d, which };
     if (d->handles[which])
         doctor_start_probe(d);
@@ -558,6 +572,7 @@ int verb_doctor(const struct args *a, const struct cli_settings *settings)
         d.failed = true;
     else if (status == 0 && !d.failed)
         ev_run(d.ev);
+    doctor_show_progress(&d, true);
     if (d.signaled)
         status = 128 + d.signaled;
     if (status > 0) {

@@ -4,6 +4,8 @@
  * not run proves nothing. */
 #include "client/cli/doctor_report.h"
 
+#include "client/cli/report.h"
+
 #include "core/base/jsonw.h"
 #include "core/base/str.h"
 #include "sandbox/walls.h"
@@ -347,7 +349,7 @@ void doctor_report_json(const struct doctor_report *f, struct buf *out)
     struct jsonw w;
 
     doctor_report_summary(f, &text);
-    jsonw_init(&w, out, 0);
+    jsonw_init(&w, out, report_json_indent());
     jsonw_object(&w);
     jsonw_kstr(&w, "level", "standard");
     jsonw_kbool(&w, "complete", doctor_report_status(f) == DOCTOR_COMPLETE);

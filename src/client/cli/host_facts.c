@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -158,6 +159,13 @@ const char *host_facts_cgroup_advice_here(void)
     struct utsname u;
 
     return host_facts_cgroup_advice(uname(&u) == 0 ? u.release : "", access("/run/systemd/system", F_OK) == 0);
+}
+
+uint64_t host_facts_processors(void)
+{
+    cpu_set_t allowed;
+
+    return sched_getaffinity(0, sizeof(allowed), &allowed) < 0 ? 1 : (uint64_t)CPU_COUNT(&allowed);
 }
 
 size_t host_facts_collect(struct host_fact facts[HOST_FACTS_MAX])

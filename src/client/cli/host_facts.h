@@ -18,5 +18,6 @@ void host_facts_disk_rates(struct host_fact *f);
  * systemd runs this host. */
 const char *host_facts_cgroup_advice(const char *release, bool systemd);
 const char *host_facts_cgroup_advice_here(void);
+uint64_t host_facts_processors(void); /* that this process may use; at least 1 */
 /* Returns the number of facts. */
 size_t host_facts_collect(struct host_fact facts[HOST_FACTS_MAX]);

@@ -71,7 +71,7 @@ static void info_runtimes_json(struct buf *out)
     const struct language *rt = languages_all(&n);
     struct jsonw w;
 
-    jsonw_init(&w, out, 0);
+    jsonw_init(&w, out, report_json_indent());
     jsonw_object(&w);
     jsonw_key(&w, "runtimes");
     jsonw_array(&w);
@@ -164,7 +164,7 @@ int verb_errors(const struct args *a)
 
     if (rc)
         return rc;
-    jsonw_init(&w, &out, 0);
+    jsonw_init(&w, &out, report_json_indent());
     if (json) {
         jsonw_object(&w);
         jsonw_key(&w, "errors");

@@ -4,6 +4,8 @@
  * listed at the end. */
 #include "client/cli/plan.h"
 
+#include "client/cli/report.h"
+
 #include "client/cli/host_facts.h"
 
 #include "core/base/jsonw.h"
@@ -363,7 +365,7 @@ void plan_json(const struct run_options *r, const struct program *p, struct buf 
 {
     struct jsonw w;
 
-    jsonw_init(&w, out, 0);
+    jsonw_init(&w, out, report_json_indent());
     jsonw_object(&w);
     jsonw_kbool(&w, "dryRun", true);
     jsonw_kstr(&w, "level", level_name(r->level));

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 void report_error_json(struct jsonw *w, const struct err *err)
 {
@@ -18,6 +19,11 @@ void report_error_json(struct jsonw *w, const struct err *err)
     jsonw_end_object(w);
 }
 
+int report_json_indent(void)
+{
+    return isatty(STDOUT_FILENO) ? 2 : 0;
+}
+
 int report_error(const struct err *err, bool json)
 {
     auto_buf out = { 0 };
@@ -25,7 +31,7 @@ int report_error(const struct err *err, bool json)
     if (json) {
         struct jsonw w;
 
-        jsonw_init(&w, &out, 0);
+        jsonw_init(&w, &out, report_json_indent());
         jsonw_object(&w);
         report_error_json(&w, err);
         jsonw_end_object(&w);

@@ -17,4 +17,6 @@ void report_note(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 /* Writes the whole text to standard output. Returns 0, or 125 after printing an error (a full
  * disk). A closed reader is not an error. */
+/* Indentation of JSON on standard output: for a reader on a terminal, none in a pipe. */
+int report_json_indent(void);
 int report_text(const struct buf *text);

@@ -481,7 +481,11 @@ static bool cli_run_write_hint(const struct cli_run *r, const struct receipt *rc
 static void cli_run_note_limits(const struct cli_run *r, const struct receipt *rc)
 {
     auto_buf names = { 0 };
+    uint64_t cpus = host_facts_processors();
 
+    if (r->options.source[LIMIT_CPU] == RUN_OPTION_FROM_FLAG && r->options.limits.v[LIMIT_CPU] > cpus * 1000)
+        report_note("--cpus: this host has only %" PRIu64 " processor%s, so the limit has no effect", cpus,
+                    cpus == 1 ? "" : "s");
     for (int i = 0; i < LIMIT_COUNT; i++) {
         bool asked = r->options.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_CPU || i == LIMIT_PIDS;
 
@@ -506,7 +510,7 @@ static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc
     char hint[HINT_MAX];
     struct jsonw w;
 
-    jsonw_init(&w, &out, 0);
+    jsonw_init(&w, &out, report_json_indent());
     jsonw_object(&w);
     session_json(&r->session, &w);
     jsonw_kstr(&w, "sandbox", sandbox_handle_id(r->sandbox));

@@ -10,6 +10,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#define ENDINGS 3
+
 static struct termios term_saved;
 static volatile sig_atomic_t term_raw_fd = -1;
 
@@ -34,17 +36,21 @@ static void term_on_crash(int signo)
     raise(signo);
 }
 
-int term_raw(int fd, struct err *err)
+static int term_change(int fd, bool keys_only, struct err *err)
 {
-    static const int crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS };
+    /* The last ENDINGS are handled by the loop of programs that use raw mode. */
+    static const int crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTERM, SIGHUP, SIGINT };
     struct sigaction sa = { .sa_handler = term_on_crash, .sa_flags = (int)SA_RESETHAND };
     struct termios t;
 
     if (tcgetattr(fd, &term_saved) < 0)
         return err_sys(err, ERR_SYS, "cannot read the terminal settings");
     t = term_saved;
-    cfmakeraw(&t);
-    for (size_t i = 0; i < ARRAY_LEN(crashes); i++)
+    if (keys_only)
+        t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
+    else
+        cfmakeraw(&t);
+    for (size_t i = 0; i < ARRAY_LEN(crashes) - (keys_only ? 0 : ENDINGS); i++)
         sigaction(crashes[i], &sa, NULL);
     atexit(term_restore);
     term_raw_fd = fd;
@@ -53,6 +59,16 @@ int term_raw(int fd, struct err *err)
         return err_sys(err, ERR_SYS, "cannot set the terminal to raw mode");
     }
     return 0;
+}
+
+int term_raw(int fd, struct err *err)
+{
+    return term_change(fd, false, err);
+}
+
+int term_keys(int fd, struct err *err)
+{
+    return term_change(fd, true, err);
 }
 
 bool term_size(int fd, uint16_t *rows, uint16_t *cols)

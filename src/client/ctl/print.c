@@ -65,16 +65,18 @@ char *ctl_api_path(const char *form, ...)
 
 /* Jansson prints non-ASCII characters unescaped, and a terminal interprets some of them as control
  * characters. It also prints a double with two digits more than its precision. */
+#define JSON_FORM (JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0))
+
 char *ctl_json_text(const json_t *v)
 {
-    return json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15) |
-                             (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
+    return json_dumps(v, JSON_COMPACT | JSON_FORM);
 }
 
 int ctl_print_json(const json_t *answer)
 {
     auto_buf out = { 0 };
-    auto_free char *text = ctl_json_text(answer);
+    int indent = report_json_indent();
+    auto_free char *text = json_dumps(answer, JSON_FORM | (indent ? JSON_INDENT((size_t)indent) : JSON_COMPACT));
 
     buf_adds(&out, text ? text : "null");
     buf_adds(&out, "\n");
@@ -147,8 +149,8 @@ int ctl_table_print(struct ctl_table *t)
     return report_text(&out);
 }
 
-int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, const json_t *item),
-                      void *arg, struct err *err)
+int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, const json_t *item), void *arg,
+                      struct err *err)
 {
     auto_free char *cursor = NULL;
 

@@ -1,19 +1,23 @@
 /* cove top: shows the live sandboxes of a server and their usage. Processor usage is the difference
  * of two samples, so the first table appears after the second sample. On a terminal the table is
- * redrawn after each sample; otherwise, or with --once, it is printed once. */
+ * redrawn after each sample until the key q; otherwise, or with --once, it is printed once. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
+#include "client/cli/term.h"
+
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-#define FIRST_MS 500u /* between the first two samples */
+#define FIRST_MS 500u      /* between the first two samples */
+#define KEY_INTERRUPT 0x03 /* Ctrl-C */
 
 enum ctl_top_sort { CTL_TOP_BY_CPU, CTL_TOP_BY_MEMORY, CTL_TOP_BY_PIDS, CTL_TOP_BY_AGE };
 
@@ -127,14 +131,24 @@ static int ctl_top_print_json(const struct ctl_top_line *all, size_t n, const js
         json_array_append_new(list, s);
     }
     json_object_set_new(out, "sandboxes", list);
-    int rc = ctl_print_json(out);
+    auto_free char *text = ctl_json_text(out);
+    ctl_printf("%s", text ? text : "null");
     fflush(stdout);
-    return rc;
+    return 0;
 }
 
-static void ctl_top_sleep_ms(uint64_t ms)
+/* Waits for the time or a key. Returns -1 to continue, otherwise the exit status: q quits, and
+ * Ctrl-C is a key, because the terminal does not make signals. */
+static int ctl_top_wait_ms(uint64_t ms, bool keys)
 {
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 }, NULL);
+    struct pollfd in = { .fd = keys ? STDIN_FILENO : -1, .events = POLLIN };
+    char key;
+
+    if (poll(&in, 1, (int)ms) <= 0)
+        return -1;
+    if (read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q')
+        return 0;
+    return key == KEY_INTERRUPT ? 128 + SIGINT : -1;
 }
 
 static int ctl_top_read_flags(struct ctl *c, uint64_t *ret_ms, enum ctl_top_sort *ret_sort, struct err *err)
@@ -159,18 +173,22 @@ static int ctl_top_read_flags(struct ctl *c, uint64_t *ret_ms, enum ctl_top_sort
 int ctl_top(struct ctl *c, struct err *err)
 {
     bool once = args_find(&c->args, OPT_ONCE) || (!c->json && !isatty(STDOUT_FILENO));
+    bool keys = !once && !c->json && isatty(STDIN_FILENO);
     AUTO_JSON *before = NULL;
     enum ctl_top_sort sort = CTL_TOP_BY_CPU;
     uint64_t every;
     int rc = 0;
 
-    if (ctl_top_read_flags(c, &every, &sort, err) < 0 || ctl_top_request_usage(c, &before, err) < 0)
+    if (ctl_top_read_flags(c, &every, &sort, err) < 0 || ctl_top_request_usage(c, &before, err) < 0 ||
+        (keys && term_keys(STDIN_FILENO, err) < 0))
         return -1;
     for (uint64_t wait = FIRST_MS; rc == 0; wait = every) {
         json_t *now = NULL;
         size_t n;
 
-        ctl_top_sleep_ms(wait);
+        int status = ctl_top_wait_ms(wait, keys);
+        if (status >= 0)
+            return status; /* the terminal is restored at exit */
         if (ctl_top_request_usage(c, &now, err) < 0)
             return -1;
         struct ctl_top_line *all = ctl_top_make_lines(before, now, sort, &n);
