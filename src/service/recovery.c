@@ -84,6 +84,7 @@ static void recovery_load_sandbox(struct recovery *r, const struct store_sandbox
         spec_done(&sb->spec);
         spec_init(&sb->spec);
     }
+    (void)str_copy(sb->spec.name, sizeof(sb->spec.name), row->name ? row->name : "");
     (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
     if (sb->spec.cpu_pinning)
         registry_pin_cpus(sb->services->registry, sb, sb->spec.limits.v[LIMIT_CPUSET]);

@@ -369,6 +369,7 @@ static void sandbox_insert_row(struct sandbox *sb)
 
     memcpy(row.id, sb->id, sizeof(row.id));
     memcpy(row.owner, sb->owner, sizeof(row.owner));
+    row.name = sb->spec.name[0] ? sb->spec.name : NULL;
     row.template = sb->template;
     row.runtime = sb->spec.runtime;
     row.level = (char *)level_name(sb->spec.level);

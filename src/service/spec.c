@@ -222,6 +222,34 @@ static int spec_unknown_runtime_error(const char *name, struct err *err)
     return -1;
 }
 
+int spec_check_name(const char *name, struct err *err)
+{
+    static const char first[] = "abcdefghijklmnopqrstuvwxyz0123456789",
+                      other[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t len = strlen(name);
+
+    if (len == 0 || len > SPEC_NAME_MAX || !strchr(first, name[0]) || strspn(name, other) != len)
+        return err_set(err, ERR_INVALID,
+                       "name: must be 1 to %d lower-case letters, digits, '.', '_' and '-', and begin with a letter or "
+                       "a digit",
+                       SPEC_NAME_MAX);
+    if (id_valid(name, "sb"))
+        return err_set(err, ERR_INVALID, "name: has the form of an id; choose another name");
+    return 0;
+}
+
+static int spec_read_sandbox_name(struct spec *s, const json_t *object, struct err *err)
+{
+    const char *name = NULL;
+
+    if (json_input_text(object, "", "name", 1, SPEC_NAME_MAX, &name, err) < 0 ||
+        (name && spec_check_name(name, err) < 0))
+        return -1;
+    if (name)
+        (void)str_copy(s->name, sizeof(s->name), name);
+    return 0;
+}
+
 static int spec_read_names(struct spec *s, const json_t *object, struct err *err)
 {
     static const char *const levels[] = { "standard", "high", "custom", NULL };
@@ -266,9 +294,10 @@ static int spec_read_policy(struct spec *s, const json_t *object, char **ret_det
 
 int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err)
 {
-    static const char *const names[] = { "runtime",  "level",     "policy",     "resources",     "env",
-                                         "metadata", "timeoutMs", "lifetimeMs", "idleTimeoutMs", "idleAction",
-                                         "template", "preload",   NULL };
+    static const char *const names[] = { "runtime",       "level",      "policy",    "resources",
+                                         "env",           "metadata",   "timeoutMs", "lifetimeMs",
+                                         "idleTimeoutMs", "idleAction", "template",  "preload",
+                                         "name",          NULL };
     json_t *sub[3] = { NULL };
     char *details = NULL;
 
@@ -276,7 +305,10 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
         return err_set(err, ERR_INVALID, "template: a template cannot be based on another; omit this field");
     if (of == SPEC_OF_SANDBOX && json_object_get(object, "preload"))
         return err_set(err, ERR_INVALID, "preload: only a template may have it; name a template that does");
-    if (json_input_require_known_fields(object, "", names, err) < 0 || spec_read_names(s, object, err) < 0)
+    if (of == SPEC_OF_TEMPLATE && json_object_get(object, "name"))
+        return err_set(err, ERR_INVALID, "name: only a sandbox has it; omit this field");
+    if (json_input_require_known_fields(object, "", names, err) < 0 || spec_read_names(s, object, err) < 0 ||
+        spec_read_sandbox_name(s, object, err) < 0)
         return -1;
     int rc = spec_read_policy(s, object, &details, err);
     if (ret_details)

@@ -15,6 +15,7 @@
 #include "policy/policy.h"
 #include "core/doc/json_input.h"
 
+#define SPEC_NAME_MAX 63
 #define SPEC_ENV_MAX 256
 #define SPEC_ENV_TEXT (32 * KIB)
 #define SPEC_ENV_SUM (56 * KIB)
@@ -38,10 +39,11 @@ struct spec {
     enum idle_action idle_action;
     char **env; /* "NAME=value", NULL-terminated; NULL: none */
     size_t nenv;
-    json_t *metadata;          /* an object of strings, or NULL */
-    char *preload;             /* modules that a zygote loads, comma-separated; from a template; NULL: not set */
-    struct zygote_spec zygote; /* set by spec_finish; language NULL: no zygote */
-    char created_by[ID_SIZE];  /* the user or key that requests it, for the row; "": the local owner */
+    char name[SPEC_NAME_MAX + 1]; /* of the sandbox, for the row; "": none */
+    json_t *metadata;             /* an object of strings, or NULL */
+    char *preload;                /* modules that a zygote loads, comma-separated; from a template; NULL: not set */
+    struct zygote_spec zygote;    /* set by spec_finish; language NULL: no zygote */
+    char created_by[ID_SIZE];     /* the user or key that requests it, for the row; "": the local owner */
 
     /* LEVEL_CUSTOM: the parts of the policy other than limits and variables */
     char *policy; /* the document for display: JSON without the values of variables */
@@ -64,6 +66,8 @@ enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE };
  * ones. ret_details may be NULL; *ret_details is NULL or a JSON object with details of the error,
  * which the caller frees. */
 int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err);
+/* For the name of a sandbox: lower-case letters, digits, '.', '_' and '-', and not like an id. */
+int spec_check_name(const char *name, struct err *err);
 /* Applies the template of this name; `reply` and `row` are the store's reply about it. */
 int spec_read_template(struct spec *s, const char *name, const struct err *reply, const struct store_template *row,
                        struct err *err);

@@ -54,6 +54,8 @@ struct store_request {
     bool only_if_no_keys, keep_admin, from_identity_provider;
     uint32_t states;
     char filter_id[ID_SIZE]; /* LIST: rows of this sandbox; keys: of this user */
+    char *filter_name;       /* LIST: sandboxes with this name */
+    char *filter_template;   /* LIST: sandboxes of this template */
     char **meta;             /* key, value, ..., NULL */
     struct store_cursor cursor;
     bool has_cursor, oldest_first;

@@ -13,7 +13,7 @@
 
 #define ID_TEXT_MAX 512u /* names, ids and keys that come from outside */
 #define LIST_DEFAULT 100u
-#define META_MAX 16u
+#define META_MAX 32u
 
 struct store_request *store_request_new(enum store_op op, const struct row_table *t, store_untyped_fn *done, void *arg)
 {
@@ -58,6 +58,8 @@ void store_request_free(struct store_request *c)
     free(c->meta);
     free(c->id);
     free(c->text);
+    free(c->filter_name);
+    free(c->filter_template);
     free(c->key_uses);
     free(c->cpu_readings);
     free(c->usage_sums);
@@ -150,6 +152,8 @@ static void store_request_set_list(struct store_request *c, const struct store_l
     if (c->table->owned)
         store_request_set_owner(c, q->owner);
     store_request_set_metadata_filter(c, q->meta);
+    store_request_set_text(c, &c->filter_name, "name", q->name, ID_TEXT_MAX);
+    store_request_set_text(c, &c->filter_template, "template", q->template, ID_TEXT_MAX);
     c->states = q->states;
     c->oldest_first = q->oldest_first;
     c->limit = q->limit == 0 ? LIST_DEFAULT : q->limit > STORE_LIST_MAX ? STORE_LIST_MAX : q->limit;

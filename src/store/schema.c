@@ -128,6 +128,10 @@ static const char *const schema_steps[] = {
      " context = CASE WHEN json_type(request_json, '$.context') IS 'text'"
      " AND length(json_extract(request_json, '$.context')) = 22 THEN json_extract(request_json, '$.context') END"
      " WHERE json_valid(request_json);"),
+
+    /* A name is free again when its sandbox has ended. */
+    ("CREATE UNIQUE INDEX sandboxes_living_names ON sandboxes (owner, name) WHERE state <> 'ended';"
+     "CREATE INDEX sandboxes_by_name ON sandboxes (owner, name, created_ms, id) WHERE name IS NOT NULL;"),
 };
 
 const struct schema schema_current = { schema_steps, ARRAY_LEN(schema_steps) };

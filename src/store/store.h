@@ -75,6 +75,7 @@ struct store_condition {
     uint64_t generation; /* the row must have this generation; 0: any */
 };
 #define STORE_BIT(state) (1u << (unsigned)(state))
+#define STORE_NO_STATE (1u << 31) /* a set without states, for lists: selects no row */
 
 /* Lists are ordered by creation, newest first unless oldest_first, and read page by page:
  * `cursor` is the `next` of the previous page, or NULL. If rows are created or removed between
@@ -85,6 +86,8 @@ struct store_list {
     uint32_t states;         /* set of STORE_BIT; 0: any */
     const char *sandbox;     /* executions and events of this sandbox; NULL: any */
     const char *user;        /* keys of this user; NULL: any */
+    const char *name;        /* sandboxes with this name; NULL: any */
+    const char *template;    /* sandboxes of this template; NULL: any */
     const char *const *meta; /* sandboxes whose metadata contain every pair: key, value, key, value, ..., NULL */
     const char *cursor;
     uint32_t limit; /* 0: 100; values above STORE_LIST_MAX count as STORE_LIST_MAX */
@@ -102,7 +105,7 @@ struct store_sandbox {
     char id[ID_SIZE];
     char owner[STORE_OWNER_MAX + 1]; /* the tenant */
     enum store_sandbox_state state;
-    char *name;
+    char *name; /* unique among the sandboxes of the owner that have not ended; NULL: none */
     char *template;
     char *runtime;
     char *level;
@@ -133,7 +136,8 @@ typedef void store_sandbox_fn(void *arg, const struct err *err, const struct sto
 typedef void store_sandboxes_fn(void *arg, const struct err *err, const struct store_sandbox *rows, size_t n,
                                 const char *next /* NULL: this is the last page */);
 
-/* live_max: fail with ERR_LIMIT when the owner has that many sandboxes that have not ended; 0:
+/* ERR_EXISTS: another sandbox of the owner that has not ended has the name; also for an update.
+ * live_max: fail with ERR_LIMIT when the owner has that many sandboxes that have not ended; 0:
  * no limit. */
 struct store_request *store_sandbox_insert(struct store *st, const struct store_sandbox *row, uint32_t live_max,
                                            store_done_fn *done, void *arg);

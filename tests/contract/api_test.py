@@ -269,11 +269,49 @@ def sandboxes_are_listed_by_state_and_metadata_page_by_page(s):
     b = s.call("GET", f"/v1/sandboxes?metadata=list%3Dyes&limit=2&cursor={a['nextCursor']}").json
     assert [x["id"] for x in b["items"]] == ids[:1] and "nextCursor" not in b
     assert [x["id"] for x in s.call("GET", "/v1/sandboxes?metadata=n%3D1").json["items"]] == [ids[1]]
-    for bad in ("state=dead", "limit=0", "limit=1001", "limit=x", "cursor=%27%20OR%201", "metadata=x", "colour=red"):
+    one = s.call("GET", "/v1/sandboxes?metadata=list%3Dyes&metadata=n%3D1").json["items"]
+    assert [x["id"] for x in one] == [ids[1]]
+    assert s.call("GET", "/v1/sandboxes?metadata=list%3Dyes&metadata=n%3D9").json["items"] == []
+    s.call("POST", f"/v1/sandboxes/{ids[0]}/pause")
+    s.delete(ids[1])
+
+    def states(query):
+        found = s.call("GET", f"/v1/sandboxes?metadata=list%3Dyes&{query}").json["items"]
+        return {x["id"]: x["state"] for x in found}
+
+    assert states("state=running&state=paused") == {ids[0]: "paused", ids[2]: "running"}
+    assert states("state=!ended") == states("state=running&state=paused")
+    assert states("state=ended&state=!ended") == {}
+    assert states("state=!ended&state=!paused") == {ids[2]: "running"}
+    for bad in ("state=dead", "state=!dead", "name=A", "template=", "limit=1&limit=2", "state=ended&state=x", "limit=0",
+                "limit=1001", "limit=x", "cursor=%27%20OR%201", "metadata=x", "colour=red"):
         answer = s.call("GET", "/v1/sandboxes?" + bad)
         assert answer.status == 400, (bad, answer.status, answer.body)
     for sb in ids:
         s.delete(sb)
+
+
+@case
+def a_name_belongs_to_one_living_sandbox_of_the_tenant(s):
+    a = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": "build-1.x"})
+    assert a.status == 201 and a.json["name"] == "build-1.x", a.body
+    again = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": "build-1.x"})
+    assert again.status == 409 and again.code == "conflict" and a.json["id"] in again.json["error"]["message"], again.body
+    s.kill()
+    s.start()
+    assert s.call("GET", f"/v1/sandboxes/{a.json['id']}").json["name"] == "build-1.x"
+    assert s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": "build-1.x"}).status == 409
+    s.delete(a.json["id"])
+    b = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": "build-1.x"})
+    assert b.status == 201, b.body
+    named = s.call("GET", "/v1/sandboxes?name=build-1.x").json["items"]
+    assert [x["id"] for x in named] == [b.json["id"], a.json["id"]]
+    assert [x["id"] for x in s.call("GET", "/v1/sandboxes?name=build-1.x&state=!ended").json["items"]] == [b.json["id"]]
+    assert s.call("GET", "/v1/sandboxes?name=nobody").json["items"] == []
+    for bad in ("", "Big", "-x", ".x", "a b", "a/b", "x" * 64, b.json["id"], 5, None):
+        assert s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": bad}).status == 400, bad
+    assert s.call("PUT", "/v1/templates/named", {"runtime": "sh", "name": "x"}).status == 400
+    s.delete(b.json["id"])
 
 
 @case
@@ -1933,7 +1971,7 @@ def live_usage_lists_all_sandboxes_and_does_not_reset_idle_timeouts(s):
     ex = s.execute(busy, {"code": "while True: pass", "background": True, "timeoutMs": 600000}).json["id"]
 
     def look(**more):
-        return {x["id"]: x for x in s.call("GET", "/v1/usage/live", **more).json["sandboxes"]}
+        return {x["id"]: x for x in s.call("GET", "/v1/usage/live", **more).json["items"]}
 
     assert set(look(key=key["key"])) == {theirs}
     idle = s.create({"runtime": "sh", "idleTimeoutMs": 5000})

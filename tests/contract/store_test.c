@@ -107,6 +107,9 @@ TEST(every_column_of_a_sandbox_is_read_back_and_an_update_changes_only_named_col
         OK(store_sandbox_get(store, "anna", row.id, on_sandbox, NULL));
         check_row(&row_sandbox, &row, &other, set); /* as it is read */
         assert_int_equal(GOT(store_sandbox, 0)->generation, 2);
+        struct store_sandbox over = { .state = STORE_SANDBOX_ENDED }; /* its name becomes free */
+        strcpy(over.id, row.id);
+        OK(store_sandbox_update(store, "anna", &over, STORE_SANDBOX_SET_STATE, NULL, on_sandbox, NULL));
     }
     OK(store_sandbox_insert(store, &none, 0, on_done, NULL)); /* NULL is read back as NULL */
     OK(store_sandbox_get(store, "anna", none.id, on_sandbox, NULL));
@@ -322,15 +325,47 @@ TEST(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals)
     }
 }
 
+TEST(a_name_is_unique_among_the_sandboxes_of_an_owner_that_have_not_ended)
+{
+    static char ids[10][ID_SIZE];
+    char name[] = "build", other[] = "other";
+    struct store_sandbox a = a_sandbox("anna", 1), b = a_sandbox("anna", 2), c = a_sandbox("ben", 3);
+
+    a.name = b.name = c.name = name;
+    OK(store_sandbox_insert(store, &a, 0, on_done, NULL));
+    FAILS(ERR_EXISTS, store_sandbox_insert(store, &b, 0, on_done, NULL));
+    assert_non_null(strstr(got.err.msg, a.id));
+    OK(store_sandbox_insert(store, &c, 0, on_done, NULL)); /* another owner */
+    b.name = other;
+    OK(store_sandbox_insert(store, &b, 0, on_done, NULL));
+    b.name = name;
+    FAILS(ERR_EXISTS, store_sandbox_update(store, "anna", &b, STORE_SANDBOX_SET_NAME, NULL, on_sandbox, NULL));
+    OK(store_sandbox_update(store, "anna", &a, STORE_SANDBOX_SET_NAME, NULL, on_sandbox, NULL)); /* its own */
+
+    a.state = STORE_SANDBOX_ENDED;
+    OK(store_sandbox_update(store, "anna", &a, STORE_SANDBOX_SET_STATE, NULL, on_sandbox, NULL));
+    OK(store_sandbox_update(store, "anna", &b, STORE_SANDBOX_SET_NAME, NULL, on_sandbox, NULL));
+
+    struct store_list q = { .owner = "anna", .name = name };
+    assert_int_equal(list_all(&q, ids, 10), 2);
+    q.states = STORE_SANDBOX_LIVE;
+    assert_int_equal(list_all(&q, ids, 10), 1);
+    assert_string_equal(ids[0], b.id);
+    q.name = other;
+    assert_int_equal(list_all(&q, ids, 10), 0);
+}
+
 TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed)
 {
     static char ids[10][ID_SIZE];
     struct store_sandbox a = a_sandbox("anna", 1), b = a_sandbox("anna", 2), c = a_sandbox("anna", 3);
     char blue[] = "{\"colour\": \"blue\", \"n\": \"1\"}", red[] = "{\"colour\": \"red\", \"n\": \"1\"}";
+    char small[] = "small";
 
     a.metadata_json = blue;
     b.metadata_json = red;
     c.state = STORE_SANDBOX_ENDED;
+    c.template = small;
     OK(store_sandbox_insert(store, &a, 0, on_done, NULL));
     OK(store_sandbox_insert(store, &b, 0, on_done, NULL));
     OK(store_sandbox_insert(store, &c, 0, on_done, NULL));
@@ -357,6 +392,10 @@ TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed)
     assert_string_equal(ids[0], b.id);
     q.meta = (const char *const[]){ "n", "2", NULL };
     assert_int_equal(list_all(&q, ids, 10), 0);
+    q.meta = NULL;
+    q.template = "small";
+    assert_int_equal(list_all(&q, ids, 10), 1);
+    assert_string_equal(ids[0], c.id);
 
     struct store_execution x = an_execution(&a, 1), y = an_execution(&b, 1);
     OK(store_execution_insert(store, &x, on_done, NULL));
@@ -1296,6 +1335,7 @@ int main(void)
         RUN_STORE(AU19_of_a_hundred_creations_at_the_limit_minus_one_exactly_one_succeeds),
         RUN_STORE(an_execution_needs_a_sandbox_of_the_same_owner),
         RUN_STORE(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals),
+        RUN_STORE(a_name_is_unique_among_the_sandboxes_of_an_owner_that_have_not_ended),
         RUN_STORE(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed),
         RUN_STORE(a_list_never_exceeds_its_limit_and_says_when_there_is_more),
         RUN_STORE(ST01_hostile_strings_are_plain_data_in_every_field),

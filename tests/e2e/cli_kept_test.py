@@ -30,7 +30,7 @@ class Kept(Case):
         self.assertIn(f"cove shell {sandbox}", done.err)
         self.assertIn(f"cove rm {sandbox}", done.err)
         self.assertEqual([(s["id"], s["state"]) for s in run("ls", "--json", "--local", *self.flag).json["items"]], [(sandbox, "kept")])
-        self.assertRegex(run("ls", "--local", *self.flag).out, f"^ID .*\n{sandbox}  kept ")
+        self.assertRegex(run("ls", "--local", *self.flag).out, f"^ID .*\n{sandbox}  -     kept ")
 
     def test_enter_finds_everything_as_it_was_left_more_than_once(self):
         sandbox = self.keep()

@@ -94,8 +94,23 @@ class Life(Case):
         pages = self.client._http.pages(ExecutionInfo, Call("GET", path("v1", "sandboxes", box.id, "executions"), {"limit": 1}))
         self.assertEqual(len(list(pages)), 3)
         self.assertEqual([s.id for s in Sandbox.list(metadata={"page": "yes"}, state="running", client=self.client)], [box.id])
-        with self.assertRaises(ValueError):
-            list(Sandbox.list(metadata={"a": "b", "c": "d"}, client=self.client))
+        self.assertEqual(list(Sandbox.list(metadata={"page": "yes", "c": "d"}, client=self.client)), [])
+
+    def test_a_sandbox_is_found_by_its_name_and_by_several_filters(self) -> None:
+        name = f"n-{self.id()[-20:].lower().replace('_', '-')}"
+        box = Sandbox.create("sh", name=name, metadata={"a": name, "b": "2"}, client=self.client)
+        self.addCleanup(box.delete)
+        self.assertEqual(box.info.name, name)
+        self.assertEqual(Sandbox.connect(name, client=self.client).id, box.id)
+        with self.assertRaises(ConflictError):
+            Sandbox.create("sh", name=name, client=self.client)
+        for filters in ({"name": name}, {"metadata": {"a": name, "b": "2"}}, {"metadata": {"a": name}, "state": ["running", "paused"]},
+                        {"name": name, "state": "!ended"}):
+            self.assertEqual([s.id for s in Sandbox.list(client=self.client, **filters)], [box.id], filters)
+        self.assertEqual(list(Sandbox.list(name=name, state=["ended", "paused"], client=self.client)), [])
+        box.delete()
+        with self.assertRaises(NotFoundError):
+            Sandbox.connect(name, client=self.client)
 
     def test_the_same_idempotency_key_creates_one_sandbox(self) -> None:
         key = f"job-{self.id()[-40:]}"

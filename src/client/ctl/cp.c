@@ -38,7 +38,7 @@ static int ctl_cp_parse_location(struct ctl *c, const char *word, struct ctl_cp_
     const char *colon = strchr(word, ':');
 
     ret->path = word;
-    if (!colon || !ctl_is_sandbox_id_prefix(word, (size_t)(colon - word)))
+    if (!colon || !ctl_is_sandbox_word(word, (size_t)(colon - word)))
         return 0;
     auto_free char *name = str_dup_n(word, (size_t)(colon - word));
     ret->path = colon + 1;

@@ -65,8 +65,8 @@ char *ctl_api_path(const char *form, ...);
 /* An error if there is no client. */
 int ctl_require_server(const struct ctl *c, struct err *err);
 
-/* Resolves an ID or a prefix of an ID to a sandbox of the server or a kept one. The caller frees
- * ret->id. */
+/* Resolves an ID, a name or a prefix of an ID to a sandbox of the server or a kept one. The caller
+ * frees ret->id. */
 struct ctl_sandbox_name {
     char *id;
     bool kept; /* on this host, by `cove run --keep` */
@@ -81,6 +81,7 @@ int ctl_resolve_user(struct ctl *c, const char *word, char **ret, struct err *er
  * caller frees it. */
 char *ctl_sandbox_path(const char *path);
 bool ctl_is_sandbox_id_prefix(const char *word, size_t len); /* whether the first len characters could be one */
+bool ctl_is_sandbox_word(const char *word, size_t len);      /* the same for an ID, its prefix or a name */
 
 void ctl_kept_list(struct ctl *c, void (*each)(void *arg, const char *id, uint64_t since_real_ns), void *arg);
 int ctl_kept_remove(struct ctl *c, const char *id, struct err *err);

@@ -1,13 +1,15 @@
-/* Resolves the argument that names a sandbox: an ID or a prefix of an ID, of a sandbox on the
- * server or of one that `cove run --keep` left on this host. Only a prefix costs an additional
- * request. A prefix that several sandboxes share resolves to the live one if there is exactly one;
- * otherwise the error lists the candidates. */
+/* Resolves the argument that names a sandbox: an ID, a name or a prefix of an ID, of a sandbox on
+ * the server or of one that `cove run --keep` left on this host. Only an ID costs no additional
+ * request. A name is that of a live sandbox; if there is none, and no ID begins with the word, that
+ * of the latest ended one. A prefix that several sandboxes share resolves to the live one if there
+ * is exactly one; otherwise the error lists the candidates. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/id.h"
 #include "core/base/str.h"
 
 #define SHOWN 5 /* candidates in an error message */
+#define NAME_MAX_LEN 63
 
 struct ctl_sandbox_candidate {
     char id[ID_SIZE];
@@ -61,6 +63,28 @@ bool ctl_is_sandbox_id_prefix(const char *word, size_t len)
            strspn(word + 2, "abcdefghijklmnopqrstuvwxyz234567") >= len - 2;
 }
 
+bool ctl_is_sandbox_word(const char *word, size_t len)
+{
+    return len > 0 && len <= NAME_MAX_LEN && strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789._-") >= len &&
+           !strchr("._-", word[0]);
+}
+
+/* *ret stays NULL if no sandbox has the name. */
+static int ctl_sandbox_find_name(struct ctl *c, const char *word, bool living, char **ret, struct err *err)
+{
+    json_t *answer = NULL;
+    auto_free char *path = ctl_api_path(
+        living ? "/v1/sandboxes?limit=1&name=%s&state=!ended" : "/v1/sandboxes?limit=1&name=%s", word);
+
+    if (ctl_require_server(c, err) < 0 || client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    const json_t *found = json_array_get(json_object_get(answer, "items"), 0);
+    if (found)
+        *ret = str_dup(ctl_field_text(found, "id"));
+    json_decref(answer);
+    return 0;
+}
+
 static int ctl_ambiguous_prefix(const struct ctl_sandbox_candidates *k, struct err *err)
 {
     const struct ctl_sandbox_candidate *list = k->nliving ? k->living : k->ended;
@@ -77,33 +101,48 @@ static int ctl_choose_candidate(const struct ctl_sandbox_candidates *k, struct c
 {
     const struct ctl_sandbox_candidate *list = k->nliving ? k->living : k->ended;
 
-    if (k->nliving + k->nended == 0)
-        return err_set(err, ERR_MISSING, "no sandbox begins with '%s'; 'cove ls' lists the sandboxes", k->prefix);
     if (k->nliving > 1 || (k->nliving == 0 && k->nended > 1))
         return ctl_ambiguous_prefix(k, err);
     *ret = (struct ctl_sandbox_name){ str_dup(list[0].id), list[0].kept };
     return 0;
 }
 
+/* By a prefix. ret->id stays NULL if there is no candidate. */
+static int ctl_sandbox_find_prefix(struct ctl *c, struct ctl_sandbox_candidates *k, struct ctl_sandbox_name *ret,
+                                   struct err *err)
+{
+    /* Without a server the kept sandboxes are the only candidates. */
+    if ((ctl_require_server(c, err) < 0 || ctl_for_each_item(c, "/v1/sandboxes", ctl_candidate_add_item, k, err) < 0) &&
+        k->nliving == 0)
+        return -1;
+    return k->nliving + k->nended ? ctl_choose_candidate(k, ret, err) : 0;
+}
+
 int ctl_find_sandbox(struct ctl *c, const char *word, struct ctl_sandbox_name *ret, struct err *err)
 {
     struct ctl_sandbox_candidates k = { .prefix = word };
-    bool whole = id_valid(word, "sb");
+    bool whole = id_valid(word, "sb"), prefix = ctl_is_sandbox_id_prefix(word, strlen(word));
 
-    if (!whole && !ctl_is_sandbox_id_prefix(word, strlen(word)))
+    *ret = (struct ctl_sandbox_name){ 0 };
+    if (!whole && !ctl_is_sandbox_word(word, strlen(word)))
         return err_set(err, ERR_MISSING, "no sandbox named '%.60s'; 'cove ls' lists the sandboxes", word);
     ctl_kept_list(c, ctl_candidate_add_kept, &k);
-    if (whole && k.nliving == 0) {
-        *ret = (struct ctl_sandbox_name){ str_dup(word), false };
+    if (whole && k.nliving > 0)
+        return ctl_choose_candidate(&k, ret, err);
+    if (whole) {
+        ret->id = str_dup(word);
         return ctl_require_server(c, err) < 0 ? (free(take_ptr(&ret->id)), -1) : 0;
     }
-    /* Without a server the kept sandboxes are the only candidates. */
-    if (!whole &&
-        (ctl_require_server(c, err) < 0 ||
-         ctl_for_each_item(c, "/v1/sandboxes", ctl_candidate_add_item, &k, err) < 0) &&
-        k.nliving == 0)
+    if (ctl_sandbox_find_name(c, word, true, &ret->id, err) < 0 && k.nliving == 0)
         return -1;
-    return ctl_choose_candidate(&k, ret, err);
+    if (!ret->id && prefix && ctl_sandbox_find_prefix(c, &k, ret, err) < 0)
+        return -1;
+    if (!ret->id && ctl_sandbox_find_name(c, word, false, &ret->id, err) < 0)
+        return -1;
+    if (!ret->id)
+        return err_set(err, ERR_MISSING, "no sandbox %s '%s'; 'cove ls' lists the sandboxes",
+                       prefix ? "has the name or begins with" : "named", word);
+    return 0;
 }
 
 int ctl_resolve_sandbox(struct ctl *c, const char *word, char **ret, struct err *err)

@@ -21,6 +21,7 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
 
     if (ctl_require_args(c, 0, 0, "sandbox create [FLAGS]", err) < 0)
         return -1;
+    ctl_set_text(c, OPT_NAME, body, "name");
     ctl_set_text(c, OPT_RUNTIME, body, "runtime");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_LEVEL, body, "level");
@@ -51,21 +52,28 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
 
 static int ctl_sandbox_list(struct ctl *c, struct err *err)
 {
-    const struct arg *state = args_find(&c->args, OPT_STATE);
+    static const struct {
+        int opt;
+        const char *form;
+    } filters[] = { { OPT_STATE, "state=%s" },
+                    { OPT_NAME, "name=%s" },
+                    { OPT_TEMPLATE, "template=%s" },
+                    { OPT_METADATA, "metadata=%s" } };
+    bool all = args_find(&c->args, OPT_STATE) || args_find(&c->args, OPT_ALL);
     struct ctl_sandbox_listing l;
 
     if (ctl_require_args(c, 0, 0, "sandbox ls [FLAGS]", err) < 0)
         return -1;
-    auto_free char *by_state = ctl_api_path(state ? "?state=%s" : "", state ? state->value : "");
     auto_buf path = { 0 };
-    buf_addf(&path, "/v1/sandboxes%s", by_state);
-    for (size_t i = 0, n = state ? 1 : 0; i < c->args.n; i++) /* all of them: the server decides how many it accepts */
-        if (c->args.items[i].opt->id == OPT_METADATA) {
-            auto_free char *pair = ctl_api_path("metadata=%s", c->args.items[i].value);
+    buf_addf(&path, "/v1/sandboxes%s", all ? "" : "?state=!ended");
+    for (size_t i = 0, n = !all; i < c->args.n; i++)
+        for (size_t k = 0; k < ARRAY_LEN(filters); k++)
+            if (c->args.items[i].opt->id == filters[k].opt) {
+                auto_free char *pair = ctl_api_path(filters[k].form, c->args.items[i].value);
 
-            buf_addf(&path, "%c%s", n++ ? '&' : '?', pair);
-        }
-    ctl_sandbox_listing_init(&l, state || args_find(&c->args, OPT_ALL));
+                buf_addf(&path, "%c%s", n++ ? '&' : '?', pair);
+            }
+    ctl_sandbox_listing_init(&l, all);
     int bad = ctl_for_each_item(c, path.data, ctl_sandbox_listing_add, &l, err);
     int status = bad ? -1 : ctl_sandbox_listing_print(c, &l);
     if (bad)
@@ -103,8 +111,8 @@ static void ctl_sandbox_print_id(const json_t *s)
 
 static void ctl_sandbox_print_all(const json_t *s)
 {
-    static const char *const shown[] = { "id",        "state",     "runtime", "template", "level",
-                                         "createdAt", "expiresAt", "endedAt", "endedBy" };
+    static const char *const shown[] = { "id",    "name",      "state",     "runtime", "template",
+                                         "level", "createdAt", "expiresAt", "endedAt", "endedBy" };
     const json_t *r = json_object_get(s, "resources"), *why = json_object_get(s, "reason");
     char memory[32], storage[32];
 

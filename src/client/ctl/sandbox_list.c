@@ -18,13 +18,13 @@
 void ctl_sandbox_listing_init(struct ctl_sandbox_listing *l, bool all)
 {
     *l = (struct ctl_sandbox_listing){ .now_ms = clock_real_ms(), .items = json_array(), .all = all };
-    ctl_table_row(&l->table, "id", "state", "runtime", "created", "expires");
+    ctl_table_row(&l->table, "id", "name", "state", "runtime", "created", "expires");
 }
 
 void ctl_sandbox_listing_add(void *arg, const json_t *s)
 {
     struct ctl_sandbox_listing *l = arg;
-    const char *ended = ctl_field_text(s, "endedBy");
+    const char *ended = ctl_field_text(s, "endedBy"), *name = ctl_field_text(s, "name");
     char created[CTL_AGE], until[CTL_AGE];
 
     if (!l->all && str_eq(ctl_field_text(s, "state"), "ended"))
@@ -33,8 +33,8 @@ void ctl_sandbox_listing_add(void *arg, const json_t *s)
         ended = ctl_field_text(json_object_get(s, "reason"),
                                "code"); /* more specific; a sandbox whose creation failed has only this */
     json_array_append(l->items, (json_t *)(uintptr_t)s);
-    ctl_table_row(&l->table, ctl_field_text(s, "id"), ctl_field_text(s, "state"), ctl_field_text(s, "runtime"),
-                  ctl_age(ctl_field_text(s, "createdAt"), l->now_ms, created),
+    ctl_table_row(&l->table, ctl_field_text(s, "id"), *name ? name : "-", ctl_field_text(s, "state"),
+                  ctl_field_text(s, "runtime"), ctl_age(ctl_field_text(s, "createdAt"), l->now_ms, created),
                   *ended ? ended : ctl_age(ctl_field_text(s, "expiresAt"), l->now_ms, until));
 }
 
@@ -45,7 +45,7 @@ static void ctl_sandbox_listing_add_kept(void *arg, const char *id, uint64_t sin
 
     clock_rfc3339(since_real_ns, stamp);
     json_array_append_new(l->items, json_pack("{s:s,s:s,s:s}", "id", id, "state", "kept", "keptSince", stamp));
-    ctl_table_row(&l->table, id, "kept", "-", ctl_age(stamp, l->now_ms, age), "-");
+    ctl_table_row(&l->table, id, "-", "kept", "-", ctl_age(stamp, l->now_ms, age), "-");
 }
 
 static void ctl_sandbox_listing_print_ids(const struct ctl_sandbox_listing *l)
@@ -77,8 +77,8 @@ static int ctl_sandbox_listing_add_server(struct ctl *c, struct ctl_sandbox_list
 
     if (kept && c->client)
         client_set_patience(c->client, PATIENCE_MS);
-    if (ctl_require_server(c, err) == 0 &&
-        ctl_for_each_item(c, "/v1/sandboxes", ctl_sandbox_listing_add, l, err) == 0)
+    if (ctl_require_server(c, err) == 0 && ctl_for_each_item(c, l->all ? "/v1/sandboxes" : "/v1/sandboxes?state=!ended",
+                                                             ctl_sandbox_listing_add, l, err) == 0)
         return 0;
     bool nameless = c->client && client_is_default(c->client) && err->id == ERR_UNREACHABLE;
     if (!kept && !nameless)

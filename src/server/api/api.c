@@ -93,19 +93,47 @@ int api_read_body(const struct http_req *req, json_t **ret, struct err *err)
 
 const char *const api_sandbox_states[] = { "creating", "running", "paused", "ended", NULL };
 
-int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err)
-{
-    const char *state = http_query(req, "state");
+struct api_set_query {
+    const char *param, *const *names;
+    uint32_t included, excluded;
+    bool is_bad;
+};
 
-    if (!state)
-        return 0;
-    for (unsigned i = 0; names[i]; i++)
-        if (str_eq(state, names[i])) {
-            *ret = STORE_BIT(i);
-            return 0;
+static void api_set_query_add(void *arg, const char *name, const char *value)
+{
+    struct api_set_query *q = arg;
+    bool excluded = value[0] == '!';
+
+    if (!str_eq(name, q->param))
+        return;
+    for (unsigned i = 0; q->names[i]; i++)
+        if (str_eq(value + excluded, q->names[i])) {
+            *(excluded ? &q->excluded : &q->included) |= STORE_BIT(i);
+            return;
         }
-    return err_set(err, ERR_INVALID, "state: must be %s, %s, %s%s%s", names[0], names[1], names[3] ? names[2] : "or ",
-                   names[3] ? " or " : names[2], names[3] ? names[3] : "");
+    q->is_bad = true;
+}
+
+int api_read_set_query(const struct http_req *req, const char *param, const char *const *names, uint32_t *ret,
+                       struct err *err)
+{
+    struct api_set_query q = { .param = param, .names = names };
+    auto_buf known = { 0 };
+    uint32_t all = 0;
+
+    http_query_each(req, api_set_query_add, &q);
+    for (unsigned i = 0; names[i]; i++) {
+        buf_addf(&known, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
+        all |= STORE_BIT(i);
+    }
+    if (q.is_bad)
+        return err_set(err, ERR_INVALID, "%s: must be %s, or one of them after '!'", param, known.data);
+    if (!q.included && !q.excluded)
+        return 0;
+    *ret = (q.included ? q.included : all) & ~q.excluded;
+    if (!*ret)
+        *ret = STORE_NO_STATE;
+    return 0;
 }
 
 void api_answer_done(void *arg, const struct err *err)
@@ -233,6 +261,7 @@ void api_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
     jsonw_object(w);
     jsonw_kstr(w, "id", row->id);
     jsonw_kstr(w, "state", api_sandbox_states[row->state]);
+    jsonw_kstr_if(w, "name", row->name);
     jsonw_kstr_if(w, "template", row->template);
     if (manager_read_stored_spec(row, &spec, NULL) == 0) {
         spec_json(&spec, w);

@@ -55,8 +55,10 @@ int api_check_slug(const char *name, struct err *err); /* the same for the field
 /* Reads limit and cursor. Query names other than these two and `names` (NULL-terminated, at most 8)
  * are refused. */
 int api_read_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
-/* Reads ?state=NAME as a set with one element; an absent parameter leaves *ret unchanged. */
-int api_read_state_query(const struct http_req *req, const char *const *names, uint32_t *ret, struct err *err);
+/* Reads a repeated parameter as a set: ?state=running&state=paused, or without elements, ?state=!ended.
+ * An absent parameter leaves *ret unchanged. */
+int api_read_set_query(const struct http_req *req, const char *param, const char *const *names, uint32_t *ret,
+                       struct err *err);
 /* For routes without query parameters. False: the request was refused. */
 bool api_has_no_query(struct http_req *req);
 /* The id in the path of a route without query parameters: "userId", "us", "user". NULL: the request

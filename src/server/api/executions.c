@@ -135,7 +135,7 @@ static int api_execution_read_state(const struct http_req *req, uint32_t *ret, s
 {
     static const char *const names[] = { "starting", "running", "ended", NULL };
 
-    if (api_read_state_query(req, names, ret, err) < 0)
+    if (api_read_set_query(req, "state", names, ret, err) < 0)
         return -1;
     if (*ret & STORE_BIT(STORE_EXECUTION_ENDED))
         *ret |= STORE_BIT(STORE_EXECUTION_FAILED);

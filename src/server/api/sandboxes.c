@@ -194,31 +194,58 @@ static void api_sandbox_on_rows(void *arg, const struct err *err, const struct s
     api_list_end(req, &w, next);
 }
 
+/* The metadata filter of a list, as pairs for the store. */
+struct sandbox_metadata_filter {
+    struct http_req *req;
+    const char *pairs[2 * SPEC_METADATA_MAX + 1];
+    size_t n;
+    bool is_bad;
+};
+
+static void sandbox_metadata_filter_add(void *arg, const char *name, const char *value)
+{
+    struct sandbox_metadata_filter *f = arg;
+    size_t len = strcspn(value, "=");
+
+    if (!str_eq(name, "metadata"))
+        return;
+    if (len == 0 || value[len] != '=' || f->n + 2 >= ARRAY_LEN(f->pairs)) {
+        f->is_bad = true;
+        return;
+    }
+    char *key = str_dup_n(value, len);
+    http_free_with_request(f->req, key, free);
+    f->pairs[f->n++] = key;
+    f->pairs[f->n++] = value + len + 1;
+}
+
+static int api_check_template_name(const char *name, struct err *err)
+{
+    return !name || api_is_valid_slug(name)
+               ? 0
+               : err_set(err, ERR_INVALID, "template: not the name of a template; GET /v1/templates lists them");
+}
+
 static void api_sandbox_list(struct http_req *req, void *ctx)
 {
+    static const char *const names[] = { "state", "name", "template", "metadata", NULL };
     struct api *api = ctx;
-    struct store_list q = { 0 };
-    const char *meta = http_query(req, "metadata"), *pairs[3] = { NULL };
-    auto_free char *key = NULL;
+    struct store_list q = { .name = http_query(req, "name"), .template = http_query(req, "template") };
+    struct sandbox_metadata_filter f = { .req = req };
     struct err err = { 0 };
 
-    if (api_read_page(req, (const char *const[]){ "state", "metadata", NULL }, &q, &err) < 0 ||
-        api_read_state_query(req, api_sandbox_states, &q.states, &err) < 0) {
+    if (api_read_page(req, names, &q, &err) < 0 ||
+        api_read_set_query(req, "state", api_sandbox_states, &q.states, &err) < 0 ||
+        (q.name && spec_check_name(q.name, &err) < 0) || api_check_template_name(q.template, &err) < 0) {
         http_answer_err(req, &err);
         return;
     }
-    if (meta) {
-        size_t n = strcspn(meta, "=");
-
-        if (n == 0 || meta[n] != '=') {
-            http_refuse(req, ERR_INVALID, "metadata: must be key=value");
-            return;
-        }
-        key = str_dup_n(meta, n);
-        pairs[0] = key;
-        pairs[1] = meta + n + 1;
-        q.meta = pairs;
+    http_query_each(req, sandbox_metadata_filter_add, &f);
+    if (f.is_bad) {
+        http_refuse(req, ERR_INVALID, "metadata: must be key=value, at most %d times", SPEC_METADATA_MAX);
+        return;
     }
+    q.meta = f.pairs;
     store_sandbox_list(api->settings.store, &q, api_sandbox_on_rows, req);
 }
 

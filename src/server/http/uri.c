@@ -94,9 +94,20 @@ static int uri_parse_path(const char **p, char **out, struct uri *u, struct err 
     return 0;
 }
 
+/* Filters of lists, of which every value counts. */
+static bool uri_may_repeat(const char *name)
+{
+    static const char *const names[] = { "metadata", "outcome", "state" };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (str_eq(name, names[i]))
+            return true;
+    return false;
+}
+
 static int uri_add_query_pair(struct uri *u, const char *name, const char *value, struct err *err)
 {
-    if (uri_query(u, name))
+    if (!uri_may_repeat(name) && uri_query(u, name))
         return err_set(err, ERR_INVALID, "the query has the parameter '%.60s' twice", name);
     if (u->nquery == URI_QUERY_MAX)
         return err_set(err, ERR_HTTP_URI_LONG, "the query has more than %d parameters", URI_QUERY_MAX);

@@ -43,7 +43,9 @@ static void sql_where_states(struct sql_builder *s, const struct row_table *t, u
 {
     const char *comma = "";
 
-    if (!states || !t->states)
+    if (states == STORE_NO_STATE)
+        buf_adds(&s->text, " AND 0");
+    if (!states || !t->states || states == STORE_NO_STATE)
         return;
     buf_adds(&s->text, " AND state IN (");
     for (unsigned i = 0; i < t->nstates; i++)
@@ -165,6 +167,32 @@ int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st
     return db_step(db, st, what, err) < 0 ? -1 : 1; /* step to the end: only then is a change complete */
 }
 
+/* --- names of sandboxes --- */
+
+/* The index sandboxes_living_names enforces the rule; this finds the sandbox for the message. */
+static int db_check_sandbox_name(struct sqlite_db *db, const struct store_request *c, const char *owner,
+                                 struct err *err)
+{
+    const struct store_sandbox *sb = c->row;
+    sqlite3_stmt *st;
+
+    if (c->table != &row_sandbox || !sb->name || sb->state == STORE_SANDBOX_ENDED)
+        return 0;
+    st = db_statement(db, "SELECT id FROM sandboxes WHERE owner = ?1 AND name = ?2 AND state <> 'ended' AND id <> ?3",
+                      err);
+    if (!st)
+        return -1;
+    db_bind_text(st, 1, owner);
+    db_bind_text(st, 2, sb->name);
+    db_bind_text(st, 3, sb->id);
+    int rc = db_step(db, st, "looking for the name", err);
+    if (rc > 0)
+        err_set(err, ERR_EXISTS, "name '%.63s': sandbox %s has it; choose another name, or end that sandbox", sb->name,
+                db_column_text(st, 0));
+    sqlite3_reset(st);
+    return rc == 0 ? 0 : -1;
+}
+
 /* --- insert --- */
 
 static int db_check_before_insert(struct sqlite_db *db, const struct store_request *c, struct err *err)
@@ -172,6 +200,9 @@ static int db_check_before_insert(struct sqlite_db *db, const struct store_reque
     uint64_t n = 0;
 
     if (db_check_references(db, c, err) < 0)
+        return -1;
+    if (c->table == &row_sandbox &&
+        db_check_sandbox_name(db, c, ((const struct store_sandbox *)c->row)->owner, err) < 0)
         return -1;
     if (c->live_max) {
         const struct store_sandbox *sb = c->row;
@@ -316,6 +347,8 @@ int db_update(struct sqlite_db *db, struct store_request *c, struct err *err)
 
     if (!c->set)
         return err_set(err, ERR_BUG, "an update without columns");
+    if (c->set & STORE_SANDBOX_SET_NAME && db_check_sandbox_name(db, c, c->owner, err) < 0)
+        return -1;
     sql_update(&s, c);
     int owner = sql_where_owner(&s, c->table, c->owner);
     sql_where_states(&s, c->table, c->condition.states);
@@ -454,6 +487,10 @@ static void db_bind_list(sqlite3_stmt *st, const struct store_request *c, int i)
 {
     if (c->filter_id[0])
         db_bind_text(st, ++i, c->filter_id);
+    if (c->filter_name)
+        db_bind_text(st, ++i, c->filter_name);
+    if (c->filter_template)
+        db_bind_text(st, ++i, c->filter_template);
     for (size_t k = 0; c->meta && c->meta[k]; k++)
         db_bind_text(st, ++i, c->meta[k]);
     if (c->table == &row_event)
@@ -476,6 +513,10 @@ int db_list(struct sqlite_db *db, struct store_request *c, struct err *err)
     int owner = sql_where_owner(&s, c->table, c->owner);
     if (c->filter_id[0])
         sql_param(&s, c->table == &row_key ? " AND user = " : " AND sandbox = ");
+    if (c->filter_name)
+        sql_param(&s, " AND name = ");
+    if (c->filter_template)
+        sql_param(&s, " AND template = ");
     sql_where_states(&s, c->table, c->states);
     sql_where_metadata(&s, c);
     sql_where_after(&s, c, c->oldest_first ? "ASC" : "DESC");

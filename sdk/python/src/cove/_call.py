@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, AsyncIterable, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union
+from typing import Any, AsyncIterable, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union
 from urllib.parse import quote
 
 from ._error import CoveError
@@ -56,9 +56,11 @@ class Call:
     """Statuses of 400 and above whose body is a normal answer."""
     answer_max: int = ANSWER_MAX
 
-    def params(self) -> Dict[str, str]:
-        return {name: ("true" if value is True else "false" if value is False else str(value))
-                for name, value in self.query.items() if value is not None}
+    def params(self) -> List[Tuple[str, str]]:
+        """A list is a parameter that is repeated."""
+        values = [(name, value) for name, given in self.query.items() if given is not None
+                  for value in (given if isinstance(given, (list, tuple)) else (given,))]
+        return [(name, "true" if value is True else "false" if value is False else str(value)) for name, value in values]
 
 
 def path(*words: str) -> str:

@@ -59,6 +59,7 @@ class SandboxInfo:
     idle_action: str = "end"
     metadata: Dict[str, str] = dataclasses.field(default_factory=dict)
     template: Optional[str] = None
+    name: Optional[str] = None
     created_at: Optional[datetime.datetime] = None
     expires_at: Optional[datetime.datetime] = None
     ended_at: Optional[datetime.datetime] = None

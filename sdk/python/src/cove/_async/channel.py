@@ -229,7 +229,7 @@ class AsyncChannel:
                 self._failure = last
 
     async def _connect(self) -> None:
-        query = "&".join(f"{name}={value}" for name, value in self._call.params().items())
+        query = "&".join(f"{name}={value}" for name, value in self._call.params())
         socket = await AsyncWebSocket.open(self._http.settings, self._call.path + (f"?{query}" if query else ""))
         self._http.known = True
         self._names.clear()

@@ -1,11 +1,13 @@
 """A sandbox: its lifecycle, its programs, its files."""
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
 
 from .. import _aio
 from .._call import NDJSON, Call, fresh_key, path
 from .._json import Duration, Size, encode, milliseconds, without_none
+from ..errors import NotFoundError
 from ..events import StreamProgress
 from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
 from ..options import argv_of, code_of, run_body, terminal_of
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from .terminals import AsyncTerminals
 
 
+SANDBOX_ID = re.compile("sb[a-z2-7]{20}")
 LANGUAGES = ("python", "python3", "py", "node", "javascript", "js", "bash", "sh", "shell")
 """Languages that are given to `create` like a template."""
 
@@ -51,7 +54,7 @@ class AsyncSandbox:
         """Language kernels that keep their state."""
 
     @classmethod
-    async def create(cls, template: Optional[str] = None, *, runtime: Optional[str] = None, level: Optional[str] = None,
+    async def create(cls, template: Optional[str] = None, *, name: Optional[str] = None, runtime: Optional[str] = None, level: Optional[str] = None,
                      policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
                      cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
                      env: Optional[Mapping[str, str]] = None, metadata: Optional[Mapping[str, str]] = None, timeout: Optional[Duration] = None,
@@ -63,6 +66,7 @@ class AsyncSandbox:
             template: what is in the sandbox: a language ("python", "node", "bash"), "python-data",
                 or a template of yours; default: python. It also supplies the values that are not
                 given here.
+            name: a name for `connect` and `list`; only one sandbox at a time can have it.
             runtime: the language of `run_code`, if it is not that of the template.
             level: the strength of the walls; "standard" or "high".
             policy: your own walls and limits, as docs/policies.md describes; the level is then
@@ -86,7 +90,7 @@ class AsyncSandbox:
             template, runtime = None, template
         spec = TemplateSpec(runtime, level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
                             lifetime, idle_timeout, idle_action, policy=policy)
-        call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template)},
+        call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template, name=name)},
                     headers={"Idempotency-Key": idempotency_key or fresh_key()})
         owner = client is None
         client = client or AsyncCove()
@@ -99,12 +103,17 @@ class AsyncSandbox:
 
     @classmethod
     async def connect(cls, id: str, *, resume: bool = True, client: Optional[AsyncCove] = None) -> AsyncSandbox:
-        """A handle of an existing sandbox. A paused sandbox is resumed, unless `resume` is false;
-        apart from that, connecting changes nothing: no timeout is reset."""
+        """A handle of an existing sandbox, by its id or its name. A paused sandbox is resumed,
+        unless `resume` is false; apart from that, connecting changes nothing: no timeout is reset.
+        """
         owner = client is None
         client = client or AsyncCove()
         try:
-            sandbox = cls(client, await client._http.get(SandboxInfo, Call("GET", path("v1", "sandboxes", id))), owns_client=owner)
+            if SANDBOX_ID.fullmatch(id):
+                info = await client._http.get(SandboxInfo, Call("GET", path("v1", "sandboxes", id)))
+            else:
+                info = await cls._find(client, id)
+            sandbox = cls(client, info, owns_client=owner)
             if resume and sandbox.info.state == "paused":
                 await sandbox.resume()
             return sandbox
@@ -113,21 +122,30 @@ class AsyncSandbox:
                 await client.aclose()
             raise
 
+    @classmethod
+    async def _find(cls, client: AsyncCove, name: str) -> SandboxInfo:
+        async for info in cls.list(name=name, state="!ended", client=client):
+            return info
+        raise NotFoundError(f"sandbox '{name}': no living sandbox has this name; Sandbox.list() lists them")
+
     @staticmethod
-    async def list(*, state: Optional[str] = None, metadata: Optional[Mapping[str, str]] = None,
-                   client: Optional[AsyncCove] = None) -> AsyncIterator[SandboxInfo]:
+    async def list(*, state: Union[str, Sequence[str], None] = None, name: Optional[str] = None, template: Optional[str] = None,
+                   metadata: Optional[Mapping[str, str]] = None, client: Optional[AsyncCove] = None) -> AsyncIterator[SandboxInfo]:
         """Sandboxes, the newest first, with ended ones until their retention is over.
 
-        `metadata` holds one pair that the sandboxes must have; `state` is creating, running, paused
-        or ended.
+        Args:
+            state: "creating", "running", "paused" or "ended", or several of them; with "!" in
+                front, all others: "!ended".
+            name: sandboxes with this name, of which at most one is alive.
+            template: sandboxes of this template.
+            metadata: pairs that the sandboxes must have, all of them.
         """
         owner = client is None
         client = client or AsyncCove()
+        pairs = [f"{key}={value}" for key, value in (metadata or {}).items()]
+        query = {"state": state, "name": name, "template": template, "metadata": pairs}
         try:
-            if metadata is not None and len(metadata) != 1:
-                raise ValueError("metadata: must hold exactly one pair to search for")
-            pair = "=".join(next(iter(metadata.items()))) if metadata else None
-            async for info in client._http.pages(SandboxInfo, Call("GET", path("v1", "sandboxes"), {"state": state, "metadata": pair})):
+            async for info in client._http.pages(SandboxInfo, Call("GET", path("v1", "sandboxes"), query)):
                 yield info
         finally:
             if owner:

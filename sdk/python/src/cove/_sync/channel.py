@@ -230,7 +230,7 @@ class Channel:
                 self._failure = last
 
     def _connect(self) -> None:
-        query = "&".join(f"{name}={value}" for name, value in self._call.params().items())
+        query = "&".join(f"{name}={value}" for name, value in self._call.params())
         socket = WebSocket.open(self._http.settings, self._call.path + (f"?{query}" if query else ""))
         self._http.known = True
         self._names.clear()
