@@ -1,7 +1,7 @@
 /* A receipt in JSON is flat for the values that a reader looks at first (why, how long, how
  * much) and nested for lists. An unknown figure is omitted: its name stands in "absent" with the
- * reason, so that a zero is always a measured zero. Times are in microseconds, because a whole
- * execution may take less than a millisecond. */
+ * reason, so that a zero is always a measured zero. Durations are in milliseconds with decimals,
+ * because a whole execution may take less than one. */
 #include "sandbox/receipt.h"
 
 #include "core/base/clock.h"
@@ -46,26 +46,42 @@ bool receipt_rootless(const struct receipt *r)
 struct receipt_named_figure {
     const char *name;
     struct receipt_figure figure;
+    bool is_time; /* in nanoseconds */
 };
 
 #define RECEIPT_FIGURE_COUNT 10
+#define RECEIPT_SUMMARY_COUNT 3 /* the first figures are those of the summary */
 
 static void receipt_figures(const struct receipt *r, struct receipt_named_figure out[RECEIPT_FIGURE_COUNT])
 {
     const struct receipt_named_figure all[RECEIPT_FIGURE_COUNT] = {
-        { "wallUs", { r->wall_ns.v / NS_PER_US, r->wall_ns.why } },
-        { "cpuUs", { r->cpu_ns.v / NS_PER_US, r->cpu_ns.why } },
-        { "memoryPeakBytes", r->memory_peak },
-        { "readBytes", r->read_bytes },
-        { "writtenBytes", r->write_bytes },
-        { "tasksStarted", r->tasks_started },
-        { "pidsPeak", r->pids_peak },
-        { "pidsRefused", r->pids_refused },
-        { "oomKills", r->oom_kills },
-        { "throttledUs", { r->throttled_ns.v / NS_PER_US, r->throttled_ns.why } },
+        { "wallMs", r->wall_ns, true },
+        { "cpuMs", r->cpu_ns, true },
+        { "memoryPeakBytes", r->memory_peak, false },
+        { "readBytes", r->read_bytes, false },
+        { "writtenBytes", r->write_bytes, false },
+        { "tasksStarted", r->tasks_started, false },
+        { "pidsPeak", r->pids_peak, false },
+        { "pidsRefused", r->pids_refused, false },
+        { "oomKills", r->oom_kills, false },
+        { "throttledMs", r->throttled_ns, true },
     };
 
     memcpy(out, all, sizeof(all));
+}
+
+static void receipt_json_used(const struct receipt_named_figure *f, size_t n, struct jsonw *w)
+{
+    jsonw_kobject(w, "used");
+    for (size_t i = 0; i < n; i++) {
+        if (f[i].figure.why)
+            continue;
+        if (f[i].is_time)
+            jsonw_kms(w, f[i].name, f[i].figure.v);
+        else
+            jsonw_ku64(w, f[i].name, f[i].figure.v);
+    }
+    jsonw_end_object(w);
 }
 
 static void receipt_json_walls(const char *key, bool inside, uint32_t found, struct jsonw *w)
@@ -131,12 +147,9 @@ static void receipt_json_limits(const struct receipt *r, struct jsonw *w)
     jsonw_end_object(w);
 }
 
-static void receipt_json_limit_hits(const struct receipt *r, struct jsonw *w)
+static void receipt_json_limit_hits(const struct limit_hit *met, size_t n, struct jsonw *w)
 {
-    struct limit_hit met[LIMIT_COUNT];
-    size_t n = limit_hits_list(r, met);
-
-    jsonw_key(w, "limitsMet");
+    jsonw_key(w, "limitHits");
     jsonw_array(w);
     for (size_t i = 0; i < n; i++) {
         jsonw_object(w);
@@ -214,7 +227,6 @@ static void receipt_json_denials(const struct receipt *r, struct jsonw *w)
         jsonw_end_object(w);
     }
     jsonw_end_array(w);
-    jsonw_ku64(w, "denialsMore", r->denials_more);
 }
 
 static void receipt_json_absent(const struct receipt *r, const struct receipt_named_figure f[RECEIPT_FIGURE_COUNT],
@@ -250,6 +262,7 @@ void receipt_json_end(const struct receipt *r, struct jsonw *w)
 void receipt_json(const struct receipt *r, struct jsonw *w)
 {
     struct receipt_named_figure f[RECEIPT_FIGURE_COUNT];
+    struct limit_hit met[LIMIT_COUNT];
     char stamp[32];
 
     receipt_figures(r, f);
@@ -264,9 +277,7 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     receipt_json_end(r, w);
     if (r->started_real_ns)
         jsonw_kstr(w, "startedAt", clock_rfc3339(r->started_real_ns, stamp));
-    for (size_t i = 0; i < RECEIPT_FIGURE_COUNT; i++)
-        if (!f[i].figure.why)
-            jsonw_ku64(w, f[i].name, f[i].figure.v);
+    receipt_json_used(f, RECEIPT_FIGURE_COUNT, w);
     jsonw_ku64(w, "stdoutBytes", r->stdout_bytes);
     jsonw_ku64(w, "stderrBytes", r->stderr_bytes);
     jsonw_ku64(w, "droppedBytes", r->dropped_bytes);
@@ -278,12 +289,32 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     jsonw_kstr(w, "cgroup", r->cgroup);
     receipt_json_all_walls(r, w);
     receipt_json_limits(r, w);
-    receipt_json_limit_hits(r, w);
+    receipt_json_limit_hits(met, limit_hits_list(r, met), w);
     if (!r->changes_why)
         receipt_json_changes(r, w);
-    if (!r->denials_why)
+    if (!r->denials_why) {
         receipt_json_denials(r, w);
+        jsonw_ku64(w, "denialsMore", r->denials_more);
+    }
     receipt_json_absent(r, f, w);
+    jsonw_end_object(w);
+}
+
+void receipt_json_summary(const struct receipt *r, struct jsonw *w)
+{
+    struct receipt_named_figure f[RECEIPT_FIGURE_COUNT];
+    struct limit_hit met[LIMIT_COUNT];
+    size_t nmet = limit_hits_list(r, met);
+
+    receipt_figures(r, f);
+    jsonw_object(w);
+    receipt_json_used(f, RECEIPT_SUMMARY_COUNT, w);
+    if (nmet)
+        receipt_json_limit_hits(met, nmet, w);
+    if (!r->changes_why && r->added + r->modified + r->deleted > 0)
+        receipt_json_changes(r, w);
+    if (!r->denials_why && r->ndenials)
+        receipt_json_denials(r, w);
     jsonw_end_object(w);
 }
 

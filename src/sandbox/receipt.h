@@ -65,7 +65,8 @@ struct receipt {
 bool receipt_rootless(const struct receipt *r); /* the sandbox was made by an unprivileged user */
 /* Exit code of `cove run`: the program's own, 124, 123, 128+n or 125. */
 int receipt_exit_code(const struct receipt *r);
-void receipt_json(const struct receipt *r, struct jsonw *w);     /* writes one object */
-void receipt_json_end(const struct receipt *r, struct jsonw *w); /* writes only exitCode, signal and endedBy */
-void receipt_print(const struct receipt *r, struct buf *out);    /* a few lines for a person */
+void receipt_json(const struct receipt *r, struct jsonw *w);         /* writes one object */
+void receipt_json_summary(const struct receipt *r, struct jsonw *w); /* the same members, but only the essential */
+void receipt_json_end(const struct receipt *r, struct jsonw *w);     /* writes only exitCode, signal and endedBy */
+void receipt_print(const struct receipt *r, struct buf *out);        /* a few lines for a person */
 void receipt_done(struct receipt *r);

@@ -138,3 +138,55 @@ void result_write(const struct result *r, struct jsonw *w)
     if (r->error_json)
         jsonw_kraw(w, "error", r->error_json);
 }
+
+/* --- the receipt --- */
+
+const char *const receipt_detail_names[] = { "summary", "none", "full", NULL };
+
+void result_write_receipt(const struct receipt *r, enum receipt_detail detail, struct jsonw *w)
+{
+    if (detail == RECEIPT_NONE)
+        return;
+    jsonw_key(w, "receipt");
+    if (detail == RECEIPT_FULL)
+        receipt_json(r, w);
+    else
+        receipt_json_summary(r, w);
+}
+
+static bool result_receipt_member_matters(const char *key, const json_t *v)
+{
+    if (str_eq(key, "changes"))
+        return json_integer_value(json_object_get(v, "added")) || json_integer_value(json_object_get(v, "modified")) ||
+               json_integer_value(json_object_get(v, "deleted"));
+    return json_is_object(v) || json_array_size(v) > 0;
+}
+
+/* As receipt_json_summary(), from the text that the store has. */
+void result_write_stored_receipt(const char *json, enum receipt_detail detail, struct jsonw *w)
+{
+    static const char *const keys[] = { "used", "limitHits", "changes", "denials" };
+    static const char *const figures[] = { "wallMs", "cpuMs", "memoryPeakBytes" };
+
+    if (!json || detail == RECEIPT_NONE)
+        return;
+    if (detail == RECEIPT_FULL) {
+        jsonw_kraw(w, "receipt", json);
+        return;
+    }
+    json_t *full = json_loads(json, 0, NULL), *used = json_object(), *summary = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(figures); i++)
+        json_object_set(used, figures[i], json_object_get(json_object_get(full, "used"), figures[i]));
+    json_object_set_new(full, "used", used);
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        json_t *v = json_object_get(full, keys[i]);
+
+        if (v && result_receipt_member_matters(keys[i], v))
+            json_object_set(summary, keys[i], v);
+    }
+    auto_free char *text = json_dumps(summary, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    if (text)
+        jsonw_kraw(w, "receipt", text);
+    json_decref(summary);
+    json_decref(full);
+}

@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/jsonw.h"
 #include "policy/outcome.h"
+#include "sandbox/receipt.h"
 
 /* The output of a program, and of its code. */
 struct result_output {
@@ -41,6 +42,11 @@ struct result {
 
 /* Writes the members from id to endedAt and error; the caller begins and ends the object. */
 void result_write(const struct result *r, struct jsonw *w);
+enum receipt_detail { RECEIPT_SUMMARY, RECEIPT_NONE, RECEIPT_FULL };
+extern const char *const receipt_detail_names[]; /* ends with NULL */
+/* Write the member "receipt", or nothing. */
+void result_write_receipt(const struct receipt *r, enum receipt_detail detail, struct jsonw *w);
+void result_write_stored_receipt(const char *json, enum receipt_detail detail, struct jsonw *w);
 /* {"code", "message"}, also as rows store it; the caller frees it. */
 char *result_error_json(const struct err *why);
 /* The outcome of an execution that has ended. */

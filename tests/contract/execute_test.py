@@ -52,26 +52,36 @@ def nothing_is_left(s):
 
 @case
 def python_code_is_answered_with_output_result_and_receipt(s):
-    a = run(s, code="print('hello')\n6 * 7")
+    a = run(s, code="print('hello')\n6 * 7", receipt="full")
     assert a["outcome"] == "success" and a["exitCode"] == 0 and a["endedBy"] == "exit", a
     assert a["stdout"] == "hello\n" and a["stderr"] == "" and not a["truncated"], a
     assert a["value"] == a["results"][0]["data"]["text/plain"] == "42" and a["startedAt"] <= a["endedAt"] and not a["cached"], a
     assert a["receipt"]["sandbox"] == a["sandboxId"] and a["receipt"]["execution"] == a["id"], a
-    assert a["receipt"]["wallUs"] > 0 and "memoryPeakBytes" in a["receipt"]["absent"], a["receipt"]
+    assert a["receipt"]["used"]["wallMs"] > 0 and "memoryPeakBytes" in a["receipt"]["absent"], a["receipt"]
     assert "files" not in a and "exception" not in a, a
-    for body in ({"code": "1"}, {"command": ["true"]}):
+    for body in ({"code": "1", "receipt": "full"}, {"command": ["true"], "receipt": "full"}):
         b = s.call("POST", "/v1/execute", body, headers={"X-Request-Id": "run-7"})
         assert b.json["receipt"]["requestId"] == "run-7", b.body
 
 
 @case
+def the_answer_to_a_sum_is_small(s):
+    a = s.call("POST", "/v1/execute", {"code": "6*7"})
+    assert a.json["value"] == "42" and len(a.body) <= 600, (len(a.body), a.body)
+    assert a.json["receipt"].keys() == {"used"} and a.json["receipt"]["used"]["wallMs"] > 0, a.json
+    assert "receipt" not in run(s, code="1", receipt="none")
+    refused = s.call("POST", "/v1/execute", {"code": "1", "receipt": "short"})
+    assert refused.status == 400 and "receipt" in refused.json["error"]["message"], refused.body
+
+
+@case
 def the_receipt_of_an_answer_is_not_final(s):
-    sums = ("memoryPeakBytes", "pidsPeak", "pidsRefused", "oomKills", "throttledUs")
+    sums = ("memoryPeakBytes", "pidsPeak", "pidsRefused", "oomKills", "throttledMs")
     for body in ({"code": "1"}, {"code": "while True: pass", "timeoutMs": 200}, {"code": "import os; os._exit(3)"}, {"command": ["true"]}):
-        receipt = run(s, **body)["receipt"]
+        receipt = run(s, receipt="full", **body)["receipt"]
         assert receipt["final"] is False, (body, receipt)  # its sandbox still lives
         for name in sums:
-            assert name not in receipt and receipt["absent"][name], (body, name, receipt)
+            assert name not in receipt["used"] and receipt["absent"][name], (body, name, receipt)
 
 
 @case
@@ -81,7 +91,7 @@ def python_code_gets_a_prepared_interpreter(s):
     a = run(s, code="import os, random\nprint(os.environ.get('A'), os.getcwd(), random.random())", env={"A": "given"}, cwd="/tmp")
     b = run(s, code="import os, random\nprint(os.environ.get('A'), os.getcwd(), random.random())", env={"A": "given"}, cwd="/tmp")
     assert a["stdout"].startswith("given /tmp ") and a["stdout"] != b["stdout"], (a["stdout"], b["stdout"])
-    assert a["receipt"]["wallUs"] > 0 and first["outcome"] == "success", a["receipt"]
+    assert a["receipt"]["used"]["wallMs"] > 0 and first["outcome"] == "success", a["receipt"]
     named = run(s, code="1", template="python")
     unknown = s.call("POST", "/v1/execute", {"code": "1", "template": "pyton"})
     assert named["outcome"] == "success" and unknown.status == 404 and "did you mean python" in unknown.json["error"]["message"], unknown.body
@@ -110,7 +120,7 @@ def code_that_exits_has_a_status_and_no_exception(s):
                                    ("python", "print('x')\nraise SystemExit", 0), ("python", "import sys; print('x'); sys.exit(3)", 3),
                                    ("node", "console.log('x'); process.exit(4)", 4), ("node", "console.log('x'); process.exit(0)", 0),
                                    ("bash", "echo x; exit 5", 5), ("bash", "echo x; false", 1)):
-        a = run(s, code=code, language=language)
+        a = run(s, code=code, language=language, receipt="full")
         assert (a["exitCode"], a["outcome"], a["stdout"], a["endedBy"]) == (status, "error" if status else "success", "x\n", "exit"), (code, a)
         assert "exception" not in a and a["receipt"]["exitCode"] == status, (code, a)
     a = run(s, code="import sys; sys.exit('why')")
@@ -231,7 +241,7 @@ def output_is_bounded_and_dropped_bytes_are_reported(s):
 
 @case
 def a_stream_delivers_the_same_result_as_it_happens(s):
-    body = {"code": "import sys\nprint('out')\nprint('err', file=sys.stderr)\ndisplay(1)\n2", "outputs": ["none"]}
+    body = {"code": "import sys\nprint('out')\nprint('err', file=sys.stderr)\ndisplay(1)\n2", "outputs": ["none"], "receipt": "full"}
     c, r = s.open("POST", "/v1/execute", body, {"Accept": "application/x-ndjson"})
     assert r.status == 200 and r.headers["Content-Type"].startswith("application/x-ndjson")
     told = [json.loads(line) for line in r]

@@ -244,10 +244,10 @@ class Limits(Case):
                 done = run("run", "--json", flag, "--runtime", "python", "-c", code)
                 self.assertCode(done, 0)
                 receipt = done.json["receipt"]
-                self.assertEqual([m["limit"] for m in receipt["limitsMet"]], [limit], done)
+                self.assertEqual([m["limit"] for m in receipt["limitHits"]], [limit], done)
                 self.assertNotIn("unseen", receipt["limits"][limit])
                 if limit == "pids":
-                    self.assertEqual(receipt["limitsMet"][0]["count"], receipt["pidsRefused"])
+                    self.assertEqual(receipt["limitHits"][0]["count"], receipt["used"]["pidsRefused"])
                 text = run("explain", "-", stdin=done.out).out
                 self.assertRegex(text, f"The limit {limit}: .*; (--[a-z]+|limits.{limit} of a policy) sets it[.]")
 
@@ -257,7 +257,7 @@ class Limits(Case):
         self.assertCode(done, 128 + signal.SIGXFSZ)
         self.assertIn("limit: fileSizeBytes: a write past it ended the program; limits.fileSizeBytes of a policy", done.err)
         done = run("run", "--json", "--runtime", "python", "-c", big.format("IGN"))
-        self.assertEqual(done.json["receipt"]["limitsMet"], [])
+        self.assertEqual(done.json["receipt"]["limitHits"], [])
         self.assertIn("EFBIG", done.json["receipt"]["limits"]["fileSizeBytes"]["unseen"])
 
     def test_a_full_disk_that_failed_a_program_is_reported_immediately(self):
@@ -270,8 +270,8 @@ class Limits(Case):
             receipt = run("run", "--json", "--memory", "32M", "--runtime", "python", "-c",
                           "x = [bytearray(1 << 20) for i in range(999)]").json["receipt"]
             self.assertEqual(receipt["endedBy"], "memory")
-            self.assertNotEqual(receipt.get("oomKills"), 0)
-            self.assertTrue("oomKills" in receipt or "oomKills" in receipt["absent"])
+            self.assertNotEqual(receipt["used"].get("oomKills"), 0)
+            self.assertTrue("oomKills" in receipt["used"] or "oomKills" in receipt["absent"])
 
     def test_disk_rates_are_throttled_and_late_writes_are_reported(self):
         self.file("work/data", "x" * (1 << 20))
@@ -284,7 +284,7 @@ class Limits(Case):
         if read["state"] == "none" or done.code != 0:
             self.skipTest(read.get("why") or done.json["stderr"])
         self.assertEqual((read["value"], write["value"]), (1 << 20, 1 << 20))
-        self.assertGreater(done.json["receipt"]["wallUs"], 1500000)
+        self.assertGreater(done.json["receipt"]["used"]["wallMs"], 1500)
         if write["state"] != "enforced":
             self.assertEqual(write["state"], "partial")
             self.assertTrue(write["why"])

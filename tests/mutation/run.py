@@ -54,7 +54,7 @@ def throttled(wall):
     quiet host."""
     done = run([COVE, "run", "--json", "--cpus", "0.05", "--timeout", "1500ms", "--", "sh", "-c", "while :; do :; done"], wall,
                timeout=60)
-    used = json.loads(done.stdout)["receipt"]["cpuUs"]
+    used = json.loads(done.stdout)["receipt"]["used"]["cpuMs"]
     return used < 250000, f"{used} microseconds of CPU time"
 
 
@@ -67,7 +67,7 @@ def slowed(wall):
         found = json.loads(done.stdout)["receipt"]
     if done.returncode or found["limits"]["ioReadBytesPerSecond"]["state"] != "enforced":
         return None, found["limits"]["ioReadBytesPerSecond"].get("why", "this directory is not on a disk that supports direct I/O")
-    return found["wallUs"] > 600000, f"{found['wallUs']} microseconds for 512 KiB in and out at 1 MiB a second"
+    return found["used"]["wallMs"] > 600, f"{found['used']['wallMs']} ms for 512 KiB in and out at 1 MiB a second"
 
 
 # wall: cases of tests/escape that must fail without it, or a command that succeeds inside only

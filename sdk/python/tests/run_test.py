@@ -24,7 +24,7 @@ class Run(Case):
         self.assertGreaterEqual(result.duration, 0)
         receipt = self.box.execution(result.id).receipt()
         self.assertEqual((receipt.execution, receipt.exit_code, receipt.ended_by), (result.id, 3, "exit"))
-        self.assertGreater(receipt.wall_us or 0, 0)
+        self.assertGreater(receipt.used.wall_ms or 0, 0)
         self.assertTrue(receipt.request_id)
 
     def test_code_runs_in_the_sandbox_s_language(self) -> None:

@@ -119,7 +119,8 @@ static void explain_usage(const struct json *r, struct buf *out)
 {
     uint64_t wall, cpu, memory, tasks;
     char text[32];
-    bool have_wall = explain_number(r, "wallUs", &wall), have_cpu = explain_number(r, "cpuUs", &cpu);
+    const struct json *used = json_get(r, "used");
+    bool have_wall = json_ms(json_get(used, "wallMs"), &wall), have_cpu = json_ms(json_get(used, "cpuMs"), &cpu);
 
     if (have_wall) {
         buf_adds(out, "It ran for ");
@@ -131,9 +132,9 @@ static void explain_usage(const struct json *r, struct buf *out)
         }
         buf_adds(out, ".\n");
     }
-    if (explain_number(r, "memoryPeakBytes", &memory))
+    if (explain_number(used, "memoryPeakBytes", &memory))
         buf_addf(out, "Its peak memory usage was %s.\n", str_size(memory, text));
-    if (explain_number(r, "tasksStarted", &tasks))
+    if (explain_number(used, "tasksStarted", &tasks))
         buf_addf(out, "%" PRIu64 " process%s or thread%s ran in it.\n", tasks, tasks == 1 ? "" : "es",
                  explain_plural(tasks));
 }
@@ -141,7 +142,7 @@ static void explain_usage(const struct json *r, struct buf *out)
 /* "The limit pids refused a process or thread 3 times (256); --pids sets it." */
 static void explain_limit_hits(const struct json *r, struct buf *out)
 {
-    const struct json *list = json_get(r, "limitsMet");
+    const struct json *list = json_get(r, "limitHits");
 
     for (const struct json *m = list && list->kind == JSON_ARRAY ? list->child : NULL; m; m = m->next) {
         const char *name = json_text(json_get(m, "limit"));
@@ -169,10 +170,12 @@ static void explain_limit_effects(const struct json *r, struct buf *out)
     uint64_t n;
     char text[32];
 
+    const struct json *used = json_get(r, "used");
+
     explain_limit_hits(r, out);
-    if (explain_number(r, "oomKills", &n) && n)
+    if (explain_number(used, "oomKills", &n) && n)
         buf_addf(out, "The kernel killed %" PRIu64 " of its processes because the memory limit was reached.\n", n);
-    if (explain_number(r, "throttledUs", &n) && n) {
+    if (json_ms(json_get(used, "throttledMs"), &n) && n) {
         buf_adds(out, "The processor limit delayed it by ");
         explain_add_time(out, n);
         buf_adds(out, ".\n");

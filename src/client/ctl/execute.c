@@ -92,6 +92,8 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
         return -1;
     if (args_find(&c->args, OPT_CACHE))
         json_object_set_new(body, "cache", json_true());
+    if (args_find(&c->args, OPT_RECEIPT))
+        json_object_set_new(body, "receipt", json_string("full"));
     return ctl_set_run_limits(c, body, err);
 }
 

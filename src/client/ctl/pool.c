@@ -32,7 +32,7 @@ static const char *ctl_pool_millis_text(const json_t *status, const char *key, c
 {
     if (!json_object_get(status, key))
         return "-";
-    snprintf(buf, 24, "%.2f ms", (double)ctl_field_number(status, key) / 1000);
+    snprintf(buf, 24, "%.2f ms", json_number_value(json_object_get(status, key)));
     return buf;
 }
 
@@ -108,8 +108,8 @@ static int ctl_pool_print(struct ctl *c, const json_t *p)
     ctl_printf("claims     %" PRIu64 ": %" PRIu64 " ready (%s), %" PRIu64 " unfinished, %" PRIu64 " empty pool",
                ctl_field_number(s, "claims"), ctl_field_number(s, "hits"), ctl_pool_hit_rate_text(s, a),
                ctl_field_number(s, "partial"), ctl_field_number(s, "misses"));
-    ctl_printf("times      claim %s, creation %s", ctl_pool_millis_text(s, "claimUs", a),
-               ctl_pool_millis_text(s, "refillUs", b));
+    ctl_printf("times      claim %s, creation %s", ctl_pool_millis_text(s, "claimMs", a),
+               ctl_pool_millis_text(s, "refillMs", b));
     ctl_pool_print_recycled(s);
     ctl_pool_print_zygote(s);
     return 0;
@@ -137,7 +137,7 @@ static int ctl_pool_list(struct ctl *c, struct err *err)
                       ctl_pool_number_text(s, "ready", n[0]), ctl_pool_number_text(s, "target", n[1]),
                       ctl_pool_number_text(p, "min", n[2]), ctl_pool_number_text(p, "max", n[3]),
                       ctl_pool_number_text(s, "claims", n[4]), ctl_pool_hit_rate_text(s, rate),
-                      ctl_pool_millis_text(s, "claimUs", time));
+                      ctl_pool_millis_text(s, "claimMs", time));
     }
     return ctl_table_print(&table);
 }

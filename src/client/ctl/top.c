@@ -46,12 +46,13 @@ static double ctl_top_cpu_percent(const json_t *before, const json_t *now, const
     const json_t *old = ctl_top_find_sandbox(before, ctl_field_text(s, "id"));
     uint64_t from, to;
 
-    if (!old || !json_object_get(s, "cpuUs") || !json_object_get(old, "cpuUs") ||
+    if (!old || !json_object_get(s, "cpuMs") || !json_object_get(old, "cpuMs") ||
         !clock_from_rfc3339(ctl_field_text(before, "at"), &from) ||
         !clock_from_rfc3339(ctl_field_text(now, "at"), &to) || to <= from ||
-        ctl_field_number(s, "cpuUs") < ctl_field_number(old, "cpuUs"))
+        json_number_value(json_object_get(s, "cpuMs")) < json_number_value(json_object_get(old, "cpuMs")))
         return -1;
-    return (double)(ctl_field_number(s, "cpuUs") - ctl_field_number(old, "cpuUs")) / (double)(to - from) / 10;
+    return (json_number_value(json_object_get(s, "cpuMs")) - json_number_value(json_object_get(old, "cpuMs"))) /
+           (double)(to - from) * 100;
 }
 
 static double ctl_top_sort_key(const struct ctl_top_line *l)

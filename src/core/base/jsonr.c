@@ -317,3 +317,21 @@ bool json_u64(const struct json *j, uint64_t *ret)
     *ret = v;
     return true;
 }
+
+bool json_ms(const struct json *j, uint64_t *ret_us)
+{
+    if (!j || j->kind != JSON_NUMBER)
+        return false;
+    const char *p = j->text;
+    uint64_t ms, us = 0;
+    if (!str_eat_u64(&p, UINT64_MAX / 1000 - 1, &ms))
+        return false;
+    if (*p == '.')
+        p++;
+    for (uint64_t digit = 100; digit && *p >= '0' && *p <= '9'; digit /= 10)
+        us += digit * (uint64_t)(*p++ - '0');
+    if (*p)
+        return false;
+    *ret_us = ms * 1000 + us;
+    return true;
+}

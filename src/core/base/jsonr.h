@@ -36,3 +36,5 @@ const struct json *json_get(const struct json *object, const char *key); /* NULL
 /* the text of a string; NULL for any other kind */
 const char *json_text(const struct json *j);
 bool json_u64(const struct json *j, uint64_t *ret);
+/* A number of milliseconds with up to 3 decimals, as microseconds. */
+bool json_ms(const struct json *j, uint64_t *ret_us);

@@ -2,6 +2,9 @@
 
 #include "core/base/str.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #define PIECE 1024u
 
 static void jsonw_put_char(struct buf *out, char c)
@@ -240,6 +243,18 @@ void jsonw_kbool(struct jsonw *w, const char *key, bool v)
 {
     jsonw_key(w, key);
     jsonw_bool(w, v);
+}
+
+void jsonw_kms(struct jsonw *w, const char *key, uint64_t ns)
+{
+    uint64_t us = ns / 1000;
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%" PRIu64 ".%03u", us / 1000, (unsigned)(us % 1000));
+
+    while (text[n - 1] == '0')
+        n--;
+    text[text[n - 1] == '.' ? n - 1 : n] = '\0';
+    jsonw_kraw(w, key, text);
 }
 
 void jsonw_kraw(struct jsonw *w, const char *key, const char *json)

@@ -31,6 +31,7 @@ void jsonw_raw(struct jsonw *w, const char *json); /* a value that is already JS
 void jsonw_kstr(struct jsonw *w, const char *key, const char *s);
 void jsonw_kstr_if(struct jsonw *w, const char *key, const char *s); /* NULL or "": writes nothing */
 void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v);
+void jsonw_kms(struct jsonw *w, const char *key, uint64_t ns); /* milliseconds with up to 3 decimals */
 void jsonw_ki64(struct jsonw *w, const char *key, int64_t v);
 void jsonw_ki64_or_null(struct jsonw *w, const char *key, bool known, int64_t v);
 void jsonw_kbool(struct jsonw *w, const char *key, bool v);

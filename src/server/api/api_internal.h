@@ -12,6 +12,7 @@
 #include "server/gateway/security_events.h"
 #include "server/gateway/unread_responses.h"
 #include "core/doc/json_input.h"
+#include "server/api/stored_output.h"
 
 struct api {
     struct api_settings settings;
@@ -112,6 +113,7 @@ extern const char *const execution_request_fields[]; /* names of the JSON fields
 int execution_request_read_command(const json_t *body, const char ***ret, struct err *err);
 int execution_request_read(struct execution_request *l, struct api *api, struct err *err);
 void execution_request_done(struct execution_request *l);
+int api_read_receipt_detail(const json_t *body, enum receipt_detail *ret, struct err *err); /* "receipt" */
 int api_check_operator_limits(struct api *api, uint64_t timeout_ms, uint64_t output_max,
                               struct err *err); /* 0: not given */
 int execution_request_read_tty_size(const json_t *body, uint16_t *rows, uint16_t *cols,
@@ -149,6 +151,7 @@ struct follow_spec {
     int channel;        /* FOLLOW_RAW: 1 or 2 */
     bool existing_only; /* FOLLOW_RAW: end at the bytes that exist now */
     bool cancel_first;  /* FOLLOW_ANSWER: cancel the execution first */
+    enum receipt_detail receipt;
 };
 enum follow_mode follow_mode_of_request(const struct http_req *req);
 /* Reads the Last-Event-ID of an execution's stream; NULL or "": none. */
@@ -160,4 +163,4 @@ void follow_execution_row(struct http_req *req, struct api *api, const struct fo
                           const struct store_execution *row);
 /* Sends the complete response for an execution that has ended, or that runs and is not followed. */
 void follow_answer_row(struct http_req *req, struct api *api, int status, const struct store_execution *row,
-                       bool output);
+                       struct execution_view view);

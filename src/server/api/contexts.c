@@ -280,7 +280,7 @@ static void api_context_restart(struct http_req *req, void *ctx)
 
 int api_context_read_call(const json_t *body, struct api *api, struct context_execution_spec *ret, struct err *err)
 {
-    static const char *const names[] = { "code", "timeoutMs", "outputBytes", "background", NULL };
+    static const char *const names[] = { "code", "timeoutMs", "outputBytes", "background", "receipt", NULL };
     const struct limit_info *wall = limit_info(LIMIT_WALL);
 
     if (json_input_require_known_fields(body, "", names, err) < 0 ||
@@ -377,7 +377,7 @@ static void context_input_line_on_row(void *arg, const struct err *err, const st
                                       l->text, &why) < 0)
         err = &why;
     if (!http_answer_if_err(l->req, err))
-        follow_answer_row(l->req, l->api, 200, row, false);
+        follow_answer_row(l->req, l->api, 200, row, (struct execution_view){ 0 });
 }
 
 int api_context_read_input_line(const json_t *body, const char **ret, struct err *err)

@@ -326,6 +326,7 @@ static int execute_read_options(struct execute_request *c, struct err *err)
         (env && spec_read_env(env, "env", &c->env, &n, err) < 0) ||
         json_input_u64(c->body, "", "timeoutMs", wall->min, wall->max, &r->timeout_ms, NULL, err) < 0 ||
         json_input_u64(c->body, "", "outputBytes", 1, RUN_OUTPUT_MAX, &r->output_max, NULL, err) < 0 ||
+        api_read_receipt_detail(c->body, &r->receipt, err) < 0 ||
         json_input_bool(c->body, "", "stream", &stream, err) < 0 ||
         json_input_bool(c->body, "", "cache", &r->is_cacheable, err) < 0)
         return -1;
@@ -458,9 +459,9 @@ static void execute_on_template(void *arg, const struct err *err, const struct s
 
 static void api_execute(struct http_req *req, void *ctx)
 {
-    static const char *const names[] = { "code",  "command", "language",  "template",    "level", "policy",
-                                         "env",   "cwd",     "resources", "files",       "stdin", "outputs",
-                                         "cache", "stream",  "timeoutMs", "outputBytes", NULL };
+    static const char *const names[] = { "code",  "command", "language",  "template",    "level",   "policy",
+                                         "env",   "cwd",     "resources", "files",       "stdin",   "outputs",
+                                         "cache", "stream",  "timeoutMs", "outputBytes", "receipt", NULL };
     struct execute_request *c = mem_new(struct execute_request);
     const char *template = NULL;
     struct err err = { 0 };

@@ -11,9 +11,10 @@
 #define CWD_MAX 4000
 #define SIZE_MAX_ROWS 4096u
 
-const char *const execution_request_fields[] = { "code",    "command",   "stdin",     "stdinOpen",   "env",
-                                                 "cwd",     "timeoutMs", "cpuTimeMs", "outputBytes", "background",
-                                                 "changes", "tty",       "rows",      "cols",        NULL };
+const char *const execution_request_fields[] = { "code",        "command",    "stdin",     "stdinOpen",
+                                                 "env",         "cwd",        "timeoutMs", "cpuTimeMs",
+                                                 "outputBytes", "background", "changes",   "tty",
+                                                 "rows",        "cols",       "receipt",   NULL };
 
 void execution_request_done(struct execution_request *l)
 {
@@ -145,6 +146,16 @@ static int execution_request_read_env(struct execution_request *l, struct err *e
         l->env[n + 1] = NULL;
     }
     l->spec.env = (const char *const *)l->env;
+    return 0;
+}
+
+int api_read_receipt_detail(const json_t *body, enum receipt_detail *ret, struct err *err)
+{
+    unsigned detail = *ret;
+
+    if (json_input_enum(body, "", "receipt", receipt_detail_names, &detail, err) < 0)
+        return -1;
+    *ret = (enum receipt_detail)detail;
     return 0;
 }
 

@@ -15,6 +15,7 @@ struct execution_creation {
     struct execution_request launch;
     struct context_execution_spec call; /* in a context; borrows from launch.body */
     bool background;
+    enum receipt_detail receipt;
     enum follow_mode mode;
 };
 
@@ -31,7 +32,7 @@ static void execution_creation_answer_background(struct execution_creation *c, c
     auto_free char *path = str_printf("/v1/sandboxes/%s/executions/%s", row->sandbox, row->id);
 
     http_set_header(c->req, "Location", path);
-    follow_answer_row(c->req, c->api, 202, row, false);
+    follow_answer_row(c->req, c->api, 202, row, (struct execution_view){ .receipt = c->receipt });
 }
 
 static void execution_creation_on_accepted(void *arg, const struct err *err, const struct store_execution *row)
@@ -44,7 +45,9 @@ static void execution_creation_on_accepted(void *arg, const struct err *err, con
     } else if (c->background) {
         execution_creation_answer_background(c, row);
     } else {
-        follow_execution_row(c->req, c->api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox }, row);
+        follow_execution_row(c->req, c->api,
+                             &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .receipt = c->receipt },
+                             row);
     }
     execution_creation_free(c);
 }
@@ -76,7 +79,9 @@ static void execution_creation_on_claimed(struct http_req *req, bool fresh, cons
     } else if (c->background) {
         store_execution_get(api->settings.store, gateway_visible_owner(req), id, execution_creation_on_known, c);
     } else {
-        follow_execution(req, api, &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id });
+        follow_execution(
+            req, api,
+            &(struct follow_spec){ .mode = c->mode, .sandbox = c->sandbox, .execution = id, .receipt = c->receipt });
         execution_creation_free(c);
     }
 }
@@ -87,7 +92,8 @@ static int execution_creation_read(struct execution_creation *c, struct err *err
     if (api_context_read_ids(c->req, &c->sandbox, c->context ? &c->context : NULL, err) < 0 ||
         api_read_body(c->req, &c->launch.body, err) < 0 ||
         (c->context ? api_context_read_call(c->launch.body, c->api, &c->call, err)
-                    : execution_request_read(&c->launch, c->api, err)) < 0)
+                    : execution_request_read(&c->launch, c->api, err)) < 0 ||
+        api_read_receipt_detail(c->launch.body, &c->receipt, err) < 0)
         return -1;
     c->background = c->context ? c->call.background : c->launch.spec.background;
     return 0;
@@ -153,7 +159,8 @@ static void api_execution_on_rows(void *arg, const struct err *err, const struct
     if (!api_list_begin(req, err, &w, &out))
         return;
     for (size_t i = 0; i < n; i++)
-        stored_output_write_execution(api->settings.manager, &rows[i], EXECUTION_OUTPUT_NONE, &w);
+        stored_output_write_execution(api->settings.manager, &rows[i],
+                                      (struct execution_view){ .receipt = RECEIPT_NONE }, &w);
     api_list_end(req, &w, next);
 }
 
@@ -223,10 +230,25 @@ static bool api_execution_row_or_refuse(struct http_req *req, const struct err *
     return false;
 }
 
+static int api_execution_query_receipt(const struct http_req *req, enum receipt_detail *ret, struct err *err)
+{
+    const char *text = http_query(req, "receipt");
+
+    for (unsigned i = 0; text && receipt_detail_names[i]; i++)
+        if (str_eq(text, receipt_detail_names[i])) {
+            *ret = (enum receipt_detail)i;
+            return 0;
+        }
+    return text ? err_set(err, ERR_INVALID, "receipt: must be none, summary or full") : 0;
+}
+
 static void api_execution_on_row(void *arg, const struct err *err, const struct store_execution *row)
 {
+    struct execution_view view = { .output = EXECUTION_OUTPUT_EMBEDDED };
+
+    (void)api_execution_query_receipt(arg, &view.receipt, NULL); /* checked before */
     if (api_execution_row_or_refuse(arg, err, row))
-        follow_answer_row(arg, http_route_ctx(arg), 200, row, true);
+        follow_answer_row(arg, http_route_ctx(arg), 200, row, view);
 }
 
 static void api_execution_on_receipt_row(void *arg, const struct err *err, const struct store_execution *row)
@@ -235,22 +257,29 @@ static void api_execution_on_receipt_row(void *arg, const struct err *err, const
         api_execution_answer_receipt(arg, row);
 }
 
-static void api_execution_read_one(struct http_req *req, struct api *api, store_execution_fn *on_row)
-{
-    struct follow_spec spec = { 0 };
-
-    if (api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
-        store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution, on_row, req);
-}
-
 static void api_execution_get(struct http_req *req, void *ctx)
 {
-    api_execution_read_one(req, ctx, api_execution_on_row);
+    static const char *const names[] = { "receipt", NULL };
+    struct api *api = ctx;
+    struct follow_spec spec = { 0 };
+    struct err err = { 0 };
+
+    if (!api_execution_ids_or_refuse(req, names, &spec))
+        return;
+    if (api_execution_query_receipt(req, &spec.receipt, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution, api_execution_on_row, req);
 }
 
 static void api_execution_receipt(struct http_req *req, void *ctx)
 {
-    api_execution_read_one(req, ctx, api_execution_on_receipt_row);
+    struct api *api = ctx;
+    struct follow_spec spec = { 0 };
+
+    if (api_execution_ids_or_refuse(req, (const char *const[]){ NULL }, &spec))
+        store_execution_get(api->settings.store, gateway_visible_owner(req), spec.execution,
+                            api_execution_on_receipt_row, req);
 }
 
 static void api_execution_cancel(struct http_req *req, void *ctx)
@@ -287,7 +316,7 @@ static void api_execution_output(struct http_req *req, void *ctx)
 
 static void api_execution_stream(struct http_req *req, void *ctx)
 {
-    static const char *const names[] = { "stdoutOffset", "stderrOffset", "eventsOffset", NULL };
+    static const char *const names[] = { "stdoutOffset", "stderrOffset", "eventsOffset", "receipt", NULL };
     struct follow_spec spec = { .mode = follow_mode_of_request(req) };
     struct err err = { 0 };
 
@@ -298,6 +327,7 @@ static void api_execution_stream(struct http_req *req, void *ctx)
     if (http_query_u64(req, "stdoutOffset", 0, INT64_MAX, 0, &spec.offset[0], &err) < 0 ||
         http_query_u64(req, "stderrOffset", 0, INT64_MAX, 0, &spec.offset[1], &err) < 0 ||
         http_query_u64(req, "eventsOffset", 0, INT64_MAX, 0, &spec.offset[2], &err) < 0 ||
+        api_execution_query_receipt(req, &spec.receipt, &err) < 0 ||
         follow_read_offsets(http_header(req, "Last-Event-ID"), spec.offset, &err) < 0)
         http_answer_err(req, &err);
     else

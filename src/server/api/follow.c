@@ -31,7 +31,7 @@ static void follower_free(struct follower *f)
 }
 
 void follow_answer_row(struct http_req *req, struct api *api, int status, const struct store_execution *row,
-                       bool output)
+                       struct execution_view view)
 {
     struct store_execution now = *row;
     struct buf out = { 0 };
@@ -44,8 +44,7 @@ void follow_answer_row(struct http_req *req, struct api *api, int status, const 
         (void)stored_output_open(api->settings.manager, row->id, i + 1, &fd, &now.out_bytes[i], &err);
     }
     jsonw_init(&w, &out, 0);
-    stored_output_write_execution(api->settings.manager, &now,
-                                  output ? EXECUTION_OUTPUT_EMBEDDED : EXECUTION_OUTPUT_NONE, &w);
+    stored_output_write_execution(api->settings.manager, &now, view, &w);
     http_answer_json(req, status, &out);
 }
 
@@ -132,7 +131,7 @@ static void follower_begin_messages(struct follower *f, const struct store_execu
     struct jsonw w;
 
     jsonw_init(&w, &execution, 0);
-    stored_output_write_execution(f->api->settings.manager, row, EXECUTION_OUTPUT_NONE, &w);
+    stored_output_write_execution(f->api->settings.manager, row, (struct execution_view){ 0 }, &w);
     f->stream.has_ids = f->spec.mode == FOLLOW_EVENTS;
     output_response_begin(&f->stream, f->req, f->api->settings.ev, f->spec.mode == FOLLOW_EVENTS, execution.data);
 }
@@ -168,7 +167,8 @@ static void follower_on_row(void *arg, const struct err *err, const struct store
                                 .channels = spec->mode == FOLLOW_ANSWER ? 0
                                             : spec->mode == FOLLOW_RAW  ? OUTPUT_CHANNEL(spec->channel)
                                                                         : OUTPUT_ALL_CHANNELS,
-                                .existing_only = spec->existing_only };
+                                .existing_only = spec->existing_only,
+                                .receipt = spec->receipt };
     struct err why = { 0 };
 
     memcpy(join.offset, spec->offset, sizeof(join.offset));

@@ -22,10 +22,10 @@ struct live_usage_query {
     size_t n, waiting;
 };
 
-static void live_usage_put_figure(struct jsonw *w, const char *name, uint64_t v, uint64_t unit)
+static void live_usage_put_figure(struct jsonw *w, const char *name, uint64_t v)
 {
     if (v != SANDBOX_USAGE_UNKNOWN)
-        jsonw_ku64(w, name, v / unit);
+        jsonw_ku64(w, name, v);
 }
 
 static void live_usage_write_entry(struct jsonw *w, const struct live_usage_entry *l)
@@ -36,9 +36,10 @@ static void live_usage_write_entry(struct jsonw *w, const struct live_usage_entr
     jsonw_kstr(w, "state", l->sandbox.paused ? "paused" : "running");
     api_write_time(w, "createdAt", l->sandbox.created_ms);
     jsonw_ku64(w, "executions", l->sandbox.executions);
-    live_usage_put_figure(w, "cpuUs", l->usage.cpu_ns, NS_PER_US);
-    live_usage_put_figure(w, "memoryBytes", l->usage.memory, 1);
-    live_usage_put_figure(w, "pids", l->usage.pids, 1);
+    if (l->usage.cpu_ns != SANDBOX_USAGE_UNKNOWN)
+        jsonw_kms(w, "cpuMs", l->usage.cpu_ns);
+    live_usage_put_figure(w, "memoryBytes", l->usage.memory);
+    live_usage_put_figure(w, "pids", l->usage.pids);
     jsonw_kobject(w, "limits");
     jsonw_ku64(w, "cpuMillis", l->sandbox.cpu_millis);
     jsonw_ku64(w, "memoryBytes", l->sandbox.memory_bytes);

@@ -119,9 +119,10 @@ static void output_pump_store_end(struct output_pump *p, const struct store_exec
 
     jsonw_init(&w, &p->end_json, 0);
     stored_output_write_execution(p->manager, row,
-                                  p->ops->is_raw          ? EXECUTION_OUTPUT_NONE
-                                  : p->ops->embeds_output ? EXECUTION_OUTPUT_EMBEDDED
-                                                          : EXECUTION_OUTPUT_STREAMED,
+                                  (struct execution_view){ p->ops->is_raw          ? EXECUTION_OUTPUT_NONE
+                                                           : p->ops->embeds_output ? EXECUTION_OUTPUT_EMBEDDED
+                                                                                   : EXECUTION_OUTPUT_STREAMED,
+                                                           p->receipt },
                                   &w);
 }
 
@@ -162,6 +163,7 @@ int output_pump_join(struct output_pump *p, const struct output_join *join, cons
         return err_set(err, ERR_BUSY, "the server has just started and is still recovering its executions; try again");
     memcpy(p->execution, row->id, sizeof(p->execution));
     memcpy(p->offset, join->offset, sizeof(p->offset));
+    p->receipt = join->receipt;
     p->is_terminal = row->tty;
     p->channels = join->channels & (row->context[0] ? OUTPUT_ALL_CHANNELS : OUTPUT_CHANNEL(1) | OUTPUT_CHANNEL(2));
     for (int i = 0; i < OUTPUT_CHANNELS; i++) {

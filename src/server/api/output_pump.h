@@ -18,6 +18,7 @@
 #include "core/base/err.h"
 #include "core/base/jsonw.h"
 #include "service/context.h"
+#include "service/result.h"
 
 #define OUTPUT_PIECE_MAX (32 * KIB)
 #define OUTPUT_CHANNELS 3
@@ -51,6 +52,7 @@ struct output_pump {
     void *arg;
     char execution[ID_SIZE];
     unsigned channels;             /* that the client gets */
+    enum receipt_detail receipt;   /* in end_json */
     bool is_terminal;              /* the beginning of its output may be discarded */
     struct execution_watch *watch; /* NULL: it has ended, or only the existing bytes are sent */
     int fd[OUTPUT_CHANNELS];       /* -1: nothing was written so far */
@@ -70,7 +72,8 @@ struct output_join {
     bool existing_only;          /* end at the bytes that exist now */
     uint64_t offset[OUTPUT_CHANNELS];
     bool has_tail;
-    uint64_t tail_bytes; /* if has_tail: begin so many bytes before the end of stdout and stderr instead */
+    enum receipt_detail receipt; /* of the end */
+    uint64_t tail_bytes;         /* if has_tail: begin so many bytes before the end of stdout and stderr instead */
 };
 #define OUTPUT_ALL_CHANNELS (OUTPUT_CHANNEL(1) | OUTPUT_CHANNEL(2) | OUTPUT_CHANNEL(CONTEXT_EVENTS))
 

@@ -96,9 +96,9 @@ static void api_pool_write_live(struct jsonw *w, const struct pool_info *live)
         api_pool_write_permille(w, "hitRate", live->hits * 1000 / live->claims);
     api_pool_write_permille(w, "claimsPerSecond", live->arrivals_milli);
     if (live->claims_ready > 0)
-        jsonw_ku64(w, "claimUs", live->claim_ns / live->claims_ready / NS_PER_US);
+        jsonw_kms(w, "claimMs", live->claim_ns / live->claims_ready);
     if (live->refill_ns > 0)
-        jsonw_ku64(w, "refillUs", live->refill_ns / NS_PER_US);
+        jsonw_kms(w, "refillMs", live->refill_ns);
     jsonw_ku64(w, "expired", live->expired);
     jsonw_ku64(w, "replaced", live->replaced);
     jsonw_ku64(w, "failed", live->failed);

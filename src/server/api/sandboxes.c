@@ -322,20 +322,23 @@ static void api_sandbox_on_usage(void *arg, const struct sandbox_handle_usage *u
         return;
     const struct {
         const char *name;
-        uint64_t v, unit;
+        uint64_t v;
+        bool is_time; /* in nanoseconds */
     } figures[] = {
-        { "cpuUs", u->cpu_ns, NS_PER_US }, { "throttledUs", u->throttled_ns, NS_PER_US },
-        { "memoryBytes", u->memory, 1 },   { "memoryPeakBytes", u->memory_peak, 1 },
-        { "oomKills", u->oom_kills, 1 },   { "pids", u->pids, 1 },
-        { "pidsPeak", u->pids_peak, 1 },   { "pidsRefused", u->pids_refused, 1 },
-        { "ioReadBytes", u->io_read, 1 },  { "ioWrittenBytes", u->io_write, 1 },
+        { "cpuMs", u->cpu_ns, true },         { "throttledMs", u->throttled_ns, true },
+        { "memoryBytes", u->memory, false },  { "memoryPeakBytes", u->memory_peak, false },
+        { "oomKills", u->oom_kills, false },  { "pids", u->pids, false },
+        { "pidsPeak", u->pids_peak, false },  { "pidsRefused", u->pids_refused, false },
+        { "ioReadBytes", u->io_read, false }, { "ioWrittenBytes", u->io_write, false },
     };
     api_object_begin(&w, &out);
     jsonw_kstr(&w, "sandboxId", http_param(req, "sandboxId"));
     api_write_time(&w, "at", clock_real_ms());
     for (size_t i = 0; i < ARRAY_LEN(figures); i++)
-        if (figures[i].v != SANDBOX_USAGE_UNKNOWN)
-            jsonw_ku64(&w, figures[i].name, figures[i].v / figures[i].unit);
+        if (figures[i].v != SANDBOX_USAGE_UNKNOWN && figures[i].is_time)
+            jsonw_kms(&w, figures[i].name, figures[i].v);
+        else if (figures[i].v != SANDBOX_USAGE_UNKNOWN)
+            jsonw_ku64(&w, figures[i].name, figures[i].v);
     jsonw_kobject(&w, "absent");
     for (size_t i = 0; i < ARRAY_LEN(figures); i++)
         if (figures[i].v == SANDBOX_USAGE_UNKNOWN)

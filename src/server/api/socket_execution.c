@@ -79,7 +79,7 @@ static void socket_execution_send_start(struct socket_execution *a, const struct
     struct jsonw writer, *w;
 
     jsonw_init(&writer, &execution, 0);
-    stored_output_write_execution(p->manager, row, EXECUTION_OUTPUT_NONE, &writer);
+    stored_output_write_execution(p->manager, row, (struct execution_view){ 0 }, &writer);
     w = sandbox_socket_begin_message(a->socket, "execution_start", a->name);
     jsonw_ku64(w, "stdoutOffset", p->offset[0]);
     jsonw_ku64(w, "stderrOffset", p->offset[1]);
@@ -337,6 +337,7 @@ void socket_execution_start(struct sandbox_socket *so, const char *name, const c
 {
     struct socket_execution *a = socket_execution_new(so, name, id);
 
+    (void)api_read_receipt_detail(launch->body, &a->join.receipt, NULL);
     a->request = *launch;
     *launch = (struct execution_request){ 0 };
     (void)str_copy(a->context, sizeof(a->context), context);

@@ -138,7 +138,7 @@ static void execution_write_place(const struct store_execution *row, struct json
     jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
 }
 
-void stored_output_write_execution(struct manager *m, const struct store_execution *row, enum execution_output detail,
+void stored_output_write_execution(struct manager *m, const struct store_execution *row, struct execution_view view,
                                    struct jsonw *w)
 {
     struct result_output output = { 0 };
@@ -147,15 +147,15 @@ void stored_output_write_execution(struct manager *m, const struct store_executi
                         .ended_by = row->ended_by,
                         .exit_code = row->has_exit_code ? row->exit_code : -1,
                         .signal = row->signal,
-                        .was_streamed = detail == EXECUTION_OUTPUT_STREAMED,
+                        .was_streamed = view.output == EXECUTION_OUTPUT_STREAMED,
                         .dropped_bytes = row->dropped[0] + row->dropped[1] + row->dropped[2],
                         .started_ms = row->started_ms,
                         .ended_ms = row->ended_ms,
                         .error_json = row->error_json };
 
     jsonw_object(w);
-    if (detail != EXECUTION_OUTPUT_NONE) {
-        bool whole = stored_output_read_all(m, row, detail, &output);
+    if (view.output != EXECUTION_OUTPUT_NONE) {
+        bool whole = stored_output_read_all(m, row, view.output, &output);
 
         r.truncated = !whole || r.dropped_bytes;
         r.output = &output;
@@ -165,5 +165,6 @@ void stored_output_write_execution(struct manager *m, const struct store_executi
     execution_write_place(row, w);
     if (row->receipt_json && strstr(row->receipt_json, "\"contextReset\":true"))
         jsonw_kbool(w, "contextReset", true);
+    result_write_stored_receipt(row->receipt_json, view.receipt, w);
     jsonw_end_object(w);
 }

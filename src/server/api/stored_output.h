@@ -6,6 +6,7 @@
 #include "core/base/jsonw.h"
 #include "core/base/err.h"
 #include "service/manager.h"
+#include "service/result.h"
 
 /* Opens a file of output: returns 1 with a descriptor in *ret and its size; 0 if the file does not
  * exist, because nothing was written or retention removed it; -1 if it exists and cannot be opened,
@@ -24,6 +25,10 @@ enum execution_output {
     EXECUTION_OUTPUT_STREAMED, /* the client has the output: only the value and the exception */
     EXECUTION_OUTPUT_EMBEDDED,
 };
+struct execution_view { /* the parts of an execution that a client gets */
+    enum execution_output output;
+    enum receipt_detail receipt;
+};
 /* Writes the execution as a JSON object. */
-void stored_output_write_execution(struct manager *m, const struct store_execution *row, enum execution_output output,
+void stored_output_write_execution(struct manager *m, const struct store_execution *row, struct execution_view view,
                                    struct jsonw *w);

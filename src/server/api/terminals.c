@@ -67,7 +67,7 @@ static void terminal_request_on_row(void *arg, const struct err *err, const stru
     if (err || terminal_request_apply(o, row, &why) < 0)
         http_answer_err(o->req, err ? err : &why);
     else
-        follow_answer_row(o->req, o->api, 200, row, false);
+        follow_answer_row(o->req, o->api, 200, row, (struct execution_view){ 0 });
 }
 
 static void terminal_request_begin(struct terminal_request *o, const json_t *body, const char *const *names)

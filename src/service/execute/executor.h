@@ -11,7 +11,7 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/histogram.h"
-#include "sandbox/receipt.h"
+#include "service/result.h"
 #include "core/ev/ev.h"
 #include "service/manager.h"
 
@@ -67,6 +67,7 @@ struct run_request { /* borrowed until on_end, except the spec, which is taken *
     size_t nfiles;
     /* Absolute paths, whose parts may be patterns; NULL-terminated or NULL. */
     const char *const *outputs;
+    enum receipt_detail receipt;
     bool streamed; /* output and events are passed on instead of kept */
     /* The same request always has the same result: a cached result is accepted, and this one may be
      * cached. */

@@ -81,6 +81,5 @@ void run_write_result_json(struct run *run)
     result_write(&result, &w);
     jsonw_kstr(&w, "sandboxId", sandbox_handle_id(run->sandbox.handle));
     gather_json(run, &w);
-    jsonw_key(&w, "receipt");
-    receipt_json(r, &w);
+    result_write_receipt(r, run->request.receipt, &w);
 }

@@ -80,8 +80,8 @@ TEST(json_has_measured_figures_with_their_units)
                                  "\"signal\":null",
                                  "\"final\":true",
                                  "\"startedAt\":\"2023-11-14T22:13:20.123Z\"",
-                                 "\"wallUs\":1234",
-                                 "\"cpuUs\":2",
+                                 "\"used\":{\"wallMs\":1.234,",
+                                 "\"cpuMs\":0.002",
                                  "\"memoryPeakBytes\":5242880",
                                  "\"outside\":[\"user_namespace\",\"seccomp\"]",
                                  "\"inside\":[\"landlock\"]",
@@ -98,10 +98,10 @@ TEST(json_has_measured_figures_with_their_units)
 TEST(json_has_a_reason_instead_of_an_unknown_figure)
 {
     struct receipt r = plain();
-    const char *const with[] = { "\"absent\":{\"cpuUs\":\"no counter\",\"memoryPeakBytes\":\"later\","
+    const char *const with[] = { "\"absent\":{\"cpuMs\":\"no counter\",\"memoryPeakBytes\":\"later\","
                                  "\"changes\":\"not requested\"}",
                                  "\"exitCode\":null", "\"signal\":9", NULL };
-    const char *const without[] = { "\"cpuUs\":2", "\"memoryPeakBytes\":5", "\"changes\":{", NULL };
+    const char *const without[] = { "\"cpuMs\":0.002", "\"memoryPeakBytes\":5", "\"changes\":{", NULL };
 
     r.cpu_ns.why = "no counter";
     r.memory_peak.why = "later";

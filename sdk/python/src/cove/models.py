@@ -87,8 +87,8 @@ class Usage:
     sandbox_id: str
     at: datetime.datetime
     absent: Dict[str, str]
-    cpu_us: Optional[int] = None
-    throttled_us: Optional[int] = None
+    cpu_ms: Optional[float] = None
+    throttled_ms: Optional[float] = None
     memory_bytes: Optional[int] = None
     memory_peak_bytes: Optional[int] = None
     oom_kills: Optional[int] = None
@@ -228,6 +228,22 @@ class Inspection:
 
 
 @dataclasses.dataclass(frozen=True)
+class Used:
+    """The figures of a receipt. A figure that could not be measured is None."""
+
+    wall_ms: Optional[float] = None
+    cpu_ms: Optional[float] = None
+    memory_peak_bytes: Optional[int] = None
+    read_bytes: Optional[int] = None
+    written_bytes: Optional[int] = None
+    tasks_started: Optional[int] = None
+    pids_peak: Optional[int] = None
+    pids_refused: Optional[int] = None
+    oom_kills: Optional[int] = None
+    throttled_ms: Optional[float] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Receipt:
     """The usage of an execution, the limits that it hit, its denials and the files that it
     changed. A figure that could not be measured is None, and `absent` says why."""
@@ -243,16 +259,7 @@ class Receipt:
     exit_code: Optional[int] = None
     signal: Optional[int] = None
     started_at: Optional[datetime.datetime] = None
-    wall_us: Optional[int] = None
-    cpu_us: Optional[int] = None
-    memory_peak_bytes: Optional[int] = None
-    read_bytes: Optional[int] = None
-    written_bytes: Optional[int] = None
-    tasks_started: Optional[int] = None
-    pids_peak: Optional[int] = None
-    pids_refused: Optional[int] = None
-    oom_kills: Optional[int] = None
-    throttled_us: Optional[int] = None
+    used: Used = dataclasses.field(default_factory=Used)
     stdout_bytes: Optional[int] = None
     stderr_bytes: Optional[int] = None
     dropped_bytes: Optional[int] = None
@@ -262,7 +269,7 @@ class Receipt:
     cgroup: Optional[str] = None
     walls: Dict[str, Any] = dataclasses.field(default_factory=dict)
     limits: Dict[str, Any] = dataclasses.field(default_factory=dict)
-    limits_met: List[Any] = dataclasses.field(default_factory=list)
+    limit_hits: List[Any] = dataclasses.field(default_factory=list)
     changes: Dict[str, Any] = dataclasses.field(default_factory=dict)
     denials: List[Any] = dataclasses.field(default_factory=list)
     denials_more: int = 0

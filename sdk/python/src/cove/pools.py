@@ -80,9 +80,9 @@ class PoolStatus:
     """Cold starts."""
     hit_rate: Optional[float] = None
     claims_per_second: float = 0.0
-    claim_us: Optional[int] = None
+    claim_ms: Optional[float] = None
     """Average microseconds from a claim to a sandbox that is ready."""
-    refill_us: Optional[int] = None
+    refill_ms: Optional[float] = None
     """Average microseconds to make a member."""
     expired: int = 0
     replaced: int = 0

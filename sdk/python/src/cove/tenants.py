@@ -139,7 +139,7 @@ class LiveSandbox:
     executions: int
     """The number of running executions."""
     limits: LiveLimits
-    cpu_us: Optional[int] = None
+    cpu_ms: Optional[float] = None
     """Microseconds of CPU time since the sandbox was created."""
     memory_bytes: Optional[int] = None
     pids: Optional[int] = None
