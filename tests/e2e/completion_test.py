@@ -25,6 +25,9 @@ class Names(Served):
         for words in (["shell", ""], ["exec", "-e", "A=1", ""], ["rm", "x", "y", ""], ["sandbox", "rm", ""], ["logs", "-f", ""]):
             self.assertEqual(self.names(*words), [self.box], words)
         self.assertEqual(self.names("cp", ""), [self.box + ":"])
+        named = self.cove("sandbox", "create", "-q", "--name", "build-1").out.strip()
+        self.assertEqual(set(self.names("shell", "")), {self.box, named, "build-1"})
+        self.cove("rm", "-q", named)
         self.assertEqual(self.names("context", "exec", self.box, ""), [context])
         self.assertIn(execution, self.names("logs", self.box[:9], ""))
         self.assertIn("python-data", self.names("sandbox", "create", "--template", ""))

@@ -61,6 +61,7 @@ static const struct {
     { VERB_EXEC, "pids", "limits belong to the sandbox; write 'cove sandbox create --pids N'" },
     { VERB_EXEC, "disk", "limits belong to the sandbox; write 'cove sandbox create --disk SIZE'" },
     { VERB_EXEC, "template", "the sandbox has its template; write 'cove sandbox create --template NAME'" },
+    { VERB_TOKEN, "port", "a sandbox has no ports to reach" },
     { VERB_SANDBOX, "volume", "a server does not mount your files; 'cove cp FILE SANDBOX:' copies them" },
     { VERB_SANDBOX, "publish", "a sandbox has no network, so there are no ports to publish" },
     { VERB_SANDBOX, "net", "sandboxes of this version have no network" },

@@ -137,8 +137,11 @@ static void ctl_complete_print_item(void *arg, const json_t *item)
 
     if (strpbrk(text, " \t\n")) /* shells would split it */
         text = ctl_field_text(item, "id");
-    if (*text && !str_eq(ctl_field_text(item, "state"), "ended"))
-        ctl_printf("%s%s", text, p->after);
+    if (!*text || str_eq(ctl_field_text(item, "state"), "ended"))
+        return;
+    ctl_printf("%s%s", text, p->after);
+    if (str_eq(p->key, "id") && *ctl_field_text(item, "name"))
+        ctl_printf("%s%s", ctl_field_text(item, "name"), p->after);
 }
 
 /* The contexts of a sandbox are few and have no pages. */

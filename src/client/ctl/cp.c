@@ -154,6 +154,8 @@ static int ctl_cp_download_file(struct ctl *c, const char *kept, const char *pat
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_INVALID, "%.150s", to);
     int bad = kept ? ctl_kept_read(c, kept, "exec cat -- \"$1\"", path, fd, err)
                    : client_download(c->client, path, ctl_cp_write, &out, err);
+    if (!bad)
+        bad = ctl_check_interrupt(c, err);
     if (!bad && rename(beside, to) < 0)
         bad = err_sys(err, ERR_SYS, "%.150s", to);
     if (bad)
@@ -189,7 +191,7 @@ static int ctl_cp_download(struct ctl *c, const struct ctl_cp_location *from, co
         return client_download(c->client, path, ctl_cp_write, &out, err);
     if (tar && stat(to, &st) == 0 && S_ISDIR(st.st_mode))
         return err_set(err, ERR_INVALID, "%.150s: a local directory; write the name of the archive, or omit --tar", to);
-    if (ctl_cp_local_path(from, to, &local, err) < 0)
+    if (ctl_cp_local_path(from, to, &local, err) < 0 || ctl_catch_interrupt(c, err) < 0)
         return -1;
     bool whole = !*from->path || str_ends(from->path, "/"); /* can only be a directory */
     if (!whole && (ctl_cp_download_file(c, NULL, path, local, err) == 0 || err->id != ERR_WRONG_KIND || tar))

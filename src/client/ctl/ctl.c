@@ -177,5 +177,7 @@ int ctl_main(int argc, char **argv, const struct kept_access *kept)
     client_free(c.client);
     ev_free(c.ev);
     args_done(&c.args);
+    if (c.signal)
+        return 128 + c.signal;
     return status < 0 ? report_error(&err, json) : status;
 }

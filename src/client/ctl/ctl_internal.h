@@ -20,6 +20,7 @@ struct ctl {
     const struct cli_verb *verb;
     struct args args;
     bool json, quiet;
+    int signal; /* that ctl_catch_interrupt saw; 0: none */
 };
 
 /* The verbs. Each returns 0, an exit status, or -1 with *err. */
@@ -116,6 +117,11 @@ struct ctl_sandbox_listing {
 void ctl_sandbox_listing_init(struct ctl_sandbox_listing *l, bool all);
 void ctl_sandbox_listing_add(void *arg, const json_t *sandbox);
 int ctl_sandbox_listing_print(struct ctl *c, struct ctl_sandbox_listing *l); /* also frees l */
+
+/* From now on Ctrl-C and SIGTERM interrupt the request that waits, so that the verb can clean up;
+ * the exit status becomes 128 + signal. A second one ends the process. */
+int ctl_catch_interrupt(struct ctl *c, struct err *err);
+int ctl_check_interrupt(const struct ctl *c, struct err *err); /* an error after a signal */
 
 /* Asks on the terminal, unless --yes was given. Returns 0, or -1 with an error if the answer is
  * no. */

@@ -182,8 +182,8 @@ int ctl_ps(struct ctl *c, struct err *err)
             return -1;
         json_array_append_new(p.sandboxes, json_string(sandbox));
     }
-    if (c->args.nrest == 0 && ctl_for_each_item(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running",
-                                                   ctl_ps_add_sandbox_id, &p, err) < 0)
+    if (c->args.nrest == 0 &&
+        ctl_for_each_item(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", ctl_ps_add_sandbox_id, &p, err) < 0)
         return -1;
     ctl_table_row(&p.table, "execution", "sandbox", "state", "created", "ended by");
     json_array_foreach(p.sandboxes, i, id)

@@ -7,6 +7,7 @@
 #include "remote/fetch/fetch.h"
 
 #include <ctype.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -26,6 +27,31 @@ int ctl_require_server(const struct ctl *c, struct err *err)
         return 0;
     *err = c->no_client;
     return -1;
+}
+
+static void ctl_on_interrupt(void *arg, int signo)
+{
+    struct ctl *c = arg;
+
+    if (c->signal)
+        _exit(128 + signo);
+    c->signal = signo;
+    client_interrupt(c->client);
+}
+
+int ctl_catch_interrupt(struct ctl *c, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return ev_signals(c->ev, &set, ctl_on_interrupt, c, err);
+}
+
+int ctl_check_interrupt(const struct ctl *c, struct err *err)
+{
+    return c->signal ? err_set(err, ERR_CUT_OFF, "interrupted") : 0;
 }
 
 int ctl_confirm(const struct ctl *c, const char *question, struct err *err)

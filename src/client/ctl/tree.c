@@ -156,6 +156,8 @@ static int ctl_tree_unpack(struct ctl *c, const char *kept, const char *path, co
         return -1;
     int bad = kept ? ctl_kept_read(c, kept, "exec tar -c -f - -C \"$1\" .", path, t.fd, err)
                    : client_download(c->client, path, ctl_tree_write, &t, err);
+    if (!bad)
+        bad = ctl_check_interrupt(c, err);
     if (ctl_tree_end_tar(&t, "unpack", &why) < 0 && (!bad || err->id == ERR_SYS)) {
         *err = why; /* the reason why tar stopped */
         bad = -1;

@@ -161,6 +161,7 @@ TEST(usage_errors_suggest_the_nearest_flag)
         { { "run", "-p", "80:80" }, "no ports to publish" },
         { { "run", "-d", "true" }, "'cove exec -d' leave one running" },
         { { "run", "--detach" }, "'cove exec -d' leave one running" },
+        { { "token", "--port", "8000" }, "no ports to reach" },
         { { "run", "--gpus", "all" }, "no devices" },
         { { "run", "--env-file", "x" }, "-e NAME=VALUE" },
         { { "run", "--read-only" }, "always read-only" },
