@@ -128,7 +128,7 @@ class Kept(Case):
             began = time.monotonic()
             done = run("ls", *self.flag, env=env)
             self.assertLess(time.monotonic() - began, 20, url)
-            self.assertIn(f"{sandbox}  kept", done.out)
+            self.assertRegex(done.out, f"{sandbox} +- +kept ")
             self.assertRegex(done.err, "^cove: only sandboxes kept on this host are listed: .*\n$")
             self.assertCode(done, 0)
             self.assertEqual(run("shell", *self.flag, sandbox[:8], "--", "cat", "note", env=NOWHERE).out, "kept\n")

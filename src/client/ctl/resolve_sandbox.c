@@ -134,7 +134,10 @@ int ctl_find_sandbox(struct ctl *c, const char *word, struct ctl_sandbox_name *r
         return ctl_require_server(c, err) < 0 ? (free(take_ptr(&ret->id)), -1) : 0;
     }
     if (ctl_sandbox_find_name(c, word, true, &ret->id, err) < 0 && k.nliving == 0)
-        return -1;
+        return err->id == ERR_UNREACHABLE && c->client && client_is_default(c->client)
+                   ? err_set(err, ERR_MISSING, "no sandbox '%.60s' is kept on this host, and no server is configured",
+                             word)
+                   : -1;
     if (!ret->id && prefix && ctl_sandbox_find_prefix(c, &k, ret, err) < 0)
         return -1;
     if (!ret->id && ctl_sandbox_find_name(c, word, false, &ret->id, err) < 0)
