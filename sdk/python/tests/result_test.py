@@ -28,6 +28,8 @@ class Results(Case):
                 self.assertEqual((result.stdout_bytes, result.exception, result.error, result.truncated), (b"out\n", None, None, False))
                 assert result.duration is not None
                 self.assertGreaterEqual(result.duration, 0)
+                self.assertGreater(result.receipt.used.wall_ms or 0, 0)
+                self.assertEqual((result.receipt.denials, result.receipt.limit_hits), ([], []))
                 self.assertEqual(result._repr_mimebundle_()[0], {"text/plain": "42"})
                 self.assertEqual(repr(result), "<Result success text='42' stdout='out\\n'>")
 

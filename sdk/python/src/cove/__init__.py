@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._sync.terminals import Terminal, Terminals
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
-        Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, Resources, Runtime, SandboxInfo, SandboxStatus,
+        Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
         SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Used, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .result import OmittedFile, Result
@@ -85,7 +85,7 @@ HOMES = {
     "events": ("InputRequestEvent ChannelEvent Event ExitEvent FileEvent OutputEvent ExceptionEvent ResizeEvent "
         "DisplayEvent StartedEvent"),
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
-        "FileUrl SandboxEvent Inspection Level LimitRange Policy Readiness Reason Receipt Resources "
+        "FileUrl SandboxEvent Inspection Level LimitRange Policy Readiness Reason Receipt ReceiptSummary Resources "
         "Runtime SandboxInfo SandboxStatus SandboxToken ServerEvent Template TemplateSpec Ticket Usage Used Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
@@ -104,7 +104,7 @@ __all__ = [
     "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
     "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
-    "Readiness", "Reason", "Receipt", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
+    "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
     "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "StartedEvent",
     "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport",
     "UsageRow", "Usages", "Used", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors", "execute",

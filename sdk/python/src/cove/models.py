@@ -244,6 +244,20 @@ class Used:
 
 
 @dataclasses.dataclass(frozen=True)
+class ReceiptSummary:
+    """The parts of a receipt that a result has: usage, and what was refused or changed."""
+
+    used: Used = dataclasses.field(default_factory=Used)
+    limit_hits: List[Any] = dataclasses.field(default_factory=list)
+    """The limits that refused or ended something."""
+    denials: List[Any] = dataclasses.field(default_factory=list)
+    """The system calls that were refused."""
+    changes: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The files below /workspace that were changed, if the execution was started with `changes`."""
+    raw: Mapping[str, Any] = raw()
+
+
+@dataclasses.dataclass(frozen=True)
 class Receipt:
     """The usage of an execution, the limits that it hit, its denials and the files that it
     changed. A figure that could not be measured is None, and `absent` says why."""

@@ -12,7 +12,7 @@ from ._error import ExecutionFailedError
 from ._json import decode, loads_object, raw, seconds
 from .errors import ProtocolError
 from .events import EVENT_CLASSES, DisplayEvent, ExceptionEvent, OutputCollector, OutputEvent, StreamProgress
-from .models import Reason
+from .models import Reason, ReceiptSummary
 
 ExecuteEvent = Union[OutputEvent, DisplayEvent, ExceptionEvent]
 REASONS = {
@@ -72,7 +72,7 @@ class Result:
     """The context in which the code ran."""
     context_reset: bool = False
     """The language kernel was restarted: the variables of the context are lost."""
-    receipt: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    receipt: ReceiptSummary = dataclasses.field(default_factory=ReceiptSummary)
     """Usage, denials and the limits that were reached; `Execution.receipt()` has more."""
     cached: bool = False
     """Of `execute`: the result is that of an earlier identical run."""
