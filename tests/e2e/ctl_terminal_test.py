@@ -49,6 +49,27 @@ class OnAServer(Terminals, Served):
         self.assertEqual(t.wait(), 7)
         self.assertEqual(t.flags() & WHOLE, WHOLE)
 
+    def test_context_exec_without_code_reads_lines_from_the_terminal(self):
+        sandbox = self.sandbox()
+        self.cove("context", "create", sandbox)
+        t = self.on_terminal("context", "exec", sandbox)
+        t.read(b">>> ")
+        for typed, shown in ((b"x = 6\r", b">>> "), (b"x * 7\r", b"42\r\n"), (b"for i in range(2):\r", b"... "), (b"    print('line', i)\r", b"... "),
+                             (b"\r", b"line 1\r\n"), (b"1 / 0\r", b"ZeroDivisionError"), (b"import time; print('re'+'ady', flush=True); time.sleep(60)\r", b"ready")):
+            t.write(typed)
+            t.read(shown)
+            t.seen = b""
+        t.write(b"\x03")
+        t.read(b">>> ")
+        t.seen = b""
+        t.write(b"half a li\x03")
+        t.read(b">>> ")
+        t.write(b"print('still', x)\r")
+        t.read(b"still 6\r\n")
+        t.seen = b""
+        t.write(b"\x04")
+        self.assertEqual(t.wait(), 0)
+
     def test_top_quits_with_q_or_ctrl_c_and_restores_the_terminal(self):
         sandbox = self.sandbox()
         for key, status in ((b"q", 0), (b"\x03", 130)):

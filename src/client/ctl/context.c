@@ -162,13 +162,14 @@ struct ctl_context_run {
 };
 
 static volatile bool context_interrupted;
+static bool context_at_prompt; /* no code runs, so SIGTERM ends the process */
 
-static void ctl_context_on_signal(void *arg, int signo UNUSED)
+static void ctl_context_on_signal(void *arg, int signo)
 {
     struct ctl *c = arg;
 
-    if (context_interrupted)
-        _exit(130);
+    if (context_interrupted || (context_at_prompt && signo == SIGTERM))
+        _exit(128 + signo);
     context_interrupted = true;
     client_interrupt(c->client);
 }
@@ -345,26 +346,146 @@ static int ctl_context_execute_unstreamed(struct ctl *c, const char *sandbox, co
     return args_find(&c->args, OPT_BACKGROUND) ? 0 : ctl_exit_status(answer);
 }
 
+/* --- exec on a terminal without code: one cell after the other --- */
+
+static void ctl_repl_on_readable(void *arg, uint32_t events UNUSED)
+{
+    *(bool *)arg = true;
+}
+
+/* Appends one line. Returns its length, 0 at the end of input, -1 after Ctrl-C. The terminal
+ * collects the line; the loop runs meanwhile, because Ctrl-C arrives there. */
+static ssize_t ctl_repl_read_line(struct ctl *c, struct ev_io *in, const bool *readable, const char *prompt,
+                                  struct buf *cell)
+{
+    char line[4096];
+
+    printf("%s", prompt);
+    fflush(stdout);
+    ev_io_set(c->ev, in, EPOLLIN);
+    context_at_prompt = true;
+    while (!*readable && !context_interrupted)
+        ev_turn(c->ev, -1);
+    context_at_prompt = false;
+    ev_io_set(c->ev, in, 0);
+    if (context_interrupted)
+        return -1;
+    ssize_t n = read(STDIN_FILENO, line, sizeof(line));
+    if (n > 0)
+        buf_add(cell, line, (size_t)n);
+    return n > 0 ? n : 0;
+}
+
+/* Whether more lines follow, up to an empty one: the line opens a block or a bracket. */
+static bool ctl_repl_is_open(const struct buf *cell)
+{
+    size_t n = cell->len;
+
+    while (n > 0 && strchr(" \t\n", cell->data[n - 1]))
+        n--;
+    return n > 0 && (strchr(":([{\\,", cell->data[n - 1]) || cell->data[0] == '@');
+}
+
+/* Returns -1 after Ctrl-C, 0 at the end of input, 1 with a cell. */
+static int ctl_repl_read_cell(struct ctl *c, struct ev_io *in, bool *readable, struct buf *cell)
+{
+    bool open = false;
+    ssize_t n;
+
+    do {
+        *readable = false;
+        n = ctl_repl_read_line(c, in, readable, open ? "... " : ">>> ", cell);
+        open = open || (n > 0 && ctl_repl_is_open(cell));
+    } while (n > 1 && open && cell->len < CODE_MAX);
+    return n < 0 ? -1 : n > 0 || cell->len > 0;
+}
+
+static int ctl_repl_execute(struct ctl *c, const char *sandbox, const char *context, const struct buf *cell,
+                            struct err *err)
+{
+    const struct arg *dir = args_find(&c->args, OPT_SAVE);
+    struct ctl_context_run s = { .c = c, .show = { .quiet = c->quiet, .save = dir ? dir->value : NULL } };
+    AUTO_JSON *body = json_object();
+    json_t *code = json_stringn(cell->data, cell->len);
+
+    if (!code)
+        return err_set(err, ERR_INVALID, "the code is not UTF-8");
+    json_object_set_new(body, "code", code);
+    if (ctl_set_limit(c, OPT_LIMIT + LIMIT_WALL, LIMIT_WALL, body, "timeoutMs", err) < 0)
+        return -1;
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    int bad = ctl_context_execute_streamed(&s, sandbox, context, text, err);
+    if (!bad && s.ended_execution)
+        bad = ctl_context_exit_status(&s, err) < 0 ? -1 : 0;
+    free(s.execution);
+    free(s.prompt);
+    json_decref(s.ended_execution);
+    return bad;
+}
+
+/* An error of one cell is printed; a sandbox or server that is gone ends the loop. */
+static int ctl_context_repl(struct ctl *c, const char *sandbox, const char *context, struct err *err)
+{
+    bool readable = false;
+    struct ev_io in = { 0 };
+    int got;
+
+    if (ev_io_add(c->ev, &in, STDIN_FILENO, 0, ctl_repl_on_readable, &readable, err) < 0)
+        return -1;
+    if (!c->quiet)
+        report_note("Ctrl-C interrupts, Ctrl-D leaves; variables stay in context %s", context);
+    for (;;) {
+        auto_buf cell = { 0 };
+
+        context_interrupted = false;
+        got = ctl_repl_read_cell(c, &in, &readable, &cell);
+        if (got <= 0)
+            printf("\n");
+        if (got == 0)
+            break;
+        if (got < 0 || strspn(cell.data, " \t\n") == cell.len)
+            continue;
+        if (ctl_repl_execute(c, sandbox, context, &cell, err) < 0) {
+            if (err->id == ERR_SANDBOX_ENDED || err->id == ERR_MISSING || err->id == ERR_UNREACHABLE)
+                break;
+            (void)report_error(err, false);
+            *err = (struct err){ 0 };
+        }
+    }
+    ev_io_del(c->ev, &in);
+    return got == 0 ? 0 : -1;
+}
+
+static int ctl_context_catch_signals(struct ctl *c, struct err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return ev_signals(c->ev, &set, ctl_context_on_signal, c, err);
+}
+
 static int ctl_context_execute(struct ctl *c, struct err *err)
 {
+    bool at_once = c->json || args_find(&c->args, OPT_BACKGROUND);
     const struct arg *dir = args_find(&c->args, OPT_SAVE);
     struct ctl_context_run s = { .c = c, .show = { .quiet = c->quiet, .save = dir ? dir->value : NULL } };
     AUTO_JSON *body = json_object();
     auto_free char *sandbox = NULL;
     char id[ID_SIZE];
-    sigset_t set;
 
-    if (ctl_context_read_names(c, "context exec [FLAGS] SANDBOX [CONTEXT]", &sandbox, id, err) < 0 ||
-        ctl_context_make_body(c, body, err) < 0)
+    if (ctl_context_read_names(c, "context exec [FLAGS] SANDBOX [CONTEXT]", &sandbox, id, err) < 0)
         return -1;
     if (dir && mkdir(dir->value, 0777) < 0 && errno != EEXIST)
         return err_sys(err, ERR_SYS, "%.160s", dir->value);
-    if (c->json || args_find(&c->args, OPT_BACKGROUND))
+    if (!at_once && !args_find(&c->args, OPT_CODE) && isatty(STDIN_FILENO))
+        return ctl_context_catch_signals(c, err) < 0 ? -1 : ctl_context_repl(c, sandbox, id, err);
+    if (ctl_context_make_body(c, body, err) < 0)
+        return -1;
+    if (at_once)
         return ctl_context_execute_unstreamed(c, sandbox, id, body, err);
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    if (ev_signals(c->ev, &set, ctl_context_on_signal, c, err) < 0)
+    if (ctl_context_catch_signals(c, err) < 0)
         return -1;
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     int bad = ctl_context_execute_streamed(&s, sandbox, id, text, err);
