@@ -50,7 +50,8 @@ class Help(Case):
         self.assertIn("'cove rm ID' ends a sandbox", run("stop").err)
         self.assertNotIn("did you mean", run("mcp").err)
         for typed, ours in [("sandbox list", "sandbox ls"), ("sandbox inspect", "sandbox info"), ("sandbox delete", "sandbox rm"),
-                            ("pool create", "pool set")]:
+                            ("pool create", "pool set"), ("template get", "template show"), ("template create", "template set"),
+                            ("files read", "files cat"), ("files rename", "files mv"), ("key add", "key create")]:
             self.assertIn(f"did you mean 'cove {ours}'?", run(*typed.split()).err)
 
     def test_a_refused_workspace_is_named_as_it_was_given(self):

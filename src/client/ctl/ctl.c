@@ -16,9 +16,12 @@
 /* Commands of similar tools, and their names here. */
 static const char *ctl_foreign_subcommand(const struct cli_verb *v, const char *word)
 {
-    static const char *const names[][2] = { { "list", "ls" },   { "inspect", "info" }, { "inspect", "show" },
-                                            { "delete", "rm" }, { "kill", "rm" },      { "stop", "rm" },
-                                            { "create", "set" } };
+    static const char *const names[][2] = {
+        { "list", "ls" },    { "inspect", "info" }, { "inspect", "show" }, { "delete", "rm" }, { "remove", "rm" },
+        { "get", "info" },   { "get", "show" },     { "show", "info" },    { "info", "show" }, { "inspect", "stat" },
+        { "read", "cat" },   { "move", "mv" },      { "rename", "mv" },    { "put", "set" },   { "update", "set" },
+        { "add", "create" }, { "create", "add" },   { "kill", "rm" },      { "stop", "rm" },   { "create", "set" }
+    };
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         for (const char *const *w = v->words; *w && str_eq(names[i][0], word); w++)
