@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 SANDBOX_ID = re.compile("sb[a-z2-7]{20}")
-LANGUAGES = ("python", "python3", "py", "node", "javascript", "js", "bash", "sh", "shell")
-"""Languages that are given to `create` like a template."""
+LANGUAGES = ("python3", "py", "javascript", "js", "sh", "shell")
+"""Names of languages that are not names of built-in templates."""
 
 
 class AsyncSandbox:
