@@ -46,6 +46,7 @@ class Contexts(Case):
             code = "class P:\n    def _repr_png_(self): return b'picture'\n    def _repr_html_(self): return '<b>'\nP()"
             shown = context.run(code).results[0]
             self.assertEqual((shown.png, shown.html, shown.chart, shown.bytes_of("text/html")), (b"picture", "<b>", None, b"<b>"))
+            self.assertRegex(repr(shown), r"^<DisplayEvent result '<__main__.P at .*>' as text/html, image/png, text/plain>$")
             bundle, _ = shown._repr_mimebundle_()
             self.assertEqual((bundle["image/png"], bundle["text/html"], shown._repr_png_(), shown._repr_html_()), ("cGljdHVyZQ==", "<b>", b"picture", "<b>"))
 

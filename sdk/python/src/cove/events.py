@@ -66,7 +66,7 @@ class ResizeEvent:
     type: Literal["resized"] = "resized"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DisplayEvent:
     """A value that code in a context displays (`display`), or the value of its last expression
     (`result`)."""
@@ -104,6 +104,10 @@ class DisplayEvent:
     @property
     def png(self) -> Optional[bytes]:
         return self.bytes_of("image/png")
+
+    def __repr__(self) -> str:
+        text = f" {self.text[:200]!r}" if self.text is not None else ""
+        return f"<{type(self).__name__} {self.type}{text} as {', '.join(self.data) or 'nothing'}>"
 
     # Notebooks call these.
 
