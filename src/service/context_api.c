@@ -260,9 +260,10 @@ static int context_may_add(const struct sandbox *sb, const char *id, struct err 
 
     for (const struct context *cx = sb->contexts; cx; cx = cx->next)
         n++;
-    if (n >= CONTEXTS_MAX)
-        return err_set(err, ERR_LIMIT, "sandbox %s has %zu contexts already, which is the maximum; delete one", sb->id,
-                       n);
+    if (n >= CONTEXTS_MAX) {
+        err_set(err, ERR_LIMIT, "sandbox %s has %zu contexts already, which is the maximum; delete one", sb->id, n);
+        return err_set_limit(err, "contexts", n, CONTEXTS_MAX);
+    }
     if (id[0] && context_find(sb, id))
         return err_set(err, ERR_IDEMPOTENCY, "context %s is being created already", id);
     return 0;

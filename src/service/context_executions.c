@@ -61,10 +61,12 @@ static int context_may_add_execution(const struct context *cx, const struct exec
 {
     struct sandbox *sb = cx->sandbox;
 
-    if (cx->nqueued >= CONTEXT_EXECUTIONS_MAX)
-        return err_set(err, ERR_LIMIT,
-                       "context %s has %zu running or queued executions, which is the maximum; wait for one to end",
-                       cx->id, cx->nqueued);
+    if (cx->nqueued >= CONTEXT_EXECUTIONS_MAX) {
+        err_set(err, ERR_LIMIT,
+                "context %s has %zu running or queued executions, which is the maximum; wait for one to end", cx->id,
+                cx->nqueued);
+        return err_set_limit(err, "contextExecutions", cx->nqueued, CONTEXT_EXECUTIONS_MAX);
+    }
     if (execution_find(sb, ex->id))
         return err_set(err, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
     if (sandbox_check_running_executions(sb, sandbox_running_executions(sb), err) < 0 ||

@@ -87,10 +87,13 @@ size_t sandbox_running_executions(const struct sandbox *sb)
 
 int sandbox_check_running_executions(const struct sandbox *sb, size_t running, struct err *err)
 {
-    if (running >= sb->services->executions->max_per_sandbox)
-        return err_set(err, ERR_LIMIT,
-                       "sandbox %s runs %zu executions already, which is the maximum; wait for one to end", sb->id,
-                       running);
+    size_t max = sb->services->executions->max_per_sandbox;
+
+    if (running >= max) {
+        err_set(err, ERR_LIMIT, "sandbox %s runs %zu executions already, which is the maximum; wait for one to end",
+                sb->id, running);
+        return err_set_limit(err, "executions", running, max);
+    }
     if (sb->nuncommitted >= EXECUTIONS_UNCOMMITTED_MAX)
         return err_set(err, ERR_BUSY, "the ends of %zu executions of sandbox %s are not stored yet; try again",
                        sb->nuncommitted, sb->id);

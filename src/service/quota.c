@@ -24,7 +24,7 @@ static int quota_check_suspended(const struct tenant_quota *s, struct err *err)
 static int quota_refuse(const struct tenant_quota *s, const struct err_limit *l, struct err *err)
 {
     err_set(err, ERR_QUOTA, "the tenant %s uses %" PRIu64 " of %" PRIu64 " %s, and this needs %" PRIu64 " more",
-            s->tenant, l->used, l->limit, l->name, l->requested);
+            s->tenant, l->used, l->max, l->name, l->requested);
     if (err)
         err->limit = *l;
     return -1;

@@ -196,7 +196,7 @@ def executions_are_queued_and_run_in_order(s):
     for i in range(10):
         assert s.call("POST", path, {"code": "0", "background": True}).status == 202
     full = s.call("POST", path, {"code": "0"})
-    assert full.status == 429 and full.code == "limit_reached", full.body
+    assert full.status == 409 and full.code == "limit_reached", full.body
     assert s.call("POST", where(sb, cx, "complete"), {"code": "se", "cursor": 2}).status == 409
     cancelled = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ids[4]}/cancel")
     assert cancelled.json["endedBy"] == "killed" and cancelled.json["outcome"] == "killed", cancelled.body
@@ -444,7 +444,8 @@ def contexts_have_their_own_variables_and_directories(s):
     assert [c["id"] for c in listed] == [one, two] and listed[0]["cwd"] == "/workspace/sub", listed
     for _ in range(6):
         context(s, sb)
-    assert s.call("POST", where(sb), {}).status == 429
+    full = s.call("POST", where(sb), {})
+    assert full.status == 409 and full.json["error"]["details"] == {"limit": "contexts", "max": 8, "used": 8, "requested": 1}, full.body
     assert s.call("DELETE", where(sb, two)).status == 200
     assert s.call("GET", where(sb, two)).status == 404
     assert len(s.call("GET", where(sb)).json["items"]) == 7
@@ -717,7 +718,7 @@ def a_fork_starts_with_the_live_state_and_is_independent(s):
     for _ in range(5):
         fork(s, sb, cx)
     full = s.call("POST", where(sb, cx, "fork"))
-    assert full.status == 429 and full.code == "limit_reached", full.body
+    assert full.status == 409 and full.code == "limit_reached", full.body
     s.delete(sb)
 
 
@@ -785,7 +786,7 @@ def a_refused_fork_says_why(s):
     assert s.call("POST", where(sb, "cx" + "a" * 20, "fork")).status == 404
     run(s, sb, cx, "import subprocess\nmore = []\ntry:\n    while True: more.append(subprocess.Popen(['sleep', '1000']))\nexcept OSError: pass")
     a = s.call("POST", where(sb, cx, "fork"))
-    assert a.status == 429 and a.code == "process_limit_reached", a.body
+    assert a.status == 409 and a.code == "process_limit_reached", a.body
     run(s, sb, cx, "for p in more: p.kill()\nfor p in more: p.wait()")
     fork(s, sb, cx)
     assert len(s.call("GET", where(sb)).json["items"]) == 4

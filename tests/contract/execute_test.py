@@ -292,7 +292,7 @@ def excess_requests_are_queued_and_then_refused_with_retry_after(s):
     waiting = [send(s, {"command": f"echo {i}"}) for i in range(4)]  # half of the queue: the maximum for one tenant
     until(lambda: figure(s, "executor_waiting") == 4)
     a = s.call("POST", "/v1/execute", {"code": "1"})
-    assert a.status == 429 and a.code == "executor_full" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
+    assert a.status == 429 and a.code == "busy" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
     waiting.pop(1).close()  # a queued request whose client disconnects is dropped
     until(lambda: figure(s, "executor_waiting") == 3)
     for c in running:  # a running one is killed
@@ -531,7 +531,7 @@ def a_tenant_with_large_unread_answers_starts_nothing_more_until_they_are_read(s
     unread = send(s, {"command": "head -c 12000000 /dev/zero", "outputBytes": 16 << 20}, key)  # each byte becomes six bytes of JSON
     until(lambda: figure(s, "executor_run_seconds_count") > before)
     a = s.call("POST", "/v1/execute", {"code": "1"}, key=key)
-    assert a.status == 429 and a.code == "executor_full" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
+    assert a.status == 429 and a.code == "busy" and int(a.headers["Retry-After"]) >= 1, (a.status, a.body)
     assert run(s, code="1")["outcome"] == "success", "another tenant must not wait for these answers"
     assert len(json.loads(unread.getresponse().read())["stdout"]) == 12000000
     unread.close()

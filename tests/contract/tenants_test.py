@@ -408,8 +408,8 @@ def AU19_of_a_hundred_concurrent_creations_at_the_limit_exactly_one_succeeds(s):
     assert len(good) == 1, [a.status for a in answers]
     for a in answers:
         if a.status != 201:
-            assert a.status == 429 and a.code == "quota_exceeded", a.body
-            assert a.json["error"]["details"] == {"quota": "sandboxes", "used": 3, "asked": 1, "limit": 3}, a.body
+            assert a.status == 409 and a.code == "quota_exceeded", a.body
+            assert a.json["error"]["details"] == {"limit": "sandboxes", "max": 3, "used": 3, "requested": 1}, a.body
     used = s.call("GET", f"/v1/tenants/{team.name}", key=team.key("viewer")).json
     assert used["used"]["sandboxes"] == 3 and used["quota"] == {"sandboxes": 3}, used
     s.kill()
@@ -442,8 +442,8 @@ def sums_of_cpu_memory_and_storage_are_each_bounded(s):
                {"quota": {"cpuMillis": None, "memoryBytes": None, "storageBytes": None, name: 2 * unit}})
         body = {"runtime": "sh", "resources": {"memoryBytes": 128 << 20, "storageBytes": 1 << 20, resource: unit}}
         made = [s.call("POST", "/v1/sandboxes", body, key=key) for _ in range(3)]
-        assert [a.status for a in made] == [201, 201, 429], [a.body for a in made]
-        assert made[2].json["error"]["details"] == {"quota": name, "used": 2 * unit, "asked": unit, "limit": 2 * unit}
+        assert [a.status for a in made] == [201, 201, 409], [a.body for a in made]
+        assert made[2].json["error"]["details"] == {"limit": name, "max": 2 * unit, "used": 2 * unit, "requested": unit}
         assert s.call("GET", f"/v1/tenants/{team.name}", key=key).json["used"][name] == 2 * unit
         for a in made[:2]:
             s.call("DELETE", f"/v1/sandboxes/{a.json['id']}", key=key)
@@ -460,10 +460,10 @@ def executions_per_hour_are_bounded_also_concurrently_and_over_a_restart(s):
     sb = s.call("POST", "/v1/sandboxes", {"runtime": "sh"}, key=key).json["id"]
     answers = at_once(20, lambda: s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["true"]}, key=key,
                                          timeout=120))
-    assert sorted(a.status for a in answers) == [200] * 5 + [429] * 15, [a.body for a in answers]
-    late = next(a for a in answers if a.status == 429)
+    assert sorted(a.status for a in answers) == [200] * 5 + [409] * 15, [a.body for a in answers]
+    late = next(a for a in answers if a.status == 409)
     assert late.code == "quota_exceeded" and 0 < int(late.headers["Retry-After"]) <= 3600, late.body
-    assert late.json["error"]["details"]["quota"] == "executionsPerHour"
+    assert late.json["error"]["details"]["limit"] == "executionsPerHour"
     s.kill()
     s.start()
     assert s.call("POST", f"/v1/sandboxes/{sb}/executions", {"command": ["true"]}, key=key).code == "quota_exceeded"

@@ -103,7 +103,7 @@ class Scripted(unittest.TestCase):
         self.assertGreaterEqual(len(self.asked), 2)
 
     def test_a_limit_that_waiting_does_not_lift_is_raised_at_once(self) -> None:
-        client = self.talk((429, {}, error("process_limit_reached")))
+        client = self.talk((409, {}, error("process_limit_reached")))
         with self.assertRaises(LimitReachedError):
             client.version()
         self.assertEqual(len(self.asked), 1)

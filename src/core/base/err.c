@@ -82,6 +82,13 @@ int err_sys(struct err *err, enum err_id id, const char *fmt, ...)
     return -1;
 }
 
+int err_set_limit(struct err *err, const char *name, uint64_t used, uint64_t max)
+{
+    if (err)
+        err->limit = (struct err_limit){ .name = name, .used = used, .requested = 1, .max = max };
+    return -1;
+}
+
 int err_wrap(struct err *err, const char *fmt, ...)
 {
     char old[sizeof(err->msg)];

@@ -50,7 +50,7 @@ struct err_info {
  * the refused tenant. */
 struct err_limit {
     const char *name; /* as in JSON, static; NULL: the error is not about a limit with figures */
-    uint64_t used, requested, limit;
+    uint64_t used, requested, max;
     uint64_t retry_ms; /* until the limit is free again without any action; 0: not without action */
 };
 
@@ -60,6 +60,9 @@ struct err {
     char msg[240];
     struct err_limit limit; /* err_set() and err_sys() clear it, so set it after them; err_wrap() keeps it */
 };
+
+/* Adds the figures of the limit to an error; a NULL err is accepted. Returns -1. */
+int err_set_limit(struct err *err, const char *name, uint64_t used, uint64_t max);
 
 /* All three return -1, so that a caller can write `return err_set(...)`. A NULL err is accepted. */
 int err_set(struct err *err, enum err_id id, const char *fmt, ...) PRINTF_LIKE(3, 4);

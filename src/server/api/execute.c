@@ -77,10 +77,7 @@ static void execute_refuse(struct execute_request *c, const struct err *err)
         snprintf(seconds, sizeof(seconds), "%" PRIu64, (executor_retry_ms(c->api->settings.executor) + 999) / 1000);
         http_set_header(c->req, "Retry-After", seconds);
     }
-    if (err->id == ERR_QUOTA)
-        gateway_answer_err(c->req, err);
-    else
-        http_answer_err_with(c->req, err, c->policy_error_details);
+    http_answer_err_with(c->req, err, c->policy_error_details);
     execute_request_free(c);
 }
 

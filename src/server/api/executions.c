@@ -41,7 +41,7 @@ static void execution_creation_on_accepted(void *arg, const struct err *err, con
 
     if (err) {
         idempotency_release_key(c->req, c->api->settings.gateway, err);
-        gateway_answer_err(c->req, err);
+        http_answer_err(c->req, err);
     } else if (c->background) {
         execution_creation_answer_background(c, row);
     } else {

@@ -82,7 +82,8 @@ int pool_registry_check_capacity(const struct pool_registry *w, const char *name
 {
     if (w->n < POOLS_MAX || pool_registry_find_mutable(w, name))
         return 0;
-    return err_set(err, ERR_LIMIT, "a server has at most %u pools; delete one first", POOLS_MAX);
+    err_set(err, ERR_LIMIT, "a server has at most %u pools; delete one first", POOLS_MAX);
+    return err_set_limit(err, "pools", w->n, POOLS_MAX);
 }
 
 /* --- from a template to a spec --- */

@@ -131,9 +131,10 @@ static bool socket_message_is_valid_name(const char *name)
 
 static int socket_message_check_capacity(const struct socket_message *m, struct err *err)
 {
-    if (m->socket->nexecutions >= SOCKET_EXECUTIONS_MAX)
-        return err_set(err, ERR_LIMIT, "this socket already follows %u executions; detach one first",
-                       SOCKET_EXECUTIONS_MAX);
+    if (m->socket->nexecutions >= SOCKET_EXECUTIONS_MAX) {
+        err_set(err, ERR_LIMIT, "this socket already follows %u executions; detach one first", SOCKET_EXECUTIONS_MAX);
+        return err_set_limit(err, "socketExecutions", m->socket->nexecutions, SOCKET_EXECUTIONS_MAX);
+    }
     if (m->execution)
         return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket", m->execution_name);
     return 0;

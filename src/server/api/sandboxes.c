@@ -53,7 +53,7 @@ static void sandbox_creation_on_created(void *arg, const struct err *err, const 
 
     if (err) {
         idempotency_release_key(c->req, c->api->settings.gateway, err);
-        gateway_answer_err(c->req, err);
+        http_answer_err(c->req, err);
     } else {
         auto_free char *path = str_printf("/v1/sandboxes/%s", row->id);
 

@@ -23,6 +23,13 @@ struct keycache {
     struct keycache_wrong_key wrong[WRONG_ROWS * BOUNDED_TABLE_WAYS];
 };
 
+const char *auth_class_name(enum auth_class class)
+{
+    static const char *const names[AUTH_CLASS_COUNT] = { "default", "create", "execute" };
+
+    return names[class];
+}
+
 struct keycache *keycache_new(void)
 {
     struct keycache *c = mem_new(struct keycache);

@@ -14,6 +14,8 @@
 /* Classes of requests with separate rate limits. */
 enum auth_class { AUTH_CLASS_DEFAULT, AUTH_CLASS_CREATE, AUTH_CLASS_EXECUTE, AUTH_CLASS_COUNT };
 
+const char *auth_class_name(enum auth_class class); /* as in the settings */
+
 struct keycache_entry {
     uint8_t hash[STORE_HASH_LEN];
     bool occupied;       /* this slot is in use */

@@ -55,7 +55,7 @@ bool ratelimit_take(const struct ratelimit_rule *rule, struct ratelimit *rl, uin
 {
     bool taken = ratelimit_has_token(rule, rl, now_ns);
 
-    *ret = (struct ratelimit_answer){ .limit = rule->burst };
+    *ret = (struct ratelimit_answer){ .limit = rule->burst, .window_ns = rule->window_ns };
     if (rule->interval_ns == 0)
         return true;
     if (taken)

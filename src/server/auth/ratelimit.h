@@ -22,6 +22,7 @@ struct ratelimit {
 struct ratelimit_answer {
     uint32_t limit;     /* tokens in a full bucket; 0: no limit */
     uint32_t remaining; /* after this request */
+    uint64_t window_ns; /* in which an empty bucket is refilled */
     uint64_t reset_ns;  /* until the bucket is full again */
     uint64_t retry_ns;  /* if refused: time until there is a token */
 };

@@ -103,8 +103,11 @@ int tickets_make(struct tickets *t, const struct delegated_token *g, const char 
     tickets_drop_expired(t, now_ns);
     for (const struct ticket *o = t->first; o; o = o->next)
         own += str_eq(o->token.owner, g->owner);
-    if (t->n >= TICKETS_MAX || own >= TICKETS_MAX_OWNER)
-        return err_set(err, ERR_LIMIT, "too many unused tickets; they expire within a minute");
+    if (t->n >= TICKETS_MAX || own >= TICKETS_MAX_OWNER) {
+        err_set(err, ERR_LIMIT, "too many unused tickets; they expire within a minute");
+        return own >= TICKETS_MAX_OWNER ? err_set_limit(err, "tickets", own, TICKETS_MAX_OWNER)
+                                        : err_set_limit(err, "tickets", t->n, TICKETS_MAX);
+    }
     struct ticket *one = mem_new(struct ticket);
     ticket_random_text(ret);
     ticket_hash_text(ret, one->hash);

@@ -24,6 +24,22 @@ static uint64_t authorize_round_up_seconds(uint64_t ns)
     return (ns + NS_PER_S - 1) / NS_PER_S;
 }
 
+/* The fields of draft-ietf-httpapi-ratelimit-headers, and the older ones with the same figures. */
+static void authorize_set_rate_headers(struct http_req *req, enum auth_class class, const struct ratelimit_answer *rate)
+{
+    uint64_t reset = authorize_round_up_seconds(rate->reset_ns);
+    char text[96];
+
+    snprintf(text, sizeof(text), "\"%s\";q=%" PRIu32 ";w=%" PRIu64, auth_class_name(class), rate->limit,
+             max_u64(authorize_round_up_seconds(rate->window_ns), 1));
+    http_set_header(req, "RateLimit-Policy", text);
+    snprintf(text, sizeof(text), "\"%s\";r=%" PRIu32 ";t=%" PRIu64, auth_class_name(class), rate->remaining, reset);
+    http_set_header(req, "RateLimit", text);
+    authorize_set_number_header(req, "X-RateLimit-Limit", rate->limit);
+    authorize_set_number_header(req, "X-RateLimit-Remaining", rate->remaining);
+    authorize_set_number_header(req, "X-RateLimit-Reset", reset);
+}
+
 static void authorize_refuse(struct http_req *req, const struct err *err, uint64_t retry_ns)
 {
     if (err->id == ERR_UNAUTHORIZED)
@@ -93,11 +109,8 @@ static bool authorize_request(struct http_req *req, struct gateway *gateway, con
         return false;
     }
     bool granted = auth_rate_take(gateway->settings.auth, principal, right->class, ev_now(gateway->settings.ev), &rate);
-    if (rate.limit) {
-        authorize_set_number_header(req, "X-RateLimit-Limit", rate.limit);
-        authorize_set_number_header(req, "X-RateLimit-Remaining", rate.remaining);
-        authorize_set_number_header(req, "X-RateLimit-Reset", authorize_round_up_seconds(rate.reset_ns));
-    }
+    if (rate.limit)
+        authorize_set_rate_headers(req, right->class, &rate);
     if (!granted)
         err_set(&err, ERR_RATE_LIMITED,
                 "too many requests of this kind with this key; retry after the time in Retry-After");

@@ -101,21 +101,3 @@ const char *gateway_visible_owner(const struct http_req *req)
 {
     return principal_has_scopes(gateway_principal(req), SCOPE_BIT(ADMIN)) ? STORE_ANY_OWNER : gateway_tenant(req);
 }
-
-void gateway_answer_err(struct http_req *req, const struct err *err)
-{
-    const struct err_limit *l = &err->limit;
-    char details[200], seconds[24];
-
-    if (err->id != ERR_QUOTA) {
-        http_answer_err(req, err);
-        return;
-    }
-    snprintf(details, sizeof(details),
-             "{\"quota\":\"%s\",\"used\":%" PRIu64 ",\"asked\":%" PRIu64 ",\"limit\":%" PRIu64 "}", l->name, l->used,
-             l->requested, l->limit);
-    snprintf(seconds, sizeof(seconds), "%" PRIu64, (l->retry_ms + 999) / 1000);
-    if (l->retry_ms)
-        http_set_header(req, "Retry-After", seconds);
-    http_answer_err_with(req, err, details);
-}

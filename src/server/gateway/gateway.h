@@ -78,10 +78,6 @@ const char *gateway_tenant(const struct http_req *req);        /* the tenant tha
 const char *gateway_actor_id(const struct http_req *req);      /* user or key id, for records; "": the local owner */
 const char *gateway_visible_owner(const struct http_req *req); /* visible tenant; STORE_ANY_OWNER for admin */
 
-/* Answers with an error of the service; ERR_QUOTA adds the quota, its value and the retry time of
- * err->limit. */
-void gateway_answer_err(struct http_req *req, const struct err *err);
-
 /* --- counters --- */
 
 #define GATEWAY_STATUSES 6u /* index: first digit of the status; 0: the client disconnected */

@@ -148,6 +148,18 @@ void http_answer_empty(struct http_req *req, int status)
     http_answer_given(req);
 }
 
+static void http_error_put_limit(const struct err_limit *limit, struct jsonw *w)
+{
+    if (!limit->name)
+        return;
+    jsonw_kobject(w, "details");
+    jsonw_kstr(w, "limit", limit->name);
+    jsonw_ku64(w, "max", limit->max);
+    jsonw_ku64(w, "used", limit->used);
+    jsonw_ku64(w, "requested", limit->requested);
+    jsonw_end_object(w);
+}
+
 void http_error_json(const struct err *err, const char *request_id, const char *docs, const char *details,
                      struct buf *out)
 {
@@ -165,12 +177,10 @@ void http_error_json(const struct err *err, const char *request_id, const char *
     err_put_hints(&w, err->id, NULL);
     jsonw_kstr(&w, "docs", link);
     jsonw_kstr(&w, "requestId", request_id);
-    if (details) {
-        jsonw_key(&w, "details");
-        jsonw_null(&w);
-        out->len -= strlen("null");
-        buf_adds(out, details);
-    }
+    if (details)
+        jsonw_kraw(&w, "details", details);
+    else
+        http_error_put_limit(&err->limit, &w);
     jsonw_end_object(&w);
     jsonw_end_object(&w);
     if (hidden)
@@ -180,11 +190,13 @@ void http_error_json(const struct err *err, const char *request_id, const char *
 void http_answer_err_with(struct http_req *req, const struct err *err, const char *details)
 {
     int status = err_info(err->id)->http;
+    char seconds[24];
 
     if (status == 401)
         http_answer_default_header(req, "WWW-Authenticate", "Bearer");
-    if (status == 503)
-        http_answer_default_header(req, "Retry-After", "1");
+    snprintf(seconds, sizeof(seconds), "%" PRIu64, max_u64((err->limit.retry_ms + 999) / 1000, 1));
+    if (status == 429 || status == 503 || err->limit.retry_ms)
+        http_answer_default_header(req, "Retry-After", seconds);
     http_answer_begin(req, ANSWER_BUFFER, status, "application/json");
     req->error = err->id;
     http_error_json(err, req->id, req->s ? req->s->settings.docs : NULL, details, &req->content);

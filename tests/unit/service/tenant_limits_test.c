@@ -61,7 +61,7 @@ TEST(a_sandbox_beyond_any_quota_is_refused_before_anything_is_created)
         answered(&s, &a.n);
         assert_int_equal(a.err.id, ERR_QUOTA);
         assert_string_equal(a.err.limit.name, rows[i].name);
-        assert_int_equal(a.err.limit.limit, rows[i].limit);
+        assert_int_equal(a.err.limit.max, rows[i].limit);
         assert_int_equal(a.err.limit.used, used);
         assert_int_equal(submit(&s, &run, &plain_command), 0); /* a run needs a sandbox too */
         run_ended(&s, &run);

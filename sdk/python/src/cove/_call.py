@@ -17,8 +17,8 @@ from ._error import CoveError
 from ._json import loads
 from ._settings import Retry
 from ._wire import Headers
-from .errors import (BY_CODE, ConflictError, ConnectionLostError, ForbiddenError, InternalError, InvalidRequestError, LimitReachedError, LostError,
-                     NotFoundError, ProtocolError, SandboxEndedError, ServerNotTrustedError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
+from .errors import (BY_CODE, ConflictError, ConnectionLostError, ForbiddenError, InternalError, InvalidRequestError, LostError,
+                     NotFoundError, ProtocolError, RateLimitedError, SandboxEndedError, ServerNotTrustedError, ServerUnreachableError, ServiceUnavailableError, TimedOutError, UnauthorizedError)
 
 NDJSON = "application/x-ndjson"
 HEARTBEAT = 15.0
@@ -133,7 +133,7 @@ def closed_error(code: int, reason: str, where: str) -> CoveError:
 
 
 BY_STATUS = {400: InvalidRequestError, 401: UnauthorizedError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 410: NotFoundError,
-             429: LimitReachedError, 502: LostError, 503: ServiceUnavailableError, 504: TimedOutError}
+             429: RateLimitedError, 502: LostError, 503: ServiceUnavailableError, 504: TimedOutError}
 
 
 def answer_error(status: int, headers: Headers, content: bytes) -> CoveError:

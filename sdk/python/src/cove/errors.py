@@ -108,7 +108,7 @@ class WallMissingError(ForbiddenError):
 
     code = "wall_missing"
     default_cause = "This host cannot provide a wall of the sandbox, and cove never runs code without that wall."
-    default_fix = "Provide what the message names (kernel, privilege or setting); a server that was not started by root needs --limits-enforced false."
+    default_fix = "Provide what the message names (kernel, privilege or setting); a server that was not started by root needs the setting limits.enforced: false."
 
 
 class NoNamespacesError(ForbiddenError):
@@ -148,7 +148,7 @@ class ProgramNotFoundError(NotFoundError):
 
     code = "program_not_found"
     default_cause = "The program does not exist in the sandbox."
-    default_fix = "cove looks for programs in /usr/local/bin, /usr/bin and /bin of the host; give a path that exists there, or bind one into the sandbox with --bind-ro."
+    default_fix = "cove looks for programs in /usr/local/bin, /usr/bin and /bin of the host; give a path that exists there, or write the program into the sandbox."
 
 
 class ProgramNotExecutableError(ForbiddenError):
@@ -201,7 +201,7 @@ class ProcessLimitReachedError(LimitReachedError):
 
     code = "process_limit_reached"
     default_cause = "The sandbox is at its process limit, so no more processes can be started in it."
-    default_fix = "Raise --pids, or start fewer processes."
+    default_fix = "Start fewer processes at the same time, or create the sandbox with a higher limit of processes (pids)."
 
 
 class TemplateUnavailableError(ForbiddenError):
@@ -405,7 +405,7 @@ class UserRemovedError(ForbiddenError):
 
     code = "user_removed"
     default_cause = "The token is valid, but an admin removed its user from the tenant. A new token does not create a removed user again."
-    default_fix = "Ask an admin of the tenant to add the user again with `cove user add --role ROLE NAME`."
+    default_fix = "Ask an admin of the tenant to add the user again (`cove user add`)."
 
 
 class TenantSuspendedError(ForbiddenError):
@@ -414,7 +414,7 @@ class TenantSuspendedError(ForbiddenError):
 
     code = "tenant_suspended"
     default_cause = "The operator of the server suspended the tenant of this key. Everything that ran in the tenant was ended."
-    default_fix = "Ask the operator to resume the tenant with `cove tenant set --resume NAME`."
+    default_fix = "Ask the operator to resume the tenant (`cove tenant set`)."
 
 
 class QuotaExceededError(LimitReachedError):
@@ -451,7 +451,7 @@ class IssuerUnreachableError(ServiceUnavailableError):
     default_fix = "Try again after a moment; the operator finds the reason in the server's log and the address in the setting auth.jwt.jwksUrl."
 
 
-class RateLimitedError(LimitReachedError):
+class RateLimitedError(ServiceUnavailableError):
     """There were too many requests with this key, or too many wrong keys from this address."""
 
     code = "rate_limited"
@@ -676,11 +676,11 @@ class IdempotencyConflictError(ConflictError):
     default_fix = "Use a new key for a new request; repeat the same request a little later."
 
 
-class ExecutorFullError(LimitReachedError):
+class BusyError(ServiceUnavailableError):
     """The queue of POST /v1/execute is full, or the tenant has filled the half of it that one
     tenant may use: executions arrive faster than they end."""
 
-    code = "executor_full"
+    code = "busy"
     default_cause = "The queue of POST /v1/execute is full, or the tenant has filled the half of it that one tenant may use: executions arrive faster than they end."
     default_fix = "Wait for the time that Retry-After gives, send fewer requests at the same time, or have the operator raise executor.running and executor.queue."
 
@@ -793,7 +793,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "sandbox_full": SandboxFullError,
     "wrong_file_kind": WrongFileKindError,
     "idempotency_conflict": IdempotencyConflictError,
-    "executor_full": ExecutorFullError,
+    "busy": BusyError,
     "context_dead": ContextDeadError,
     "fork_unsupported": ForkUnsupportedError,
 }
@@ -894,7 +894,7 @@ __all__ = [
     "SandboxFullError",
     "WrongFileKindError",
     "IdempotencyConflictError",
-    "ExecutorFullError",
+    "BusyError",
     "ContextDeadError",
     "ForkUnsupportedError",
 ]

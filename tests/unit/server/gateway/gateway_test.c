@@ -101,8 +101,8 @@ static void failing_handler(struct http_req *req, void *ctx UNUSED)
     struct err err = { 0 };
 
     err_set(&err, ERR_QUOTA, "too many sandboxes");
-    err.limit = (struct err_limit){ .name = "sandboxes", .used = 2, .requested = 1, .limit = 2, .retry_ms = 1500 };
-    gateway_answer_err(req, &err);
+    err.limit = (struct err_limit){ .name = "sandboxes", .used = 2, .requested = 1, .max = 2, .retry_ms = 1500 };
+    http_answer_err(req, &err);
 }
 
 static const struct gateway_permission open_to_all = { .is_public = true };
@@ -261,7 +261,7 @@ TEST(an_exceeded_quota_is_answered_with_its_numbers_and_the_time_to_retry)
 {
     const char *refusal = ask(dial_unix(), "POST /fail");
 
-    assert_non_null(strstr(refusal, "{\"quota\":\"sandboxes\",\"used\":2,\"asked\":1,\"limit\":2}"));
+    assert_non_null(strstr(refusal, "{\"limit\":\"sandboxes\",\"max\":2,\"used\":2,\"requested\":1}"));
     assert_non_null(strcasestr(refusal, "Retry-After: 2\r\n"));
 }
 

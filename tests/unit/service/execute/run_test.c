@@ -130,10 +130,10 @@ TEST(tenants_refused_in_one_turn_get_the_figures_of_their_own_quota)
     assert_int_equal(blue.ends, 1);
     assert_int_equal(red.err.id, ERR_QUOTA);
     assert_string_equal(red.err.limit.name, "cpuMillis");
-    assert_int_equal(red.err.limit.limit, 7);
+    assert_int_equal(red.err.limit.max, 7);
     assert_int_equal(blue.err.id, ERR_QUOTA);
     assert_string_equal(blue.err.limit.name, "memoryBytes");
-    assert_int_equal(blue.err.limit.limit, 9);
+    assert_int_equal(blue.err.limit.max, 9);
     scene_close(&s);
 }
 
