@@ -432,6 +432,34 @@ def an_error_in_a_policy_is_reported_with_its_path(s):
 
 
 @case
+def the_server_documents_itself(s):
+    for path in ("/", "/v1"):
+        a = s.call("GET", path, key=False)
+        assert a.json["name"] == "cove" and a.json["links"]["docs"] == "/docs", a.body
+    contract = s.call("GET", "/v1/openapi.json", key=False).json
+    assert contract == yaml.safe_load(s.call("GET", "/v1/openapi.yaml", key=False).body.decode())
+    pages = {path: s.call("GET", path, key=False) for path in ("/docs", "/docs/errors", "/docs/style.css")}
+    for path, a in pages.items():
+        policy = a.headers["Content-Security-Policy"]
+        assert a.status == 200 and "default-src 'none'" in policy and "unsafe" not in policy, (path, policy)
+        assert not re.search(rb"<script|url\(|@import|(src|href)=.https?:", a.body), path
+    reference = pages["/docs"].body.decode()
+    for method in (m for item in contract["paths"].values() for m in item.values() if "operationId" in m):
+        assert f'<section id="{method["operationId"]}">' in reference, method["operationId"]
+    links = set(re.findall('href="#([^"]+)"', reference))
+    assert len(links) > 100 and not links - set(re.findall('id="([^"]+)"', reference))
+    error = s.call("GET", "/v1/sandboxes/none").json["error"]
+    assert error["docs"] == "/docs/errors#not_found" and b'<section id="not_found">' in pages["/docs/errors"].body, error
+
+
+@case
+def a_wrong_path_is_never_answered_with_a_path_that_changes_something(s):
+    for path, near in (("/v1/sandboxs", "/v1/sandboxes"), ("/v1/cg", None), ("/v1/maintenance/gb", None), ("/v1/execut", None)):
+        message = s.call("GET", path).json["error"]["message"]
+        assert ("did you mean " + near in message) if near else ("did you mean" not in message), message
+
+
+@case
 def every_list_answers_items_and_a_cursor(s):
     sb = s.create()
     of_sandbox = [f"/v1/sandboxes/{sb}/{name}" for name in ("executions", "contexts", "events", "files/list?path=/workspace")]
@@ -1973,7 +2001,7 @@ def live_usage_lists_all_sandboxes_and_does_not_reset_idle_timeouts(s):
     ex = s.execute(busy, {"code": "while True: pass", "background": True, "timeoutMs": 600000}).json["id"]
 
     def look(**more):
-        return {x["id"]: x for x in s.call("GET", "/v1/usage/live", **more).json["items"]}
+        return {x["id"]: x for x in s.call("GET", "/v1/usage/live", **more).json["sandboxes"]}
 
     assert set(look(key=key["key"])) == {theirs}
     idle = s.create({"runtime": "sh", "idleTimeoutMs": 5000})

@@ -150,8 +150,8 @@ uint64_t ctl_field_number(const json_t *object, const char *key);  /* 0 if missi
 const char *ctl_age(const char *moment, uint64_t now_ms, char buf[CTL_AGE]);
 
 /* Reads all pages of a list and calls `each` for every item. */
-int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, const json_t *item),
-                      void *arg, struct err *err);
+int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, const json_t *item), void *arg,
+                      struct err *err);
 
 /* Collects the NAME=VALUE pairs of a repeated flag in an object; NULL if the flag was not given.
  * from_env: a bare NAME takes the value of the environment. */

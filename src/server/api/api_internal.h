@@ -33,7 +33,7 @@ extern const struct gateway_permission permission_public, permission_authenticat
     permission_file_upload, permission_keys, permission_self, permission_admin, permission_metrics, permission_audit,
     permission_usage, permission_tenant;
 
-extern const struct http_route sandbox_routes[], execution_routes[], file_routes[], capability_routes[],
+extern const struct http_route docs_routes[], sandbox_routes[], execution_routes[], file_routes[], capability_routes[],
     template_routes[], key_routes[], health_metrics_routes[], maintenance_routes[], event_routes[], token_routes[],
     sandbox_socket_routes[], audit_routes[], usage_routes[], budget_routes[], live_usage_routes[], tenant_routes[],
     user_routes[], context_routes[], pool_routes[], execute_routes[];

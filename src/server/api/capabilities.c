@@ -1,6 +1,5 @@
 /* /, /v1/runtimes, /v1/capabilities and the OpenAPI document: what this server supports, taken from
  * the tables that implement it. */
-#include "server/api/contract.h"
 #include "server/api/api_internal.h"
 
 #include "core/base/mem.h"
@@ -41,7 +40,8 @@ static void api_write_runtimes(struct jsonw *w)
 static void api_get_root(struct http_req *req, void *ctx)
 {
     static const char *const links[][2] = {
-        { "openapi", "/v1/openapi.yaml" },
+        { "docs", "/docs" },
+        { "openapi", "/v1/openapi.json" },
         { "capabilities", "/v1/capabilities" },
         { "sandboxes", "/v1/sandboxes" },
         { "health", "/health" },
@@ -62,12 +62,6 @@ static void api_get_root(struct http_req *req, void *ctx)
         jsonw_kstr(&w, links[i][0], links[i][1]);
     jsonw_end_object(&w);
     api_object_end(req, 200, &w);
-}
-
-static void api_get_openapi(struct http_req *req, void *ctx UNUSED)
-{
-    if (api_has_no_query(req))
-        http_answer(req, 200, "application/yaml", api_contract, api_contract_len);
 }
 
 static void api_runtime_list(struct http_req *req, void *ctx UNUSED)
@@ -243,7 +237,7 @@ static void api_policy_get(struct http_req *req, void *ctx)
 
 const struct http_route capability_routes[] = {
     { "GET", "/", api_get_root, HTTP_BODY_NONE, .data = &permission_public },
-    { "GET", "/v1/openapi.yaml", api_get_openapi, HTTP_BODY_NONE, .data = &permission_public },
+    { "GET", "/v1", api_get_root, HTTP_BODY_NONE, .data = &permission_public },
     { "GET", "/v1/policies", api_policy_list, HTTP_BODY_NONE, .data = &permission_authenticated },
     { "GET", "/v1/policies/{policy}", api_policy_get, HTTP_BODY_NONE, .data = &permission_authenticated },
     { "GET", "/v1/runtimes", api_runtime_list, HTTP_BODY_NONE, .data = &permission_authenticated },

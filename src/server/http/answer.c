@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <strings.h>
 
-#define DEFAULT_DOCS "docs/errors.md#"
+#define DEFAULT_DOCS "/docs/errors#"
 
 static struct http_answer_header **http_answer_find_header(struct http_req *req, const char *name)
 {

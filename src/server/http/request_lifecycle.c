@@ -32,6 +32,14 @@ void *request_on_first_line(void *cls, const char *uri, struct MHD_Connection *m
 
 /* report of the completed request */
 
+/* A client that has read the last event of a stream may close before the end of the body. */
+static bool request_stream_was_taken(const struct http_req *req)
+{
+    return req->response_queued && req->answer_kind == ANSWER_STREAM && req->answer_complete && !req->stream_broken &&
+           req->stream_offset == req->stream_buf.len &&
+           (req->answer_len == HTTP_UNTIL_END || req->answer_sent == req->answer_len);
+}
+
 static void request_report_done(struct http_req *req, bool ok)
 {
     struct http_server *s = req->s;
@@ -46,7 +54,7 @@ static void request_report_done(struct http_req *req, bool ok)
         .peer = &req->peer,
         .user_data = req->user_data,
         .status = req->response_queued || req->sent_raw ? req->status : 0,
-        .fully_sent = ok || req->sent_raw,
+        .fully_sent = ok || req->sent_raw || request_stream_was_taken(req),
         .bytes_in = req->body_received,
         .bytes_out = req->is_head ? 0 : req->answer_sent,
         .duration_ns = ev_now(s->ev) - req->began_ns,

@@ -222,6 +222,8 @@ const char *router_nearest_pattern(const struct router *r, const struct uri *u)
     for (size_t i = 0; i < r->nentries; i++) {
         const struct route_entry *row = &r->entries[i];
 
+        if (row->method != METHOD_GET) /* a suggestion must not change or delete anything when it is tried */
+            continue;
         for (size_t from = 0; from <= 1; from++) { /* 1: the version prefix is missing */
             if (row->has_rest || row->nsegments != u->nsegs + from)
                 continue;

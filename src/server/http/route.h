@@ -31,7 +31,7 @@ struct route_match {
 
 /* HEAD uses the GET row unless it has its own. */
 void router_find(const struct router *r, const char *method, const struct uri *u, struct route_match *ret);
-const char *router_nearest_pattern(const struct router *r, const struct uri *u); /* a pattern, or NULL */
+const char *router_nearest_pattern(const struct router *r, const struct uri *u); /* a pattern with GET, or NULL */
 
 /* All methods that a row may have. */
 #define ROUTE_METHODS 0x7fu

@@ -35,7 +35,7 @@ TEST(a_reservation_takes_all_or_nothing_and_a_release_makes_room)
     assert_string_equal(why.name, "memoryBytes");
     assert_int_equal(why.used, 60);
     assert_int_equal(why.requested, 60);
-    assert_int_equal(why.limit, 100);
+    assert_int_equal(why.max, 100);
     assert_int_equal(s.used[STORE_QUOTA_SANDBOXES], 1); /* nothing is reserved for the refused one */
     assert_int_equal(take(&s, 1, 40), ERR_NONE);
     assert_int_equal(take(&s, 1, 0), ERR_QUOTA);
