@@ -22,6 +22,7 @@
 #include "service/budget.h"
 #include "service/quota.h"
 #include "service/retention.h"
+#include "service/sandbox_update.h"
 #include "service/spec.h"
 #include "store/usage.h"
 
@@ -87,8 +88,9 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
                     manager_id_assigned_fn *named, store_sandbox_fn *done, void *arg);
 void manager_pause(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
 void manager_resume(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
-void manager_extend(struct manager *m, const char *owner, const char *id, uint64_t lifetime_ms, store_sandbox_fn *done,
-                    void *arg);
+/* The call copies the update. ERR_EXISTS: another sandbox has the name, and nothing is changed. */
+void manager_update(struct manager *m, const char *owner, const char *id, const struct sandbox_update *update,
+                    store_sandbox_fn *done, void *arg);
 /* A sandbox that has already ended is a success: `done` receives its row. */
 void manager_delete(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
 void manager_sandbox_usage(struct manager *m, const char *owner, const char *id, sandbox_handle_usage_fn *done,

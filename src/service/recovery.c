@@ -84,6 +84,8 @@ static void recovery_load_sandbox(struct recovery *r, const struct store_sandbox
         spec_done(&sb->spec);
         spec_init(&sb->spec);
     }
+    if (row->metadata_json)
+        sb->spec.metadata = json_loads(row->metadata_json, 0, NULL);
     (void)str_copy(sb->spec.name, sizeof(sb->spec.name), row->name ? row->name : "");
     (void)str_copy(sb->spec.created_by, sizeof(sb->spec.created_by), row->created_by ? row->created_by : "");
     if (sb->spec.cpu_pinning)

@@ -44,7 +44,7 @@ void sandbox_free(struct sandbox *sb)
         struct sandbox_op *op = sb->ops;
 
         sb->ops = op->next;
-        free(op);
+        sandbox_op_free(op);
     }
     while (sb->end_waiters) {
         struct sandbox_end_waiter *w = sb->end_waiters;

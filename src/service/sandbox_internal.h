@@ -53,7 +53,7 @@ enum sandbox_state {
     SANDBOX_STATE_ENDING, /* being destroyed, or the end is being committed */
 };
 
-enum sandbox_op_kind { SANDBOX_OP_PAUSE, SANDBOX_OP_RESUME, SANDBOX_OP_EXTEND, SANDBOX_OP_USAGE, SANDBOX_OP_ACQUIRE };
+enum sandbox_op_kind { SANDBOX_OP_PAUSE, SANDBOX_OP_RESUME, SANDBOX_OP_UPDATE, SANDBOX_OP_USAGE, SANDBOX_OP_ACQUIRE };
 
 struct sandbox_reply { /* how the caller of a request is answered; at most one function is set */
     store_sandbox_fn *done;
@@ -74,9 +74,9 @@ struct sandbox_refusal { /* an error that is reported after the call has returne
 struct sandbox_op { /* one request to a sandbox; requests run one after another */
     struct sandbox_op *next;
     enum sandbox_op_kind kind;
-    bool in_progress;    /* waiting for the jailer or the store */
-    bool idle_initiated; /* SANDBOX_OP_PAUSE: caused by idleness, not by a request */
-    uint64_t lifetime_ms;
+    bool in_progress;              /* waiting for the jailer or the store */
+    bool idle_initiated;           /* SANDBOX_OP_PAUSE: caused by idleness, not by a request */
+    struct sandbox_update *update; /* SANDBOX_OP_UPDATE; owned */
     struct sandbox_reply reply;
 };
 
@@ -174,6 +174,7 @@ void sandbox_commit_first_receipt(struct sandbox *sb);
 bool sandbox_lifetime_expired(const struct sandbox *sb, uint64_t slack_ms);
 
 /* sandbox_ops.c */
+void sandbox_op_free(struct sandbox_op *op);
 /* Call it when something begins or ends in the sandbox: the idle period starts again. */
 void sandbox_restart_idle_timer(struct sandbox *sb);
 void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const struct store_sandbox *row);

@@ -120,12 +120,18 @@ static struct sandbox *sandbox_find_or_answer(struct sandbox_services *s, const 
 
 static void sandbox_op_run_queue(struct sandbox *sb);
 
+void sandbox_op_free(struct sandbox_op *op)
+{
+    sandbox_update_free(op->update);
+    free(op);
+}
+
 static void sandbox_op_pop(struct sandbox *sb)
 {
     struct sandbox_op *op = sb->ops;
 
     sb->ops = op->next;
-    free(op);
+    sandbox_op_free(op);
 }
 
 void sandbox_fail_ops(struct sandbox *sb, const struct err *err)
@@ -135,7 +141,7 @@ void sandbox_fail_ops(struct sandbox *sb, const struct err *err)
 
         sb->ops = op->next;
         sandbox_reply_send(&op->reply, err, NULL);
-        free(op);
+        sandbox_op_free(op);
     }
 }
 
@@ -177,10 +183,13 @@ static void sandbox_op_commit(struct sandbox *sb)
                                                                             : STORE_SANDBOX_RUNNING,
                                  .expires_ms = sb->expires_ms };
 
+    auto_free char *metadata = sb->ops->kind == SANDBOX_OP_UPDATE ? spec_metadata_json(&sb->spec) : NULL;
     memcpy(row.id, sb->id, sizeof(row.id));
     row.spec_json = spec;
+    row.metadata_json = metadata;
     store_sandbox_update(sb->services->store, sb->owner, &row,
-                         STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_SPEC | STORE_SANDBOX_SET_EXPIRES,
+                         STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_SPEC | STORE_SANDBOX_SET_EXPIRES |
+                             (metadata ? STORE_SANDBOX_SET_METADATA : 0u),
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_op_on_committed, sb);
 }
 
@@ -224,11 +233,57 @@ static void sandbox_op_on_thawed(void *arg, const struct err *err)
     sandbox_op_commit(sb);
 }
 
-static void sandbox_op_on_extended(void *arg, const struct err *err)
+/* --- updates --- */
+
+/* The jailer has the new lifetime. */
+static void sandbox_op_on_lifetime_set(void *arg, const struct err *err)
 {
     struct sandbox *sb = arg;
     struct sandbox_op *op = sandbox_op_in_progress(sb);
     auto_buf body = { 0 };
+    struct err why = { 0 };
+    struct jsonw w;
+
+    if (!op)
+        return;
+    const struct sandbox_update *u = op->update;
+    if (err || sandbox_update_merge_metadata(u, &sb->spec.metadata, &why) < 0) {
+        sandbox_op_finish(sb, err ? err : &why, NULL);
+        return;
+    }
+    if (u->lifetime_ms) {
+        sb->spec.limits.v[LIMIT_LIFETIME] = u->lifetime_ms;
+        sb->expires_ms = clock_real_ms() + u->lifetime_ms;
+        sb->expires_mono_ms = sandbox_mono_ms(sb) + u->lifetime_ms;
+    }
+    if (u->sets_idle_timeout)
+        sb->spec.limits.v[LIMIT_IDLE] = u->idle_timeout_ms;
+    if (u->sets_idle_action)
+        sb->spec.idle_action = u->idle_action;
+    jsonw_init(&w, &body, 0);
+    jsonw_object(&w);
+    sandbox_update_json(u, &w);
+    auto_free char *metadata = u->metadata || u->clears_metadata ? spec_metadata_json(&sb->spec) : NULL;
+    if (metadata)
+        jsonw_kraw(&w, "metadata", metadata);
+    jsonw_end_object(&w);
+    auto_free char *members = str_dup_n(body.data + 1, body.len - 2);
+    sandbox_append_event(sb, "sandbox_updated", NULL, members);
+    sandbox_op_commit(sb);
+}
+
+static void sandbox_op_start_lifetime(struct sandbox *sb, const struct sandbox_update *u)
+{
+    if (u->lifetime_ms)
+        sandbox_handle_set_lifetime(sb->handle, u->lifetime_ms, sandbox_op_on_lifetime_set, sb);
+    else
+        sandbox_op_on_lifetime_set(sb, NULL);
+}
+
+static void sandbox_op_on_name_committed(void *arg, const struct err *err, const struct store_sandbox *row UNUSED)
+{
+    struct sandbox *sb = arg;
+    struct sandbox_op *op = sandbox_op_in_progress(sb);
 
     if (!op)
         return;
@@ -236,12 +291,29 @@ static void sandbox_op_on_extended(void *arg, const struct err *err)
         sandbox_op_finish(sb, err, NULL);
         return;
     }
-    sb->spec.limits.v[LIMIT_LIFETIME] = op->lifetime_ms;
-    sb->expires_ms = clock_real_ms() + op->lifetime_ms;
-    sb->expires_mono_ms = sandbox_mono_ms(sb) + op->lifetime_ms;
-    buf_addf(&body, "\"lifetimeMs\":%" PRIu64, op->lifetime_ms);
-    sandbox_append_event(sb, "sandbox_extended", NULL, body.data);
-    sandbox_op_commit(sb);
+    (void)str_copy(sb->spec.name, sizeof(sb->spec.name), op->update->name);
+    sandbox_op_start_lifetime(sb, op->update);
+}
+
+/* The name comes first: another sandbox may have it, and then nothing is changed. */
+static void sandbox_op_start_update(struct sandbox *sb, struct sandbox_op *op)
+{
+    struct sandbox_update *u = op->update;
+    struct store_sandbox row = { .name = u->name[0] ? u->name : NULL };
+    auto_json *metadata = sb->spec.metadata ? json_copy(sb->spec.metadata) : NULL;
+    struct err err = { 0 };
+
+    if (sandbox_update_merge_metadata(u, &metadata, &err) < 0) {
+        sandbox_op_finish(sb, &err, NULL);
+        return;
+    }
+    if (!u->sets_name || str_eq(u->name, sb->spec.name)) {
+        sandbox_op_start_lifetime(sb, u);
+        return;
+    }
+    memcpy(row.id, sb->id, sizeof(row.id));
+    store_sandbox_update(sb->services->store, sb->owner, &row, STORE_SANDBOX_SET_NAME,
+                         &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_op_on_name_committed, sb);
 }
 
 static void sandbox_on_idle(void *arg);
@@ -302,8 +374,8 @@ static void sandbox_op_begin(struct sandbox *sb, struct sandbox_op *op)
         else
             sandbox_op_commit(sb);
         break;
-    case SANDBOX_OP_EXTEND:
-        sandbox_handle_set_lifetime(sb->handle, op->lifetime_ms, sandbox_op_on_extended, sb);
+    case SANDBOX_OP_UPDATE:
+        sandbox_op_start_update(sb, op);
         break;
     case SANDBOX_OP_USAGE:
         sandbox_handle_usage(sb->handle, sandbox_op_on_usage, sb);
@@ -340,8 +412,10 @@ static void sandbox_op_submit(struct sandbox_services *s, const char *owner, con
 {
     struct sandbox *sb = sandbox_find_or_answer(s, owner, id, &(struct sandbox_lookup){ .reply = op->reply });
 
-    if (!sb)
+    if (!sb) {
+        sandbox_update_free(op->update);
         return;
+    }
     if (op->kind == SANDBOX_OP_ACQUIRE) /* the idle period ends now, not when the request begins */
         ev_timer_clear(s->ev, &sb->idle_timer);
     sandbox_op_add(sb, op);
@@ -359,12 +433,13 @@ void manager_resume(struct manager *m, const char *owner, const char *id, store_
                       &(struct sandbox_op){ .kind = SANDBOX_OP_RESUME, .reply = { done, .arg = arg } });
 }
 
-void manager_extend(struct manager *m, const char *owner, const char *id, uint64_t lifetime_ms, store_sandbox_fn *done,
-                    void *arg)
+void manager_update(struct manager *m, const char *owner, const char *id, const struct sandbox_update *update,
+                    store_sandbox_fn *done, void *arg)
 {
-    sandbox_op_submit(
-        manager_sandbox_services(m), owner, id,
-        &(struct sandbox_op){ .kind = SANDBOX_OP_EXTEND, .lifetime_ms = lifetime_ms, .reply = { done, .arg = arg } });
+    sandbox_op_submit(manager_sandbox_services(m), owner, id,
+                      &(struct sandbox_op){ .kind = SANDBOX_OP_UPDATE,
+                                            .update = sandbox_update_copy(update),
+                                            .reply = { done, .arg = arg } });
 }
 
 void manager_sandbox_usage(struct manager *m, const char *owner, const char *id, sandbox_handle_usage_fn *done,

@@ -99,25 +99,41 @@ int spec_read_env(const json_t *object, const char *path, char ***env, size_t *n
 
 /* --- metadata --- */
 
+int spec_merge_metadata(json_t **metadata, const json_t *pairs, struct err *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)pairs, key, value)
+    {
+        if (!*key || strlen(key) > SPEC_METADATA_KEY || strchr(key, '='))
+            return err_set(err, ERR_INVALID, "metadata: a key must have 1 to %d bytes and no '='", SPEC_METADATA_KEY);
+        if (!json_is_null(value) && (!json_is_string(value) || json_string_length(value) > SPEC_METADATA_VALUE))
+            return err_set(err, ERR_INVALID, "metadata: a value must be a string of at most %d bytes",
+                           SPEC_METADATA_VALUE);
+    }
+    if (!*metadata)
+        *metadata = json_object();
+    json_object_foreach((json_t *)pairs, key, value)
+    {
+        if (json_is_null(value))
+            json_object_del(*metadata, key);
+        else
+            json_object_set(*metadata, key, value);
+    }
+    if (json_object_size(*metadata) > SPEC_METADATA_MAX)
+        return err_set(err, ERR_INVALID, "metadata: more than %d pairs", SPEC_METADATA_MAX);
+    return 0;
+}
+
 static int spec_read_metadata(struct spec *s, const json_t *object, struct err *err)
 {
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)object, key, value)
-    {
-        if (!*key || strlen(key) > SPEC_METADATA_KEY || strchr(key, '='))
-            return err_set(err, ERR_INVALID, "metadata: a key must have 1 to %d bytes and no '='", SPEC_METADATA_KEY);
-        if (!json_is_string(value) || json_string_length(value) > SPEC_METADATA_VALUE)
-            return err_set(err, ERR_INVALID, "metadata: a value must be a string of at most %d bytes",
-                           SPEC_METADATA_VALUE);
-    }
-    if (!s->metadata)
-        s->metadata = json_object();
-    json_object_update(s->metadata, (json_t *)object);
-    if (json_object_size(s->metadata) > SPEC_METADATA_MAX)
-        return err_set(err, ERR_INVALID, "metadata: more than %d pairs", SPEC_METADATA_MAX);
-    return 0;
+    json_object_foreach((json_t *)object, key, value) if (json_is_null(value)) return err_set(
+        err, ERR_INVALID, "metadata.%.60s: must be a string", key);
+    return spec_merge_metadata(&s->metadata, object, err);
 }
 
 char *spec_metadata_json(const struct spec *s)

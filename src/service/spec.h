@@ -66,6 +66,9 @@ enum spec_of { SPEC_OF_SANDBOX, SPEC_OF_TEMPLATE };
  * ones. ret_details may be NULL; *ret_details is NULL or a JSON object with details of the error,
  * which the caller frees. */
 int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_details, struct err *err);
+/* Sets the pairs of an object in *metadata (NULL: empty), and removes those that are null. After a
+ * failure *metadata may be changed. */
+int spec_merge_metadata(json_t **metadata, const json_t *pairs, struct err *err);
 /* For the name of a sandbox: lower-case letters, digits, '.', '_' and '-', and not like an id. */
 int spec_check_name(const char *name, struct err *err);
 /* Applies the template of this name; `reply` and `row` are the store's reply about it. */

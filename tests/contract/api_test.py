@@ -316,24 +316,56 @@ def a_name_belongs_to_one_living_sandbox_of_the_tenant(s):
 
 
 @case
-def a_sandbox_is_paused_resumed_and_extended(s):
+def a_sandbox_is_paused_resumed_and_updated(s):
     sb = s.create({"runtime": "sh"})
     assert s.call("POST", f"/v1/sandboxes/{sb}/pause").json["state"] == "paused"
     refused = s.execute(sb, {"command": ["true"]})
     assert refused.status == 409 and refused.code == "sandbox_paused"
     assert s.call("POST", f"/v1/sandboxes/{sb}/resume").json["state"] == "running"
-    a = s.call("POST", f"/v1/sandboxes/{sb}/extend", {"lifetimeMs": 3600000}).json
+    a = s.call("PATCH", f"/v1/sandboxes/{sb}", {"lifetimeMs": 3600000}).json
     assert a["lifetimeMs"] == 3600000
-    for body in ({}, {"lifetimeMs": 0}, {"lifetimeMs": "1h"}, {"lifetime": 5}):
-        assert s.call("POST", f"/v1/sandboxes/{sb}/extend", body).status == 400
+    for body in ({}, {"lifetimeMs": 0}, {"lifetimeMs": "1h"}, {"lifetime": 5}, {"lifetimeMs": None}, {"idleAction": "stop"}, {"name": "A"},
+                 {"metadata": {"a": 1}}, {"metadata": {"": "x"}}, {"metadata": {str(i): "x" for i in range(33)}}, {"runtime": "sh"}):
+        assert s.call("PATCH", f"/v1/sandboxes/{sb}", body).status == 400, body
     usage = s.call("GET", f"/v1/sandboxes/{sb}/usage").json
     assert usage["memoryBytes"] > 0 and usage["sandboxId"] == sb
     kinds = [e["kind"] for e in s.call("GET", f"/v1/sandboxes/{sb}/events").json["items"]]
-    assert kinds == ["sandbox_created", "sandbox_paused", "sandbox_resumed", "sandbox_extended"], kinds
+    assert kinds == ["sandbox_created", "sandbox_paused", "sandbox_resumed", "sandbox_updated"], kinds
     page = s.call("GET", f"/v1/sandboxes/{sb}/events?limit=3").json
     rest = s.call("GET", f"/v1/sandboxes/{sb}/events?limit=3&cursor={page['nextCursor']}").json
     assert [e["kind"] for e in rest["items"]] == kinds[3:]
     s.delete(sb)
+
+
+@case
+def an_update_changes_only_what_it_names_and_survives_a_restart(s):
+    other = s.create({"runtime": "sh", "name": "taken"})
+    sb = s.create({"runtime": "sh", "name": "first", "metadata": {"a": "1", "b": "2"}, "idleTimeoutMs": 500000})
+    path = f"/v1/sandboxes/{sb}"
+    a = s.call("PATCH", path, {"metadata": {"a": None, "c": "3"}}).json
+    assert a["metadata"] == {"b": "2", "c": "3"} and a["name"] == "first" and a["idleTimeoutMs"] == 500000, a
+    refused = s.call("PATCH", path, {"name": "taken", "metadata": {"d": "4"}, "lifetimeMs": 5000})
+    assert refused.status == 409 and other in refused.json["error"]["message"], refused.body
+    assert s.call("GET", path).json == a
+    b = s.call("PATCH", path, {"name": "second", "lifetimeMs": 3600000, "idleTimeoutMs": 400000, "idleAction": "pause"}).json
+    assert (b["name"], b["lifetimeMs"], b["idleTimeoutMs"], b["idleAction"]) == ("second", 3600000, 400000, "pause"), b
+    assert b["metadata"] == a["metadata"] and b["expiresAt"] > a["expiresAt"]
+    s.kill()
+    s.start()
+    assert s.call("GET", path).json == b
+    c = s.call("PATCH", path, {"metadata": {"e": "5"}}).json
+    assert c["metadata"] == {"b": "2", "c": "3", "e": "5"} and c["name"] == "second" and c["idleAction"] == "pause", c
+    d = s.call("PATCH", path, {"metadata": None, "name": None, "idleTimeoutMs": 0}).json
+    assert d["metadata"] == {} and "name" not in d and d["idleTimeoutMs"] == 0, d
+    bodies = [e["body"] for e in s.call("GET", f"{path}/events").json["items"] if e["kind"] == "sandbox_updated"]
+    assert bodies[0] == {"metadata": {"b": "2", "c": "3"}}, bodies
+    assert bodies[1] == {"name": "second", "lifetimeMs": 3600000, "idleTimeoutMs": 400000, "idleAction": "pause"}, bodies
+    assert s.call("PATCH", path, {"idleTimeoutMs": 300}).status == 200
+    until(lambda: s.call("GET", path).json["state"] == "paused", "the new idle timeout has no effect")
+    assert s.call("PATCH", path, {"lifetimeMs": 300}).status == 200
+    until(lambda: s.call("GET", path).json.get("endedBy") == "lifetime", "the new lifetime has no effect")
+    assert s.call("PATCH", path, {"name": "x"}).status == 410
+    s.delete(other)
 
 
 @case

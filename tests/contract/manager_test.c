@@ -467,12 +467,12 @@ TEST(lifetimes_end_sandboxes_and_can_be_changed)
     struct manager_stats st = { 0 };
 
     begin(&w, "{\"runtime\":\"sh\",\"lifetimeMs\":400}");
-    manager_extend(w.m, "me", w.sb, 60000, on_row, &w);
+    manager_update(w.m, "me", w.sb, &(struct sandbox_update){ .lifetime_ms = 60000 }, on_row, &w);
     good(&w);
     assert_true(w.expires_ms > clock_real_ns() / NS_PER_MS + 50000);
     for (int i = 0; i < 6; i++)
         ev_turn(w.ev, 100);
-    manager_extend(w.m, "me", w.sb, 100, on_row, &w);
+    manager_update(w.m, "me", w.sb, &(struct sandbox_update){ .lifetime_ms = 100 }, on_row, &w);
     good(&w);
     for (int i = 0; i < 100 && st.ended[ENDED_LIFETIME] == 0; i++) {
         ev_turn(w.ev, 50);

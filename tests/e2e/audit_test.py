@@ -215,7 +215,7 @@ class Audit(Audited):
                     f.flush()
             except OSError:
                 pass
-        extend = ("POST", f"/v1/sandboxes/{sandbox}/extend", {"lifetimeMs": 600000})
+        extend = ("PATCH", f"/v1/sandboxes/{sandbox}", {"lifetimeMs": 600000})
         for _ in range(600):
             status, answer = self.ask(*extend)
             if status == 503 and answer["error"]["code"] == "audit_unavailable":

@@ -25,7 +25,11 @@ class Ctl(Served):
         self.cove("sandbox", "pause", sandbox)
         self.assertIn("paused", self.cove("sandbox", "info", sandbox).out)
         self.cove("sandbox", "resume", sandbox)
-        self.cove("sandbox", "extend", "--lifetime", "1h", sandbox)
+        self.cove("sandbox", "set", "--lifetime", "1h", "--idle", "20m", "--idle-action", "pause", "-m", "step=2", "--name", "sums", sandbox)
+        info = self.cove("sandbox", "info", "--json", "sums").json
+        self.assertEqual((info["lifetimeMs"], info["idleTimeoutMs"], info["idleAction"]), (3600000, 1200000, "pause"))
+        self.assertEqual(info["metadata"], {"task": "42", "step": "2"})
+        self.assertIn("changes nothing", self.cove("sandbox", "set", sandbox, code=2).err)
         self.cove("sandbox", "rm", sandbox)
         self.assertIn("killed", self.cove("sandbox", "ls", "-a").out)
         self.assertIn("sandbox_ended", self.cove("exec", sandbox, "--", "true", code=125).err)

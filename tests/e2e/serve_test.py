@@ -179,7 +179,7 @@ class Serve(Server):
                 ("POST", "/v1/sandboxes", {"runtime": "sh", "policy": {"version": 1, "limits": {"memoryBytes": "256M"}}}),
                 ("POST", "/v1/sandboxes", {"runtime": "sh", "policy": {"version": 1, "extends": "debug"}}),
                 ("PUT", "/v1/templates/big", {"resources": {"memoryBytes": 256 << 20}}),
-                ("POST", here + "/extend", {"lifetimeMs": 7200000}),
+                ("PATCH", here, {"lifetimeMs": 7200000}),
                 ("POST", here + "/executions", {"command": ["true"], "timeoutMs": 61000})):
             status, answer = self.ask(url, method, path, body)
             self.assertEqual((status, answer["error"]["code"]), (403, "policy_below_floor"), answer)

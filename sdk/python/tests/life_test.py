@@ -66,7 +66,7 @@ class Life(Case):
         other = Sandbox.connect(box.id, client=self.client)
         other.refresh()
         self.assertEqual(other.info.expires_at, before)
-        after = other.extend(5000).expires_at
+        after = other.update(lifetime=5000).expires_at
         assert after is not None
         self.assertGreater(after, before)
 
@@ -95,6 +95,18 @@ class Life(Case):
         self.assertEqual(len(list(pages)), 3)
         self.assertEqual([s.id for s in Sandbox.list(metadata={"page": "yes"}, state="running", client=self.client)], [box.id])
         self.assertEqual(list(Sandbox.list(metadata={"page": "yes", "c": "d"}, client=self.client)), [])
+
+    def test_an_update_changes_only_what_is_given(self) -> None:
+        box = self.sandbox(metadata={"a": "1", "b": "2"})
+        before = box.info
+        after = box.update(name=f"u{box.id[2:12]}", metadata={"a": None, "c": "3"}, idle_timeout=60, idle_action="pause")
+        self.assertEqual((after.metadata, after.idle_timeout, after.idle_action), ({"b": "2", "c": "3"}, 60, "pause"))
+        self.assertEqual((after.expires_at, after.lifetime), (before.expires_at, before.lifetime))
+        self.assertEqual(Sandbox.connect(after.name or "", client=self.client).id, box.id)
+        self.assertIsNone(box.update(name="").name)
+        self.assertGreater(box.set_timeout("1h").lifetime, before.lifetime)
+        with self.assertRaises(InvalidRequestError):
+            box.update()
 
     def test_a_sandbox_is_found_by_its_name_and_by_several_filters(self) -> None:
         name = f"n-{self.id()[-20:].lower().replace('_', '-')}"

@@ -121,7 +121,7 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
         { "cpu", "it used more processor time than its limit" },
         { "memory",
           "it used more memory than its sandbox has (set --memory of 'cove sandbox create' or 'cove execute')" },
-        { "lifetime", "the lifetime of its sandbox is over ('cove sandbox extend' extends it)" },
+        { "lifetime", "the lifetime of its sandbox is over ('cove sandbox set --lifetime' extends it)" },
         { "idle", "its sandbox was idle for too long" },
         { "killed", "it was killed on request" },
         { "budget", "a budget of your tenant is used up ('cove budget get' shows it)" },

@@ -1,4 +1,4 @@
-/* cove sandbox: create, ls, info, rm, pause, resume, extend. */
+/* cove sandbox: create, ls, info, rm, pause, resume, set. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -127,6 +127,27 @@ static void ctl_sandbox_print_all(const json_t *s)
                str_bytes(ctl_field_number(r, "storageBytes"), storage), ctl_field_number(r, "pids"));
 }
 
+static int ctl_sandbox_set(struct ctl *c, struct err *err)
+{
+    AUTO_JSON *body = json_object();
+    json_t *metadata = NULL;
+
+    ctl_set_text(c, OPT_NAME, body, "name");
+    ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
+    if (ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
+        ctl_sandbox_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
+        ctl_read_pairs(c, OPT_METADATA, false, &metadata, err) < 0)
+        return -1;
+    if (metadata)
+        json_object_set_new(body, "metadata", metadata);
+    if (json_object_size(body) == 0)
+        return err_set(err, ERR_USAGE,
+                       "sandbox set: changes nothing; use --name, --metadata, --lifetime, --idle or --idle-action");
+    auto_free char *text = json_dumps(body, JSON_COMPACT);
+    return ctl_sandbox_for_each_named(c, "PATCH", "/v1/sandboxes/%s", text, "sandbox set [FLAGS] ID...",
+                                      ctl_sandbox_print_id, err);
+}
+
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
 {
     if (str_eq(what, "create"))
@@ -147,12 +168,5 @@ int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
     if (str_eq(what, "resume"))
         return ctl_sandbox_for_each_named(c, "POST", "/v1/sandboxes/%s/resume", NULL, "sandbox resume ID...",
                                           ctl_sandbox_print_id, err);
-    AUTO_JSON *body = json_object();
-    if (!args_find(&c->args, OPT_LIMIT + (int)LIMIT_LIFETIME))
-        return err_set(err, ERR_USAGE, "missing --lifetime; usage: cove sandbox extend --lifetime 10m ID");
-    if (ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0)
-        return -1;
-    auto_free char *text = json_dumps(body, JSON_COMPACT);
-    return ctl_sandbox_for_each_named(c, "POST", "/v1/sandboxes/%s/extend", text,
-                                      "sandbox extend --lifetime TIME ID...", ctl_sandbox_print_id, err);
+    return ctl_sandbox_set(c, err);
 }

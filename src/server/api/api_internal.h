@@ -56,7 +56,7 @@ int api_check_slug(const char *name, struct err *err); /* the same for the field
 /* Reads limit and cursor. Query names other than these two and `names` (NULL-terminated, at most 8)
  * are refused. */
 int api_read_page(const struct http_req *req, const char *const *names, struct store_list *q, struct err *err);
-/* Reads a repeated parameter as a set: ?state=running&state=paused, or without elements, ?state=!ended.
+/* Reads a repeated parameter as a set: ?state=running&state=paused, or all but some: ?state=!ended.
  * An absent parameter leaves *ret unchanged. */
 int api_read_set_query(const struct http_req *req, const char *param, const char *const *names, uint32_t *ret,
                        struct err *err);

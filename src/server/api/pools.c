@@ -496,6 +496,7 @@ const struct http_route pool_routes[] = {
     { "PUT", "/compat/v1/warmpools/{pool}", api_pool_put, JSON_BODY, &permission_pools_write },
     { "PATCH", "/compat/v1/warmpools/{pool}", api_pool_patch, JSON_BODY, &permission_pools_write },
     { "DELETE", "/compat/v1/warmpools/{pool}", api_pool_delete, HTTP_BODY_NONE, .data = &permission_pools_write },
-    { "GET", "/compat/v1/warmpools/{pool}/status", api_pool_status, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
+    { "GET", "/compat/v1/warmpools/{pool}/status", api_pool_status, HTTP_BODY_NONE,
+      .data = &permission_sandboxes_read },
     { 0 },
 };

@@ -285,29 +285,34 @@ static void api_sandbox_resume(struct http_req *req, void *ctx)
     api_sandbox_order(req, ctx, manager_resume);
 }
 
-static void api_sandbox_extend(struct http_req *req, void *ctx)
+static int api_sandbox_read_update(const struct http_req *req, struct api *api, struct sandbox_update *ret,
+                                   struct err *err)
 {
-    static const char *const names[] = { "lifetimeMs", NULL };
-    const struct limit_info *info = limit_info(LIMIT_LIFETIME);
+    auto_json *body = NULL;
+
+    *ret = (struct sandbox_update){ 0 };
+    if (api_read_body(req, &body, err) < 0 || sandbox_update_read(body, ret, err) < 0 ||
+        custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs",
+                                           ret->lifetime_ms, err) < 0)
+        return -1;
+    return custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_IDLE, "idleTimeoutMs",
+                                              ret->idle_timeout_ms, err);
+}
+
+static void api_sandbox_update(struct http_req *req, void *ctx)
+{
     struct api *api = ctx;
     const char *id = api_id_or_refuse(req, "sandboxId", "sb", "sandbox");
-    auto_json *body = NULL;
-    uint64_t ms = 0;
+    struct sandbox_update update;
     struct err err = { 0 };
 
     if (!id)
         return;
-    if (api_read_body(req, &body, &err) < 0 || json_input_require_known_fields(body, "", names, &err) < 0 ||
-        json_input_u64(body, "", "lifetimeMs", info->min, info->max, &ms, NULL, &err) < 0) {
+    if (api_sandbox_read_update(req, api, &update, &err) < 0)
         http_answer_err(req, &err);
-    } else if (ms == 0) {
-        http_refuse(req, ERR_INVALID, "lifetimeMs: required");
-    } else if (custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", ms,
-                                                  &err) < 0) {
-        http_answer_err(req, &err);
-    } else {
-        manager_extend(api->settings.manager, gateway_visible_owner(req), id, ms, api_sandbox_on_row, req);
-    }
+    else
+        manager_update(api->settings.manager, gateway_visible_owner(req), id, &update, api_sandbox_on_row, req);
+    sandbox_update_done(&update);
 }
 
 /* --- usage --- */
@@ -364,7 +369,7 @@ const struct http_route sandbox_routes[] = {
     { "GET", "/v1/sandboxes/{sandboxId}", api_sandbox_get, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
     { "DELETE", "/v1/sandboxes/{sandboxId}", api_sandbox_delete, HTTP_BODY_NONE, .data = &permission_sandboxes_write },
     { "GET", "/v1/sandboxes/{sandboxId}/usage", api_sandbox_usage, HTTP_BODY_NONE, .data = &permission_sandboxes_read },
-    { "POST", "/v1/sandboxes/{sandboxId}/extend", api_sandbox_extend, JSON_BODY, &permission_sandboxes_write },
+    { "PATCH", "/v1/sandboxes/{sandboxId}", api_sandbox_update, JSON_BODY, &permission_sandboxes_write },
     { "POST", "/v1/sandboxes/{sandboxId}/pause", api_sandbox_pause, HTTP_BODY_NONE,
       .data = &permission_sandboxes_write },
     { "POST", "/v1/sandboxes/{sandboxId}/resume", api_sandbox_resume, HTTP_BODY_NONE,

@@ -89,7 +89,7 @@ def kept():
         return KEPT[0]
 
 
-USES_UP = {"deleteSandbox", "pauseSandbox", "extendSandbox", "createContext", "deleteContext", "forkContext"}
+USES_UP = {"deleteSandbox", "pauseSandbox", "updateSandbox", "createContext", "deleteContext", "forkContext"}
 
 
 TURNS = collections.Counter()

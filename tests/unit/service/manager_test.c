@@ -313,7 +313,7 @@ static int refuse_all(struct scene *s)
 
     manager_pause(s->m, "me", none, on_row, s);
     manager_resume(s->m, "me", none, on_row, s);
-    manager_extend(s->m, "me", none, 60000, on_row, s);
+    manager_update(s->m, "me", none, &(struct sandbox_update){ .lifetime_ms = 60000 }, on_row, s);
     manager_delete(s->m, "me", none, on_row, s);
     manager_sandbox_usage(s->m, "me", none, on_usage_refused, s);
     manager_acquire_sandbox(s->m, "me", none, on_acquire_refused, s);

@@ -1,10 +1,10 @@
 /* Requests to a sandbox in each of its states, and the ends of a sandbox. */
 #include "tests/unit/service/scene_rows.h"
 
-enum op { PAUSE, RESUME, EXTEND, USAGE, ACQUIRE };
+enum op { PAUSE, RESUME, UPDATE, USAGE, ACQUIRE };
 #define OPS 5
 
-static const char *const op_names[OPS] = { "pause", "resume", "extend", "usage", "acquire" };
+static const char *const op_names[OPS] = { "pause", "resume", "update", "usage", "acquire" };
 static const uint8_t op_frames[OPS] = { FRAME_J_FREEZE, FRAME_J_THAW, FRAME_J_SET_LIMITS, FRAME_J_STATS, 0 };
 
 struct op_answer {
@@ -42,8 +42,8 @@ static void request_as(struct scene *s, const char *owner, const char *id, enum 
     case RESUME:
         manager_resume(s->m, owner, id, on_sandbox, &a->row);
         break;
-    case EXTEND:
-        manager_extend(s->m, owner, id, 3600000, on_sandbox, &a->row);
+    case UPDATE:
+        manager_update(s->m, owner, id, &(struct sandbox_update){ .lifetime_ms = 3600000 }, on_sandbox, &a->row);
         break;
     case USAGE:
         manager_sandbox_usage(s->m, owner, id, on_usage, a);
@@ -168,7 +168,7 @@ TEST(a_sandbox_is_paused_and_resumed_by_the_jailer_and_in_its_row)
     request(&s, ACQUIRE, &a);
     answered(&s, &a.row.n);
     assert_int_equal(a.row.err.id, ERR_SANDBOX_PAUSED);
-    perform(&s, EXTEND);
+    perform(&s, UPDATE);
     perform(&s, USAGE);
     perform(&s, RESUME);
     assert_sandbox(&s, BOX, STORE_SANDBOX_RUNNING, "");
@@ -193,7 +193,7 @@ TEST(usage_and_a_new_lifetime_are_returned)
     grant(&s, USAGE);
     answered(&s, &a.row.n);
     assert_int_equal(a.memory, 77);
-    perform(&s, EXTEND);
+    perform(&s, UPDATE);
     read_sandbox(&s, BOX, &after);
     assert_true(after.expires_ms > before.expires_ms + 3000000);
     scene_close(&s);
@@ -404,7 +404,7 @@ TEST(the_lifetime_ends_a_sandbox_and_an_extension_moves_it)
     scene_open(&s);
     create_with_limit(&s, LIMIT_LIFETIME, 5000, IDLE_END);
     advance(&s, 4000);
-    perform(&s, EXTEND);
+    perform(&s, UPDATE);
     advance(&s, 3000000);
     assert_true(manager_sandbox_is_live(s.m, ME, BOX));
     advance(&s, 700000);

@@ -227,13 +227,27 @@ class AsyncSandbox:
         """Resumes a paused sandbox."""
         return await self._request_info(Call("POST", self._path("resume")))
 
-    async def extend(self, lifetime: Duration) -> SandboxInfo:
-        """Sets the end of the sandbox to `lifetime` seconds from now."""
-        return await self._request_info(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
+    async def update(self, *, name: Optional[str] = None, metadata: Optional[Mapping[str, Optional[str]]] = None,
+                     lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None,
+                     idle_action: Optional[str] = None) -> SandboxInfo:
+        """Changes what is given.
+
+        Args:
+            name: a new name; "" removes the name.
+            metadata: pairs to set; a pair that is None is removed, and all others stay.
+            lifetime: the sandbox ends after this time from now, which may be sooner than before.
+            idle_timeout: as in `create`; 0: no idle timeout.
+            idle_action: as in `create`.
+        """
+        body = without_none(name=name, metadata=metadata, idleAction=idle_action, lifetimeMs=None if lifetime is None else milliseconds(lifetime),
+                            idleTimeoutMs=None if idle_timeout is None else milliseconds(idle_timeout))
+        if name == "":
+            body["name"] = None
+        return await self._request_info(Call("PATCH", self._path(), json=body))
 
     async def set_timeout(self, timeout: Duration) -> SandboxInfo:
-        """The same as `extend`: the sandbox ends `timeout` from now."""
-        return await self.extend(timeout)
+        """The same as `update(lifetime=timeout)`: the sandbox ends `timeout` from now."""
+        return await self.update(lifetime=timeout)
 
     async def create_token(self, operations: Sequence[str] = ("executions", "files"), *, ttl: Optional[Duration] = None,
                            port: Optional[int] = None) -> SandboxToken:

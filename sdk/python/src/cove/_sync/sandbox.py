@@ -228,13 +228,27 @@ class Sandbox:
         """Resumes a paused sandbox."""
         return self._request_info(Call("POST", self._path("resume")))
 
-    def extend(self, lifetime: Duration) -> SandboxInfo:
-        """Sets the end of the sandbox to `lifetime` seconds from now."""
-        return self._request_info(Call("POST", self._path("extend"), json={"lifetimeMs": milliseconds(lifetime)}))
+    def update(self, *, name: Optional[str] = None, metadata: Optional[Mapping[str, Optional[str]]] = None,
+                     lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None,
+                     idle_action: Optional[str] = None) -> SandboxInfo:
+        """Changes what is given.
+
+        Args:
+            name: a new name; "" removes the name.
+            metadata: pairs to set; a pair that is None is removed, and all others stay.
+            lifetime: the sandbox ends after this time from now, which may be sooner than before.
+            idle_timeout: as in `create`; 0: no idle timeout.
+            idle_action: as in `create`.
+        """
+        body = without_none(name=name, metadata=metadata, idleAction=idle_action, lifetimeMs=None if lifetime is None else milliseconds(lifetime),
+                            idleTimeoutMs=None if idle_timeout is None else milliseconds(idle_timeout))
+        if name == "":
+            body["name"] = None
+        return self._request_info(Call("PATCH", self._path(), json=body))
 
     def set_timeout(self, timeout: Duration) -> SandboxInfo:
-        """The same as `extend`: the sandbox ends `timeout` from now."""
-        return self.extend(timeout)
+        """The same as `update(lifetime=timeout)`: the sandbox ends `timeout` from now."""
+        return self.update(lifetime=timeout)
 
     def create_token(self, operations: Sequence[str] = ("executions", "files"), *, ttl: Optional[Duration] = None,
                            port: Optional[int] = None) -> SandboxToken:
