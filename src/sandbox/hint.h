@@ -47,7 +47,7 @@ struct hint_facts {
     const struct python_modules *modules; /* NULL: unknown */
     /* Whether the sandbox has this program, by its file name; NULL: unknown. */
     bool (*has_program)(const char *name);
-    /* The request field or flag (without dashes) that sets this limit; NULL: only a policy sets it. */
+    /* The request field or flag (without dashes) that sets this limit; NULL: only a policy. */
     const char *(*setting)(enum limit l);
 };
 
