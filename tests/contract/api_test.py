@@ -885,7 +885,7 @@ def JS01_JS08_malformed_bodies_are_refused_by_name(s):
         (create, b'{"runtime":"sh","owner":"root"}'), (create, b'{"runtime":"sh","isolation":"none"}'),
         (create, b'{"runtime":"sh"}x'), (create, b""), (create, b"[]"), (create, b"null"),
         (execute, b"{}"), (execute, b'{"code":""}'), (execute, b'{"command":[]}'), (execute, b'{"command":[""]}'),
-        (execute, b'{"command":"ls"}'), (execute, b'{"command":[1]}'), (execute, b'{"code":"1","command":["ls"]}'),
+        (execute, b'{"command":7}'), (execute, b'{"command":[1]}'), (execute, b'{"code":"1","command":["ls"]}'),
         (execute, b'{"command":["ls"],"timeoutMs":0}'), (execute, b'{"command":["ls"],"tty":1}'), (execute, b'{"command":["ls"],"rows":5}'), (execute, b'{"tty":true,"stdin":"x"}'),
         (execute, b'{"command":["ls"],"env":{"A B":"1"}}'), (execute, b'{"command":["l\\u0000s"]}'),
         (execute, json.dumps({"command": ["x" * 40000]}).encode()),

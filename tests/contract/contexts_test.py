@@ -117,14 +117,14 @@ def events_until_the_end(c, name, text=b""):
     ended, and the end."""
     events, offsets = [], []
     while True:
-        m = c.until("output", "event", "execution_complete", executionId=name)
-        if m["type"] == "execution_complete":
+        m = c.until("output", "display", "result", "exception", "input", "end", label=name)
+        if m["type"] == "end":
             return text.decode(), events, offsets, m
         if m["type"] == "output":
             text += piece(m)
             continue
-        assert m["event"]["type"] != "display" or f"line {m['event']['data']['text/plain']}\n" in text.decode(), (text, m)
-        events.append(m["event"])
+        assert m["type"] != "display" or f"line {m['data']['text/plain']}\n" in text.decode(), (text, m)
+        events.append(m)
         offsets.append(m["eventsOffset"])
 
 
@@ -133,22 +133,22 @@ def a_websocket_runs_code_in_a_context_and_delivers_its_events(s):
     sb = s.create()
     cx = context(s, sb)
     with Stream(s, sb) as c:
-        c.send("execute", executionId="one", contextId=cx, code="for i in range(3):\n    print('line', i, flush=True)\n    display(i)\nx = 'kept'\nx")
-        start = c.until("execution_start")
+        c.send("execute", label="one", contextId=cx, code="for i in range(3):\n    print('line', i, flush=True)\n    display(i)\nx = 'kept'\nx")
+        start = c.until("started")
         assert start["eventsOffset"] == 0 and start["execution"]["contextId"] == cx, start
         text, events, offsets, end = events_until_the_end(c, "one")
         assert [e["type"] for e in events] == ["display"] * 3 + ["result"], events
         assert text == "line 0\nline 1\nline 2\n" and end["execution"]["outcome"] == "success", (text, end)
-        c.send("execute", executionId="two", contextId=cx, mode="code", content="[x][1]")
+        c.send("execute", label="two", contextId=cx, code="[x][1]")
         _, events, _, end = events_until_the_end(c, "two")
         assert [e["name"] for e in events] == ["IndexError"] and end["execution"]["outcome"] == "error", (events, end)
     with Stream(s, sb) as c:
         ex = start["execution"]["id"]
-        c.send("resume", executionId=ex, name="again", stdoutOffset=len(text), eventsOffset=offsets[1])
+        c.send("resume", executionId=ex, label="again", stdoutOffset=len(text), eventsOffset=offsets[1])
         text, events, rest, _ = events_until_the_end(c, "again", b"line 2\n")
         assert text == "line 2\n" and [e["type"] for e in events] == ["display", "result"] and rest == offsets[2:], (text, events)
-        c.send("resume", executionId=ex, name="late", eventsOffset=offsets[-1] + 1)
-        assert c.until("error", "execution_start")["code"] == "range_not_satisfiable"
+        c.send("resume", executionId=ex, label="late", eventsOffset=offsets[-1] + 1)
+        assert c.until("error", "started")["error"]["code"] == "range_not_satisfiable"
     s.delete(sb)
 
 
@@ -157,25 +157,25 @@ def a_websocket_answers_input_requests_and_names_what_it_refuses(s):
     sb = s.create()
     cx = context(s, sb)
     with Stream(s, sb) as c:
-        c.send("execute", executionId="ask", contextId=cx, code="name = input('who? ')\nprint('hi', name)")
-        asked = c.until("event")
-        assert asked["event"]["type"] == "input" and asked["event"]["prompt"] == "who? ", asked
-        c.send("input", executionId="ask", text="Ada", eof=True)
-        assert c.until("error")["code"] == "invalid_request"
-        c.send("input", executionId="ask", text="Ada")
+        c.send("execute", label="ask", contextId=cx, code="name = input('who? ')\nprint('hi', name)")
+        asked = c.until("input")
+        assert asked["prompt"] == "who? " and not asked["password"], asked
+        c.send("input", label="ask", text="Ada", eof=True)
+        assert c.until("error")["error"]["code"] == "invalid_request"
+        c.send("input", label="ask", text="Ada")
         text, _, _, end = events_until_the_end(c, "ask")
         assert text.endswith("hi Ada\n") and end["execution"]["outcome"] == "success", (text, end)
-        for fields, code in ((dict(code="1", language="python"), "invalid_request"), (dict(command=["true"]), "invalid_request"),
+        for fields, code in ((dict(command=["true"]), "invalid_request"),
                              (dict(code="1", contextId="cx" + "a" * 20), "not_found"), (dict(code="1", contextId="one"), "not_found"),
                              (dict(code="1", tty=True), "invalid_request"), (dict(), "invalid_request")):
-            c.send("execute", executionId="bad", **{"contextId": cx, **fields})
-            told = c.until("error", "execution_start")
-            assert told["type"] == "error" and told["code"] == code and told["executionId"] == "bad", (fields, told)
-        c.send("execute", executionId="busy", contextId=cx, code="print('on', flush=True)\nwhile True: pass")
+            c.send("execute", label="bad", **{"contextId": cx, **fields})
+            told = c.until("error", "started")
+            assert told["type"] == "error" and told["error"]["code"] == code and told["label"] == "bad", (fields, told)
+        c.send("execute", label="busy", contextId=cx, code="print('on', flush=True)\nwhile True: pass")
         c.until("output")
-        c.send("input", executionId="busy", text="x")
-        assert c.until("error")["code"] == "conflict"
-        c.send("signal", executionId="busy", signal="INT")
+        c.send("input", label="busy", text="x")
+        assert c.until("error")["error"]["code"] == "conflict"
+        c.send("signal", label="busy", signal="INT")
         _, events, _, end = events_until_the_end(c, "busy")
         assert events[-1]["name"] == "KeyboardInterrupt" and end["execution"]["outcome"] == "killed", (events, end)
     assert run(s, sb, cx, "name")["results"][0]["data"]["text/plain"] == "'Ada'"
@@ -228,6 +228,51 @@ def input_is_requested_and_answered(s):
     assert "hi Ada\n" in text, text
     late = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ex}/input", {"text": "x"})
     assert late.status == 409, late.body
+    s.delete(sb)
+
+
+SHARED = ("outcome", "exitCode", "signal", "endedBy", "value", "results", "stdout", "stderr", "truncated", "droppedBytes")
+
+
+def shared_part(a):
+    assert a["id"] and a["startedAt"] <= a["endedAt"] and a["receipt"]["used"]["wallMs"] > 0, a
+    return {name: [(r["type"], r["data"]) for r in a[name]] if name == "results" else a[name] for name in SHARED if name in a} | {
+        "exception": (a["exception"]["name"], a["exception"]["value"]) if "exception" in a else None}
+
+
+@case
+def one_program_has_the_same_result_over_every_way_to_run_it(s):
+    sb = s.create()
+    cx = context(s, sb)
+    for code, outcome in (("print('out')\n6 * 7", "success"), ("print('out')\n1 / 0", "error"), ("import sys; print('out'); sys.exit(3)", "error"),
+                          ("import time\nprint('out', flush=True)\ntime.sleep(60)", "timeout")):
+        body = {"code": code, "timeoutMs": 2000}
+        first = run(s, sb, cx, code, timeoutMs=2000)
+        same = shared_part(first)
+        assert same["outcome"] == outcome and same["stdout"] == "out\n", same
+        answers = [s.call("GET", f"/v1/sandboxes/{sb}/executions/{first['id']}").json, s.call("POST", "/v1/execute", body).json]
+        for a in answers:
+            assert shared_part(a) == same, (code, a, same)
+        streamed = {k: v for k, v in same.items() if k not in ("stdout", "stderr", "results")}
+        for path in (where(sb, cx, "execute"), "/v1/execute"):
+            c, r = s.open("POST", path, {**body, "stream": True})
+            end = [m for m in lines(r)][-1]
+            c.close()
+            assert end["type"] == "end" and shared_part(end["execution"]) == streamed, (path, end, streamed)
+        with Stream(s, sb) as c:
+            c.send("execute", label="one", contextId=cx, **body)
+            assert shared_part(c.until("end")["execution"]) == streamed
+    s.delete(sb)
+
+
+@case
+def a_command_has_the_same_result_in_a_sandbox_and_without_one(s):
+    sb = s.create()
+    for command, outcome in (("echo out", "success"), ("echo out; exit 3", "error"), ("echo out; kill -9 $$", "error"), ("echo out; sleep 60", "timeout")):
+        body = {"command": command, "timeoutMs": 1000}
+        a = s.call("POST", f"/v1/sandboxes/{sb}/executions", body).json
+        b = s.call("POST", "/v1/execute", body).json
+        assert a["outcome"] == outcome and shared_part(a) == shared_part(b), (a, b)
     s.delete(sb)
 
 

@@ -24,13 +24,13 @@ class Talk:
         self.text, self.real, self.offset, self.code, self.started = "", None, 0, None, False
 
     def take(self, m):
-        if m["type"] == "execution_start":
+        if m["type"] == "started":
             self.real, self.started = m["execution"]["id"], True
         elif m["type"] == "output" and m["stream"] == "stdout":
-            self.text += m["content"]
-            self.offset = m["offset"] + len(m["content"].encode())
-        elif m["type"] == "execution_complete":
-            self.code = m["exitCode"]
+            self.text += m["data"]
+            self.offset = m["offset"] + len(m["data"].encode())
+        elif m["type"] == "end":
+            self.code = m["execution"]["exitCode"]
         assert m["type"] != "error", m
 
 
@@ -38,12 +38,12 @@ def waits():
     talk = Talk()
     with websockets.sync.client.connect(url, **way) as ws:
         assert ws.subprotocol == "cove.v1", ws.subprotocol
-        ws.send(json.dumps({"type": "execute", "executionId": "one", "command": ["sh", "-c", "cat; exit 3"], "stdinOpen": True}))
+        ws.send(json.dumps({"type": "execute", "label": "one", "command": ["sh", "-c", "cat; exit 3"], "stdinOpen": True}))
         while talk.code is None:
             had = talk.real
             talk.take(json.loads(ws.recv(timeout=120)))
             if talk.real and not had:
-                ws.send(json.dumps({"type": "stdin", "executionId": "one", "content": "typed", "close": True}))
+                ws.send(json.dumps({"type": "stdin", "label": "one", "data": "typed", "close": True}))
     seen["program"] = [talk.text, talk.code]
 
 
@@ -55,15 +55,15 @@ async def awaits():
             talk.take(json.loads(await asyncio.wait_for(ws.recv(), 120)))
 
     async with websockets.asyncio.client.connect(url, **way) as ws:
-        await ws.send(json.dumps({"type": "execute", "executionId": "tty", "command": ["sh", "-c", "stty -echo; echo up; cat; exit 5"], "tty": True}))
+        await ws.send(json.dumps({"type": "execute", "label": "tty", "command": ["sh", "-c", "stty -echo; echo up; cat; exit 5"], "tty": True}))
         await until(ws, lambda: "up" in talk.text)
-        await ws.send(json.dumps({"type": "stdin", "executionId": "tty", "content": "first\\n"}))
+        await ws.send(json.dumps({"type": "stdin", "label": "tty", "data": "first\\n"}))
         await until(ws, lambda: "first\\r\\n" in talk.text)
     async with websockets.asyncio.client.connect(url, **way) as ws:
-        await ws.send(json.dumps({"type": "resume", "executionId": talk.real, "name": "again", "stdoutOffset": talk.offset}))
+        await ws.send(json.dumps({"type": "resume", "executionId": talk.real, "label": "again", "stdoutOffset": talk.offset}))
         talk.started = False
         await until(ws, lambda: talk.started)
-        await ws.send(json.dumps({"type": "stdin", "executionId": "again", "content": "second\\n\\u0004"}))
+        await ws.send(json.dumps({"type": "stdin", "label": "again", "data": "second\\n\\u0004"}))
         await until(ws, lambda: talk.code is not None)
     seen["terminal"] = [talk.text.replace("\\r", ""), talk.code]
 
@@ -97,25 +97,25 @@ function talk(first, hear) {
 
 async function main() {
   let text = "", code = null;
-  await talk({ type: "execute", executionId: "one", command: ["sh", "-c", "cat; exit 3"], stdinOpen: true }, (m, say) => {
-    if (m.type === "execution_start") say({ type: "stdin", executionId: "one", content: "typed", close: true });
-    if (m.type === "output") text += m.content;
-    if (m.type === "execution_complete") code = m.exitCode;
+  await talk({ type: "execute", label: "one", command: ["sh", "-c", "cat; exit 3"], stdinOpen: true }, (m, say) => {
+    if (m.type === "started") say({ type: "stdin", label: "one", data: "typed", close: true });
+    if (m.type === "output") text += m.data;
+    if (m.type === "end") code = m.execution.exitCode;
     return code !== null;
   });
   seen.program = [text, code];
   let real, offset = 0, typed = false;
   text = ""; code = null;
-  await talk({ type: "execute", executionId: "tty", command: ["sh", "-c", "stty -echo; echo up; cat; exit 5"], tty: true }, (m, say) => {
-    if (m.type === "execution_start") real = m.execution.id;
-    if (m.type === "output") { text += m.content; offset = m.offset + Buffer.byteLength(m.content); }
-    if (text.includes("up") && !typed) { typed = true; say({ type: "stdin", executionId: "tty", content: "first\\n" }); }
+  await talk({ type: "execute", label: "tty", command: ["sh", "-c", "stty -echo; echo up; cat; exit 5"], tty: true }, (m, say) => {
+    if (m.type === "started") real = m.execution.id;
+    if (m.type === "output") { text += m.data; offset = m.offset + Buffer.byteLength(m.data); }
+    if (text.includes("up") && !typed) { typed = true; say({ type: "stdin", label: "tty", data: "first\\n" }); }
     return text.includes("first\\r\\n");
   });
-  await talk({ type: "resume", executionId: real, name: "again", stdoutOffset: offset }, (m, say) => {
-    if (m.type === "execution_start") say({ type: "stdin", executionId: "again", content: "second\\n\\u0004" });
-    if (m.type === "output") text += m.content;
-    if (m.type === "execution_complete") code = m.exitCode;
+  await talk({ type: "resume", executionId: real, label: "again", stdoutOffset: offset }, (m, say) => {
+    if (m.type === "started") say({ type: "stdin", label: "again", data: "second\\n\\u0004" });
+    if (m.type === "output") text += m.data;
+    if (m.type === "end") code = m.execution.exitCode;
     return code !== null;
   });
   seen.terminal = [text.replaceAll("\\r", ""), code];

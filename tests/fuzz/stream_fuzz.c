@@ -50,7 +50,7 @@ static void count_output(void *client, const struct output_piece *piece)
     must(!piece->is_text || text_is_utf8(piece->data, piece->len));
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
-    output_piece_write(piece, "content", &w);
+    output_piece_write(piece, &w);
     jsonw_end_object(&w);
     *sent += piece->len;
 }

@@ -32,7 +32,7 @@ struct ctl_terminal_view {
     const char *sandbox, *execution;
     char *path;
     struct wsock *ws;
-    bool joined;       /* execution_start was received */
+    bool joined;       /* started was received */
     bool offset_known; /* `offset` is valid */
     uint64_t offset;
     struct ev_io in;
@@ -117,12 +117,12 @@ static void ctl_terminal_on_keys(void *arg, uint32_t events UNUSED)
 
 static void ctl_terminal_show_output(struct ctl_terminal_view *v, const json_t *m)
 {
-    const char *text = json_string_value(json_object_get(m, "content")), *coded = ctl_field_text(m, "base64");
+    const char *text = json_string_value(json_object_get(m, "data")), *coded = ctl_field_text(m, "base64");
     uint64_t offset = ctl_field_number(m, "offset");
     auto_buf bytes = { 0 };
 
     if (text)
-        buf_add(&bytes, text, json_string_length(json_object_get(m, "content")));
+        buf_add(&bytes, text, json_string_length(json_object_get(m, "data")));
     else if (!text_from_base64(&bytes, coded, strlen(coded)))
         return;
     v->offset = offset + bytes.len;
@@ -135,11 +135,12 @@ static void ctl_terminal_show_output(struct ctl_terminal_view *v, const json_t *
 
 static void ctl_terminal_on_error(struct ctl_terminal_view *v, const json_t *m)
 {
-    enum err_id id = err_by_code(ctl_field_text(m, "code"));
+    const json_t *why = json_object_get(m, "error");
+    enum err_id id = err_by_code(ctl_field_text(why, "code"));
 
-    if (id == ERR_BUSY || str_starts(ctl_field_text(m, "code"), "execution_"))
-        return; /* right after a restart of the server: retry; otherwise the end of the connection follows */
-    err_set(&v->err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(m, "message"));
+    if (id == ERR_BUSY)
+        return; /* right after a restart of the server: retry */
+    err_set(&v->err, id == ERR_NONE ? ERR_BUG : id, "%.220s", ctl_field_text(why, "message"));
     ctl_terminal_finish(v);
 }
 
@@ -168,7 +169,7 @@ static void ctl_terminal_on_message(void *arg, const char *text, size_t len)
     json_t *m = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
     const char *type = ctl_field_text(m, "type");
 
-    if (str_eq(type, "execution_start")) {
+    if (str_eq(type, "started")) {
         v->joined = true;
         v->offset = ctl_field_number(m, "stdoutOffset");
         v->offset_known = true;
@@ -176,7 +177,7 @@ static void ctl_terminal_on_message(void *arg, const char *text, size_t len)
         ctl_terminal_send_typed(v);
     } else if (str_eq(type, "output")) {
         ctl_terminal_show_output(v, m);
-    } else if (str_eq(type, "execution_complete")) {
+    } else if (str_eq(type, "end")) {
         v->ended_execution = json_deep_copy(json_object_get(m, "execution"));
         ctl_terminal_finish(v);
     } else if (str_eq(type, "error")) {

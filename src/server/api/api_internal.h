@@ -108,8 +108,8 @@ struct execution_request {
     struct execution_spec spec; /* borrows from the fields above */
 };
 extern const char *const execution_request_fields[]; /* names of the JSON fields, NULL-terminated */
-/* Reads "command", a list of arguments: NULL if absent. The strings are borrowed; the caller frees
- * the array. */
+/* Reads "command", a list of arguments or a line for the shell: NULL if absent. The strings are
+ * borrowed; the caller frees the array. */
 int execution_request_read_command(const json_t *body, const char ***ret, struct err *err);
 int execution_request_read(struct execution_request *l, struct api *api, struct err *err);
 void execution_request_done(struct execution_request *l);

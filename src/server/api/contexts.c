@@ -280,7 +280,7 @@ static void api_context_restart(struct http_req *req, void *ctx)
 
 int api_context_read_call(const json_t *body, struct api *api, struct context_execution_spec *ret, struct err *err)
 {
-    static const char *const names[] = { "code", "timeoutMs", "outputBytes", "background", "receipt", NULL };
+    static const char *const names[] = { "code", "timeoutMs", "outputBytes", "background", "receipt", "stream", NULL };
     const struct limit_info *wall = limit_info(LIMIT_WALL);
 
     if (json_input_require_known_fields(body, "", names, err) < 0 ||

@@ -23,7 +23,6 @@
 #include <stdio.h>
 
 #define CWD_MAX 4000
-#define SHELL_MAX (32 * KIB)
 
 struct execute_request {
     struct http_req *req;
@@ -267,30 +266,14 @@ static int execute_read_files(struct execute_request *c, struct err *err)
     return 0;
 }
 
-/* A command is a list of arguments, or one line for the shell. */
-static int execute_read_command(struct execute_request *c, struct err *err)
-{
-    const char *line = NULL;
-
-    if (!json_is_string(json_object_get(c->body, "command")))
-        return execution_request_read_command(c->body, &c->argv, err);
-    if (json_input_text(c->body, "", "command", 1, SHELL_MAX, &line, err) < 0)
-        return -1;
-    c->argv = mem_new_array(const char *, 4);
-    c->argv[0] = "/bin/sh";
-    c->argv[1] = "-c";
-    c->argv[2] = line;
-    c->argv[3] = NULL;
-    return 0;
-}
-
 static int execute_read_program(struct execute_request *c, struct err *err)
 {
     struct run_request *r = &c->run_request;
     const char *language = NULL;
 
     if (json_input_text(c->body, "", "code", 1, CONTEXT_CODE_MAX, &r->code, err) < 0 ||
-        execute_read_command(c, err) < 0 || json_input_text(c->body, "", "language", 1, 40, &language, err) < 0)
+        execution_request_read_command(c->body, &c->argv, err) < 0 ||
+        json_input_text(c->body, "", "language", 1, 40, &language, err) < 0)
         return -1;
     r->argv = c->argv;
     if (!r->code == !r->argv)

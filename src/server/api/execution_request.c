@@ -11,10 +11,10 @@
 #define CWD_MAX 4000
 #define SIZE_MAX_ROWS 4096u
 
-const char *const execution_request_fields[] = { "code",        "command",    "stdin",     "stdinOpen",
-                                                 "env",         "cwd",        "timeoutMs", "cpuTimeMs",
-                                                 "outputBytes", "background", "changes",   "tty",
-                                                 "rows",        "cols",       "receipt",   NULL };
+const char *const execution_request_fields[] = { "code",    "command",   "stdin",     "stdinOpen",   "env",
+                                                 "cwd",     "timeoutMs", "cpuTimeMs", "outputBytes", "background",
+                                                 "changes", "tty",       "rows",      "cols",        "receipt",
+                                                 "stream",  NULL };
 
 void execution_request_done(struct execution_request *l)
 {
@@ -24,10 +24,26 @@ void execution_request_done(struct execution_request *l)
     *l = (struct execution_request){ 0 };
 }
 
+static int execution_request_read_shell_line(const json_t *body, const char ***ret, struct err *err)
+{
+    const char *line = NULL;
+
+    if (json_input_text(body, "", "command", 1, WORD_MAX, &line, err) < 0)
+        return -1;
+    *ret = mem_new_array(const char *, 4);
+    (*ret)[0] = "/bin/sh";
+    (*ret)[1] = "-c";
+    (*ret)[2] = line;
+    (*ret)[3] = NULL;
+    return 0;
+}
+
 int execution_request_read_command(const json_t *body, const char ***ret, struct err *err)
 {
     json_t *list = NULL;
 
+    if (json_is_string(json_object_get(body, "command")))
+        return execution_request_read_shell_line(body, ret, err);
     if (json_input_array(body, "", "command", COMMAND_MAX, &list, err) < 0)
         return -1;
     if (!list)

@@ -88,13 +88,18 @@ static void execution_creation_on_claimed(struct http_req *req, bool fresh, cons
 
 static int execution_creation_read(struct execution_creation *c, struct err *err)
 {
+    bool stream = false;
+
     c->context = http_param(c->req, "contextId");
     if (api_context_read_ids(c->req, &c->sandbox, c->context ? &c->context : NULL, err) < 0 ||
         api_read_body(c->req, &c->launch.body, err) < 0 ||
         (c->context ? api_context_read_call(c->launch.body, c->api, &c->call, err)
                     : execution_request_read(&c->launch, c->api, err)) < 0 ||
-        api_read_receipt_detail(c->launch.body, &c->receipt, err) < 0)
+        api_read_receipt_detail(c->launch.body, &c->receipt, err) < 0 ||
+        json_input_bool(c->launch.body, "", "stream", &stream, err) < 0)
         return -1;
+    if (stream && c->mode == FOLLOW_ANSWER)
+        c->mode = FOLLOW_NDJSON;
     c->background = c->context ? c->call.background : c->launch.spec.background;
     return 0;
 }

@@ -64,14 +64,14 @@ static size_t output_text_length(const char *data, size_t n)
     return at;
 }
 
-void output_piece_write(const struct output_piece *piece, const char *text_key, struct jsonw *w)
+void output_piece_write(const struct output_piece *piece, struct jsonw *w)
 {
     auto_buf coded = { 0 };
 
     jsonw_kstr(w, "stream", piece->channel == 1 ? "stdout" : "stderr");
     jsonw_ku64(w, "offset", piece->offset);
     if (piece->is_text) {
-        jsonw_key(w, text_key);
+        jsonw_key(w, "data");
         jsonw_strn(w, piece->data, piece->len);
     } else {
         text_base64(&coded, piece->data, piece->len);

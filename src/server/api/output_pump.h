@@ -95,5 +95,5 @@ void output_pump_add(struct output_pump *p, int channel, const void *data, size_
 void output_pump_flush(struct output_pump *p);
 
 bool output_pump_has_events(const struct output_pump *p);
-/* Writes members: stream, offset, and the bytes under text_key or "base64". */
-void output_piece_write(const struct output_piece *piece, const char *text_key, struct jsonw *w);
+/* Writes members: stream, offset, and the bytes as "data" or "base64". */
+void output_piece_write(const struct output_piece *piece, struct jsonw *w);

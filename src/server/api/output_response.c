@@ -51,7 +51,7 @@ static void output_response_send_piece(void *client, const struct output_piece *
     struct jsonw w;
 
     message_begin(&w, &out, "output");
-    output_piece_write(piece, "data", &w);
+    output_piece_write(piece, &w);
     jsonw_end_object(&w);
     output_response_send(client, "output", &out);
 }

@@ -27,13 +27,14 @@
 
 /* --- messages from the server --- */
 
-struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *execution)
+struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *id,
+                                           const char *label)
 {
     message_begin(&so->writer, &so->message, type);
     jsonw_ku64(&so->writer, "seq", ++so->seq);
-    jsonw_ku64(&so->writer, "timestamp", clock_real_ms());
-    if (execution)
-        jsonw_kstr(&so->writer, "executionId", execution);
+    api_write_time(&so->writer, "at", clock_real_ms());
+    jsonw_kstr_if(&so->writer, "executionId", id);
+    jsonw_kstr_if(&so->writer, "label", label);
     return &so->writer;
 }
 
@@ -44,15 +45,14 @@ void sandbox_socket_send_message(struct sandbox_socket *so)
     buf_done(&so->message); /* an idle socket holds no memory */
 }
 
-void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err)
+void sandbox_socket_send_error(struct sandbox_socket *so, const char *id, const char *label, const struct err *err)
 {
-    const struct err_info *info = err_info(err->id);
-    bool hidden = info->kind == ERR_KIND_SYS || info->kind == ERR_KIND_BUG;
-    struct jsonw *w = sandbox_socket_begin_message(so, "error", name);
+    auto_buf error = { 0 };
+    struct jsonw *w = sandbox_socket_begin_message(so, "error", id, label);
 
-    jsonw_kstr(w, "code", code ? code : info->code);
-    jsonw_kstr(w, "message", hidden ? "the server could not do this; the reason is in its log" : err->msg);
-    jsonw_kstr_if(w, "fix", err_fix(err->id));
+    http_error_json(err, so->request_id, NULL, NULL, &error); /* {"error":{...}} */
+    error.data[error.len - 1] = '\0';
+    api_write_raw_json(w, "error", error.data + strlen("{\"error\":"));
     sandbox_socket_send_message(so);
 }
 
@@ -73,17 +73,13 @@ struct socket_usage_query {
 
 static void sandbox_socket_send_status(struct sandbox_socket *so, const struct sandbox_handle_usage *u)
 {
-    struct jsonw *w = sandbox_socket_begin_message(so, "status_update", NULL);
+    struct jsonw *w = sandbox_socket_begin_message(so, "status", NULL, NULL);
 
-    jsonw_kstr(w, "status", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
-    if (u) {
-        jsonw_kobject(w, "resources");
-        if (u->cpu_ns != SANDBOX_USAGE_UNKNOWN)
-            jsonw_ku64(w, "cpuUsage", u->cpu_ns / NS_PER_MS);
-        if (u->memory != SANDBOX_USAGE_UNKNOWN)
-            jsonw_ku64(w, "memoryUsage", u->memory);
-        jsonw_end_object(w);
-    }
+    jsonw_kstr(w, "state", api_sandbox_states[sandbox_subscription_state(so->subscription)]);
+    if (u && u->cpu_ns != SANDBOX_USAGE_UNKNOWN)
+        jsonw_kms(w, "cpuMs", u->cpu_ns);
+    if (u && u->memory != SANDBOX_USAGE_UNKNOWN)
+        jsonw_ku64(w, "memoryBytes", u->memory);
     sandbox_socket_send_message(so);
 }
 
@@ -117,16 +113,16 @@ static void sandbox_socket_on_status_timer(void *arg)
 struct socket_message {
     struct sandbox_socket *socket;
     json_t *body;
-    const char *execution_name; /* executionId, copied to name_buf since errors outlive the body; NULL: absent */
-    char name_buf[SOCKET_EXECUTION_NAME_MAX + 1];
-    struct socket_execution *execution; /* that executionId names; NULL: the socket does not follow it */
+    char id[ID_SIZE]; /* executionId; "": absent. Copies, because errors outlive the body */
+    char label[SOCKET_EXECUTION_LABEL_MAX + 1];
+    struct socket_execution *execution; /* that they name; NULL: the socket does not follow it */
 };
 
-static bool socket_message_is_valid_name(const char *name)
+static bool socket_message_is_valid_label(const char *label)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
 
-    return name[0] && name[strspn(name, letters)] == '\0';
+    return label[0] && label[strspn(label, letters)] == '\0';
 }
 
 static int socket_message_check_capacity(const struct socket_message *m, struct err *err)
@@ -136,39 +132,8 @@ static int socket_message_check_capacity(const struct socket_message *m, struct 
         return err_set_limit(err, "socketExecutions", m->socket->nexecutions, SOCKET_EXECUTIONS_MAX);
     }
     if (m->execution)
-        return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket", m->execution_name);
-    return 0;
-}
-
-/* Converts {mode, content, language}, as clients of other servers write it, to {code} or
- * {command}. */
-static int socket_message_translate_content(const struct socket_message *m, bool context, struct err *err)
-{
-    static const char *const modes[] = { "code", "command", NULL };
-    const char *language = NULL;
-    const struct spec *spec = sandbox_subscription_spec(m->socket->subscription);
-    unsigned mode = 0;
-    auto_json *content = json_incref(json_object_get(m->body, "content"));
-    bool has_mode = json_object_get(m->body, "mode") != NULL;
-
-    if (json_input_enum(m->body, "", "mode", modes, &mode, err) < 0 ||
-        json_input_text(m->body, "", "language", 1, 40, &language, err) < 0)
-        return -1;
-    if (language && context)
-        return err_set(err, ERR_INVALID, "language: omit it; a context has its own language");
-    if (language && spec && !str_eq(language, spec->runtime))
-        return err_set(err, ERR_INVALID, "language: this sandbox runs %.40s", spec->runtime);
-    json_object_del(m->body, "mode");
-    json_object_del(m->body, "language");
-    json_object_del(m->body, "content");
-    if (content && (json_object_get(m->body, "code") || json_object_get(m->body, "command")))
-        return err_set(err, ERR_INVALID, "content cannot be combined with code or command; give one of them");
-    if (!content != !has_mode)
-        return err_set(err, ERR_INVALID, "mode and content are both required");
-    if (mode == 1 && json_is_string(content))
-        json_object_set_new(m->body, "command", json_pack("[ssO]", "/bin/sh", "-c", content));
-    else if (content)
-        json_object_set(m->body, modes[mode], content);
+        return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket",
+                       m->label[0] ? m->label : m->id);
     return 0;
 }
 
@@ -204,10 +169,10 @@ static int socket_message_on_execute(struct socket_message *m, struct err *err)
     if (!auth_rate_take(so->api->settings.auth, &so->principal, AUTH_CLASS_EXECUTE, ev_now(so->api->settings.ev),
                         &rate))
         return err_set(err, ERR_RATE_LIMITED, "too many executions started with this key; try again later");
-    const char *name = m->execution_name ? m->execution_name : "";
     json_object_del(m->body, "type");
     json_object_del(m->body, "executionId");
-    if (socket_message_read_context(m, context, err) < 0 || socket_message_translate_content(m, context[0], err) < 0)
+    json_object_del(m->body, "label");
+    if (socket_message_read_context(m, context, err) < 0)
         return -1;
     launch.body = json_incref(m->body);
     if ((context[0] ? api_context_read_call(launch.body, so->api, &call, err)
@@ -215,31 +180,25 @@ static int socket_message_on_execute(struct socket_message *m, struct err *err)
         execution_request_done(&launch);
         return -1;
     }
-    socket_execution_start(so, name, id_valid(name, "ex") ? name : "", &launch, context, &call);
+    socket_execution_start(so, m->label, m->id, &launch, context, &call);
     return 0;
 }
 
 static int socket_message_on_resume(struct socket_message *m, struct err *err)
 {
-    static const char *const names[] = { "type",         "executionId",  "name",      "stdoutOffset",
+    static const char *const names[] = { "type",         "executionId",  "label",     "stdoutOffset",
                                          "stderrOffset", "eventsOffset", "tailBytes", NULL };
     struct output_join join = { 0 };
-    const char *name = m->execution_name;
 
-    if (!m->execution_name || !id_valid(m->execution_name, "ex"))
-        return err_set(err, ERR_INVALID, "executionId: must be the execution.id of execution_start to resume");
+    if (!m->id[0])
+        return err_set(err, ERR_INVALID, "executionId: required");
     if (json_input_require_known_fields(m->body, "", names, err) < 0 || socket_message_check_capacity(m, err) < 0 ||
-        json_input_text(m->body, "", "name", 1, SOCKET_EXECUTION_NAME_MAX, &name, err) < 0 ||
         json_input_u64(m->body, "", "stdoutOffset", 0, INT64_MAX, &join.offset[0], NULL, err) < 0 ||
         json_input_u64(m->body, "", "stderrOffset", 0, INT64_MAX, &join.offset[1], NULL, err) < 0 ||
         json_input_u64(m->body, "", "eventsOffset", 0, INT64_MAX, &join.offset[2], NULL, err) < 0 ||
         json_input_u64(m->body, "", "tailBytes", 0, INT64_MAX, &join.tail_bytes, &join.has_tail, err) < 0)
         return -1;
-    if (!socket_message_is_valid_name(name))
-        return err_set(err, ERR_INVALID, "name: must consist of letters, digits, '-', '_' and '.'");
-    if (socket_execution_find(m->socket, name))
-        return err_set(err, ERR_EXISTS, "execution %s is already followed on this socket", name);
-    socket_execution_resume(m->socket, name, m->execution_name, &join);
+    socket_execution_resume(m->socket, m->label, m->id, &join);
     return 0;
 }
 
@@ -284,7 +243,7 @@ static int socket_message_on_resize(struct socket_message *m, struct err *err)
     if (!rows || !cols)
         return err_set(err, ERR_INVALID, "rows and cols are both required");
     if (a->pump.watch && !execution_watch_resize(a->pump.watch, rows, cols))
-        return err_set(err, ERR_EXISTS, "execution %s is not a terminal: it was started without tty", a->name);
+        return err_set(err, ERR_EXISTS, "execution %s is not a terminal: it was started without tty", a->id);
     a->rows = rows; /* the client that set the size gets no message about it */
     a->cols = cols;
     return 0;
@@ -297,13 +256,13 @@ static int socket_message_on_stdin(struct socket_message *m, struct err *err)
     uint64_t offset = 0;
     bool placed = false, ends = false;
 
-    if (json_input_text(m->body, "", "content", 0, DATA_MAX, &text, err) < 0 ||
+    if (json_input_text(m->body, "", "data", 0, DATA_MAX, &text, err) < 0 ||
         json_input_text(m->body, "", "base64", 0, 2 * DATA_MAX, &coded, err) < 0 ||
         json_input_u64(m->body, "", "offset", 0, INT64_MAX, &offset, &placed, err) < 0 ||
         json_input_bool(m->body, "", "close", &ends, err) < 0)
         return -1;
     if (text && coded)
-        return err_set(err, ERR_INVALID, "content and base64 cannot be combined; give one of them");
+        return err_set(err, ERR_INVALID, "data and base64 cannot be combined; give one of them");
     if (coded && !text_from_base64(&bytes, coded, strlen(coded)))
         return err_set(err, ERR_INVALID, "base64: not valid base64");
     if (!text)
@@ -327,10 +286,10 @@ static int socket_message_on_input(struct socket_message *m, struct err *err)
 static int socket_message_on_ping(struct socket_message *m, struct err *err UNUSED)
 {
     const json_t *sent = json_object_get(m->body, "timestamp");
-    struct jsonw *w = sandbox_socket_begin_message(m->socket, "pong", NULL);
+    struct jsonw *w = sandbox_socket_begin_message(m->socket, "pong", NULL, NULL);
 
     if (json_is_integer(sent))
-        jsonw_ki64(w, "pingTimestamp", json_integer_value(sent));
+        jsonw_ki64(w, "timestamp", json_integer_value(sent));
     sandbox_socket_send_message(m->socket);
     return 0;
 }
@@ -341,21 +300,22 @@ static const struct socket_message_handler {
     bool looks;            /* changes nothing, so a read-only principal may send it */
     bool counted;          /* it queries the store or is recorded, so it counts towards the rate limit */
     bool needs_execution;  /* that the socket follows */
-    const char *fields[7]; /* known members, NULL-terminated; empty: fn checks them */
+    const char *fields[8]; /* known members, NULL-terminated; empty: fn checks them */
 } socket_message_handlers[] = {
     { "execute", socket_message_on_execute },
     { "resume", socket_message_on_resume, .looks = true, .counted = true },
     { "stdin", socket_message_on_stdin, .needs_execution = true,
-      .fields = { "type", "executionId", "content", "base64", "offset", "close" } },
+      .fields = { "type", "executionId", "label", "data", "base64", "offset", "close" } },
     { "input", socket_message_on_input, .counted = true, .needs_execution = true,
-      .fields = { "type", "executionId", "text", "eof" } },
+      .fields = { "type", "executionId", "label", "text", "eof" } },
     { "resize", socket_message_on_resize, .needs_execution = true,
-      .fields = { "type", "executionId", "rows", "cols" } },
+      .fields = { "type", "executionId", "label", "rows", "cols" } },
     { "signal", socket_message_on_signal, .counted = true, .needs_execution = true,
-      .fields = { "type", "executionId", "signal" } },
+      .fields = { "type", "executionId", "label", "signal" } },
     { "cancel", socket_message_on_cancel, .counted = true, .needs_execution = true,
-      .fields = { "type", "executionId" } },
-    { "detach", socket_message_on_detach, .looks = true, .needs_execution = true, .fields = { "type", "executionId" } },
+      .fields = { "type", "executionId", "label" } },
+    { "detach", socket_message_on_detach, .looks = true, .needs_execution = true,
+      .fields = { "type", "executionId", "label" } },
     { "ping", socket_message_on_ping, .looks = true, .fields = { "type", "timestamp" } },
 };
 
@@ -375,7 +335,7 @@ static int socket_message_handle(struct socket_message *m, const struct socket_m
         return err_set(err, ERR_RATE_LIMITED, "too many requests of this kind with this key; try again later");
     if (h->fields[0] && json_input_require_known_fields(m->body, "", h->fields, err) < 0)
         return -1;
-    m->execution = m->execution_name ? socket_execution_find(m->socket, m->execution_name) : NULL;
+    m->execution = socket_execution_find(m->socket, m->id, m->label);
     if (h->needs_execution && !m->execution)
         return err_set(err, ERR_MISSING, "executionId: this socket follows no such execution; resume it first");
     return h->fn(m, err);
@@ -383,14 +343,20 @@ static int socket_message_handle(struct socket_message *m, const struct socket_m
 
 static int socket_message_dispatch(struct socket_message *m, struct err *err)
 {
-    const char *type = NULL, *name = NULL;
+    const char *type = NULL, *id = NULL, *label = NULL;
 
-    if (json_input_text(m->body, "", "executionId", 1, SOCKET_EXECUTION_NAME_MAX, &name, err) < 0 ||
+    if (json_input_text(m->body, "", "executionId", 1, SOCKET_EXECUTION_LABEL_MAX, &id, err) < 0 ||
+        json_input_text(m->body, "", "label", 1, SOCKET_EXECUTION_LABEL_MAX, &label, err) < 0 ||
         json_input_text(m->body, "", "type", 1, 40, &type, err) < 0)
         return -1;
-    if (name && (!socket_message_is_valid_name(name) || !str_copy(m->name_buf, sizeof(m->name_buf), name)))
-        return err_set(err, ERR_INVALID, "executionId: must consist of letters, digits, '-', '_' and '.'");
-    m->execution_name = name ? m->name_buf : NULL;
+    if (id && !id_valid(id, "ex"))
+        return err_set(err, ERR_INVALID,
+                       "executionId: must be the id of an execution, \"ex\" and 20 characters; a name of your own is "
+                       "the label");
+    if (label && !socket_message_is_valid_label(label))
+        return err_set(err, ERR_INVALID, "label: must consist of letters, digits, '-', '_' and '.'");
+    (void)str_copy(m->id, sizeof(m->id), id ? id : "");
+    (void)str_copy(m->label, sizeof(m->label), label ? label : "");
     for (size_t i = 0; type && i < ARRAY_LEN(socket_message_handlers); i++)
         if (str_eq(type, socket_message_handlers[i].type))
             return socket_message_handle(m, &socket_message_handlers[i], err);
@@ -426,7 +392,7 @@ static void sandbox_socket_on_message(void *arg, bool text, const char *data, si
     /* The message may name an execution whose end was just acknowledged. */
     gateway_commit_acknowledged_ends(so->api->settings.gateway);
     if (socket_message_dispatch(&m, &err) < 0)
-        sandbox_socket_send_error(so, m.execution_name, NULL, &err);
+        sandbox_socket_send_error(so, m.id, m.label, &err);
     sandbox_socket_update_back_pressure(so);
 }
 

@@ -11,7 +11,7 @@
 #include "server/api/stored_output.h"
 #include "server/http/ws.h"
 
-#define SOCKET_EXECUTION_NAME_MAX 64u
+#define SOCKET_EXECUTION_LABEL_MAX 64u
 #define SOCKET_END_REASON_MAX 124u
 
 struct sandbox_socket {
@@ -42,9 +42,9 @@ struct socket_execution {
     struct socket_execution *next;
     struct api *api;
     struct sandbox_socket *socket; /* NULL: the socket is closed, and this is in api->orphaned_executions */
-    char name[SOCKET_EXECUTION_NAME_MAX + 1];
-    char id[ID_SIZE];    /* of the execution; "" until known */
-    bool awaiting_reply; /* the store or the manager owes a reply */
+    char label[SOCKET_EXECUTION_LABEL_MAX + 1]; /* chosen by the client; "": none */
+    char id[ID_SIZE];                           /* of the execution; "" until known */
+    bool awaiting_reply;                        /* the store or the manager owes a reply */
     struct audit_wait record_wait;
     struct execution_request request;
     char context[ID_SIZE]; /* context to run in; "": none */
@@ -60,24 +60,26 @@ struct socket_execution {
 };
 
 /* sandbox_socket.c */
-/* Begins the next message, of which there is one at a time; the caller adds members. execution: its
- * name, or NULL. */
-struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *execution);
+/* Begins the next message, of which there is one at a time; the caller adds members. id, label: of
+ * the execution, or "". */
+struct jsonw *sandbox_socket_begin_message(struct sandbox_socket *so, const char *type, const char *id,
+                                           const char *label);
 void sandbox_socket_send_message(struct sandbox_socket *so); /* closes the object */
-void sandbox_socket_send_error(struct sandbox_socket *so, const char *name, const char *code, const struct err *err);
+void sandbox_socket_send_error(struct sandbox_socket *so, const char *id, const char *label, const struct err *err);
 /* Writes an audit record; returns its number, or 0. */
 uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *action, const char *outcome,
                                       const char *execution, const char *details);
 void sandbox_socket_schedule_pump(struct sandbox_socket *so); /* runs the pump from the loop */
 
 /* socket_execution.c */
-struct socket_execution *socket_execution_find(const struct sandbox_socket *so, const char *name);
+/* By its label or its id, of which one may be NULL. */
+struct socket_execution *socket_execution_find(const struct sandbox_socket *so, const char *id, const char *label);
 /* Takes ownership of the launch. id: chosen by the client, or "". context: the context to run in;
  * then `call` describes the code and the launch does not. */
-void socket_execution_start(struct sandbox_socket *so, const char *name, const char *id,
+void socket_execution_start(struct sandbox_socket *so, const char *label, const char *id,
                             struct execution_request *launch, const char *context,
                             const struct context_execution_spec *call);
-void socket_execution_resume(struct sandbox_socket *so, const char *name, const char *id,
+void socket_execution_resume(struct sandbox_socket *so, const char *label, const char *id,
                              const struct output_join *join);
 void socket_execution_detach(struct socket_execution *a); /* also while it awaits a reply */
 void socket_execution_add_input(struct socket_execution *a, const char *data, size_t len, const uint64_t *offset,

@@ -4,21 +4,19 @@
  *
  * 1. An execution is recorded in the audit trail before it starts. An execution whose id the client
  *    chose is started once: if it already exists, the socket joins it.
- * 2. The order of messages is: execution_start, output and events in the order of the pump,
- *    execution_complete. */
+ * 2. The order of messages is: started, output and events in the order of the pump, end. */
 #include "server/api/sandbox_socket.h"
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "policy/outcome.h"
 
 #define PIECE (16 * KIB)
 
-struct socket_execution *socket_execution_find(const struct sandbox_socket *so, const char *name)
+struct socket_execution *socket_execution_find(const struct sandbox_socket *so, const char *id, const char *label)
 {
     struct socket_execution *a = so->executions;
 
-    while (a && !str_eq(a->name, name) && !str_eq(a->id, name))
+    while (a && !(*label && str_eq(a->label, label)) && !(*id && str_eq(a->id, id)))
         a = a->next;
     return a;
 }
@@ -65,11 +63,16 @@ void socket_executions_free_orphans(struct api *api)
 
 static void socket_execution_fail(struct socket_execution *a, const struct err *err)
 {
-    sandbox_socket_send_error(a->socket, a->name, NULL, err);
+    sandbox_socket_send_error(a->socket, a->id, a->label, err);
     socket_execution_detach(a);
 }
 
 /* --- messages --- */
+
+static struct jsonw *socket_execution_begin_message(const struct socket_execution *a, const char *type)
+{
+    return sandbox_socket_begin_message(a->socket, type, a->id, a->label);
+}
 
 static void socket_execution_send_start(struct socket_execution *a, const struct store_execution *row)
 {
@@ -80,7 +83,7 @@ static void socket_execution_send_start(struct socket_execution *a, const struct
 
     jsonw_init(&writer, &execution, 0);
     stored_output_write_execution(p->manager, row, (struct execution_view){ 0 }, &writer);
-    w = sandbox_socket_begin_message(a->socket, "execution_start", a->name);
+    w = socket_execution_begin_message(a, "started");
     jsonw_ku64(w, "stdoutOffset", p->offset[0]);
     jsonw_ku64(w, "stderrOffset", p->offset[1]);
     if (output_pump_has_events(p))
@@ -106,7 +109,7 @@ static void socket_execution_send_tty_size(struct socket_execution *a)
         return; /* while this client does not read, others may resize: only the last size is sent */
     a->rows = rows;
     a->cols = cols;
-    struct jsonw *w = sandbox_socket_begin_message(a->socket, "resized", a->name);
+    struct jsonw *w = socket_execution_begin_message(a, "resized");
     jsonw_ku64(w, "rows", rows);
     jsonw_ku64(w, "cols", cols);
     sandbox_socket_send_message(a->socket);
@@ -124,48 +127,31 @@ static bool socket_execution_has_room(void *client)
 static void socket_execution_send_output(void *client, const struct output_piece *piece)
 {
     const struct socket_execution *a = client;
-    struct jsonw *w = sandbox_socket_begin_message(a->socket, "output", a->name);
+    struct jsonw *w = socket_execution_begin_message(a, "output");
 
-    output_piece_write(piece, "content", w);
+    output_piece_write(piece, w);
     sandbox_socket_send_message(a->socket);
 }
 
-static void socket_execution_send_event(void *client, const char *type UNUSED, const struct buf *json)
+/* The event is an object that begins with its type; its other members become members of the
+ * message. */
+static void socket_execution_send_event(void *client, const char *type, const struct buf *json)
 {
     const struct socket_execution *a = client;
-    struct jsonw *w = sandbox_socket_begin_message(a->socket, "event", a->name);
+    struct jsonw *w = socket_execution_begin_message(a, type);
+    const char *members = strchr(json->data, ',');
 
     jsonw_ku64(w, "eventsOffset", a->pump.offset[CONTEXT_EVENTS - 1]);
-    api_write_raw_json(w, "event", json->data);
+    if (members)
+        buf_add(w->out, members, json->len - (size_t)(members - json->data) - 1);
     sandbox_socket_send_message(a->socket);
-}
-
-static const char *socket_execution_end_error_code(const json_t *execution)
-{
-    const char *outcome = json_string_value(json_object_get(execution, "outcome"));
-
-    if (outcome && str_eq(outcome, outcome_name(OUTCOME_TIMEOUT)))
-        return "execution_timeout";
-    return json_object_get(execution, "error") ? "execution_failed" : NULL;
 }
 
 static void socket_execution_send_end(void *client, const char *execution_json)
 {
     const struct socket_execution *a = client;
-    auto_json *execution = json_loads(execution_json, 0, NULL);
-    const char *error_code = socket_execution_end_error_code(execution);
-    const json_t *exit_code = json_object_get(execution, "exitCode");
+    struct jsonw *w = socket_execution_begin_message(a, "end");
 
-    if (error_code) {
-        const char *text = json_string_value(json_object_get(json_object_get(execution, "error"), "message"));
-        struct err err;
-
-        err_set(&err, ERR_TIMEOUT, "%.200s",
-                text ? text : "a time limit of the execution or of its sandbox was reached");
-        sandbox_socket_send_error(a->socket, a->name, error_code, &err);
-    }
-    struct jsonw *w = sandbox_socket_begin_message(a->socket, "execution_complete", a->name);
-    jsonw_ki64_or_null(w, "exitCode", json_is_integer(exit_code), json_integer_value(exit_code));
     api_write_raw_json(w, "execution", execution_json);
     sandbox_socket_send_message(a->socket);
 }
@@ -201,7 +187,7 @@ static void socket_execution_on_progress(void *arg)
     sandbox_socket_schedule_pump(a->socket);
 }
 
-static struct socket_execution *socket_execution_new(struct sandbox_socket *so, const char *name, const char *id)
+static struct socket_execution *socket_execution_new(struct sandbox_socket *so, const char *label, const char *id)
 {
     struct socket_execution *a = mem_new(struct socket_execution);
 
@@ -209,7 +195,7 @@ static struct socket_execution *socket_execution_new(struct sandbox_socket *so, 
     a->api = so->api;
     output_pump_init(&a->pump, so->api->settings.manager, &socket_execution_output_ops, a, socket_execution_on_progress,
                      a);
-    (void)str_copy(a->name, sizeof(a->name), name);
+    (void)str_copy(a->label, sizeof(a->label), label);
     (void)str_copy(a->id, sizeof(a->id), id);
     a->next = so->executions;
     so->executions = a;
@@ -220,8 +206,6 @@ static struct socket_execution *socket_execution_new(struct sandbox_socket *so, 
 static int socket_execution_join(struct socket_execution *a, const struct store_execution *row, struct err *err)
 {
     (void)str_copy(a->id, sizeof(a->id), row->id);
-    if (!a->name[0])
-        (void)str_copy(a->name, sizeof(a->name), row->id);
     a->join.owner = a->socket->owner;
     a->join.sandbox = a->socket->sandbox;
     a->join.channels = OUTPUT_ALL_CHANNELS;
@@ -331,11 +315,11 @@ static void socket_execution_on_looked_up(void *arg, const struct err *err, cons
     }
 }
 
-void socket_execution_start(struct sandbox_socket *so, const char *name, const char *id,
+void socket_execution_start(struct sandbox_socket *so, const char *label, const char *id,
                             struct execution_request *launch, const char *context,
                             const struct context_execution_spec *call)
 {
-    struct socket_execution *a = socket_execution_new(so, name, id);
+    struct socket_execution *a = socket_execution_new(so, label, id);
 
     (void)api_read_receipt_detail(launch->body, &a->join.receipt, NULL);
     a->request = *launch;
@@ -351,10 +335,10 @@ void socket_execution_start(struct sandbox_socket *so, const char *name, const c
     store_execution_get(so->api->settings.store, so->owner, id, socket_execution_on_looked_up, a);
 }
 
-void socket_execution_resume(struct sandbox_socket *so, const char *name, const char *id,
+void socket_execution_resume(struct sandbox_socket *so, const char *label, const char *id,
                              const struct output_join *join)
 {
-    struct socket_execution *a = socket_execution_new(so, name, id);
+    struct socket_execution *a = socket_execution_new(so, label, id);
 
     a->join = *join;
     a->awaiting_reply = true;
@@ -373,7 +357,7 @@ static void socket_execution_send_stdin_ack(struct socket_execution *a)
     if (execution_writer_bytes(a->writer) == a->acked_input_bytes)
         return;
     a->acked_input_bytes = execution_writer_bytes(a->writer);
-    struct jsonw *w = sandbox_socket_begin_message(a->socket, "stdin_ack", a->name);
+    struct jsonw *w = socket_execution_begin_message(a, "stdin_ack");
     jsonw_ku64(w, "stdinBytes", a->acked_input_bytes);
     sandbox_socket_send_message(a->socket);
 }
@@ -415,9 +399,9 @@ static int socket_execution_open_writer(struct socket_execution *a, struct err *
     struct sandbox_socket *so = a->socket;
 
     if (a->input_closed || (!a->pump.watch && !a->awaiting_reply))
-        return err_set(err, ERR_EXISTS, "execution %s accepts no more input", a->name);
+        return err_set(err, ERR_EXISTS, "execution %s accepts no more input", a->id);
     if (a->awaiting_reply)
-        return err_set(err, ERR_BUSY, "execution %s has not started yet; wait for execution_start", a->name);
+        return err_set(err, ERR_BUSY, "the execution has not started yet; wait for started");
     if (!a->writer)
         a->writer = manager_open_execution_input(so->api->settings.manager, so->owner, so->sandbox, a->id, &ops, a,
                                                  err);
@@ -430,7 +414,7 @@ void socket_execution_add_input(struct socket_execution *a, const char *data, si
     struct err err = { 0 };
 
     if (socket_execution_open_writer(a, &err) < 0) {
-        sandbox_socket_send_error(a->socket, a->name, NULL, &err);
+        sandbox_socket_send_error(a->socket, a->id, a->label, &err);
         return;
     }
     if (!a->input_recorded)
@@ -439,7 +423,7 @@ void socket_execution_add_input(struct socket_execution *a, const char *data, si
     uint64_t have = execution_writer_bytes(a->writer) + a->pending_input.len;
     if (offset && *offset > have) {
         err_set(&err, ERR_EXISTS, "offset: the standard input has only %" PRIu64 " bytes so far", have);
-        sandbox_socket_send_error(a->socket, a->name, NULL, &err);
+        sandbox_socket_send_error(a->socket, a->id, a->label, &err);
         return;
     }
     size_t known = offset ? (size_t)min_u64(have - *offset, len) : 0;

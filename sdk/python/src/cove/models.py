@@ -73,10 +73,10 @@ class SandboxInfo:
 class SandboxStatus:
     """The state of a sandbox as sent on a channel; the figures need `status_interval`."""
 
-    state: str = dataclasses.field(metadata={"json": "status"})
-    cpu_ms: Optional[int] = dataclasses.field(default=None, metadata={"json": "cpuUsage"})
+    state: str
+    cpu_ms: Optional[float] = None
     """Milliseconds of CPU time so far."""
-    memory_bytes: Optional[int] = dataclasses.field(default=None, metadata={"json": "memoryUsage"})
+    memory_bytes: Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)

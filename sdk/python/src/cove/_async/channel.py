@@ -30,14 +30,12 @@ from ..options import argv_of, code_of, run_body, terminal_of
 from ._http import AsyncHTTP
 from ._websocket import AsyncWebSocket, Request
 from .contexts import AsyncContext
-from .session import AsyncSession
+from .session import AsyncSession, label_of
 
 AHEAD = 4 << 20
 """Bytes of unread output of one session; beyond that the session is parked until its output is
 read.
 """
-END_CODES = ("execution_timeout", "execution_failed")
-"""Errors that do not answer a request; the exit event reports them too."""
 
 
 def execution_id(sandbox_id: str, key: Optional[str]) -> str:
@@ -254,13 +252,13 @@ class AsyncChannel:
 
     async def _take(self, socket: AsyncWebSocket, told: Dict[str, Any]) -> None:
         kind = told.get("type")
-        session = self._names.get(str(told.get("executionId")))
-        if kind == "status_update":
-            self.status = decode(SandboxStatus, {**told, **(told.get("resources") or {})})
+        session = self._names.get(str(told.get("label") or told.get("executionId")))
+        if kind == "status":
+            self.status = decode(SandboxStatus, told)
             return
         self._attempts.record_success()
         if kind == "pong":
-            socket.acknowledge(told.get("pingTimestamp"))
+            socket.acknowledge(told.get("timestamp"))
         elif kind == "error":
             self._take_error(socket, session, told)
         elif session is not None:
@@ -274,11 +272,11 @@ class AsyncChannel:
                 await self._park(session)
 
     def _take_error(self, socket: AsyncWebSocket, session: Optional[AsyncSession], told: Mapping[str, Any]) -> None:
-        error = event_error(told)
+        error = event_error(told.get("error") or {})
         passing = isinstance(error, (ServiceUnavailableError, RateLimitedError))
         if passing:
             error.retry_after = error.retry_after or 0.0
-        if not told.get("executionId"):  # a message that could not be parsed, or the reason for a close frame
+        if not told.get("executionId") and not told.get("label"):  # a message that could not be parsed, or the reason for a close frame
             self._refusal = error
             session = socket.requests[0].about if socket.requests else None
         if session is None:
@@ -290,7 +288,7 @@ class AsyncChannel:
             if session._started:
                 session._progress.ended = True
                 self._forget(session)
-        elif socket.requests and socket.requests[0].about is session and told.get("code") not in END_CODES:
+        elif socket.requests and socket.requests[0].about is session:
             socket.requests[0].error = error
 
     async def _park(self, session: AsyncSession) -> None:
@@ -300,7 +298,7 @@ class AsyncChannel:
         self._names.pop(name, None)
         if self._socket is not None:
             with contextlib.suppress(ConnectionLostError):
-                await self._socket.post({"type": "detach", "executionId": name})
+                await self._socket.post({"type": "detach", **label_of(name)})
 
     async def _unpark(self, session: AsyncSession) -> None:
         session._parked, session._attached_socket = False, None

@@ -32,6 +32,11 @@ amount.
 PIECE = 32 << 10
 
 
+def label_of(name: str) -> Dict[str, str]:
+    """Names an execution on the socket: an own label, or its id."""
+    return {"executionId": name} if len(name) == 22 else {"label": name}
+
+
 class AsyncSession:
     """One execution on a channel: its events, its input, its end.
 
@@ -97,7 +102,7 @@ class AsyncSession:
     def _attach_message(self) -> Dict[str, Any]:
         if self._launch is not None and not self._started:
             return {"type": "execute", "executionId": self.id, **self._launch}
-        told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "name": self._name}
+        told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "label": self._name}
         if self._tail is not None and not self._started:
             return {**told, "tailBytes": self._tail}
         if self._events_offset:
@@ -107,15 +112,14 @@ class AsyncSession:
     def _take(self, kind: str, told: Dict[str, Any]) -> None:
         event: Optional[ChannelEvent] = None
         if kind == "output":
-            event = self._progress.output({**told, "data": told.get("content")} if "content" in told else told)
+            event = self._progress.output(told)
             self._received_bytes += len(event.data) if isinstance(event, OutputEvent) else 0
-        elif kind == "event":
+        elif kind in EVENT_CLASSES:
             self._events_offset = int(told["eventsOffset"])
-            shown = told["event"]
-            event = self._progress.event(shown["type"], shown) if shown["type"] in EVENT_CLASSES else None
-        elif kind == "execution_start":
+            event = self._progress.event(kind, told)
+        elif kind == "started":
             event = self._take_start(told)
-        elif kind == "execution_complete":
+        elif kind == "end":
             event = self._progress.turn("end", decode(ExecutionInfo, told["execution"]))
         elif kind == "stdin_ack":
             self._input_taken = int(told["stdinBytes"])
@@ -217,7 +221,7 @@ class AsyncSession:
         self._channel._forget(self)
         if self._attached and self._attached_socket is not None and self._attached_socket is self._channel._socket and not self._progress.ended:
             with contextlib.suppress(CoveError):
-                await self._attached_socket.post({"type": "detach", "executionId": self._name})
+                await self._attached_socket.post({"type": "detach", **label_of(self._name)})
         if self._tail_stream is not None:
             await self._tail_stream.aclose()
         self._channel._turn.notify()
@@ -241,7 +245,7 @@ class AsyncSession:
             if self._progress.ended or socket is None:
                 return True
             with contextlib.suppress(ConnectionLostError):
-                await socket.post({**what, "executionId": self._name}, request)
+                await socket.post({**what, **label_of(self._name)}, request)
             await channel._until(lambda: request.done or request.error is not None or channel._socket is not socket or self._progress.ended)
             if request.error is not None and not self._progress.ended:
                 raise request.error
@@ -312,7 +316,7 @@ class AsyncSession:
 
     async def _put(self, socket: AsyncWebSocket, data: bytes, offset: Optional[int], close: bool) -> Request:
         request = Request(self)
-        message: Dict[str, Any] = {"type": "stdin", "executionId": self._name, "base64": base64.b64encode(data).decode()}
+        message: Dict[str, Any] = {"type": "stdin", **label_of(self._name), "base64": base64.b64encode(data).decode()}
         if offset is not None:
             message["offset"] = offset
         with contextlib.suppress(ConnectionLostError):

@@ -31,14 +31,12 @@ from ..options import argv_of, code_of, run_body, terminal_of
 from ._http import HTTP
 from ._websocket import WebSocket, Request
 from .contexts import Context
-from .session import Session
+from .session import Session, label_of
 
 AHEAD = 4 << 20
 """Bytes of unread output of one session; beyond that the session is parked until its output is
 read.
 """
-END_CODES = ("execution_timeout", "execution_failed")
-"""Errors that do not answer a request; the exit event reports them too."""
 
 
 def execution_id(sandbox_id: str, key: Optional[str]) -> str:
@@ -255,13 +253,13 @@ class Channel:
 
     def _take(self, socket: WebSocket, told: Dict[str, Any]) -> None:
         kind = told.get("type")
-        session = self._names.get(str(told.get("executionId")))
-        if kind == "status_update":
-            self.status = decode(SandboxStatus, {**told, **(told.get("resources") or {})})
+        session = self._names.get(str(told.get("label") or told.get("executionId")))
+        if kind == "status":
+            self.status = decode(SandboxStatus, told)
             return
         self._attempts.record_success()
         if kind == "pong":
-            socket.acknowledge(told.get("pingTimestamp"))
+            socket.acknowledge(told.get("timestamp"))
         elif kind == "error":
             self._take_error(socket, session, told)
         elif session is not None:
@@ -275,11 +273,11 @@ class Channel:
                 self._park(session)
 
     def _take_error(self, socket: WebSocket, session: Optional[Session], told: Mapping[str, Any]) -> None:
-        error = event_error(told)
+        error = event_error(told.get("error") or {})
         passing = isinstance(error, (ServiceUnavailableError, RateLimitedError))
         if passing:
             error.retry_after = error.retry_after or 0.0
-        if not told.get("executionId"):  # a message that could not be parsed, or the reason for a close frame
+        if not told.get("executionId") and not told.get("label"):  # a message that could not be parsed, or the reason for a close frame
             self._refusal = error
             session = socket.requests[0].about if socket.requests else None
         if session is None:
@@ -291,7 +289,7 @@ class Channel:
             if session._started:
                 session._progress.ended = True
                 self._forget(session)
-        elif socket.requests and socket.requests[0].about is session and told.get("code") not in END_CODES:
+        elif socket.requests and socket.requests[0].about is session:
             socket.requests[0].error = error
 
     def _park(self, session: Session) -> None:
@@ -301,7 +299,7 @@ class Channel:
         self._names.pop(name, None)
         if self._socket is not None:
             with contextlib.suppress(ConnectionLostError):
-                self._socket.post({"type": "detach", "executionId": name})
+                self._socket.post({"type": "detach", **label_of(name)})
 
     def _unpark(self, session: Session) -> None:
         session._parked, session._attached_socket = False, None

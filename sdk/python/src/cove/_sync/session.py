@@ -33,6 +33,11 @@ amount.
 PIECE = 32 << 10
 
 
+def label_of(name: str) -> Dict[str, str]:
+    """Names an execution on the socket: an own label, or its id."""
+    return {"executionId": name} if len(name) == 22 else {"label": name}
+
+
 class Session:
     """One execution on a channel: its events, its input, its end.
 
@@ -98,7 +103,7 @@ class Session:
     def _attach_message(self) -> Dict[str, Any]:
         if self._launch is not None and not self._started:
             return {"type": "execute", "executionId": self.id, **self._launch}
-        told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "name": self._name}
+        told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "label": self._name}
         if self._tail is not None and not self._started:
             return {**told, "tailBytes": self._tail}
         if self._events_offset:
@@ -108,15 +113,14 @@ class Session:
     def _take(self, kind: str, told: Dict[str, Any]) -> None:
         event: Optional[ChannelEvent] = None
         if kind == "output":
-            event = self._progress.output({**told, "data": told.get("content")} if "content" in told else told)
+            event = self._progress.output(told)
             self._received_bytes += len(event.data) if isinstance(event, OutputEvent) else 0
-        elif kind == "event":
+        elif kind in EVENT_CLASSES:
             self._events_offset = int(told["eventsOffset"])
-            shown = told["event"]
-            event = self._progress.event(shown["type"], shown) if shown["type"] in EVENT_CLASSES else None
-        elif kind == "execution_start":
+            event = self._progress.event(kind, told)
+        elif kind == "started":
             event = self._take_start(told)
-        elif kind == "execution_complete":
+        elif kind == "end":
             event = self._progress.turn("end", decode(ExecutionInfo, told["execution"]))
         elif kind == "stdin_ack":
             self._input_taken = int(told["stdinBytes"])
@@ -218,7 +222,7 @@ class Session:
         self._channel._forget(self)
         if self._attached and self._attached_socket is not None and self._attached_socket is self._channel._socket and not self._progress.ended:
             with contextlib.suppress(CoveError):
-                self._attached_socket.post({"type": "detach", "executionId": self._name})
+                self._attached_socket.post({"type": "detach", **label_of(self._name)})
         if self._tail_stream is not None:
             self._tail_stream.close()
         self._channel._turn.notify()
@@ -242,7 +246,7 @@ class Session:
             if self._progress.ended or socket is None:
                 return True
             with contextlib.suppress(ConnectionLostError):
-                socket.post({**what, "executionId": self._name}, request)
+                socket.post({**what, **label_of(self._name)}, request)
             channel._until(lambda: request.done or request.error is not None or channel._socket is not socket or self._progress.ended)
             if request.error is not None and not self._progress.ended:
                 raise request.error
@@ -313,7 +317,7 @@ class Session:
 
     def _put(self, socket: WebSocket, data: bytes, offset: Optional[int], close: bool) -> Request:
         request = Request(self)
-        message: Dict[str, Any] = {"type": "stdin", "executionId": self._name, "base64": base64.b64encode(data).decode()}
+        message: Dict[str, Any] = {"type": "stdin", **label_of(self._name), "base64": base64.b64encode(data).decode()}
         if offset is not None:
             message["offset"] = offset
         with contextlib.suppress(ConnectionLostError):
