@@ -119,7 +119,7 @@ class AsRoot(Case):
         before = left()
         self.assertCode(run("doctor", "--state-dir", state), 0)
         wait_for(lambda: not left() - before)  # another doctor may be about to end
-        self.assertEqual(run("ls", "--state-dir", state).out, "")
+        self.assertEqual(run("ls", "-q", "--local", "--state-dir", state).out, "")
 
 
 class Refusals(Case):

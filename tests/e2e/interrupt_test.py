@@ -1,4 +1,6 @@
 """Ctrl-C: every verb that waits ends at once with status 130 and leaves nothing behind."""
+import contextlib
+import glob
 import os
 import signal
 import time
@@ -29,8 +31,14 @@ class Interrupt(Served):
         self.assertEqual(process.stdout.readline(), b"up\n")
 
     def settled(self, process):
-        """It waits for the server: its connection is open, and it has had time to send a request."""
-        wait_for(lambda: any(os.readlink(f"/proc/{process.pid}/fd/{n}").startswith("socket:") for n in os.listdir(f"/proc/{process.pid}/fd")))
+        """It waits for the server: a socket is open, and it has had time to send a request."""
+        def connected():
+            for fd in glob.glob(f"/proc/{process.pid}/fd/*"):
+                with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                    if os.readlink(fd).startswith("socket:"):
+                        return True
+            return False
+        wait_for(connected)
         time.sleep(0.3)
 
     def test_programs_and_code(self):
