@@ -9,8 +9,8 @@
  *
  * Variables and a directory for one run are set by commands that run before the code, in the same
  * way. Before that they store in __cove_former the commands that restore what was there. The next
- * run or query evaluates those first, also in a new shell, to which the variable is saved like every
- * other.
+ * run or query evaluates those first, also in a new shell, to which the variable is saved like
+ * every other.
  *
  * Programs that the shell starts inherit descriptors 250 to 253, because bash cannot set
  * close-on-exec on them. A program that writes to them can only falsify messages of this shell; the

@@ -271,7 +271,7 @@ class Kernel {
     }
   }
 
-  /* What the request of a cell set for this cell only. */
+  /* Restores the environment and the directory that a cell changed for itself only. */
   restore({ env, cwd }) {
     try {
       for (const [key, value] of env) {

@@ -124,7 +124,7 @@ struct language_kernel_code {
 bool language_kernel_accepts_code(const struct language_kernel_code *c);
 void language_kernel_execute(struct language_kernel *k, const struct language_kernel_code *c, uint64_t timeout_ns);
 void language_kernel_send_input(struct language_kernel *k, const char *text); /* NULL: end of input */
-/* Answers an input request with the next line of `input`, or with its end; *sent counts its bytes. */
+/* Answers an input request with the next line of `input`, or its end; *sent counts the bytes. */
 void language_kernel_send_input_line(struct language_kernel *k, const char *input, size_t len, size_t *sent);
 void language_kernel_send_query(struct language_kernel *k, bool inspect, const char *id, const char *code,
                                 uint64_t cursor);

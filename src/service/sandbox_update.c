@@ -1,5 +1,5 @@
-/* The metadata of an update is merged and not replaced, so that two clients that each keep their own
- * pairs do not overwrite each other. */
+/* The metadata of an update is merged and not replaced, so that two clients that each keep their
+ * own pairs do not overwrite each other. */
 #include "service/sandbox_update.h"
 
 #include "core/base/mem.h"

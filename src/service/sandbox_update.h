@@ -1,5 +1,5 @@
-/* sandbox_update.h - a change to a living sandbox, as a merge patch: a member that is absent stays as
- * it is. */
+/* sandbox_update.h - a change to a living sandbox, as a merge patch: a member that is absent stays
+ * as it is. */
 #pragma once
 
 #include "service/spec.h"
