@@ -923,9 +923,9 @@ def JS10_malformed_ids_are_not_found(s):
 def files_are_written_read_in_ranges_moved_and_removed(s):
     sb = s.create({"runtime": "sh"})
     data = os.urandom(300000)
-    a = s.files(sb, "PUT", body=data, path="/workspace/d/f.bin")
+    a = s.files(sb, "PUT", body=data, path="/workspace/d/f.bin", parents="false")
     assert a.status == 404, a.body
-    a = s.files(sb, "PUT", body=data, path="/workspace/d/f.bin", parents="true", mode="0600")
+    a = s.files(sb, "PUT", body=data, path="/workspace/d/f.bin", mode="0600")
     assert a.status == 200 and a.json == {"path": "/workspace/d/f.bin", "sizeBytes": len(data)}, a.body
     got = s.files(sb, path="/workspace/d/f.bin")
     assert got.body == data and got.headers["Content-Length"] == str(len(data))
@@ -942,8 +942,8 @@ def files_are_written_read_in_ranges_moved_and_removed(s):
     assert s.files(sb, "PUT", body=b"x", headers={"If-None-Match": "*"}, path="/workspace/empty").status == 412
     st = s.files(sb, verb="/stat", path="/workspace/d/f.bin").json
     assert (st["kind"], st["mode"], st["sizeBytes"]) == ("file", "0600", len(data)), st
-    assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b"}).status == 404
-    assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b", "parents": True}).status == 204
+    assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b", "parents": False}).status == 404
+    assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/a/b"}).status == 204
     assert s.files(sb, "POST", "/move", {"from": "/workspace/d/f.bin", "to": "/workspace/a/b/g"}).status == 204
     assert s.files(sb, path="/workspace/d/f.bin").status == 404
     names = [e["name"] for e in s.files(sb, verb="/list", path="/workspace").json["items"]]

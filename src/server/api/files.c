@@ -241,7 +241,7 @@ int file_transfer_read_flag(struct file_transfer *t, const char *name, uint32_t 
 {
     bool on;
 
-    if (http_query_bool(t->req, name, false, &on, err) < 0)
+    if (http_query_bool(t->req, name, bit == FILES_PARENTS, &on, err) < 0)
         return -1;
     t->request.files.flags |= on ? bit : 0;
     return 0;
@@ -278,7 +278,7 @@ static void api_file_remove(struct http_req *req, void *ctx)
 
 static int api_file_read_body_flag(struct file_transfer *t, const char *name, uint32_t bit, struct err *err)
 {
-    bool on = false;
+    bool on = bit == FILES_PARENTS;
 
     if (json_input_bool(t->body, "", name, &on, err) < 0)
         return -1;
