@@ -442,6 +442,17 @@ class Audit(Audited):
         self.assertFalse([r for r in self.records() if r["actor"]["kind"] == "operator" and r["target"].get("sandbox") == quiet])
         self.stop()
 
+    def test_a_request_beyond_a_quota_is_recorded_as_refused(self):
+        self.begin()
+        self.assertEqual(self.ask("POST", "/v1/tenants", {"name": "small", "quota": {"sandboxes": 1}})[0], 201)
+        status, made = self.ask("POST", "/v1/keys", {"name": "small", "tenant": "small", "user": None, "scopes": ["sandboxes:write"]})
+        self.assertEqual(status, 201, made)
+        for name, expected in (("first", 201), ("second", 409)):
+            status, answer = self.ask("POST", "/v1/sandboxes", {}, key=made["key"], headers={"X-Request-Id": name})
+            self.assertEqual(status, expected, answer)
+        last = self.find(clientRequestId="second", status=409)[-1]
+        self.assertEqual((last["action"], last["outcome"], last["error"]), ("sandbox.create", "refused", "quota_exceeded"))
+
     def test_a_flood_of_refusals_is_recorded_as_a_count(self):
         self.begin()
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)

@@ -178,11 +178,16 @@ static void audit_trail_add_path_params(struct gateway_request *r, const struct 
         audit_trail_add_target(r->req, "path", path);
 }
 
-static const char *audit_trail_outcome(int status)
+/* A quota or a maximum (409) refuses like a missing permission does; any other conflict is a failure. */
+static bool audit_trail_is_refusal(int status, enum err_id error)
 {
-    return status < 400                                                                        ? "success"
-           : status == 401 || status == 403 || status == 404 || status == 421 || status == 429 ? "refused"
-                                                                                               : "failed";
+    return status == 401 || status == 403 || status == 404 || status == 421 || status == 429 ||
+           (status == 409 && err_info(error)->kind == ERR_KIND_LIMIT);
+}
+
+static const char *audit_trail_outcome(int status, enum err_id error)
+{
+    return status < 400 ? "success" : audit_trail_is_refusal(status, error) ? "refused" : "failed";
 }
 
 static struct audit_record audit_trail_begin_record(struct gateway_request *r, const char *outcome)
@@ -284,7 +289,7 @@ static void audit_trail_write_refusal_sum(struct gateway *gateway, const struct 
     audit_append(gateway->settings.audit,
                  &(struct audit_record){ .tenant = s->key.tenant,
                                          .action = s->key.action,
-                                         .outcome = s->key.status ? audit_trail_outcome(s->key.status) : "refused",
+                                         .outcome = s->key.status ? audit_trail_outcome(s->key.status, err_by_code(s->key.error)) : "refused",
                                          .status = s->key.status,
                                          .error = s->key.error,
                                          .kind = s->key.kind,
@@ -331,7 +336,7 @@ static void audit_trail_record_refusal(struct gateway_request *r, int status)
         return;
     if (!r->target_recorded)
         audit_trail_add_path_params(r, http_route(r->req));
-    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status));
+    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status, error));
     rec.status = status;
     rec.error = k.error;
     audit_append(r->audit, &rec, true);
@@ -352,7 +357,7 @@ void audit_trail_unrouted_request(struct gateway *gateway, const struct http_req
         return;
     audit_append(gateway->settings.audit,
                  &(struct audit_record){ .action = k.action,
-                                         .outcome = audit_trail_outcome(done->status),
+                                         .outcome = audit_trail_outcome(done->status, done->error),
                                          .status = done->status,
                                          .error = k.error,
                                          .kind = k.kind,
@@ -366,13 +371,13 @@ void audit_trail_unrouted_request(struct gateway *gateway, const struct http_req
 
 static bool audit_trail_is_recorded_outcome(const struct gateway_request *r, int status)
 {
-    return r->action->record_success || status == 401 || status == 403 || status == 404 || status == 429;
+    return r->action->record_success || audit_trail_is_refusal(status, http_answer_error_id(r->req));
 }
 
 static uint64_t audit_trail_record_outcome(struct gateway_request *r)
 {
     int status = http_answer_status(r->req);
-    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status));
+    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status, http_answer_error_id(r->req)));
 
     rec.status = status;
     rec.error = http_answer_error_id(r->req) ? err_info(http_answer_error_id(r->req))->code : NULL;
