@@ -48,6 +48,26 @@ with Sandbox.create() as sandbox, sandbox.terminals.create("stty -echo; bash --n
         print(event.text if event.type == "stdout" else "", end="")
 """
 
+TOOL = 15, """
+import asyncio
+from cove import AsyncCove
+
+async def run_python(client: AsyncCove, code: str) -> str:
+    done = await client.execute(code, timeout="2s")
+    if done.exception:
+        return done.stdout + done.exception.traceback
+    return done.stdout + (done.text or "") + ("" if done.success else done.failure())
+
+async def main() -> None:
+    async with AsyncCove() as client:
+        codes = ["6 * 7", "print('hi')", "1 / 0", "while True: pass", "import os; os.kill(os.getpid(), 9)"]
+        for answer in await asyncio.gather(*(run_python(client, code) for code in codes)):
+            print(repr(answer.strip().splitlines()[-1]))
+
+asyncio.run(main())
+"""
+
+
 class Programs(Case):
     def output(self, program: Tuple[int, str]) -> str:
         """The output of the program. It must succeed, and have no more than its number of lines."""
@@ -82,3 +102,7 @@ class Programs(Case):
 
     def test_a_terminal(self) -> None:
         self.assertEqual(self.output(TERMINAL).split()[-2:], ["42", "exit"])
+
+    def test_five_calls_of_a_model_at_once(self) -> None:
+        self.assertEqual(self.output(TOOL), "'42'\n'hi'\n'ZeroDivisionError: division by zero'\n'TimeoutError: stopped after 2000 ms'\n"
+                                            "'the interpreter was ended by signal 9'\n")
