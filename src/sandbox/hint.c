@@ -275,13 +275,21 @@ static bool hint_search(struct hint *h, const struct buf *in)
 
 /* --- what remains when no rule matches --- */
 
+#define HINT_RAISED "The program raised "
+#define HINT_EXITED "The program itself ended with exit code "
+
+bool hint_is_general(const char *hint)
+{
+    return str_starts(hint, HINT_RAISED) || str_starts(hint, HINT_EXITED);
+}
+
 static bool hint_exception(struct hint *h)
 {
     char name[HINT_TOKEN_MAX];
 
     if (!h->line.len || !hint_token(h->line.data, strcspn(h->line.data, ": ["), name))
         return false;
-    buf_addf(&h->out, "The program raised %s and did not catch it. The traceback shows the line to correct.", name);
+    buf_addf(&h->out, HINT_RAISED "%s and did not catch it. The traceback shows the line to correct.", name);
     return true;
 }
 
@@ -298,7 +306,7 @@ static bool hint_exit(struct hint *h)
     else if (f->exit_code == 127)
         buf_adds(&h->out, "A command was not found. Check its name, or use another program.");
     else if (f->exit_code > 0)
-        buf_addf(&h->out, "The program itself ended with exit code %d%s.", f->exit_code,
+        buf_addf(&h->out, HINT_EXITED "%d%s.", f->exit_code,
                  f->output_len ? "; its messages are in stderr" : " and wrote nothing to stderr");
     else
         return false;
@@ -341,16 +349,14 @@ static bool hint_find(struct hint *h)
         return true;
     hint_collect(h);
     if (h->line.len && hint_is_own_error(h))
-        return !h->facts->specific_only && hint_exception(h);
+        return hint_exception(h);
     if (hint_search(h, &h->line))
         return true;
     if ((!h->line.len || hint_is_wrapper(h)) && hint_search(h, &h->text))
         return true;
     if (h->facts->oom_kills)
         return hint_memory(h, NULL, NULL, NULL);
-    if (hint_silent_curl(h) || hint_denial(h))
-        return true;
-    return !h->facts->specific_only && (hint_exception(h) || hint_exit(h));
+    return hint_silent_curl(h) || hint_denial(h) || hint_exception(h) || hint_exit(h);
 }
 
 /* Cuts after the last sentence that fits. */

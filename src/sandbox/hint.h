@@ -30,7 +30,6 @@ struct hint_facts {
     int exit_code;              /* -1: it did not exit */
     int signal;                 /* 0: no signal */
     bool context_reset;         /* the variables of the context are lost */
-    bool specific_only;         /* no hint that only repeats the exit code or the exception */
     bool has_network;           /* false: only loopback */
     const char *code;           /* the code or the shell line; its beginning suffices */
     const char *exception_name; /* as the language kernel reports it */
@@ -56,5 +55,7 @@ void hint_facts_from_receipt(struct hint_facts *f, const struct receipt *r, stru
 /* Writes UTF-8 without control characters. False: no hint, because the execution succeeded or no
  * rule matches its failure. */
 bool hint_write(const struct hint_facts *f, char ret[HINT_MAX]);
+/* The hint only says that the program failed by itself: nothing that a person cannot see. */
+bool hint_is_general(const char *hint);
 /* Whether language_dirs have the program; for has_program. */
 bool hint_host_has_program(const char *name);

@@ -51,7 +51,11 @@ static bool hint_known_line(struct hint *h, const char *line)
 
     for (size_t i = 0; i < ARRAY_LEN(hint_lines); i++)
         if (str_eq(hint_lines[i].language, language) && str_starts(line, hint_lines[i].prefix)) {
+            const char *install = strstr(line, " install ");
+
             hint_add_for_language(h, hint_lines[i].text);
+            if (install && install < line + strcspn(line, "\n"))
+                buf_adds(&h->out, " Nothing can be installed in a sandbox: packages come from the host.");
             return true;
         }
     return false;

@@ -272,6 +272,8 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     if (r->request[0])
         jsonw_kstr(w, "requestId", r->request);
     jsonw_kbool(w, "final", r->final);
+    if (r->hint)
+        jsonw_kstr(w, "hint", r->hint);
     if (r->context_reset)
         jsonw_kbool(w, "contextReset", true);
     receipt_json_end(r, w);

@@ -59,6 +59,7 @@ struct receipt {
     size_t ndenials;
     uint64_t denials_more;   /* denials of kinds that did not fit into the list */
     const char *denials_why; /* NULL when denials were counted */
+    const char *hint;        /* advice after a failure (hint.h); NULL: none; borrowed */
     bool context_reset;      /* the language kernel was restarted, so the variables of its context are lost */
 };
 

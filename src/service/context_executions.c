@@ -132,6 +132,7 @@ void context_start_next_execution(struct context *cx)
         .id = ex->id, .code = ex->code, .env = (const char *const *)ex->env, .cwd = ex->cwd
     };
     language_kernel_execute(&cx->kernel, &code, ex->spec.wall_ms * NS_PER_MS);
+    failure_set_code(&ex->failure, language_kernel_name(&cx->kernel), ex->code);
     free(take_ptr(&ex->code));
 }
 

@@ -29,6 +29,7 @@ struct ephemeral_sandboxes { /* all of them; borrowed pointers, except the list 
     const struct sandbox_supply *supply;
     const struct recovery *recovery; /* whether sandboxes can be created */
     struct executions *executions;   /* counts executions, receipts and denials */
+    struct host_modules *modules;    /* for hints */
     struct usage_batch *usage;
     struct ephemeral_sandbox *list;
 };

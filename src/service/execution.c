@@ -133,6 +133,7 @@ void execution_free(struct execution *ex)
     if (ex->sandbox)
         execution_unlink(ex);
     output_close(ex);
+    failure_done(&ex->failure);
     files_free(ex->files_job);
     exec_handle_free(ex->exec);
     execution_free_list(ex->argv);
@@ -392,6 +393,14 @@ static char *execution_code_loader(const struct language *rt, const struct execu
     return str_printf("%.*s%s%s", (int)(at - rt->code_loader), rt->code_loader, path, at + strlen(LANGUAGE_CODE_FILE));
 }
 
+static void execution_set_failure_code(struct execution *ex)
+{
+    if (ex->code)
+        failure_set_code(&ex->failure, ex->sandbox->spec.runtime, ex->code);
+    else
+        failure_set_argv(&ex->failure, (const char *const *)ex->argv);
+}
+
 static int execution_set_code_argv(struct execution *ex, struct err *err)
 {
     const struct language *rt = language_by_name(ex->sandbox->spec.runtime);
@@ -461,6 +470,7 @@ static void execution_on_sandbox_acquired(void *arg, struct sandbox_handle *sand
         ex->output.ring_bytes = ex->spec.output_max ? max_u64(ex->spec.output_max, TERMINAL_RING_MIN) : 0;
         ex->spec.output_max = 0;
     }
+    execution_set_failure_code(ex);
     if ((ex->code && execution_set_code_argv(ex, &why) < 0) ||
         quota_reserve_execution(sb->quota, quota_now_ms(sb->services->ev), &why) < 0)
         execution_abort_start(sb->services, ex, &why);

@@ -179,8 +179,14 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
 
     struct receipt receipt = *r;
 
+    char hint[HINT_MAX];
+
     if (receipt.ended_by == ENDED_KILLED && execution_was_over_budget(ex))
         receipt.ended_by = ENDED_BUDGET;
+    if (failure_hint_write(&ex->failure, ex->context_id[0] ? HINT_CONTEXT : HINT_PROCESS, &receipt,
+                           ex->sandbox->services->executions->modules, ev_now(ex->sandbox->services->ev), hint))
+        receipt.hint = hint;
+    failure_done(&ex->failure);
     r = &receipt;
     jsonw_init(&w, &out, 0);
     receipt_json(r, &w);

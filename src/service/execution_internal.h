@@ -4,6 +4,7 @@
 
 #include "service/end_journal.h"
 #include "service/execution_state.h"
+#include "service/failure_hint.h"
 #include "service/output_dir.h"
 #include "service/output_stream.h"
 #include "service/sandbox_internal.h"
@@ -17,6 +18,7 @@ struct executions {
     struct end_journal *end_journal;
     struct manager_stats *stats;
     struct fair_queue start_queue;
+    struct host_modules *modules; /* for hints; owned */
     uint32_t max_per_sandbox;
     /* As in struct manager_settings. */
     void (*on_denials)(void *arg, const char *owner, const struct receipt *r);
@@ -83,6 +85,7 @@ struct execution {
     uint64_t sandbox_paused_ms;               /* paused_total_ms of the sandbox when it began */
     bool background;
     struct stored_output output;
+    struct failure failure;
     bool report_only_end; /* the caller needs no answer before the end */
     bool end_journaled;   /* its end is in the journal and was acknowledged */
     struct execution_watch *watches;

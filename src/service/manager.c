@@ -50,6 +50,11 @@ struct live_sandboxes *manager_live_sandboxes(struct manager *m)
     return &m->live_sandboxes;
 }
 
+struct host_modules *manager_host_modules(struct manager *m)
+{
+    return m->executions.modules;
+}
+
 struct tenant_quotas *manager_quotas(const struct manager *m)
 {
     return m->quotas;
@@ -133,6 +138,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
                                          .output_dir = dir,
                                          .end_journal = m->end_journal,
                                          .stats = &m->stats,
+                                         .modules = host_modules_new(ev, NULL),
                                          .max_per_sandbox = set->executions_max,
                                          .on_denials = set->on_denials,
                                          .on_denials_arg = set->arg,
@@ -159,6 +165,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
                                                   .supply = &m->supply,
                                                   .recovery = m->recovery,
                                                   .executions = &m->executions,
+                                                  .modules = m->executions.modules,
                                                   .usage = m->ephemeral_usage };
     m->live_sandboxes = (struct live_sandboxes){ .registry = m->registry,
                                                  .ephemerals = &m->ephemerals,
@@ -213,6 +220,7 @@ void manager_free(struct manager *m)
     usage_batch_free(m->ephemeral_usage);
     fair_queue_done(&m->services.create_queue);
     fair_queue_done(&m->executions.start_queue);
+    host_modules_free(m->executions.modules);
     recovery_free(m->recovery);
     budgets_free(m->budgets);
     tenant_quotas_free(m->quotas);

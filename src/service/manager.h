@@ -71,6 +71,7 @@ void manager_end_all(struct manager *m, const struct err *why, void (*done)(void
 bool manager_ready(const struct manager *m, const char **ret_why);
 
 /* Its objects, which live as long as the manager. */
+struct host_modules *manager_host_modules(struct manager *m);
 struct tenant_quotas *manager_quotas(const struct manager *m);
 struct budgets *manager_budgets(const struct manager *m);
 struct retention *manager_retention(const struct manager *m);

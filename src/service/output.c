@@ -89,6 +89,8 @@ static size_t output_write(void *arg, int channel, const void *data, size_t len)
     bool temp = ex->row != EXECUTION_ROW_COMMITTED;
     size_t done = 0, room;
 
+    if (channel == 2 || (channel == 1 && ex->spec.tty))
+        failure_add_output(&ex->failure, data, len);
     if (*fd < 0 && !refused) {
         *fd = output_dir_open_file(x->output_dir, ex->id, channel, temp, O_WRONLY | O_CREAT | O_APPEND);
         o->has_temp_name[channel - 1] = *fd >= 0 && temp;
@@ -112,8 +114,12 @@ static size_t output_write(void *arg, int channel, const void *data, size_t len)
     return done;
 }
 
-static size_t output_write_event(void *arg, const struct kernel_event *e UNUSED, const struct buf *json)
+static size_t output_write_event(void *arg, const struct kernel_event *e, const struct buf *json)
 {
+    struct execution *ex = arg;
+
+    if (e->kind == KERNEL_EVENT_ERROR)
+        failure_hint_add_event(&ex->failure, e);
     return output_write(arg, OUTPUT_EVENTS, json->data, json->len);
 }
 

@@ -4,9 +4,11 @@
 
 #include "client/cli/report.h"
 
+#include "sandbox/hint.h"
 #include "sandbox/limit_hits.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define SHOWN_CALLS 3
 
@@ -45,4 +47,12 @@ void denial_notes_calls(const struct receipt *r, bool whose, const char *hint)
     }
     if (rest)
         report_note("refused: %" PRIu64 " more calls%s", rest, whose ? "" : "; --receipt lists them");
+}
+
+bool hint_note(const char *hint)
+{
+    if (!hint[0] || hint_is_general(hint) || !isatty(STDERR_FILENO))
+        return false;
+    report_note("hint: %s", hint);
+    return true;
 }

@@ -459,9 +459,7 @@ static bool cli_run_write_hint(const struct cli_run *r, const struct receipt *rc
 {
     struct limit_hit hits[LIMIT_COUNT];
     auto_(python_modules) modules = NULL;
-    /* A person sees exit code and traceback; JSON has a hint for every failure. */
     struct hint_facts facts = { .place = HINT_RUN,
-                                .specific_only = !r->options.json,
                                 .has_program = hint_host_has_program,
                                 .setting = cli_run_limit_flag };
 
@@ -576,8 +574,8 @@ static int cli_run_conclude(struct cli_run *r)
     if (r->options.json)
         cli_run_print_json(r, rc);
     else if (!r->options.quiet && !r->session.output_errno) {
-        if (isatty(STDERR_FILENO))
-            (void)cli_run_write_hint(r, rc, hint);
+        if (isatty(STDERR_FILENO) && cli_run_write_hint(r, rc, hint) && hint_is_general(hint))
+            hint[0] = '\0';
         cli_run_note_end(r, rc, hint);
     }
     if (!r->options.json && !r->options.quiet)
@@ -586,7 +584,7 @@ static int cli_run_conclude(struct cli_run *r)
         denial_notes_limits(rc, hint);
         denial_notes_calls(rc, false, hint);
         if (hint[0])
-            report_note("hint: %s", hint);
+            hint_note(hint);
     }
     if (r->options.receipt && cli_run_write_receipt(r, rc, &err) < 0)
         return report_error(&err, false);

@@ -5,6 +5,7 @@
 
 #include "core/base/fd.h"
 #include "core/base/str.h"
+#include "client/cli/denial_notes.h"
 #include "client/cli/report.h"
 #include "remote/fetch/fetch.h"
 
@@ -130,7 +131,7 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
     const char *by = ctl_field_text(x, "endedBy");
     char dropped[32];
 
-    if (c->quiet)
+    if (c->quiet || hint_note(ctl_field_text(x, "hint")))
         return;
     if (ctl_field_number(x, "droppedBytes"))
         report_note("%s of output were dropped: the output limit was reached",

@@ -57,6 +57,10 @@ const struct gateway_permission permission_tenant = { .scopes = SCOPE_BIT(TENANT
 const struct gateway_permission permission_metrics = { .scopes = SCOPE_BIT(METRICS) };
 const struct gateway_permission permission_audit = { .scopes = SCOPE_BIT(AUDIT) };
 
+static void api_on_modules(void *arg UNUSED, const struct python_modules *modules UNUSED)
+{
+}
+
 struct api *api_new(const struct api_settings *set)
 {
     struct api *api = mem_new(struct api);
@@ -67,7 +71,8 @@ struct api *api_new(const struct api_settings *set)
     gateway_add_routes(set->gateway, api_tables);
     api->pool_registry = pool_registry_new(api);
     api->template_cache = template_cache_new(set->store);
-    api->host_modules = host_modules_new(set->ev, NULL);
+    api->host_modules = manager_host_modules(set->manager);
+    host_modules_get(api->host_modules, NULL, ev_now(set->ev), api_on_modules, NULL); /* for the first hint */
     return api;
 }
 
@@ -78,7 +83,6 @@ void api_free(struct api *api)
         event_streams_done(api);
         pool_registry_free(api->pool_registry);
         template_cache_free(api->template_cache);
-        host_modules_free(api->host_modules);
     }
     free(api);
 }

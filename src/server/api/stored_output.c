@@ -7,6 +7,7 @@
 #include "core/base/str.h"
 #include "server/api/api_internal.h"
 #include "service/context.h"
+#include "service/failure_hint.h"
 #include "service/result.h"
 
 #include <errno.h>
@@ -153,6 +154,10 @@ void stored_output_write_execution(struct manager *m, const struct store_executi
                         .ended_ms = row->ended_ms,
                         .error_json = row->error_json };
 
+    char hint[HINT_MAX];
+
+    if (row->receipt_json && failure_hint_read(row->receipt_json, hint))
+        r.hint = hint;
     jsonw_object(w);
     if (view.output != EXECUTION_OUTPUT_NONE) {
         bool whole = stored_output_read_all(m, row, view.output, &output);

@@ -6,6 +6,7 @@
 #include "service/execute/executor.h"
 #include "service/ephemeral_sandbox.h"
 #include "service/execution_state.h"
+#include "service/failure_hint.h"
 #include "service/language_kernel.h"
 #include "service/output_stream.h"
 #include "service/result.h"
@@ -52,6 +53,8 @@ struct run {
     struct result_output output; /* streamed: only the value and the exception */
     uint64_t held_bytes;         /* of the memory for kept output */
     uint64_t rejected_lines;     /* of the language kernel; each may have been a result */
+    struct failure failure;
+    char hint[HINT_MAX];
     struct receipt receipt;
     bool has_receipt;
     enum ended_by stop_cause; /* stop_requested */

@@ -42,6 +42,8 @@ static size_t run_output_write(void *arg, int channel, const void *data, size_t 
 {
     struct run *r = arg;
 
+    if (channel == 2)
+        failure_add_output(&r->failure, data, len);
     if (!r->request.streamed) {
         run_set_held_bytes(r, r->held_bytes + len);
         buf_add(&r->output.text[channel - 1], data, len);
@@ -61,6 +63,8 @@ static size_t run_output_write_event(void *arg, const struct kernel_event *e, co
     struct run *r = arg;
     const char *type = run_event_type_name(e);
 
+    if (e->kind == KERNEL_EVENT_ERROR)
+        failure_hint_add_event(&r->failure, e);
     result_output_add_event(&r->output, type, json->data, json->len, !r->request.streamed);
     run_set_held_bytes(r, result_output_bytes(&r->output));
     if (r->request.streamed && r->ops && r->ops->on_event)
@@ -81,5 +85,6 @@ void run_output_free(struct run *r)
 {
     run_set_held_bytes(r, 0);
     result_output_done(&r->output);
+    failure_done(&r->failure);
     buf_done(&r->result_json);
 }

@@ -56,9 +56,22 @@ static struct receipt *run_complete_receipt(struct run *run)
     return r;
 }
 
+static bool run_write_hint(struct run *run)
+{
+    const struct executor_settings *set = &run->executor->settings;
+
+    if (run->request.code)
+        failure_set_code(&run->failure, run->request.language, run->request.code);
+    else
+        failure_set_argv(&run->failure, run->request.argv);
+    return failure_hint_write(&run->failure, HINT_EXECUTE, &run->receipt, set->ephemerals->modules, ev_now(set->ev),
+                              run->hint);
+}
+
 void run_write_result_json(struct run *run)
 {
     struct receipt *r = run_complete_receipt(run);
+    bool hinted = run->has_receipt && run_write_hint(run);
     auto_free char *error = run->has_error ? result_error_json(&run->error) : NULL;
     struct result result = {
         .id = run->id,
@@ -70,6 +83,7 @@ void run_write_result_json(struct run *run)
         .was_streamed = run->request.streamed,
         .truncated = run_output_is_truncated(run),
         .dropped_bytes = r->dropped_bytes,
+        .hint = hinted ? run->hint : NULL,
         .started_ms = r->started_real_ns / NS_PER_MS,
         .ended_ms = clock_real_ms(),
         .error_json = error,
