@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from ._error import ExecutionFailedError
 from ._json import decode, loads_object, raw, seconds
+from ._model_text import model_text
 from .errors import ProtocolError
 from .events import EVENT_CLASSES, DisplayEvent, ExceptionEvent, OutputCollector, OutputEvent, StreamProgress
 from .models import Reason, ReceiptSummary
@@ -63,7 +64,7 @@ class Result:
     exception: Optional[ExceptionEvent] = None
     """The exception of the code. After a timeout its name is TimeoutError."""
     hint: Optional[str] = None
-    """Advice for the next step."""
+    """After a failure: the cause, what is available instead, and what to change."""
     error: Optional[Reason] = None
     """Why the execution could not be started, or ended without a result."""
     started_at: Optional[datetime.datetime] = None
@@ -132,6 +133,11 @@ class Result:
         error = ExecutionFailedError(self.failure())
         error.result = self
         raise error
+
+    def for_model(self, max_chars: int = 4000) -> str:
+        """This result as text for a language model, never longer than `max_chars`: outcome, output
+        (its beginning and its end), values, the important frames of a traceback, and the hint."""
+        return model_text(self, max_chars)
 
     def __repr__(self) -> str:
         shown = {"exit_code": self.exit_code or None, "signal": self.signal, "text": self.text, "exception": self.exception and str(self.exception),
