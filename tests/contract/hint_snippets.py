@@ -28,7 +28,6 @@ SNIPPETS = [
     ("pip_percent", "python", "%pip install numpy", ["shell|notebook"]),
     ("pip_in_python", "python", "pip install numpy\nimport numpy as np", ["shell", "installed"]),
     ("npm_install", "command", "npm install express", ["network"]),
-    ("npx", "command", "npx cowsay hello", ["network"]),
     ("apt", "command", "apt-get install -y ffmpeg", ["apt-get|root"]),
     ("apt_bash", "bash", "apt-get update && apt-get install -y jq", ["apt-get|root"]),
     ("sudo", "command", "sudo apt-get install -y gcc", ["sudo|root"]),
