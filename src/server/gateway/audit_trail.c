@@ -178,7 +178,7 @@ static void audit_trail_add_path_params(struct gateway_request *r, const struct 
         audit_trail_add_target(r->req, "path", path);
 }
 
-/* A quota or a maximum (409) refuses like a missing permission does; any other conflict is a failure. */
+/* A quota or a maximum (409) refuses like a missing permission; other conflicts are failures. */
 static bool audit_trail_is_refusal(int status, enum err_id error)
 {
     return status == 401 || status == 403 || status == 404 || status == 421 || status == 429 ||
