@@ -18,7 +18,8 @@
 /* The request with its JSON quoting must fit into one line to the language kernel. */
 #define CONTEXT_CODE_MAX (512 * KIB)
 #define CONTEXT_INPUT_MAX (64 * KIB)
-#define CONTEXTS_MAX 8u /* in one sandbox */
+#define CONTEXTS_MAX 8u /* in one sandbox, without its default contexts */
+#define CONTEXTS_LISTED_MAX 16u
 #define CONTEXT_EXECUTIONS_MAX 16u
 #define CONTEXT_EVENTS 3 /* the channel for manager_open_output() and execution_watch_output_bytes() */
 
@@ -27,6 +28,7 @@ extern const char *const context_states[]; /* NULL-terminated */
 
 struct context_info {
     char id[ID_SIZE]; /* cx... */
+    bool is_default;  /* default_context.h */
     char sandbox[ID_SIZE];
     char language[16];
     char version[64]; /* of the interpreter; "": not known yet */
@@ -60,7 +62,7 @@ void manager_context_create(struct manager *m, const char *owner, const char *sa
                             const struct context_spec *spec, context_fn *done, void *arg);
 /* Lists the contexts of a live sandbox, oldest first. ERR_MISSING: no live sandbox has this id. */
 int manager_contexts(const struct manager *m, const char *owner, const char *sandbox,
-                     struct context_info ret[CONTEXTS_MAX], size_t *ret_n, struct err *err);
+                     struct context_info ret[CONTEXTS_LISTED_MAX], size_t *ret_n, struct err *err);
 /* Interrupts the running execution. `done` runs when it has stopped, or was killed with its
  * language kernel. */
 void manager_context_interrupt(struct manager *m, const char *owner, const char *sandbox, const char *id,
@@ -79,9 +81,16 @@ void manager_context_delete(struct manager *m, const char *owner, const char *sa
 
 struct context_execution_spec {
     const char *code;
-    uint64_t timeout_ms; /* from the start of the execution, without its time in the queue; 0: the sandbox's */
-    uint64_t output_max; /* 0: the sandbox's limit */
-    bool background;
+    uint64_t timeout_ms;    /* from the start of the execution, without its time in the queue; 0: the sandbox's */
+    uint64_t cpu_ms;        /* CPU time limit; 0: the sandbox's */
+    uint64_t output_max;    /* 0: the sandbox's limit */
+    const char *const *env; /* for this code only; may be NULL */
+    const char *cwd;        /* for this code only, absolute or relative to /workspace; NULL: unchanged */
+    /* Answers the code's input requests, line by line. NULL: they are events, which
+     * manager_context_input() answers. */
+    const char *input;
+    size_t input_len;
+    bool background, report_only_end; /* as in struct execution_spec */
     const char *created_by;
     const char *request_id; /* as in struct execution_spec */
 };

@@ -20,9 +20,13 @@ void contexts_json(const struct sandbox *sb, struct jsonw *w)
     jsonw_key(w, "contexts");
     jsonw_array(w);
     for (const struct context *cx = sb->contexts; cx; cx = cx->next) {
+        if (cx->delete_requested)
+            continue;
         jsonw_object(w);
         jsonw_kstr(w, "id", cx->id);
         jsonw_kstr(w, "language", language_kernel_name(&cx->kernel));
+        if (cx->is_default)
+            jsonw_kbool(w, "default", true);
         jsonw_kstr(w, "version", cx->version);
         jsonw_ku64(w, "stream", cx->kernel.exec ? exec_handle_stream_id(cx->kernel.exec) : 0);
         jsonw_ku64(w, "createdMs", cx->created_ms);
@@ -41,7 +45,7 @@ static int context_read_json(struct sandbox *sb, const json_t *o, struct err *er
 {
     const char *id = NULL, *language = NULL, *version = NULL, *by = NULL, *cwd = NULL, *from = NULL;
     uint64_t stream = 0, created = 0;
-    bool had_env = false;
+    bool had_env = false, is_default = false;
 
     if (!json_is_object(o) || json_input_text(o, "", "id", 1, ID_SIZE - 1, &id, err) < 0 ||
         json_input_text(o, "", "language", 1, 16, &language, err) < 0 ||
@@ -51,11 +55,11 @@ static int context_read_json(struct sandbox *sb, const json_t *o, struct err *er
         json_input_text(o, "", "forkedFrom", 1, ID_SIZE - 1, &from, err) < 0 ||
         json_input_u64(o, "", "stream", 0, UINT32_MAX, &stream, NULL, err) < 0 ||
         json_input_u64(o, "", "createdMs", 0, UINT64_MAX, &created, NULL, err) < 0 ||
-        json_input_bool(o, "", "hadEnv", &had_env, err) < 0)
+        json_input_bool(o, "", "hadEnv", &had_env, err) < 0 || json_input_bool(o, "", "default", &is_default, err) < 0)
         return -1;
     if (!id || !id_valid(id, "cx") || !language || !language_kernel_language(language))
         return err_set(err, ERR_STORE_CORRUPT, "invalid context");
-    struct context *cx = context_new(sb, id, language);
+    struct context *cx = context_new(sb, id, language, is_default);
     cx->resume_stream = (uint32_t)stream;
     cx->created_ms = created;
     cx->env_lost = had_env;
@@ -70,7 +74,7 @@ int contexts_read(struct sandbox *sb, const json_t *root, struct err *err)
 {
     json_t *list = NULL;
 
-    if (json_input_array(root, "", "contexts", CONTEXTS_MAX, &list, err) < 0)
+    if (json_input_array(root, "", "contexts", CONTEXTS_LISTED_MAX, &list, err) < 0)
         return -1;
     for (size_t i = 0; i < json_array_size(list); i++)
         if (context_read_json(sb, json_array_get(list, i), err) < 0)
@@ -187,7 +191,7 @@ void contexts_free(struct sandbox *sb)
 /* --- requests --- */
 
 int manager_contexts(const struct manager *m, const char *owner, const char *sandbox,
-                     struct context_info ret[CONTEXTS_MAX], size_t *ret_n, struct err *err)
+                     struct context_info ret[CONTEXTS_LISTED_MAX], size_t *ret_n, struct err *err)
 {
     const struct sandbox_services *s = manager_sandbox_services(m);
     const struct sandbox *sb = registry_find(s->registry, owner, sandbox);
@@ -202,7 +206,7 @@ int manager_contexts(const struct manager *m, const char *owner, const char *san
         return -1;
     }
     *ret_n = 0;
-    for (const struct context *cx = sb->contexts; cx && *ret_n < CONTEXTS_MAX; cx = cx->next)
+    for (const struct context *cx = sb->contexts; cx && *ret_n < CONTEXTS_LISTED_MAX; cx = cx->next)
         context_fill_info(cx, &ret[(*ret_n)++]);
     return 0;
 }
@@ -259,7 +263,7 @@ static int context_may_add(const struct sandbox *sb, const char *id, struct err 
     size_t n = 0;
 
     for (const struct context *cx = sb->contexts; cx; cx = cx->next)
-        n++;
+        n += !cx->is_default;
     if (n >= CONTEXTS_MAX) {
         err_set(err, ERR_LIMIT, "sandbox %s has %zu contexts already, which is the maximum; delete one", sb->id, n);
         return err_set_limit(err, "contexts", n, CONTEXTS_MAX);
@@ -273,7 +277,7 @@ static int context_request_create(struct context_request *o, struct sandbox *sb,
 {
     if (context_may_add(sb, o->id, err) < 0)
         return -1;
-    struct context *cx = context_new(sb, o->id[0] ? o->id : NULL, o->language);
+    struct context *cx = context_new(sb, o->id[0] ? o->id : NULL, o->language, false);
     cx->env = take_ptr(&o->env);
     cx->cwd = take_ptr(&o->cwd);
     memcpy(cx->created_by, o->created_by, sizeof(cx->created_by));
@@ -298,7 +302,7 @@ static int context_request_fork(struct context_request *o, struct context *of, s
                        state == CONTEXT_IDLE ? "answering a query" : context_states[state]);
     if (context_may_add(sb, o->new_id, err) < 0)
         return -1;
-    struct context *cx = context_new(sb, o->new_id[0] ? o->new_id : NULL, language_kernel_name(&of->kernel));
+    struct context *cx = context_new(sb, o->new_id[0] ? o->new_id : NULL, language_kernel_name(&of->kernel), false);
     cx->env = execution_copy_list((const char *const *)of->env);
     cx->env_lost = of->env_lost;
     cx->cwd = of->cwd ? str_dup(of->cwd) : NULL;
@@ -360,11 +364,8 @@ static int context_request_interrupt(struct context_request *o, struct context *
 static int context_request_restart(struct context_request *o, struct context *cx, struct err *err)
 {
     if (!cx->kernel.exec) {
-        if (context_start_kernel(cx, err) < 0)
+        if (context_start_kernel_again(cx, err) < 0)
             return -1;
-        cx->restarts++;
-        cx->executions_run = 0;
-        cx->forked_from[0] = '\0';
     } else if (context_get_state(cx) != CONTEXT_STARTING) {
         cx->restart_requested = true;
         language_kernel_kill(&cx->kernel);

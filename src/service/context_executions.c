@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 uint64_t context_execution_elapsed_ms(const struct execution *ex)
 {
@@ -49,24 +50,46 @@ struct execution *context_execution_new(const char *id, const struct context_exe
     ex->done = done;
     ex->done_arg = arg;
     ex->code = str_dup(call->code);
+    ex->env = call->env && call->env[0] ? execution_copy_list(call->env) : NULL;
+    if (call->cwd)
+        ex->cwd = call->cwd[0] == '/' ? str_dup(call->cwd) : str_printf("/workspace/%s", call->cwd);
+    if (call->input) {
+        ex->input = str_dup_n(call->input, call->input_len);
+        ex->input_len = call->input_len;
+    }
     ex->background = call->background;
+    ex->report_only_end = call->report_only_end;
     ex->spec.wall_ms = call->timeout_ms;
+    ex->spec.cpu_ms = call->cpu_ms;
     ex->spec.output_max = call->output_max;
     (void)str_copy(ex->created_by, sizeof(ex->created_by), call->created_by ? call->created_by : "");
     (void)str_copy(ex->request_id, sizeof(ex->request_id), call->request_id ? call->request_id : "");
     return ex;
 }
 
+static struct language_kernel_code context_execution_code(const struct execution *ex)
+{
+    return (struct language_kernel_code){
+        .id = ex->id, .code = ex->code, .env = (const char *const *)ex->env, .cwd = ex->cwd
+    };
+}
+
 static int context_may_add_execution(const struct context *cx, const struct execution *ex, struct err *err)
 {
     struct sandbox *sb = cx->sandbox;
+    struct language_kernel_code code = context_execution_code(ex);
 
     if (cx->nqueued >= CONTEXT_EXECUTIONS_MAX) {
-        err_set(err, ERR_LIMIT,
+        err_set(err, ERR_CONTEXT_BUSY,
                 "context %s has %zu running or queued executions, which is the maximum; wait for one to end", cx->id,
                 cx->nqueued);
         return err_set_limit(err, "contextExecutions", cx->nqueued, CONTEXT_EXECUTIONS_MAX);
     }
+    if (!language_kernel_accepts_code(&code))
+        return err_set(err, ERR_INVALID,
+                       "code: with its JSON quoting, code and env are longer than one request to the language kernel "
+                       "may be (%llu bytes); write the code to a file and run the file as a command",
+                       KERNEL_EVENT_LINE_MAX);
     if (execution_find(sb, ex->id))
         return err_set(err, ERR_IDEMPOTENCY, "execution %s is being started already", ex->id);
     if (sandbox_check_running_executions(sb, sandbox_running_executions(sb), err) < 0 ||
@@ -88,6 +111,8 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
     memcpy(ex->context_id, cx->id, sizeof(ex->context_id));
     if (!ex->spec.wall_ms)
         ex->spec.wall_ms = sb->spec.limits.v[LIMIT_WALL];
+    if (!ex->spec.cpu_ms)
+        ex->spec.cpu_ms = sb->spec.limits.v[LIMIT_CPU_TIME];
     if (!ex->spec.output_max)
         ex->spec.output_max = sb->spec.limits.v[LIMIT_OUTPUT];
     if (ex->spec.output_max)
@@ -98,7 +123,10 @@ int context_add_execution(struct context *cx, struct execution *ex, struct err *
     ex->running_context = cx;
     cx->nqueued++;
     sb->services->stats->executions++;
-    execution_insert_row(ex);
+    if (ex->report_only_end)
+        execution_insert_row_later(ex);
+    else
+        execution_insert_row(ex);
     context_start_next_execution(cx);
     return 0;
 }
@@ -110,6 +138,36 @@ static bool context_execution_is_running(const struct execution *ex)
     return cx && language_kernel_is_executing(&cx->kernel) && cx->queue == ex;
 }
 
+static void context_execution_on_cpu_timer(void *arg)
+{
+    struct execution *ex = arg;
+    struct ev *ev = ex->sandbox->services->ev;
+    enum ended_by by;
+
+    if (!context_execution_is_running(ex))
+        return;
+    if (exec_clocks_check(&ex->cpu_clock, ev_now(ev), sandbox_handle_cpu_ns(ex->sandbox->handle), &by))
+        language_kernel_interrupt(&ex->running_context->kernel, by);
+    else
+        ev_timer_set(ev, &ex->cpu_timer, exec_clocks_next(&ex->cpu_clock), context_execution_on_cpu_timer, ex);
+}
+
+/* As for a program, the CPU time of the whole sandbox counts from here on. A paused sandbox uses
+ * none, so the clock needs no pause. */
+static void context_execution_start_cpu_clock(struct execution *ex)
+{
+    struct ev *ev = ex->sandbox->services->ev;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct cpu_rate rate = { .quota_milli = ex->sandbox->spec.limits.v[LIMIT_CPU],
+                             .cores = cores > 0 ? (uint32_t)cores : 1 };
+
+    if (!ex->spec.cpu_ms)
+        return;
+    exec_clocks_start(&ex->cpu_clock, 0, ex->spec.cpu_ms, rate, ev_now(ev), ex->cpu_base_ns);
+    if (exec_clocks_next(&ex->cpu_clock) != CLOCKS_NEVER)
+        ev_timer_set(ev, &ex->cpu_timer, exec_clocks_next(&ex->cpu_clock), context_execution_on_cpu_timer, ex);
+}
+
 static void context_execution_begin(struct execution *ex)
 {
     execution_begin_running(ex);
@@ -117,6 +175,7 @@ static void context_execution_begin(struct execution *ex)
     ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
     ex->cpu_base_ns = sandbox_handle_cpu_ns(ex->sandbox->handle);
     ex->is_only_execution = sandbox_running_executions(ex->sandbox) == 1;
+    context_execution_start_cpu_clock(ex);
     execution_notify(ex);
 }
 
@@ -127,10 +186,10 @@ void context_start_next_execution(struct context *cx)
     if (cx->kernel.state != LANGUAGE_KERNEL_IDLE || !ex || cx->sandbox->state == SANDBOX_STATE_ENDING)
         return;
     cx->executions_run++;
+    ex->context_reset = cx->reset_unreported;
+    cx->reset_unreported = false;
     context_execution_begin(ex);
-    struct language_kernel_code code = {
-        .id = ex->id, .code = ex->code, .env = (const char *const *)ex->env, .cwd = ex->cwd
-    };
+    struct language_kernel_code code = context_execution_code(ex);
     language_kernel_execute(&cx->kernel, &code, ex->spec.wall_ms * NS_PER_MS);
     failure_set_code(&ex->failure, language_kernel_name(&cx->kernel), ex->code);
     free(take_ptr(&ex->code));
@@ -160,6 +219,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
         .cpu_why = why,
         .other_why = why,
         .wall_limit_ms = ex->spec.wall_ms,
+        .cpu_limit_ms = ex->spec.cpu_ms,
         .output_limit = ex->spec.output_max,
         .stdout_bytes = s->kept[0] + s->dropped[0],
         .stderr_bytes = s->kept[1] + s->dropped[1],
@@ -167,7 +227,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
     };
 
     language_kernel_make_receipt(&cx->kernel, &f, by, code, signo, r);
-    r->context_reset = context_is_restarting(cx);
+    r->context_reset = ex->context_reset || context_is_restarting(cx);
 }
 
 static void context_execution_end(struct context *cx, struct execution *ex, enum ended_by by, int code, int signo)
@@ -272,6 +332,10 @@ bool context_execution_event(struct context *cx, const struct kernel_event *e)
         context_execution_keep_event(ex, e);
         return true;
     case KERNEL_EVENT_INPUT:
+        if (ex->input) {
+            language_kernel_send_input_line(&cx->kernel, ex->input, ex->input_len, &ex->input_sent);
+            return true;
+        }
         ex->awaits_input = true;
         context_execution_keep_event(ex, e);
         return true;

@@ -29,7 +29,10 @@ struct context {
     char id[ID_SIZE];
     struct language_kernel kernel;
     char **env;
-    bool env_lost; /* it had variables, which only an earlier server knew */
+    bool env_lost;   /* it had variables, which only an earlier server knew */
+    bool is_default; /* default_context.h */
+    /* The language kernel was restarted because it was dead, and no execution has reported that. */
+    bool reset_unreported;
     char *cwd;
     char created_by[ID_SIZE];
     char forked_from[ID_SIZE]; /* "" after a restart of the language kernel */
@@ -55,9 +58,10 @@ struct context {
 };
 
 /* context_kernel.c: the language kernel */
-struct context *context_new(struct sandbox *sb, const char *id, const char *language);
+struct context *context_new(struct sandbox *sb, const char *id, const char *language, bool is_default);
 struct context *context_find(const struct sandbox *sb, const char *id);
 int context_start_kernel(struct context *cx, struct err *err);
+int context_start_kernel_again(struct context *cx, struct err *err); /* after its end */
 int context_fork_kernel(struct context *cx, const struct context *of, struct err *err);
 int context_resume_kernel(struct context *cx, uint64_t busy_ms, struct err *err);
 void context_mark_dead(struct context *cx, const struct err *why); /* it has no language kernel */

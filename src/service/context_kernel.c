@@ -32,7 +32,7 @@ struct context *context_find(const struct sandbox *sb, const char *id)
     return cx;
 }
 
-struct context *context_new(struct sandbox *sb, const char *id, const char *language)
+struct context *context_new(struct sandbox *sb, const char *id, const char *language, bool is_default)
 {
     struct context *cx = mem_new(struct context), **p = &sb->contexts;
 
@@ -41,6 +41,7 @@ struct context *context_new(struct sandbox *sb, const char *id, const char *lang
     else
         id_new("cx", cx->id);
     cx->sandbox = sb;
+    cx->is_default = is_default;
     language_kernel_init(&cx->kernel, sb->services->ev, cx->id, language, &context_kernel_ops, cx);
     cx->created_ms = clock_real_ms();
     while (*p)
@@ -102,7 +103,8 @@ void context_free(struct context *cx)
 
 void context_fill_info(const struct context *cx, struct context_info *ret)
 {
-    *ret = (struct context_info){ .created_ms = cx->created_ms,
+    *ret = (struct context_info){ .is_default = cx->is_default,
+                                  .created_ms = cx->created_ms,
                                   .state = context_get_state(cx),
                                   .executions = cx->executions_run,
                                   .restarts = cx->restarts,
@@ -282,6 +284,10 @@ static void context_set_death_error(const struct context *cx, const struct langu
     else if (late && fork)
         err_set(ret, ERR_TIMEOUT, "context %s was not forked within %llu s: its language kernel does not answer",
                 cx->forked_from, LANGUAGE_KERNEL_FORK_NS / NS_PER_S);
+    else if (failed && failed->id == ERR_PROGRAM_MISSING && cx->is_default)
+        err_set(ret, ERR_RUNTIME_MISSING,
+                "the sandbox cannot run %s code: %.120s; set another language, or run a command",
+                language_kernel_name(&cx->kernel), failed->msg);
     else if (failed && failed->id == ERR_PROGRAM_MISSING)
         err_set(ret, ERR_RUNTIME_MISSING, "context %s: %.160s", cx->id, failed->msg);
     else if (failed)
@@ -298,14 +304,14 @@ static void context_set_death_error(const struct context *cx, const struct langu
 static void context_end_running_execution(struct context *cx, const struct receipt *r, const struct err *why)
 {
     const struct language_kernel *k = &cx->kernel;
+    bool clock = k->interrupt_cause == ENDED_TIMEOUT || k->interrupt_cause == ENDED_CPU;
 
     if (!r || r->ended_by == ENDED_LOST)
         return; /* the execution fails with the queued ones */
     if (r->ended_by == ENDED_MEMORY)
         context_execution_over(cx, ENDED_MEMORY, -1, r->signal);
     else if (cx->restart_requested || cx->delete_requested)
-        context_execution_over(
-            cx, k->was_interrupted && k->interrupt_cause == ENDED_TIMEOUT ? ENDED_TIMEOUT : ENDED_KILLED, -1, 0);
+        context_execution_over(cx, k->was_interrupted && clock ? k->interrupt_cause : ENDED_KILLED, -1, 0);
     else
         context_execution_kernel_died(cx, r, why);
 }
@@ -315,10 +321,7 @@ static void context_restart_kernel(struct context *cx)
     struct err err = { 0 };
 
     cx->restart_requested = false;
-    cx->restarts++;
-    cx->executions_run = 0;
-    cx->forked_from[0] = '\0';
-    if (context_start_kernel(cx, &err) < 0)
+    if (context_start_kernel_again(cx, &err) < 0)
         context_mark_dead(cx, &err);
 }
 
@@ -394,6 +397,16 @@ int context_start_kernel(struct context *cx, struct err *err)
                        cx->id);
     spec.prefer_interpreter = zygote && str_eq(zygote, language_kernel_name(&cx->kernel));
     return language_kernel_start(&cx->kernel, cx->sandbox->handle, &spec, err);
+}
+
+int context_start_kernel_again(struct context *cx, struct err *err)
+{
+    if (context_start_kernel(cx, err) < 0)
+        return -1;
+    cx->restarts++;
+    cx->executions_run = 0;
+    cx->forked_from[0] = '\0';
+    return 0;
 }
 
 /* The fork has the current directory and environment of the original; cx->cwd and cx->env are for a

@@ -14,6 +14,7 @@
  *    only one, the final sums of the sandbox are its own, and its receipt is completed with
  *    them. */
 #include "service/context_internal.h"
+#include "service/default_context.h"
 
 #include "core/base/clock.h"
 #include "core/base/list.h"
@@ -112,6 +113,7 @@ static void execution_unlink(struct execution *ex)
     usage_meter_execution_end(sb->services->usage_meter);
     ev_timer_clear(sb->services->ev, &ex->retry_timer);
     ev_timer_clear(sb->services->ev, &ex->insert_timer);
+    ev_timer_clear(sb->services->ev, &ex->cpu_timer);
     ev_defer_clear(sb->services->ev, &ex->notify_defer);
     execution_unqueue_commit(ex);
     ev_defer_clear(sb->services->ev, &ex->cancel_defer);
@@ -317,6 +319,13 @@ static void execution_on_insert_timer(void *arg)
     execution_insert_row(arg);
 }
 
+void execution_insert_row_later(struct execution *ex)
+{
+    struct ev *ev = ex->sandbox->services->ev;
+
+    ev_timer_set(ev, &ex->insert_timer, ev_now(ev) + ROW_INSERT_DELAY_NS, execution_on_insert_timer, ex);
+}
+
 /* The call may not have returned yet. */
 static void execution_abort_start(struct sandbox_services *s, struct execution *ex, const struct err *err)
 {
@@ -343,8 +352,7 @@ static void execution_start(struct execution *ex)
     ex->sandbox->services->stats->executions++;
     ex->created_mono_ms = sandbox_mono_ms(ex->sandbox);
     if (ex->report_only_end)
-        ev_timer_set(ex->sandbox->services->ev, &ex->insert_timer,
-                     ev_now(ex->sandbox->services->ev) + ROW_INSERT_DELAY_NS, execution_on_insert_timer, ex);
+        execution_insert_row_later(ex);
     else
         execution_insert_row(ex);
 }
@@ -403,7 +411,7 @@ static void execution_set_failure_code(struct execution *ex)
 
 static int execution_set_code_argv(struct execution *ex, struct err *err)
 {
-    const struct language *rt = language_by_name(ex->sandbox->spec.runtime);
+    const struct language *rt = language_by_name(ex->language[0] ? ex->language : ex->sandbox->spec.runtime);
     bool long_ = strlen(ex->code) > CODE_ARG_MAX;
     char path[PATH_MAX];
 
@@ -498,6 +506,10 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
     struct sandbox_services *services = manager_sandbox_services(m);
     struct err err = { 0 };
 
+    if (default_context_serves(s)) {
+        default_context_execute(m, owner, sandbox, id, s, done, arg);
+        return;
+    }
     if (execution_check_argv_size(s, &err) < 0) {
         sandbox_refuse(services, &(struct sandbox_reply){ .on_execution = done, .arg = arg }, &err);
         return;
@@ -514,6 +526,7 @@ void manager_execute(struct manager *m, const char *owner, const char *sandbox, 
         ex->input = str_dup_n(s->input, s->input_len);
         ex->input_len = s->input_len;
     }
+    (void)str_copy(ex->language, sizeof(ex->language), s->language ? s->language : "");
     ex->input_open = s->input_open;
     ex->background = s->background;
     (void)str_copy(ex->created_by, sizeof(ex->created_by), s->created_by ? s->created_by : "");

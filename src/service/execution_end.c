@@ -232,7 +232,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     if (ex->state == EXECUTION_ENDED)
         return;
     fair_queue_release(&ex->start_slot);
-    if (!ex->exec && ex->row == EXECUTION_ROW_NONE) { /* only its caller knows it */
+    if (!ex->exec && !ex->context_id[0] && ex->row == EXECUTION_ROW_NONE) { /* only its caller knows it */
         if (ex->done)
             ex->done(ex->done_arg, why, NULL);
         execution_free(ex);

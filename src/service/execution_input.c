@@ -20,6 +20,8 @@ struct execution_writer *manager_open_execution_input(struct manager *m, const c
         return NULL;
     }
     const char *why = ex->state == EXECUTION_ENDED         ? "has ended"
+                      : ex->context_id[0]                  ? "runs in a context; answer its input events with "
+                                                             "POST .../input"
                       : !ex->input_open                    ? "was started without stdinOpen"
                       : ex->input_closed                   ? "has already received the end of its standard input"
                       : ex->input_writers && !ex->spec.tty ? "is already being written to by another request"

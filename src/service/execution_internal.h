@@ -9,6 +9,7 @@
 #include "service/output_stream.h"
 #include "service/sandbox_internal.h"
 
+#include "sandbox/clocks.h"
 #include "sandbox/receipt.h"
 
 /* Shared by the executions of all sandboxes; the manager fills it. Borrowed pointers. */
@@ -64,9 +65,13 @@ struct execution {
     struct execution *next_in_context; /* the next one in that queue */
     char context_id[ID_SIZE];          /* "": not of a context */
     bool awaits_input, is_only_execution;
+    bool context_reset;           /* it began in a language kernel that replaced a dead one */
+    struct exec_clocks cpu_clock; /* of an execution in a context that has a CPU time limit */
+    struct ev_timer cpu_timer;
     struct fair_queue_slot start_slot; /* slot for the start */
     struct files_job *files_job;       /* while its code file is written or removed */
     char *code;
+    char language[16]; /* of the code; "": the sandbox's */
     size_t code_sent;
     bool code_in_file;
     char **argv, **env;
@@ -120,7 +125,8 @@ void execution_kill(struct execution *ex);
 char **execution_copy_list(const char *const *list); /* NULL-terminated; free with spec_env_free() */
 void execution_free(struct execution *ex);
 void execution_insert_row(struct execution *ex);
-void execution_begin_running(struct execution *ex); /* its program runs: also in its row, if it has one */
+void execution_insert_row_later(struct execution *ex); /* or with its end, if that comes first */
+void execution_begin_running(struct execution *ex);    /* its program runs: also in its row, if it has one */
 
 /* execution_stored.c */
 char *execution_request_json(const struct execution *ex); /* as stored in the row */

@@ -32,7 +32,7 @@ char *execution_request_json(const struct execution *ex)
     jsonw_ku64(&w, "pausedMs", ex->sandbox_paused_ms);
     jsonw_ku64(&w, "createdMonoMs", ex->created_mono_ms);
     jsonw_kbool(&w, "changes", ex->spec.changes);
-    if (ex->input && ex->input_len <= INPUT_STORED_MAX)
+    if (ex->input && !ex->context_id[0] && ex->input_len <= INPUT_STORED_MAX)
         jsonw_kstr(&w, "stdin", ex->input);
     if (ex->input_open)
         jsonw_kbool(&w, "stdinOpen", true);

@@ -252,6 +252,11 @@ void language_kernel_send_query(struct language_kernel *k, bool inspect, const c
     language_kernel_send_line(k, &w);
 }
 
+static bool language_kernel_ran_too_long(const struct language_kernel *k)
+{
+    return k->was_interrupted && (k->interrupt_cause == ENDED_TIMEOUT || k->interrupt_cause == ENDED_CPU);
+}
+
 void language_kernel_interrupt(struct language_kernel *k, enum ended_by cause)
 {
     if (k->state != LANGUAGE_KERNEL_BUSY)
@@ -260,7 +265,7 @@ void language_kernel_interrupt(struct language_kernel *k, enum ended_by cause)
     k->interrupt_cause = cause;
     language_kernel_set_state(k, LANGUAGE_KERNEL_INTERRUPTED);
     exec_handle_signal(k->exec, SIGINT);
-    language_kernel_set_timer(k, cause == ENDED_TIMEOUT ? LANGUAGE_KERNEL_TIMEOUT_GRACE_NS : k->ops->grace_ns);
+    language_kernel_set_timer(k, language_kernel_ran_too_long(k) ? LANGUAGE_KERNEL_TIMEOUT_GRACE_NS : k->ops->grace_ns);
 }
 
 void language_kernel_kill(struct language_kernel *k)
@@ -303,11 +308,6 @@ static bool language_kernel_is_exit_event(const struct language_kernel *k, const
     return true;
 }
 
-static bool language_kernel_ran_too_long(const struct language_kernel *k)
-{
-    return k->was_interrupted && k->interrupt_cause == ENDED_TIMEOUT;
-}
-
 /* The interrupt is the exception that the code sees. Its reader has to know the reason. */
 static void language_kernel_name_timeout(const struct language_kernel *k, const struct kernel_event *e)
 {
@@ -317,7 +317,10 @@ static void language_kernel_name_timeout(const struct language_kernel *k, const 
 
     if (e->kind != KERNEL_EVENT_ERROR || !language_kernel_ran_too_long(k) || !str_eq(name, k->spec->interrupt_error))
         return;
-    snprintf(value, sizeof(value), "stopped after %" PRIu64 " ms", k->timeout_ms);
+    if (k->interrupt_cause == ENDED_CPU)
+        snprintf(value, sizeof(value), "stopped at the limit of CPU time");
+    else
+        snprintf(value, sizeof(value), "stopped after %" PRIu64 " ms", k->timeout_ms);
     snprintf(line, sizeof(line), "TimeoutError: %s", value);
     json_object_set_new(e->root, "name", json_string("TimeoutError"));
     json_object_set_new(e->root, "value", json_string(value));
@@ -583,6 +586,7 @@ void language_kernel_make_receipt(const struct language_kernel *k, const struct 
     ret->pids_refused = ret->oom_kills = ret->throttled_ns = missing;
     ret->denials_why = ret->full_filesystems_why = f->other_why;
     ret->limits.v[LIMIT_WALL] = f->wall_limit_ms;
+    ret->limits.v[LIMIT_CPU_TIME] = f->cpu_limit_ms;
     ret->limits.v[LIMIT_OUTPUT] = f->output_limit;
     ret->stdout_bytes = f->stdout_bytes;
     ret->stderr_bytes = f->stderr_bytes;

@@ -145,7 +145,7 @@ struct language_kernel_figures {
     uint64_t cpu_base_ns;  /* CPU counter of the sandbox at its start; SANDBOX_USAGE_UNKNOWN: not known */
     const char *cpu_why;   /* why CPU time is not known */
     const char *other_why; /* why the figures of the process as a whole are missing */
-    uint64_t wall_limit_ms, output_limit;
+    uint64_t wall_limit_ms, cpu_limit_ms, output_limit; /* 0: no limit */
     uint64_t stdout_bytes, stderr_bytes, dropped_bytes;
 };
 void language_kernel_make_receipt(const struct language_kernel *k, const struct language_kernel_figures *f,

@@ -129,7 +129,11 @@ const struct spec *sandbox_subscription_spec(const struct sandbox_subscription *
 #define EXECUTION_OUTPUT_MAX (1 * GIB)
 
 struct execution_spec {
-    const char *code;        /* in the sandbox's language; NULL: run argv */
+    /* Runs in the sandbox's default context of its language (default_context.h), unless `isolated`
+     * asks for a process of its own; so does a terminal. NULL: run argv. */
+    const char *code;
+    const char *language; /* of the code; NULL: the sandbox's */
+    bool isolated;
     const char *const *argv; /* a program and its arguments, if code is NULL */
     const char *input;       /* its standard input, or NULL */
     size_t input_len;

@@ -72,6 +72,169 @@ def state_is_kept_between_executions(s):
     s.delete(sb)
 
 
+def run_code(s, sandbox, code, **more):
+    a = s.execute(sandbox, {"code": code, **more})
+    assert a.status == 200, a.body
+    return a.json
+
+
+def last(result):
+    found = [r["data"]["text/plain"] for r in result["results"] if r["type"] == "result"]
+    return found[0] if found else None
+
+
+def contexts(s, sandbox):
+    return s.call("GET", where(sandbox)).json["items"]
+
+
+@case
+def code_runs_in_the_default_context_of_its_language(s):
+    sb = s.create()
+    assert last(run_code(s, sb, "x = 1")) is None and contexts(s, sb)[0]["default"] is True
+    second = run_code(s, sb, "x += 1; x")
+    [default] = contexts(s, sb)
+    assert last(second) == "2" and second["contextId"] == default["id"] and default["language"] == "python", second
+    own = run_code(s, sb, "print('x' in globals())", isolated=True)
+    assert own["stdout"] == "False\n" and "contextId" not in own, own
+    assert s.execute(sb, {"command": ["echo", "1"]}).json["stdout"] == "1\n"
+    for language, code, shown in (("bash", "y=3; echo $y", "3\n"), ("sh", "echo again $y", "again 3\n"), ("js", "console.log(6 * 7)", "42\n")):
+        done = run_code(s, sb, code, language=language)
+        assert done["stdout"] == shown, done
+    assert sorted(c["language"] for c in contexts(s, sb)) == ["bash", "node", "python"]
+    assert all(c["default"] for c in contexts(s, sb))
+    other = context(s, sb, language="python")
+    assert run(s, sb, other, "'x' in globals()")["results"][0]["data"]["text/plain"] == "False"
+    assert [c["default"] for c in contexts(s, sb) if c["id"] == other] == [False]
+    fork = s.call("POST", where(sb, default["id"], "fork"))
+    assert fork.status == 201 and fork.json["default"] is False and fork.json["forkedFrom"] == default["id"], fork.body
+    assert last(run(s, sb, fork.json["id"], "x * 10")) == "20"
+    assert s.call("DELETE", where(sb, default["id"])).status == 200
+    assert run_code(s, sb, "x")["exception"]["name"] == "NameError"
+    assert default["id"] not in [c["id"] for c in contexts(s, sb)]
+
+
+@case
+def env_cwd_and_stdin_belong_to_one_execution_of_the_default_context(s):
+    sb = s.create()
+    look = "import os; print(os.environ.get('A'), os.getcwd())"
+    assert run_code(s, sb, look, env={"A": "1"}, cwd="/tmp")["stdout"] == "1 /tmp\n"
+    assert run_code(s, sb, look)["stdout"] == "None /workspace\n"
+    both = "[input('a? '), input()]"
+    assert last(run_code(s, sb, both, stdin="one\ntwo\nthree\n")) == "['one', 'two']"
+    assert run_code(s, sb, both, stdin="one")["exception"]["name"] == "EOFError"
+    assert run_code(s, sb, "input()")["exception"]["name"] == "EOFError"
+    assert run_code(s, sb, "read a; read b; echo $b-$a", language="bash", stdin="1\n2\n")["stdout"] == "2-1\n"
+    assert run_code(s, sb, "await input()", language="node", stdin="x")["results"][0]["data"]["text/plain"] == "'x'"
+    asking = s.execute(sb, {"code": "'hi ' + input('name? ')", "stdinOpen": True, "background": True})
+    assert asking.status == 202, asking.body
+    c, r = s.open("GET", f"/v1/sandboxes/{sb}/executions/{asking.json['id']}/stream", headers={"Accept": "application/x-ndjson"})
+    for line in lines(r):
+        if line["type"] == "input":
+            assert line["prompt"] == "name? ", line
+            refused = s.call("POST", f"/v1/sandboxes/{sb}/executions/{asking.json['id']}/stdin", b"Ada", {"Content-Type": "application/octet-stream"})
+            assert refused.status == 409 and "input" in refused.json["error"]["message"], refused.body
+            assert s.call("POST", f"/v1/sandboxes/{sb}/executions/{asking.json['id']}/input", {"text": "Ada"}).status == 200
+        if line["type"] == "result":
+            assert line["data"]["text/plain"] == "'hi Ada'", line
+            break
+    c.close()
+
+
+@case
+def what_the_default_context_cannot_do_is_refused_with_the_way_out(s):
+    sb = s.create()
+    for body, status, word in (({"code": "1", "changes": True}, 400, "isolated"), ({"code": "1", "language": "ruby"}, 404, "python, node or bash"),
+                               ({"command": ["true"], "language": "python"}, 400, "code"), ({"code": "1", "isolated": "yes"}, 400, "isolated"),
+                               ({"code": "\\" * (1 << 20)}, 400, "file")):
+        a = s.execute(sb, body)
+        assert a.status == status and word in a.json["error"]["message"], a.body
+    assert contexts(s, sb) == []
+
+
+@case
+def executions_of_the_default_context_queue_and_commands_run_beside_them(s):
+    sb = s.create()
+    waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nz = 1"
+    first = s.execute(sb, {"code": waits, "background": True}).json["id"]
+    rest = [s.execute(sb, {"code": f"z += {i}", "background": True}) for i in range(15)]
+    assert all(a.status == 202 for a in rest)
+    full = s.execute(sb, {"code": "1"})
+    assert full.status == 409 and full.json["error"]["code"] == "context_busy", full.body
+    assert run_code(s, sb, "print(1)", isolated=True)["stdout"] == "1\n"
+    assert s.execute(sb, {"command": ["touch", "go"]}).json["exitCode"] == 0
+    ids = [first] + [a.json["id"] for a in rest]
+    until(lambda: all(s.call("GET", f"/v1/sandboxes/{sb}/executions/{i}").json["state"] == "ended" for i in ids))
+    assert last(run_code(s, sb, "z")) == str(1 + sum(range(15)))
+
+
+@case
+def an_idempotency_key_runs_default_code_once(s):
+    sb = s.create()
+    run_code(s, sb, "n = 0")
+    key = {"Idempotency-Key": "once-" + sb}
+    answers = [s.call("POST", f"/v1/sandboxes/{sb}/executions", {"code": "n += 1; n"}, key) for _ in range(2)]
+    assert answers[0].json["id"] == answers[1].json["id"] and last(run_code(s, sb, "n")) == "1", answers[1].body
+
+
+@case
+def a_default_context_that_died_is_restarted_by_the_next_code(s):
+    sb = s.create()
+    run_code(s, sb, "x = 1")
+    died = run_code(s, sb, "import os; os._exit(7)")
+    assert died["error"]["code"] == "context_dead", died
+    assert contexts(s, sb)[0]["state"] == "dead"
+    again = run_code(s, sb, "'x' in globals()")
+    assert last(again) == "False" and again["contextId"] == died["contextId"] and again["contextReset"] is True, again
+    assert contexts(s, sb)[0]["restarts"] == 1
+    began = time.monotonic()
+    stuck = run_code(s, sb, "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nwhile True: pass", timeoutMs=200)
+    assert stuck["endedBy"] == "timeout" and stuck["contextReset"] is True and time.monotonic() - began < 30, stuck
+    after = run_code(s, sb, "1 + 1")
+    assert last(after) == "2" and "contextReset" not in after, after
+    slow = run_code(s, sb, "y = 5\nimport time; time.sleep(60)", timeoutMs=200)
+    assert slow["endedBy"] == "timeout" and last(run_code(s, sb, "y")) == "5", slow
+
+
+@case
+def a_default_context_survives_a_restart_of_the_server_and_a_pause(s):
+    sb = s.create()
+    run_code(s, sb, "x = 41")
+    before = contexts(s, sb)
+    s.kill()
+    s.start()
+    assert s.call("POST", f"/v1/sandboxes/{sb}/pause").status == 200
+    assert s.execute(sb, {"code": "1"}).json["error"]["code"] == "sandbox_paused"
+    assert s.call("POST", f"/v1/sandboxes/{sb}/resume").status == 200
+    assert last(run_code(s, sb, "x + 1")) == "42"
+    assert [(c["id"], c["default"]) for c in contexts(s, sb)] == [(before[0]["id"], True)]
+
+
+@case
+def a_cpu_time_limit_holds_in_the_default_context(s):
+    sb = s.create()
+    burned = run_code(s, sb, "while True: pass", cpuTimeMs=300, timeoutMs=60000)
+    assert burned["endedBy"] == "cpu" and burned["exception"]["name"] == "TimeoutError", burned
+    assert last(run_code(s, sb, "6 * 7", cpuTimeMs=300)) == "42"
+
+
+@case
+def default_code_over_the_websocket_keeps_its_state(s):
+    sb = s.create()
+    with Stream(s, sb) as c:
+        for label, code, more in (("a", "w = 20", {}), ("b", "w + 1", {}), ("c", "v=3; echo $v", {"language": "bash"})):
+            c.send("execute", label=label, code=code, **more)
+            c.until("started")
+            seen = []
+            while (m := c.receive())["type"] != "end":
+                seen.append(m)
+            assert m["execution"]["outcome"] == "success" and m["execution"]["contextId"], m
+            if label == "b":
+                assert m["execution"]["value"] == "21" and [e["data"]["text/plain"] for e in seen if e["type"] == "result"] == ["21"], (m, seen)
+            if label == "c":
+                assert b"".join(piece(e) for e in seen if e["type"] == "output") == b"3\n", seen
+    assert last(run_code(s, sb, "w")) == "20"
+
+
 @case
 def an_exception_is_reported_with_name_value_and_traceback(s):
     sb = s.create()
@@ -196,7 +359,7 @@ def executions_are_queued_and_run_in_order(s):
     for i in range(10):
         assert s.call("POST", path, {"code": "0", "background": True}).status == 202
     full = s.call("POST", path, {"code": "0"})
-    assert full.status == 409 and full.code == "limit_reached", full.body
+    assert full.status == 409 and full.code == "context_busy", full.body
     assert s.call("POST", where(sb, cx, "complete"), {"code": "se", "cursor": 2}).status == 409
     cancelled = s.call("POST", f"/v1/sandboxes/{sb}/executions/{ids[4]}/cancel")
     assert cancelled.json["endedBy"] == "killed" and cancelled.json["outcome"] == "killed", cancelled.body

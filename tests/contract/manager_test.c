@@ -299,7 +299,8 @@ TEST(a_sandbox_runs_code_and_commands_and_leaves_a_tombstone)
     struct world w;
 
     begin(&w, "{\"runtime\":\"python\",\"env\":{\"GREETED\":\"you\"}}");
-    run(&w, &(struct execution_spec){ .code = "import os,sys\nprint(os.environ['GREETED'])\nsys.stderr.write('e')\n" });
+    run(&w, &(struct execution_spec){ .isolated = true,
+                                      .code = "import os,sys\nprint(os.environ['GREETED'])\nsys.stderr.write('e')\n" });
     assert_int_equal(w.ex_state, STORE_EXECUTION_ENDED);
     assert_string_equal(w.ended_by, "exit");
     assert_int_equal(w.exit_code, 0);
@@ -356,7 +357,7 @@ TEST(long_code_uses_a_file_that_is_removed_afterwards)
     for (int i = 0; i < 3000; i++)
         buf_adds(&code, "# a line of nothing\n");
     buf_adds(&code, "print('long')\n");
-    run(&w, &(struct execution_spec){ .code = code.data });
+    run(&w, &(struct execution_spec){ .isolated = true, .code = code.data });
     assert_string_equal(read_output(&w, 1), "long\n");
     buf_done(&code);
     run(&w, &(struct execution_spec){ .argv = SH("ls -A /tmp") });

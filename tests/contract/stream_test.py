@@ -134,7 +134,7 @@ def an_execution_is_started_followed_and_ended(server, box):
     with Stream(server, box, headers=["Sec-WebSocket-Protocol: cove.v1", "X-Request-Id: socket-1"]) as c:
         assert "Sec-WebSocket-Protocol: cove.v1" in c.head
         assert c.receive()["state"] == "running"
-        c.send("execute", label="one", code="import sys; print('hello'); print('oh', file=sys.stderr); sys.exit(3)")
+        c.send("execute", label="one", isolated=True, code="import sys; print('hello'); print('oh', file=sys.stderr); sys.exit(3)")
         start = c.until("started")
         assert start["label"] == "one" and re.fullmatch("ex[a-z2-7]{20}", start["execution"]["id"]) and start["executionId"] == start["execution"]["id"]
         told = {"stdout": b"", "stderr": b""}

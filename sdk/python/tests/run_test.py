@@ -31,6 +31,26 @@ class Run(Case):
         self.assertEqual(self.sandbox(runtime="python").run_code("print(6 * 7)").stdout, "42\n")
         self.assertEqual(self.box.run_code("echo $((6 * 7))").stdout, "42\n")
 
+    def test_code_keeps_its_variables_unless_it_is_isolated(self) -> None:
+        box = self.sandbox(runtime="python")
+        box.run_code("x = 1")
+        self.assertEqual(box.run_code("x += 1; x").text, "2")
+        self.assertEqual(box.run_code("'x' in globals()").text, "True")
+        self.assertEqual(box.run_code("print('x' in globals())", isolated=True).stdout, "False\n")
+        self.assertEqual(box.run_code("import os; os.environ['WHO'] + os.getcwd() + input()", env={"WHO": "me"}, cwd="/tmp", stdin="a\nb").text, "'me/tmpa'")
+        self.assertEqual(box.run_code("y=5; echo $y", language="bash").stdout, "5\n")
+        self.assertEqual(box.run_code("echo $y", language="bash").stdout, "5\n")
+        self.assertEqual([context.language for context in box.contexts.list()], ["python", "bash"])
+
+    def test_a_stream_of_code_has_its_value_and_a_dead_context_is_replaced(self) -> None:
+        box = self.sandbox(runtime="python")
+        with box.stream_code("z = 20; print('out'); z + 1") as stream:
+            result = stream.result()
+        self.assertEqual((result.stdout, result.text, result.context_reset), ("out\n", "21", False))
+        self.assertFalse(box.run_code("import os; os._exit(3)").success)
+        again = box.run_code("'z' in globals()")
+        self.assertEqual((again.text, again.context_reset), ("False", True))
+
     def test_arguments_reach_the_program_unchanged(self) -> None:
         self.assertEqual(self.box.run_command(["echo", "$HOME", "a  b"]).stdout, "$HOME a  b\n")
 

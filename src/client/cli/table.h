@@ -96,6 +96,7 @@ enum opt_id {
     OPT_FILE,
     OPT_OUTPUT,
     OPT_CACHE,
+    OPT_ISOLATED,
     OPT_LIMIT, /* + enum limit */
 };
 

@@ -6,6 +6,7 @@
 #include "core/base/id.h"
 #include "client/cli/args.h"
 #include "client/cli/kept_sandboxes.h"
+#include "client/ctl/show.h"
 #include "client/client.h"
 #include "client/login.h"
 #include "core/ev/ev.h"
@@ -184,6 +185,8 @@ struct ctl_follow {
     bool forwards_stdin; /* send our standard input, from the event `started` on */
     struct ctl_stdin_feed *feed;
     uint64_t offset[2];
+    struct ctl_show show;                  /* of displayed values and exceptions */
+    unsigned events_shown, events_to_skip; /* a resumed stream sends them again from the first */
     json_t *ended_execution;
     struct err err;
 };

@@ -100,6 +100,11 @@ static int ctl_exec_make_body(struct ctl *c, json_t *body, struct err *err)
         bad = ctl_put_code(c, c->args.nrest > 1 ? c->args.rest[1] : NULL, body, err);
     else if (c->args.nrest > 1)
         bad = ctl_exec_put_command(c, body, err);
+    if (args_find(&c->args, OPT_ISOLATED) && !code)
+        return err_set(err, ERR_USAGE,
+                       "--isolated: only code has a context to be isolated from; omit it for a command");
+    if (args_find(&c->args, OPT_ISOLATED))
+        json_object_set_new(body, "isolated", json_true());
     ctl_set_text(c, OPT_CWD, body, "cwd");
     if (bad || ctl_set_run_limits(c, body, err) < 0 || ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
         return -1;
@@ -191,6 +196,8 @@ static int ctl_exec_streamed(struct ctl *c, char *sandbox, const char *path, jso
     }
     if (!bad && f.ended_execution && !exec_signal && !c->json)
         ctl_note_end(c, f.ended_execution);
+    if (!bad && f.ended_execution && !c->json)
+        ctl_show_end(&f.show);
     if (!bad && f.ended_execution && args_find(&c->args, OPT_RECEIPT))
         bad = ctl_exec_write_receipt(&f, err);
     free(f.execution);

@@ -64,6 +64,25 @@ static bool ctl_follow_on_output(struct ctl_follow *f, const json_t *line)
     return ctl_follow_write(f, channel, bytes.data, bytes.len);
 }
 
+/* A displayed value, the value of the last expression, or an exception, of code in a context. */
+static bool ctl_follow_on_event(struct ctl_follow *f, const char *type, const json_t *line)
+{
+    if (f->events_to_skip > 0) {
+        f->events_to_skip--;
+        return true;
+    }
+    f->events_shown++;
+    if (f->is_muted)
+        return true;
+    f->show.quiet = f->c->quiet;
+    f->show.name = f->execution;
+    if (str_eq(type, "exception") ? ctl_show_exception(&f->show, line)
+                                  : ctl_show_data(&f->show, json_object_get(line, "data")))
+        return true;
+    f->err = f->show.err;
+    return false;
+}
+
 bool ctl_follow_line(void *arg, const json_t *line)
 {
     struct ctl_follow *f = arg;
@@ -76,6 +95,8 @@ bool ctl_follow_line(void *arg, const json_t *line)
         f->feed = ctl_stdin_feed_new(f->c, f->sandbox, f->execution);
     if (str_eq(type, "output"))
         return ctl_follow_on_output(f, line);
+    if (str_eq(type, "display") || str_eq(type, "result") || str_eq(type, "exception"))
+        return ctl_follow_on_event(f, type, line);
     if (!str_eq(type, "end"))
         return true;
     json_decref(f->ended_execution);
@@ -89,6 +110,7 @@ static int ctl_follow_once(struct ctl_follow *f, struct err *err)
     auto_free char *path = str_printf("%s?stdoutOffset=%" PRIu64 "&stderrOffset=%" PRIu64, base, f->offset[0],
                                       f->offset[1]);
 
+    f->events_to_skip = f->events_shown;
     if (client_json_lines(f->c->client, "GET", path, NULL, ctl_follow_line, f, err) < 0)
         return -1;
     if (f->err.id != ERR_NONE) {

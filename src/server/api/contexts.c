@@ -18,6 +18,7 @@ static void api_context_write_json(const struct context_info *c, struct jsonw *w
     jsonw_kstr(w, "sandboxId", c->sandbox);
     jsonw_kstr(w, "language", c->language);
     jsonw_kstr_if(w, "version", c->version);
+    jsonw_kbool(w, "default", c->is_default);
     jsonw_kstr(w, "state", context_states[c->state]);
     jsonw_kstr(w, "cwd", c->cwd[0] ? c->cwd : "/workspace");
     jsonw_kstr_if(w, "createdBy", c->created_by);
@@ -69,7 +70,7 @@ int api_context_read_ids(const struct http_req *req, const char **sandbox, const
 static int api_context_find(const struct http_req *req, struct api *api, const char *sandbox, const char *id,
                             struct context_info *ret, struct err *err)
 {
-    struct context_info all[CONTEXTS_MAX];
+    struct context_info all[CONTEXTS_LISTED_MAX];
     size_t n = 0;
 
     if (manager_contexts(api->settings.manager, gateway_visible_owner(req), sandbox, all, &n, err) < 0)
@@ -216,7 +217,7 @@ static void api_context_fork(struct http_req *req, void *ctx)
 static void api_context_list(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct context_info all[CONTEXTS_MAX];
+    struct context_info all[CONTEXTS_LISTED_MAX];
     struct err err = { 0 };
     struct buf out = { 0 };
     struct jsonw w;

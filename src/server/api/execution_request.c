@@ -5,16 +5,17 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "service/custom_policy.h"
+#include "service/language_kernel.h"
 
 #define COMMAND_MAX 1024
 #define WORD_MAX (32 * KIB)
 #define CWD_MAX 4000
 #define SIZE_MAX_ROWS 4096u
 
-const char *const execution_request_fields[] = { "code",    "command",   "stdin",     "stdinOpen",   "env",
-                                                 "cwd",     "timeoutMs", "cpuTimeMs", "outputBytes", "background",
-                                                 "changes", "tty",       "rows",      "cols",        "receipt",
-                                                 "stream",  NULL };
+const char *const execution_request_fields[] = { "code",     "command",   "stdin",     "stdinOpen",   "env",
+                                                 "cwd",      "timeoutMs", "cpuTimeMs", "outputBytes", "background",
+                                                 "changes",  "tty",       "rows",      "cols",        "receipt",
+                                                 "language", "isolated",  "stream",    NULL };
 
 void execution_request_done(struct execution_request *l)
 {
@@ -63,6 +64,26 @@ int execution_request_read_command(const json_t *body, const char ***ret, struct
     if (!argv[0][0])
         return err_set(err, ERR_INVALID, "command[0]: the program name is empty");
     *ret = take_ptr(&argv);
+    return 0;
+}
+
+/* Code runs in the default context of its language, unless it is isolated. */
+static int execution_request_read_language(struct execution_request *l, struct err *err)
+{
+    struct execution_spec *s = &l->spec;
+
+    if (json_input_text(l->body, "", "language", 1, 40, &s->language, err) < 0 ||
+        json_input_bool(l->body, "", "isolated", &s->isolated, err) < 0)
+        return -1;
+    if (!s->language)
+        return 0;
+    if (!s->code)
+        return err_set(err, ERR_INVALID, "language: belongs to code; a command names its program itself");
+    if (!language_kernel_language(s->language)) {
+        err_set(err, ERR_RUNTIME_MISSING, "language: unknown language '%.40s'; use python, node or bash", s->language);
+        err_sanitize(err);
+        return -1;
+    }
     return 0;
 }
 
@@ -186,7 +207,8 @@ int execution_request_read(struct execution_request *l, struct api *api, struct 
         json_input_bool(l->body, "", "stdinOpen", &s->input_open, err) < 0 ||
         json_input_text(l->body, "", "cwd", 1, CWD_MAX, &s->cwd, err) < 0 ||
         json_input_bool(l->body, "", "background", &s->background, err) < 0 ||
-        json_input_bool(l->body, "", "changes", &s->changes, err) < 0 || execution_request_read_env(l, err) < 0)
+        json_input_bool(l->body, "", "changes", &s->changes, err) < 0 || execution_request_read_language(l, err) < 0 ||
+        execution_request_read_env(l, err) < 0)
         return -1;
     if (s->input && (s->input_open || s->tty))
         return err_set(err, ERR_INVALID,

@@ -23,7 +23,7 @@ static const char *service_hook_sandbox_owner(void *arg, const char *sandbox)
 static int service_hook_find_context(void *arg, const char *owner, const char *sandbox, const char *context,
                                      bool *ret_starting, struct err *err)
 {
-    struct context_info all[CONTEXTS_MAX];
+    struct context_info all[CONTEXTS_LISTED_MAX];
     size_t n = 0, i = 0;
 
     if (manager_contexts(arg, owner, sandbox, all, &n, err) < 0)

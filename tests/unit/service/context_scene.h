@@ -74,7 +74,7 @@ static inline void context_run_begin(struct scene *s, const char *code, uint64_t
 /* Reads the context from the list; false if it is not in it. */
 static inline bool context_read(struct scene *s, const char *id, struct context_info *ret)
 {
-    static struct context_info all[CONTEXTS_MAX];
+    static struct context_info all[CONTEXTS_LISTED_MAX];
     struct err err = { 0 };
     size_t n = 0;
 

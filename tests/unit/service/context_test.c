@@ -213,7 +213,7 @@ TEST(an_execution_beyond_the_limits_of_a_context_is_refused)
         context_run(&s, NULL, "x", 0, &all[i]);
     context_run(&s, OTHER_EXECUTION, "late", 0, &late);
     answered(&s, &late.n);
-    assert_int_equal(late.err.id, ERR_LIMIT);
+    assert_int_equal(late.err.id, ERR_CONTEXT_BUSY);
     read_execution(&s, OTHER_EXECUTION, &late);
     assert_int_equal(late.err.id, ERR_MISSING);
     for (unsigned i = 1; i < CONTEXT_EXECUTIONS_MAX; i++)

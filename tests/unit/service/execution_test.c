@@ -322,7 +322,7 @@ TEST(code_is_an_argument_of_its_interpreter)
 
     scene_open(&s);
     create_running(&s);
-    execute(&s, EXECUTION, &(struct execution_spec){ .code = "echo 1" }, &a);
+    execute(&s, EXECUTION, &(struct execution_spec){ .code = "echo 1", .isolated = true }, &a);
     assert_int_equal(rt_exec_decode(&got.f, &m, &strings, NULL), 0);
     assert_string_equal(m.argv[1], "-c");
     assert_string_equal(m.argv[2], "echo 1");
@@ -338,7 +338,8 @@ static void execute_long_code(struct scene *s, struct execution_answer *a)
 
     memset(code, ' ', sizeof(code) - 1);
     *a = (struct execution_answer){ 0 };
-    manager_execute(s->m, ME, BOX, EXECUTION, &(struct execution_spec){ .code = code }, on_execution, a);
+    manager_execute(s->m, ME, BOX, EXECUTION, &(struct execution_spec){ .code = code, .isolated = true }, on_execution,
+                    a);
     expect_runtime(s, FRAME_WRITE);
     s->k.stream = got.f.stream;
 }

@@ -693,6 +693,15 @@ class ContextDeadError(ConflictError):
     default_fix = "Restart the context and run the code that made its state again, or delete it and create another; the message says why the language kernel ended."
 
 
+class ContextBusyError(LimitReachedError):
+    """The context has as many running and waiting executions as it may have: its executions run one
+    after another."""
+
+    code = "context_busy"
+    default_cause = "The context has as many running and waiting executions as it may have: its executions run one after another."
+    default_fix = "Wait for one of them to end, or run the code beside them: with isolated: true, as a command, or in another context."
+
+
 class ForkUnsupportedError(ConflictError):
     """The context cannot be forked: its language has no fork that keeps the state, or its language
     kernel runs more than one thread, of which a fork would keep only one."""
@@ -795,6 +804,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "idempotency_conflict": IdempotencyConflictError,
     "busy": BusyError,
     "context_dead": ContextDeadError,
+    "context_busy": ContextBusyError,
     "fork_unsupported": ForkUnsupportedError,
 }
 
@@ -896,5 +906,6 @@ __all__ = [
     "IdempotencyConflictError",
     "BusyError",
     "ContextDeadError",
+    "ContextBusyError",
     "ForkUnsupportedError",
 ]
