@@ -18,6 +18,13 @@ import cove
 print(cove.execute("6 * 7").text)
 """
 
+STATE = 4, """
+from cove import Sandbox
+with Sandbox.create() as sandbox:
+    sandbox.run_code("x = 1")
+    print(sandbox.run_code("x += 1; x").text)
+"""
+
 CHART = 7, r"""
 import cove
 code = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"
@@ -46,6 +53,16 @@ with Sandbox.create() as sandbox, sandbox.terminals.create("stty -echo; bash --n
     terminal.write("PS1=; echo $((6 * 7)); exit\n")
     for event in terminal:
         print(event.text if event.type == "stdout" else "", end="")
+"""
+
+PAUSE = 7, """
+from cove import Sandbox
+sandbox = Sandbox.create(lifetime="1h")
+sandbox.run_code("x = 41")
+sandbox.pause()
+again = Sandbox.connect(sandbox.id)
+print(again.run_code("x + 1").text)
+again.kill()
 """
 
 TOOL = 15, """
@@ -84,6 +101,9 @@ class Programs(Case):
     def test_hello(self) -> None:
         self.assertEqual(self.output(HELLO), "42\n")
 
+    def test_variables_stay(self) -> None:
+        self.assertEqual(self.output(STATE), "2\n")
+
     def test_a_chart_is_a_picture(self) -> None:
         self.needs_data()
         self.assertEqual(self.output(CHART), "b'PNG'\n")
@@ -99,6 +119,9 @@ class Programs(Case):
 
     def test_a_terminal(self) -> None:
         self.assertEqual(self.output(TERMINAL).split()[-2:], ["42", "exit"])
+
+    def test_a_paused_sandbox_is_found_again(self) -> None:
+        self.assertEqual(self.output(PAUSE), "42\n")
 
     def test_five_calls_of_a_model_at_once(self) -> None:
         answers = self.output(TOOL).splitlines()

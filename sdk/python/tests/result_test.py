@@ -20,18 +20,34 @@ class Results(Case):
                 return await client.execute(CODE, on_stdout=lambda text: None)
 
         with box.contexts.create() as context, box.channel() as channel:
-            for result in (self.client.execute(CODE), asyncio.run(later()), context.run(CODE), channel.start_in_context(context, CODE).wait(),
-                           context.start(CODE).wait()):
+            for result in (self.client.execute(CODE), asyncio.run(later()), box.run_code(CODE), box.start_code(CODE).wait(), channel.start_code(CODE).wait(),
+                           context.run(CODE), context.start(CODE).wait(), channel.start_in_context(context, CODE).wait()):
                 self.assertIsInstance(result, Result)
                 self.assertEqual((result.outcome, result.success, result.text, result.stdout, result.exit_code), ("success", True, "42", "out\n", 0))
                 self.assertEqual([(shown.type, shown.text) for shown in result.results], [("display", "'shown'"), ("result", "42")])
                 self.assertEqual((result.stdout_bytes, result.exception, result.error, result.truncated), (b"out\n", None, None, False))
                 assert result.duration is not None
                 self.assertGreaterEqual(result.duration, 0)
-                self.assertGreater(result.receipt.used.wall_ms or 0, 0)
+                self.assertIsNotNone(result.receipt.used.wall_ms)
                 self.assertEqual((result.receipt.denials, result.receipt.limit_hits), ([], []))
                 self.assertEqual(result._repr_mimebundle_()[0], {"text/plain": "42"})
                 self.assertEqual(repr(result), "<Result success text='42' stdout='out\\n'>")
+
+    def test_code_sees_the_variables_of_earlier_code(self) -> None:
+        box = self.sandbox(runtime="python")
+        self.assertEqual((box.run_code("x = 1").text, box.run_code("x += 1; x").text), (None, "2"))
+        self.assertEqual(box.run_code("x += 1; x", env={"A": "b"}, cwd="/tmp").text, "3")
+        fresh = box.run_code("x", isolated=True)
+        self.assertEqual((fresh.outcome, box.run_code("x").text), ("error", "3"))
+        self.assertIn("NameError", fresh.stderr)
+        self.assertEqual(box.run_code("x=bash; echo $x", language="bash").stdout, "bash\n")
+        self.assertEqual(box.run_code("echo $x", language="bash").stdout, "bash\n")
+        asked = box.run_code("input('name? ') + input()", answer=lambda question: question.prompt + "Ada")
+        self.assertEqual(asked.text, "'name? AdaAda'")
+        self.assertEqual(box.run_code("input()", stdin="from stdin\n").text, "'from stdin'")
+        late = box.run_code("while True: pass", timeout="300ms")
+        assert late.exception is not None
+        self.assertEqual((late.outcome, late.exception.name, late.context_reset, box.run_code("x").text), ("timeout", "TimeoutError", False, "3"))
 
     def test_a_traceback_is_a_text(self) -> None:
         for result in (self.client.execute("1 / 0"), self.sandbox(runtime="python").contexts.create().run("1 / 0")):
