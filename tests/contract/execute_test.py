@@ -208,6 +208,17 @@ def an_invalid_request_is_refused_with_the_name_of_the_field(s):
 
 
 @case
+def an_idempotency_key_is_refused_and_nothing_runs(s):
+    before = figure(s, "executor_runs_total")
+    for body in ({"code": "1"}, {"code": "1", "stream": True}, {"command": "true"}):
+        a = s.call("POST", "/v1/execute", body, {"Idempotency-Key": "once"})
+        message = a.json["error"]["message"]
+        assert a.status == 400 and a.code == "invalid_request", a.body
+        assert message.startswith("Idempotency-Key: ") and "/v1/sandboxes/{id}/executions" in message, a.body
+    assert figure(s, "executor_runs_total") == before
+
+
+@case
 def a_timeout_interrupts_code_and_kills_code_that_ignores_it(s):
     a = run(s, code="print('begun', flush=True)\nimport time\ntime.sleep(600)", timeoutMs=3000)
     assert a["outcome"] == "timeout" and a["endedBy"] == "timeout" and a["exitCode"] is None, a

@@ -3,7 +3,7 @@
  * The body is parsed into the executor's request, which borrows from it, so the body lives until
  * the end. The response is one JSON object, or a stream as for other executions: `started`,
  * `output`, events of the language kernel, `end`. Nothing is stored, so a broken stream cannot be
- * resumed, and the program is killed when the client disconnects. */
+ * resumed, an Idempotency-Key is refused, and the program is killed when the client disconnects. */
 #include "server/api/api_internal.h"
 #include "server/api/output_response.h"
 
@@ -453,6 +453,10 @@ static void api_execute(struct http_req *req, void *ctx)
     output_pump_init(&c->stream.pump, NULL, &output_response_message_ops, &c->stream, NULL, NULL);
     if (!c->api->settings.executor)
         err_set(&err, ERR_BUSY, "this server has no executor");
+    else if (http_header(req, "Idempotency-Key"))
+        err_set(&err, ERR_INVALID,
+                "Idempotency-Key: POST /v1/execute stores nothing that the same request could find again; omit it, or "
+                "use POST /v1/sandboxes/{id}/executions, which accepts it");
     if (err.id || unread_responses_check(c->api->settings.gateway, gateway_tenant(req), &err) < 0 ||
         http_query_require_none(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
         json_input_require_known_fields(c->body, "", names, &err) < 0 || execute_read_program(c, &err) < 0 ||
