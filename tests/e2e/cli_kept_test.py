@@ -21,7 +21,7 @@ class Kept(Case):
         done = run("run", "--keep", "--json", *self.flag, "--", "sh", "-c", script)
         self.assertCode(done, 0)
         self.assertTrue(done.json["kept"])
-        return done.json["sandbox"]
+        return done.json["sandboxId"]
 
     def test_a_kept_sandbox_prints_how_to_return_and_is_listed(self):
         done = run("run", "--keep", *self.flag, "--", "true")
@@ -166,7 +166,7 @@ class BothWorlds(Served):
         super().setUp()
         self.env["COVE_STATE_DIR"] = os.path.join(self.dir, "kept")
         self.addCleanup(run, "rm", "--all", "--local", "--yes", env=self.env)
-        self.kept = self.cove("run", "--keep", "--json", "--", "sh", "-c", "echo kept > note").json["sandbox"]
+        self.kept = self.cove("run", "--keep", "--json", "--", "sh", "-c", "echo kept > note").json["sandboxId"]
         self.served = self.cove("sandbox", "create", "-q").out.strip()
         self.cove("exec", self.served, "--", "sh", "-c", "echo served > note")
 

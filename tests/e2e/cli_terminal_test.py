@@ -170,7 +170,7 @@ class OnATerminal(Case):
     def test_shell_is_a_shell_in_the_kept_sandbox(self):
         state = ("--state-dir", self.dir)
         self.addCleanup(run, "rm", "--all", "--local", "--yes", *state)
-        sandbox = run("run", "--keep", "--json", *state, "--", "sh", "-c", "echo kept > note").json["sandbox"]
+        sandbox = run("run", "--keep", "--json", *state, "--", "sh", "-c", "echo kept > note").json["sandboxId"]
         t = self.cove("shell", *state, "-e", "PS1=% ", sandbox)
         t.write(b"cat note; exit 4\r")
         t.read(b"kept\r\n")

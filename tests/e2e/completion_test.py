@@ -39,7 +39,7 @@ class Names(Served):
 
     def test_kept_sandboxes_are_completed_too(self):
         self.addCleanup(run, "rm", "--all", "--local", "--yes", env=self.env)
-        kept = self.cove("run", "--keep", "--json", "--", "true").json["sandbox"]
+        kept = self.cove("run", "--keep", "--json", "--", "true").json["sandboxId"]
         self.assertEqual(set(self.names("shell", "")), {kept, self.box})
         self.assertEqual(self.names("logs", ""), [self.box])
 

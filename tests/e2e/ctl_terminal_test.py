@@ -87,7 +87,7 @@ class OnAServer(Terminals, Served):
         shown = self.on_terminal("sandbox", "info", "--json", sandbox).read(None)
         self.assertIn(b'{\r\n  "id": "' + sandbox.encode(), shown)
         self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).out.count("\n"), 1)
-        self.assertIn(b'{\r\n  "stdout": "1\\n",', self.on_terminal("run", "--json", "-c", "print(1)").read(None))
+        self.assertIn(b'{\r\n  "outcome": "success",', self.on_terminal("run", "--json", "-c", "print(1)").read(None))
         self.assertIn(b'{\r\n  "error": {\r\n    "code": "bad_usage"', self.on_terminal("run", "--json", "--none").read(None))
         self.assertEqual(self.cove("run", "--json", "-c", "print(1)").out.count("\n"), 1)
 

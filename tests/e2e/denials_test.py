@@ -71,7 +71,7 @@ class Denials(Case):
     def test_a_kept_sandbox_has_the_same_walls_later(self):
         flag = ("--state-dir", self.dir)
         self.addCleanup(run, "rm", "--all", "--local", "--yes", *flag)
-        sandbox = run("run", "--keep", "--json", *flag, "--", "true").json["sandbox"]
+        sandbox = run("run", "--keep", "--json", *flag, "--", "true").json["sandboxId"]
         time.sleep(0.2)
         done = run("shell", *flag, sandbox, "--", "python3", "-c", CALLS + f"print({MOUNT})")
         self.assertEqual(done.out, "1\n", done)

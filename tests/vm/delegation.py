@@ -164,7 +164,7 @@ def user_without_a_manager_limits_are_partial_and_the_fix_is_printed():
 def user_a_kept_sandbox_is_frozen_entered_and_removed():
     done = run([COVE, "run", "--keep", "--json", "--", "sh", "-c", "echo kept >note; (while :; do echo x; sleep 0.1; done) >ticks 2>&1 & sleep 1"])
     must(done.returncode == 0, done.stdout[-400:], done.stderr[-400:])
-    kept = json.loads(done.stdout)["sandbox"]
+    kept = json.loads(done.stdout)["sandboxId"]
     try:
         must(kept in run([COVE, "ls", "--local"]).stdout, "it is not listed")
         frozen = [d for d in leftovers() if d.endswith(kept)]

@@ -510,8 +510,8 @@ static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc
 
     jsonw_init(&w, &out, report_json_indent());
     jsonw_object(&w);
-    session_json(&r->session, &w);
-    jsonw_kstr(&w, "sandbox", sandbox_handle_id(r->sandbox));
+    session_json(&r->session, r->failed, &w);
+    jsonw_kstr(&w, "sandboxId", sandbox_handle_id(r->sandbox));
     jsonw_kbool(&w, "kept", r->is_kept);
     if (cli_run_write_hint(r, rc, hint))
         jsonw_kstr(&w, "hint", hint);

@@ -12,6 +12,7 @@
 #include "core/base/text.h"
 
 #include "core/base/mem.h"
+#include "policy/outcome.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -261,14 +262,16 @@ static void session_output_json(struct jsonw *w, const char *key, const char *ke
     jsonw_kstr(w, key64, coded.data);
 }
 
-void session_json(const struct session *s, struct jsonw *w)
+void session_json(const struct session *s, bool failed, struct jsonw *w)
 {
     const struct receipt *r = s->receipt;
 
+    if (r) {
+        jsonw_kstr(w, "outcome", outcome_name(outcome_of(r->ended_by, r->exit_code, failed)));
+        receipt_json_end(r, w);
+    }
     session_output_json(w, "stdout", "stdoutBase64", &s->captured[0]);
     session_output_json(w, "stderr", "stderrBase64", &s->captured[1]);
-    if (!r)
-        return;
-    receipt_json_end(r, w);
-    jsonw_kbool(w, "truncated", r->dropped_bytes > 0);
+    if (r)
+        jsonw_kbool(w, "truncated", r->dropped_bytes > 0);
 }

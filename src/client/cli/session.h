@@ -51,6 +51,7 @@ int session_catch_signals(struct ev *ev, void (*fn)(void *arg, int signo), void 
 /* Handles one of these signals in a started session. */
 void session_on_signal(struct session *s, int signo);
 
-/* Adds the result of the session as members of an open object: stdout, stderr (or stdoutBase64,
- * stderrBase64 when they are not UTF-8), exitCode, signal, endedBy, truncated. */
-void session_json(const struct session *s, struct jsonw *w);
+/* Adds the result of the session as members of an open object: outcome, exitCode, signal, endedBy,
+ * stdout, stderr (or stdoutBase64, stderrBase64 when they are not UTF-8), truncated. failed: the
+ * caller adds an error. */
+void session_json(const struct session *s, bool failed, struct jsonw *w);
