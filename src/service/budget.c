@@ -108,7 +108,7 @@ static void budget_sum_usage(struct tenant_budget *b, uint64_t now,
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         uint64_t until = b->nspans * now;
 
-        ret[p][STORE_BUDGET_SANDBOX_SECONDS] += until > b->spans_from_ms[p] ? until - b->spans_from_ms[p] : 0;
+        ret[p][STORE_BUDGET_SANDBOX_TIME] += until > b->spans_from_ms[p] ? until - b->spans_from_ms[p] : 0;
         ret[p][STORE_BUDGET_EXECUTIONS] += b->quota->nexecutions;
     }
 }
@@ -139,11 +139,11 @@ void budget_add_cpu(struct budgets *a, const struct tenant_quota *q, uint64_t us
 {
     uint64_t now = a->ops->now_ms();
 
-    a->used[STORE_BUDGET_CPU_SECONDS] += us;
+    a->used[STORE_BUDGET_CPU_TIME] += us;
     if (!q->budget)
         return;
     budget_roll(q->budget, now);
-    budget_period_add(&q->budget->period, STORE_BUDGET_CPU_SECONDS, us, now);
+    budget_period_add(&q->budget->period, STORE_BUDGET_CPU_TIME, us, now);
 }
 
 void budget_execution_begin(struct tenant_quota *q)
@@ -198,7 +198,7 @@ void budget_span_end(struct budgets *a, const struct tenant_quota *q, struct bud
 
     if (!budget_span_is_running(s))
         return;
-    a->used[STORE_BUDGET_SANDBOX_SECONDS] += budget_span_observed_ms(a, s, to_ms);
+    a->used[STORE_BUDGET_SANDBOX_TIME] += budget_span_observed_ms(a, s, to_ms);
     s->to_ms = to_ms;
     if (!q->budget)
         return;
@@ -228,15 +228,15 @@ static void budget_enforce(struct tenant_budget *b)
     if (b->nloading)
         return;
     budget_sum_usage(b, now, sums);
-    bool time_over = budget_period_limit_reached(&b->period, sums, STORE_BUDGET_SANDBOX_SECONDS, &p);
-    if (!time_over && !budget_period_limit_reached(&b->period, sums, STORE_BUDGET_CPU_SECONDS, &p)) {
+    bool time_over = budget_period_limit_reached(&b->period, sums, STORE_BUDGET_SANDBOX_TIME, &p);
+    if (!time_over && !budget_period_limit_reached(&b->period, sums, STORE_BUDGET_CPU_TIME, &p)) {
         if (b->is_over)
             a->ops->on_renewed(a->arg, b->quota);
         b->is_over = false;
         return;
     }
     b->is_over = true;
-    (void)budget_period_set_error(&b->period, sums, time_over ? STORE_BUDGET_SANDBOX_SECONDS : STORE_BUDGET_CPU_SECONDS,
+    (void)budget_period_set_error(&b->period, sums, time_over ? STORE_BUDGET_SANDBOX_TIME : STORE_BUDGET_CPU_TIME,
                                   p, now, &why);
     a->ops->stop(a->arg, b->quota, time_over, &why);
 }
@@ -267,8 +267,8 @@ static void budget_on_usage_loaded(struct tenant_budget *b, int p, const struct 
     }
     if (n == 0)
         return;
-    b->period.used[p][STORE_BUDGET_CPU_SECONDS] += rows[0].cpu_us;
-    b->period.used[p][STORE_BUDGET_SANDBOX_SECONDS] += rows[0].sandbox_ms;
+    b->period.used[p][STORE_BUDGET_CPU_TIME] += rows[0].cpu_us;
+    b->period.used[p][STORE_BUDGET_SANDBOX_TIME] += rows[0].sandbox_ms;
     b->period.used[p][STORE_BUDGET_EXECUTIONS] += rows[0].executions;
 }
 

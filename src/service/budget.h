@@ -57,7 +57,7 @@ void budget_execution_begin(struct tenant_quota *q);
 void budget_execution_end(struct budgets *a, struct tenant_quota *q);
 void budget_execution_cancel(struct tenant_quota *q); /* it began, but does not count */
 
-/* The lifetime of one sandbox, which counts as sandboxSeconds. It must not move before it is
+/* The lifetime of one sandbox, which counts as sandboxMs. It must not move before it is
  * stored or cancelled. All zero: not begun. */
 struct budget_span {
     struct budget_span *next, **link; /* list of the tenant; link NULL: not begun, stored or cancelled */

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-const char *const budget_resource_names[STORE_BUDGET_RESOURCES] = { "cpuSeconds", "sandboxSeconds", "executions" };
+const char *const budget_resource_names[STORE_BUDGET_RESOURCES] = { "cpuMs", "sandboxMs", "executions" };
 const char *const budget_period_names[STORE_PERIOD_COUNT] = { "day", "month" };
-const uint64_t budget_resource_units[STORE_BUDGET_RESOURCES] = { 1000000, 1000, 1 };
+const uint64_t budget_resource_units[STORE_BUDGET_RESOURCES] = { 1000, 1, 1 };
 
 static uint64_t budget_period_boundary_ms(enum store_period p, uint64_t now_ms, int ahead)
 {
@@ -65,7 +65,7 @@ void budget_period_add_span(struct budget_period *a, uint64_t from_ms, uint64_t 
     for (int p = 0; p < STORE_PERIOD_COUNT; p++) {
         uint64_t from = max_u64(from_ms, a->begin_ms[p]);
 
-        a->used[p][STORE_BUDGET_SANDBOX_SECONDS] += to_ms > from ? to_ms - from : 0;
+        a->used[p][STORE_BUDGET_SANDBOX_TIME] += to_ms > from ? to_ms - from : 0;
     }
 }
 

@@ -149,7 +149,7 @@ void live_sandboxes_usage_totals(struct live_sandboxes *l, struct manager_usage_
         alive += budget_span_is_running(&g->span) ? budget_span_observed_ms(l->budgets, &g->span, now) : 0;
     }
     budgets_totals(l->budgets, ret);
-    ret->used[STORE_BUDGET_SANDBOX_SECONDS] += alive;
+    ret->used[STORE_BUDGET_SANDBOX_TIME] += alive;
 }
 
 /* --- stops --- */

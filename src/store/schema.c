@@ -97,8 +97,8 @@ static const char *const schema_steps[] = {
     "CREATE INDEX usage_by_hour ON usage (hour_ms);"
     "CREATE INDEX usage_of_sandboxes ON usage (hour_ms) WHERE sandbox <> '';"
     "CREATE TABLE budgets ("
-    " owner TEXT PRIMARY KEY, day_cpu_s INTEGER NOT NULL, day_sandbox_s INTEGER NOT NULL,"
-    " day_executions INTEGER NOT NULL, month_cpu_s INTEGER NOT NULL, month_sandbox_s INTEGER NOT NULL,"
+    " owner TEXT PRIMARY KEY, day_cpu_ms INTEGER NOT NULL, day_sandbox_ms INTEGER NOT NULL,"
+    " day_executions INTEGER NOT NULL, month_cpu_ms INTEGER NOT NULL, month_sandbox_ms INTEGER NOT NULL,"
     " month_executions INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
 
     /* A removed user stays removed, even if an identity provider vouches for them, until an

@@ -64,12 +64,12 @@ struct store_request *store_usage_add(struct store *st, const struct store_usage
 
 enum store_period { STORE_PERIOD_DAY, STORE_PERIOD_MONTH };
 #define STORE_PERIOD_COUNT 2
-enum store_budget_resource { STORE_BUDGET_CPU_SECONDS, STORE_BUDGET_SANDBOX_SECONDS, STORE_BUDGET_EXECUTIONS };
+enum store_budget_resource { STORE_BUDGET_CPU_TIME, STORE_BUDGET_SANDBOX_TIME, STORE_BUDGET_EXECUTIONS };
 #define STORE_BUDGET_RESOURCES 3
 
 struct store_budget {
     char owner[STORE_OWNER_MAX + 1];
-    uint64_t max[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES]; /* 0: no limit */
+    uint64_t max[STORE_PERIOD_COUNT][STORE_BUDGET_RESOURCES]; /* ms, ms, count; 0: no limit */
     uint64_t updated_ms;
 };
 typedef void store_budgets_fn(void *arg, const struct err *err, const struct store_budget *rows, size_t n);

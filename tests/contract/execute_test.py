@@ -412,7 +412,7 @@ def usage_is_counted_for_the_tenant_and_budgets_are_enforced(s):
         rows = s.call("GET", "/v1/usage?group=tenant").json["usage"]
         return next((r for r in rows if r.get("tenant") == "spender"), None)
 
-    until(lambda: used() and used()["executions"] == 1 and used()["cpuSeconds"] > 0)
+    until(lambda: used() and used()["executions"] == 1 and used()["cpuMs"] > 0)
     put = s.call("PUT", "/v1/tenants/spender/budget", {"day": {"executions": 2}})
     assert put.status == 200, put.body
     answers = []

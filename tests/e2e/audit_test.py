@@ -112,14 +112,14 @@ class Audit(Audited):
     def test_grants_of_keys_and_roles_are_in_the_record(self):
         self.begin()
         self.assertEqual(self.ask("POST", "/v1/tenants", {"name": "acme", "quota": {"sandboxes": 3}})[0], 201)
-        self.assertEqual(self.ask("PUT", "/v1/tenants/acme/budget", {"day": {"executions": 5}, "month": {"cpuSeconds": 70}})[0], 200)
+        self.assertEqual(self.ask("PUT", "/v1/tenants/acme/budget", {"day": {"executions": 5}, "month": {"cpuMs": 70}})[0], 200)
         self.assertEqual(self.ask("POST", "/v1/roles", {"name": "reader", "permissions": ["files:read"], "tenant": "acme"})[0], 201)
         user = self.ask("POST", "/v1/users", {"name": "ann", "role": "viewer", "tenant": "acme"})[1]["id"]
         key = self.ask("POST", "/v1/keys", {"name": "k", "user": user, "tenant": "acme"})[1]["id"]
         self.assertEqual(self.ask("PATCH", f"/v1/users/{user}", {"name": "eve"})[0], 200)
         self.assertEqual(self.ask("DELETE", "/v1/roles/reader?tenant=acme")[0], 204)
         for action, target, details in (("tenant.create", {"tenant": "acme"}, {"sandboxes": 3}),
-                                        ("tenant.budget", {"tenant": "acme"}, {"day.executions": 5, "month.cpuSeconds": 70}),
+                                        ("tenant.budget", {"tenant": "acme"}, {"day.executions": 5, "month.cpuMs": 70}),
                                         ("role.create", {"role": "reader"}, {"permissions": "files:read", "tenant": "acme"}),
                                         ("role.delete", {"role": "reader"}, {"tenant": "acme"}),
                                         ("user.create", {"user": user}, {"name": "ann", "role": "viewer", "tenant": "acme"}),

@@ -515,8 +515,8 @@ class Ctl(Served):
         self.assertIn("thrift has no budget", self.operator("budget", "get", "thrift").err)
         self.operator("budget", "set", "-q", "--cpu", "10h", "--executions", "500", "thrift")
         told = self.operator("budget", "set", "--json", "--per", "month", "--alive", "30d", "thrift").json
-        self.assertEqual((told["day"]["cpuSeconds"], told["day"]["executions"], told["month"]["sandboxSeconds"]),
-                         (36000, 500, 30 * 86400))
+        self.assertEqual((told["day"]["cpuMs"], told["day"]["executions"], told["month"]["sandboxMs"]),
+                         (36000000, 500, 30 * 86400000))
         self.operator("budget", "set", "-q", "--cpu", "none", "thrift")
         shown = self.operator("budget", "get", "thrift").out
         self.assertNotIn("processor", shown)

@@ -20,8 +20,8 @@ static const struct {
     const char *key, *word;
     bool time;
 } budget_figures[] = {
-    { OPT_BUDGET_CPU, "cpuSeconds", "processor time", true },
-    { OPT_BUDGET_ALIVE, "sandboxSeconds", "lifetime", true },
+    { OPT_BUDGET_CPU, "cpuMs", "processor time", true },
+    { OPT_BUDGET_ALIVE, "sandboxMs", "lifetime", true },
     { OPT_MAX_EXECUTIONS, "executions", "executions", false },
 };
 
@@ -31,10 +31,10 @@ static const char *ctl_budget_amount_text(uint64_t v, bool time, char buf[32])
 {
     if (!time)
         snprintf(buf, 32, "%" PRIu64, v);
-    else if (v < 600)
-        snprintf(buf, 32, "%" PRIu64 "s", v);
+    else if (v < 600 * 1000)
+        snprintf(buf, 32, "%.1fs", (double)v / 1000);
     else
-        snprintf(buf, 32, "%.2fh", (double)v / 3600);
+        snprintf(buf, 32, "%.2fh", (double)v / 3600 / 1000);
     return buf;
 }
 
@@ -99,9 +99,7 @@ static int ctl_budget_read_figure(const struct arg *a, bool time, uint64_t *ret,
     uint64_t v = 0;
     bool none = str_eq(a->value, "none");
 
-    if (!none && time && str_to_ms(a->value, &v))
-        v = v / 1000 + (v % 1000 != 0);
-    else if (!none && (time || !str_to_u64(a->value, INT64_MAX, &v)))
+    if (!none && (time ? !str_to_ms(a->value, &v) : !str_to_u64(a->value, INT64_MAX, &v)))
         v = 0;
     if (!none && v == 0)
         return err_set(err, ERR_USAGE, "--%s %.40s: %s above 0, or 'none'", a->opt->name, a->value,

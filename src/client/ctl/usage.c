@@ -68,7 +68,7 @@ static char *ctl_usage_make_path(const struct ctl *c, const char *sandbox, struc
 
 static const char *ctl_usage_duration_text(const json_t *row, const char *key, char buf[32])
 {
-    double s = json_number_value(json_object_get(row, key));
+    double s = json_number_value(json_object_get(row, key)) / 1000;
 
     if (s < 600)
         snprintf(buf, 32, "%.1fs", s);
@@ -100,8 +100,8 @@ static void ctl_usage_add_row(struct ctl_table *t, const json_t *row, const char
     }
     snprintf(executions, sizeof(executions), "%" PRIu64, ctl_field_number(row, "executions"));
     cells[n++] = executions;
-    cells[n++] = ctl_usage_duration_text(row, "cpuSeconds", cpu);
-    cells[n++] = ctl_usage_duration_text(row, "sandboxSeconds", alive);
+    cells[n++] = ctl_usage_duration_text(row, "cpuMs", cpu);
+    cells[n++] = ctl_usage_duration_text(row, "sandboxMs", alive);
     cells[n++] = ctl_usage_gib_hours_text(row, "memoryMibSeconds", memory);
     cells[n++] = ctl_usage_gib_hours_text(row, "storageMibSeconds", storage);
     cells[n++] = str_bytes(ctl_field_number(row, "outputBytes"), output);

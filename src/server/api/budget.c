@@ -7,11 +7,10 @@
 #include "core/base/str.h"
 #include "store/tenants.h"
 
-#define MAX_UNITS 1000000000000u
+#define MAX_UNITS 1000000000000000u
 
 static const char *const api_budget_periods[STORE_PERIOD_COUNT + 1] = { "day", "month" };
-static const char *const api_budget_figures[STORE_BUDGET_RESOURCES + 1] = { "cpuSeconds", "sandboxSeconds",
-                                                                            "executions" };
+static const char *const api_budget_figures[STORE_BUDGET_RESOURCES + 1] = { "cpuMs", "sandboxMs", "executions" };
 
 struct api_budget_request {
     struct http_req *req;

@@ -160,9 +160,9 @@ static void metrics_write_budgets(struct api *api, struct buf *out)
 
     live_sandboxes_usage_totals(manager_live_sandboxes(api->settings.manager), &s);
     metrics_duration(out, "usage_cpu_seconds_total", "CPU time of sandboxes.",
-                     s.used[STORE_BUDGET_CPU_SECONDS] * NS_PER_US);
+                     s.used[STORE_BUDGET_CPU_TIME] * NS_PER_US);
     metrics_duration(out, "usage_sandbox_seconds_total", "Lifetime of sandboxes, summed.",
-                     s.used[STORE_BUDGET_SANDBOX_SECONDS] * NS_PER_MS);
+                     s.used[STORE_BUDGET_SANDBOX_TIME] * NS_PER_MS);
     metrics_number(out, "usage_executions_total", "Executions that ended.", s.used[STORE_BUDGET_EXECUTIONS]);
     metrics_number(out, "budget_refusals_total", "Sandboxes and executions refused because a budget was spent.",
                    s.refused);

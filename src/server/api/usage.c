@@ -115,34 +115,28 @@ static int usage_report_read(struct usage_report *r, struct err *err)
 
 /* --- figures --- */
 
-/* Writes thousandths as decimals, for example milliseconds as seconds. */
-static void usage_write_thousandths(struct buf *out, uint64_t v)
-{
-    buf_addf(out, "%" PRIu64 ".%03" PRIu64, v / 1000, v % 1000);
-}
-
 static const struct usage_figure {
     const char *name;
     size_t at;
-    uint64_t unit; /* divisor that yields thousandths; 0: a whole number */
+    bool in_thousandths; /* stored in us or MiB ms, written in ms or MiB s */
 } usage_figures[] = {
-    { "executions", offsetof(struct store_usage, executions), 0 },
-    { "failedExecutions", offsetof(struct store_usage, failed), 0 },
-    { "cpuSeconds", offsetof(struct store_usage, cpu_us), 1000 },
-    { "executionSeconds", offsetof(struct store_usage, execution_ms), 1 },
-    { "sandboxSeconds", offsetof(struct store_usage, sandbox_ms), 1 },
-    { "memoryMibSeconds", offsetof(struct store_usage, memory_mib_ms), 1 },
-    { "storageMibSeconds", offsetof(struct store_usage, storage_mib_ms), 1 },
-    { "memoryPeakBytes", offsetof(struct store_usage, memory_peak), 0 },
-    { "outputBytes", offsetof(struct store_usage, output_bytes), 0 },
+    { "executions", offsetof(struct store_usage, executions), false },
+    { "failedExecutions", offsetof(struct store_usage, failed), false },
+    { "cpuMs", offsetof(struct store_usage, cpu_us), true },
+    { "executionMs", offsetof(struct store_usage, execution_ms), false },
+    { "sandboxMs", offsetof(struct store_usage, sandbox_ms), false },
+    { "memoryMibSeconds", offsetof(struct store_usage, memory_mib_ms), true },
+    { "storageMibSeconds", offsetof(struct store_usage, storage_mib_ms), true },
+    { "memoryPeakBytes", offsetof(struct store_usage, memory_peak), false },
+    { "outputBytes", offsetof(struct store_usage, output_bytes), false },
 };
 
 static void usage_write_figure(struct buf *out, const struct store_usage *u, const struct usage_figure *f)
 {
     uint64_t v = *(const uint64_t *)(const void *)((const char *)u + f->at);
 
-    if (f->unit)
-        usage_write_thousandths(out, v / f->unit);
+    if (f->in_thousandths)
+        buf_addf(out, "%" PRIu64 ".%03" PRIu64, v / 1000, v % 1000);
     else
         buf_addf(out, "%" PRIu64, v);
 }

@@ -48,20 +48,20 @@ TEST(daily_sums_are_cleared_at_midnight_and_monthly_sums_continue)
 {
     struct budget_period a = { .owner = "acme" };
 
-    budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 7, at(2027, 1, 30, 23, 59, 59, 999));
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 7);
-    budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1,
+    budget_period_add(&a, STORE_BUDGET_CPU_TIME, 7, at(2027, 1, 30, 23, 59, 59, 999));
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME), 7);
+    budget_period_add(&a, STORE_BUDGET_CPU_TIME, 1,
                       at(2027, 1, 31, 0, 0, 0, 0)); /* one millisecond later is another day */
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 1);
-    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_SECONDS), 8);
-    budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1,
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME), 1);
+    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_TIME), 8);
+    budget_period_add(&a, STORE_BUDGET_CPU_TIME, 1,
                       at(2027, 1, 31, 1, 0, 0, 0)); /* one hour later is the same day */
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 2);
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME), 2);
     budget_period_roll(&a, at(2027, 1, 31, 23, 59, 59, 999));
-    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_SECONDS), 9);
+    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_TIME), 9);
     budget_period_roll(&a, at(2027, 2, 1, 0, 0, 0, 0));
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 0);
-    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_SECONDS), 0);
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME), 0);
+    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_TIME), 0);
 }
 
 TEST(a_reached_limit_renews_exactly_at_the_reported_time)
@@ -90,36 +90,36 @@ TEST(a_lifetime_across_midnight_is_split_between_the_periods)
     uint64_t from = at(2027, 2, 28, 22, 0, 0, 0), to = at(2027, 3, 1, 1, 0, 0, 0);
 
     budget_period_add_span(&a, from, to, to);
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS),
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME),
                      3600000); /* since midnight, when both periods began */
-    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_SECONDS), 3600000);
+    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_TIME), 3600000);
     budget_period_add_span(&a, to, to + 5, to + 5);
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 3600005);
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 3600005);
     budget_period_add_span(&a, from, at(2027, 2, 28, 23, 0, 0, 0), to + 5); /* it ended before this day */
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 3600005);
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 3600005);
     budget_period_add_span(&a, to, to + 5,
                            at(2027, 3, 2, 0, 0, 0, 0)); /* counted a day late: it belongs to the month */
-    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 0);
-    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_SECONDS), 3600010);
+    assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 0);
+    assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_TIME), 3600010);
 }
 
 TEST(a_limit_is_reached_by_whole_units_only)
 {
-    struct budget_period a = { .max = { [STORE_PERIOD_DAY] = { [STORE_BUDGET_CPU_SECONDS] = 2 } } };
+    struct budget_period a = { .max = { [STORE_PERIOD_DAY] = { [STORE_BUDGET_CPU_TIME] = 2000 } } };
     uint64_t now = at(2027, 6, 1, 12, 0, 0, 0);
     enum store_period p;
 
-    budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1999999, now);
-    assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_CPU_SECONDS, &p));
-    budget_period_add(&a, STORE_BUDGET_CPU_SECONDS, 1, now);
-    assert_true(budget_period_limit_reached(&a, a.used, STORE_BUDGET_CPU_SECONDS, &p));
-    assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_SANDBOX_SECONDS, &p)); /* it has no limit */
+    budget_period_add(&a, STORE_BUDGET_CPU_TIME, 1999999, now);
+    assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_CPU_TIME, &p));
+    budget_period_add(&a, STORE_BUDGET_CPU_TIME, 1, now);
+    assert_true(budget_period_limit_reached(&a, a.used, STORE_BUDGET_CPU_TIME, &p));
+    assert_false(budget_period_limit_reached(&a, a.used, STORE_BUDGET_SANDBOX_TIME, &p)); /* it has no limit */
 }
 
 TEST(a_limit_is_near_from_nine_tenths_on)
 {
     struct budget_period a = { .max = { [STORE_PERIOD_DAY] = {
-                                            [STORE_BUDGET_EXECUTIONS] = 10, [STORE_BUDGET_CPU_SECONDS] = 1 } } };
+                                            [STORE_BUDGET_EXECUTIONS] = 10, [STORE_BUDGET_CPU_TIME] = 1 } } };
     static const enum budget_limit_state at_[] = {
         [8] = BUDGET_LIMIT_OPEN, [9] = BUDGET_LIMIT_NEAR, [10] = BUDGET_LIMIT_REACHED
     };
@@ -128,7 +128,7 @@ TEST(a_limit_is_near_from_nine_tenths_on)
         a.used[STORE_PERIOD_DAY][STORE_BUDGET_EXECUTIONS] = i;
         assert_int_equal(budget_period_limit_state(&a, a.used, STORE_PERIOD_DAY, STORE_BUDGET_EXECUTIONS), at_[i]);
     }
-    assert_int_equal(budget_period_limit_state(&a, a.used, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS),
+    assert_int_equal(budget_period_limit_state(&a, a.used, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME),
                      BUDGET_LIMIT_OPEN); /* the limit is 1, nothing is used */
 }
 

@@ -160,21 +160,21 @@ TEST(lifetimes_count_while_they_last_and_in_the_day_in_which_they_are)
     open_scene(&s);
     store_scene_settle(&s.base);
     budget_span_begin(s.me, &one, now - 4000); /* before there is a budget */
-    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS, 1000000);
+    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME, 1000000000);
     budget_span_begin(s.me, &two, now);
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 4);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 4000);
     now += 10000;
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 24);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 24000);
     budget_span_end(s.budgets, s.me, &one, now);
     budget_span_end(s.budgets, s.me, &one, now + 5000); /* no effect: it has ended */
     now += 1000;
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 25);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 25000);
     budget_span_stored(&one);
     now = NOON + DAY / 2 + 3000; /* three seconds after midnight */
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 3);
-    assert_int_equal(used(&s, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_SECONDS), 14 + (DAY / 2 + 3000) / 1000);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 3000);
+    assert_int_equal(used(&s, STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_TIME), 14000 + DAY / 2 + 3000);
     budget_span_end(s.budgets, s.me, &two, now);
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 3);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 3000);
     budget_span_stored(&two);
     assert_null(s.me->spans);
     close_scene(&s);
@@ -188,16 +188,16 @@ TEST(a_cancelled_lifetime_does_not_count)
 
     open_scene(&s);
     store_scene_settle(&s.base);
-    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS, 10);
+    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME, 10000);
     budget_span_begin(s.me, &span, now);
     now += 20000;
     assert_int_equal(check(&s, "me", false), ERR_BUDGET);
     budget_span_cancel(s.me, &span);
     budget_span_cancel(s.me, &span); /* no effect */
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 0);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 0);
     assert_int_equal(check(&s, "me", false), ERR_NONE);
     budgets_totals(s.budgets, &totals);
-    assert_int_equal(totals.used[STORE_BUDGET_SANDBOX_SECONDS], 0);
+    assert_int_equal(totals.used[STORE_BUDGET_SANDBOX_TIME], 0);
     close_scene(&s);
 }
 
@@ -211,13 +211,13 @@ TEST(a_lifetime_that_ended_counts_for_a_new_budget_until_the_store_has_it)
     budget_span_begin(s.me, &span, now);
     now += 5000;
     budget_span_end(s.budgets, s.me, &span, now);
-    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS, 100);
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 5);
+    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME, 100000);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 5000);
     budgets_set(s.budgets, &(struct store_budget){ .owner = "me" });
     assert_null(s.me->budget);
     budget_span_stored(&span);
-    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS, 100);
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS), 0); /* this store was not given it */
+    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME, 100000);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME), 0); /* this store was not given it */
     close_scene(&s);
 }
 
@@ -229,10 +229,10 @@ TEST(usage_before_the_start_is_read_from_the_store)
     open_scene(&s);
     store_usage_add(s.base.store, &row, 1, NULL, NULL);
     store_scene_settle(&s.base);
-    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS, 4);
+    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME, 4000);
     assert_int_equal(check(&s, "me", true), ERR_NONE);
     s.cpu_growth_us = 1000000;
-    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS), 4);
+    assert_int_equal(used(&s, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME), 4000);
     assert_int_equal(check(&s, "me", true), ERR_BUDGET);
     close_scene(&s);
 }
@@ -244,20 +244,20 @@ TEST(live_work_is_stopped_within_a_second_and_the_reason_is_the_limit)
 
     open_scene(&s);
     store_scene_settle(&s.base);
-    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_CPU_SECONDS, 1);
+    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME, 1000);
     budget_span_begin(s.me, &span, now);
     s.cpu_growth_us = 1000000;
     store_scene_wait(&s.base, &s.stops);
     assert_false(s.end_sandboxes);
     assert_int_equal(s.why.id, ERR_BUDGET);
-    assert_non_null(strstr(s.why.msg, "cpuSeconds"));
+    assert_non_null(strstr(s.why.msg, "cpuMs"));
     now += DAY; /* the budget is renewed */
     store_scene_wait(&s.base, &s.renewals);
-    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_SECONDS, 60);
+    set_budget(&s, STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME, 60000);
     s.stops = 0;
     store_scene_wait(&s.base, &s.stops); /* half a day has passed since midnight */
     assert_true(s.end_sandboxes);
-    assert_non_null(strstr(s.why.msg, "sandboxSeconds"));
+    assert_non_null(strstr(s.why.msg, "sandboxMs"));
     budget_span_cancel(s.me, &span);
     close_scene(&s);
 }

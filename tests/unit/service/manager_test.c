@@ -448,7 +448,7 @@ TEST(an_execution_killed_for_the_budget_says_budget_in_its_final_receipt_too)
     struct execution_row row;
 
     scene_open(&s, 0);
-    run_with_budget(&s, STORE_BUDGET_CPU_SECONDS, 1, &row);
+    run_with_budget(&s, STORE_BUDGET_CPU_TIME, 1000, &row);
     set_cpu(&s.k, "5000000000\n");
     expect_runtime(&s, FRAME_SIGNAL);
     runtime_exit(&s.k, -1, 9);
@@ -473,7 +473,7 @@ TEST(an_execution_whose_sandbox_the_budget_ends_says_budget)
     struct execution_row row;
 
     scene_open(&s, 0);
-    run_with_budget(&s, STORE_BUDGET_SANDBOX_SECONDS, 1, &row);
+    run_with_budget(&s, STORE_BUDGET_SANDBOX_TIME, 1000, &row);
     expect(&s, FRAME_J_DESTROY);
     jailer_stats(&s.k, &(struct jail_stats){ 0 });
     wait_until_ended(&s, &row);

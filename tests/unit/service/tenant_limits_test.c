@@ -262,7 +262,7 @@ TEST(a_used_budget_of_sandbox_time_refuses_sandboxes_and_ends_those_that_run)
     struct sandbox_answer a;
 
     scene_open(&s);
-    set_budget(&s, ME, STORE_BUDGET_SANDBOX_SECONDS, 1);
+    set_budget(&s, ME, STORE_BUDGET_SANDBOX_TIME, 1000);
     create_running(&s);
     execute_running(&s, EXECUTION, &(struct execution_spec){ 0 });
     for (uint64_t end = now_ms() + 5000; manager_sandbox_is_live(s.m, ME, BOX) && now_ms() < end;)
@@ -290,7 +290,7 @@ TEST(a_used_budget_of_cpu_time_kills_executions_of_all_kinds)
     uint32_t kernel = s.k.stream;
     execute_running(&s, OTHER_EXECUTION, &(struct execution_spec){ 0 });
     uint32_t program = s.k.stream;
-    set_budget(&s, ME, STORE_BUDGET_CPU_SECONDS, 1);
+    set_budget(&s, ME, STORE_BUDGET_CPU_TIME, 1000);
     set_cpu(&s.k, "5000000000\n");
     advance(&s, 1000);
     bool interrupted = false, killed = false;
@@ -321,7 +321,7 @@ TEST(a_used_budget_of_cpu_time_stops_a_run)
         struct client run;
 
         scene_open(&s);
-        set_budget(&s, ME, STORE_BUDGET_CPU_SECONDS, 1);
+        set_budget(&s, ME, STORE_BUDGET_CPU_TIME, 1000);
         run_to(&s, &run, requests[i], STEP_RUNNING, NULL);
         set_cpu(&s.k, "5000000000\n");
         advance(&s, 1000);
@@ -342,7 +342,7 @@ TEST(a_program_that_is_left_running_after_the_budget_ends_its_sandbox)
 
     scene_open(&s);
     create_running(&s);
-    set_budget(&s, ME, STORE_BUDGET_CPU_SECONDS, 1);
+    set_budget(&s, ME, STORE_BUDGET_CPU_TIME, 1000);
     set_cpu(&s.k, "5000000000\n");
     advance(&s, 1000);
     assert_true(manager_sandbox_is_live(s.m, ME, BOX));

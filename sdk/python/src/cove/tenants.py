@@ -68,8 +68,8 @@ class Role:
 class BudgetBounds:
     """Limits on the usage in a day or a month. None: no limit."""
 
-    cpu_seconds: Optional[int] = None
-    sandbox_seconds: Optional[int] = None
+    cpu_ms: Optional[int] = None
+    sandbox_ms: Optional[int] = None
     executions: Optional[int] = None
 
 
@@ -95,11 +95,12 @@ class UsageRow:
     executions: int
     failed_executions: int
     """The executions that could not start or were lost."""
-    cpu_seconds: float
-    execution_seconds: float
-    sandbox_seconds: float
-    """Seconds for which sandboxes were alive, including paused ones."""
+    cpu_ms: float
+    execution_ms: int
+    sandbox_ms: int
+    """Milliseconds for which sandboxes were alive, including paused ones."""
     memory_mib_seconds: float
+    """The memory limit of sandboxes in MiB, multiplied by their lifetime in seconds."""
     storage_mib_seconds: float
     memory_peak_bytes: int
     output_bytes: int
