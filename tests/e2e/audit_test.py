@@ -208,11 +208,10 @@ class Audit(Audited):
         self.begin("--audit-segment", "64K", "--rate-limit-default", "100000/s")
         sandbox = self.sandbox()
         ballast = os.path.join(self.place, "ballast")
-        with open(ballast, "wb") as f:
+        with open(ballast, "wb", buffering=0) as f:
             try:
                 while True:
                     f.write(b"x" * 65536)
-                    f.flush()
             except OSError:
                 pass
         extend = ("PATCH", f"/v1/sandboxes/{sandbox}", {"lifetimeMs": 600000})
