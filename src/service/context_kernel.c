@@ -321,8 +321,25 @@ static void context_restart_kernel(struct context *cx)
     struct err err = { 0 };
 
     cx->restart_requested = false;
-    if (context_start_kernel_again(cx, &err) < 0)
+    if (context_start_kernel_again(cx, &err) < 0) {
+        context_fail_executions(cx, &err);
         context_mark_dead(cx, &err);
+    }
+}
+
+/* Whether only the state of a context is lost, after a limit or an ignored interrupt: it continues
+ * with another kernel. */
+static bool context_survives_death(const struct context *cx, const struct language_kernel_death *d)
+{
+    return !d->was_starting && (cx->kernel.killed_by_timer || (d->receipt && d->receipt->ended_by == ENDED_MEMORY));
+}
+
+/* Whether queued executions run in the next kernel. Without a receipt, the execution that was
+ * running is among them, and fails with them. */
+static bool context_keeps_queue(const struct context *cx, const struct language_kernel_death *d)
+{
+    return context_survives_death(cx, d) && d->receipt && d->receipt->ended_by != ENDED_LOST &&
+           !cx->restart_requested && !cx->delete_requested && cx->sandbox->state != SANDBOX_STATE_ENDING;
 }
 
 /* Receipts of its executions cannot contain denials, because the interpreter is one process for all
@@ -339,16 +356,20 @@ static void context_on_kernel_died(void *arg, const struct language_kernel_death
 {
     struct context *cx = arg;
     struct sandbox *sb = cx->sandbox;
+    bool keeps_queue = context_keeps_queue(cx, d);
     struct err why;
 
     if (d->receipt)
         context_count_kernel_denials(cx, d->receipt);
     context_set_death_error(cx, d, &why);
-    if (!d->was_starting && (cx->kernel.killed_by_timer || (d->receipt && d->receipt->ended_by == ENDED_MEMORY)))
-        cx->restart_requested = true; /* only its state is lost */
+    if (context_survives_death(cx, d))
+        cx->restart_requested = true;
     if (d->was_executing)
         context_end_running_execution(cx, d->receipt, &why);
-    context_fail_executions(cx, &why);
+    if (keeps_queue)
+        cx->reset_unreported = cx->queue != NULL;
+    else
+        context_fail_executions(cx, &why);
     for (struct context_query *a = cx->queries, *next; a; a = next) {
         next = a->next;
         context_query_finish(a, &why, NULL);

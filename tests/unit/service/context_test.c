@@ -314,13 +314,15 @@ TEST(a_kernel_that_ignores_an_interrupt_is_killed_and_restarted)
             assert_string_equal(a.outcome, "killed");
         }
         assert_execution(&s, EXECUTION, STORE_EXECUTION_ENDED, causes[way]);
-        assert_execution(&s, OTHER_EXECUTION, STORE_EXECUTION_FAILED, "");
         runtime_started(&s.k);
         kernel_ready(&s);
+        expect_kernel_line(&s, "\"op\":\"execute\",\"id\":\"" OTHER_EXECUTION "\"");
+        kernel_finishes(&s, OTHER_EXECUTION, "ok");
+        assert_execution(&s, OTHER_EXECUTION, STORE_EXECUTION_ENDED, "exit");
         assert_true(context_read(&s, CONTEXT, &info));
         assert_int_equal(info.state, CONTEXT_IDLE);
         assert_int_equal(info.restarts, 1);
-        assert_int_equal(info.executions, 0);
+        assert_int_equal(info.executions, 1);
         scene_close(&s);
     }
 }
