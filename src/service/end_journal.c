@@ -23,6 +23,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/doc/json_input.h"
+#include "service/result.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -233,6 +234,7 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
     row->ended_by = (char *)ended_by;
     row->error_json = (char *)error;
     row->created_by = (char *)by;
+    result_set_row_outcome(row);
     return 0;
 }
 

@@ -64,6 +64,7 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
     memcpy(row->context, ex->context_id, sizeof(row->context));
     row->created_by = ex->created_by[0] ? (char *)ex->created_by : NULL;
     row->usage_cpu_us = ex->end_cpu_us;
+    result_set_row_outcome(row);
 }
 
 static void execution_commit_end(void *arg)

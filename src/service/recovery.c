@@ -151,6 +151,7 @@ static void recovery_end_orphan(struct recovery *r, const struct store_execution
     memcpy(end.id, row->id, sizeof(end.id));
     end.ended_by = (char *)ended_by_name(ENDED_LOST);
     end.error_json = why;
+    result_set_row_outcome(&end);
     output_dir_file_sizes(r->output_dir, row->id, end.out_bytes);
     store_execution_update(r->services->store, row->owner, &end,
                            STORE_EXECUTION_SET_STATE | STORE_EXECUTION_SET_END | STORE_EXECUTION_SET_OUTPUT,

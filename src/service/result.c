@@ -82,6 +82,13 @@ enum outcome result_outcome(const char *ended_by, int exit_code, bool failed)
     return ended_by && ended_by_parse(ended_by, &by) ? outcome_of(by, exit_code, failed) : OUTCOME_ERROR;
 }
 
+void result_set_row_outcome(struct store_execution *row)
+{
+    int exit_code = row->has_exit_code ? row->exit_code : -1;
+
+    row->outcome = (char *)outcome_name(result_outcome(row->ended_by, exit_code, row->error_json != NULL));
+}
+
 static void result_write_end(const struct result *r, struct jsonw *w)
 {
     bool failed = r->error_json || (r->output && r->output->exception.len);

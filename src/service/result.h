@@ -10,6 +10,7 @@
 #include "core/base/jsonw.h"
 #include "policy/outcome.h"
 #include "sandbox/receipt.h"
+#include "store/store.h"
 
 /* The output of a program, and of its code. */
 struct result_output {
@@ -51,3 +52,5 @@ void result_write_stored_receipt(const char *json, enum receipt_detail detail, s
 char *result_error_json(const struct err *why);
 /* The outcome of an execution that has ended. */
 enum outcome result_outcome(const char *ended_by, int exit_code, bool failed);
+/* Sets the outcome of a row whose other columns of the end are set. */
+void result_set_row_outcome(struct store_execution *row);

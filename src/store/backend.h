@@ -52,7 +52,7 @@ struct store_request {
     struct store_condition condition;
     uint32_t live_max;
     bool only_if_no_keys, keep_admin, from_identity_provider;
-    uint32_t states;
+    uint32_t states, outcomes;
     char filter_id[ID_SIZE]; /* LIST: rows of this sandbox; keys: of this user */
     char *filter_name;       /* LIST: sandboxes with this name */
     char *filter_template;   /* LIST: sandboxes of this template */

@@ -155,6 +155,7 @@ static void store_request_set_list(struct store_request *c, const struct store_l
     store_request_set_text(c, &c->filter_name, "name", q->name, ID_TEXT_MAX);
     store_request_set_text(c, &c->filter_template, "template", q->template, ID_TEXT_MAX);
     c->states = q->states;
+    c->outcomes = q->outcomes;
     c->oldest_first = q->oldest_first;
     c->limit = q->limit == 0 ? LIST_DEFAULT : q->limit > STORE_LIST_MAX ? STORE_LIST_MAX : q->limit;
     if (!c->rejected && q->sandbox && !id_valid(q->sandbox, "sb")) {

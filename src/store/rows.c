@@ -63,6 +63,7 @@ static const struct row_column execution_columns[] = {
            .flag_at = offsetof(struct store_execution, has_exit_code)),
     COLUMN(store_execution, signal, ROW_I32, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, ended_by, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
+    COLUMN(store_execution, outcome, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, receipt_json, ROW_TEXT, .set = STORE_EXECUTION_SET_RECEIPT),
     COLUMN(store_execution, error_json, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, idempotency, ROW_TEXT),

@@ -132,6 +132,18 @@ static const char *const schema_steps[] = {
     /* A name is free again when its sandbox has ended. */
     ("CREATE UNIQUE INDEX sandboxes_living_names ON sandboxes (owner, name) WHERE state <> 'ended';"
      "CREATE INDEX sandboxes_by_name ON sandboxes (owner, name, created_ms, id) WHERE name IS NOT NULL;"),
+
+    /* The CASE is outcome_of() of policy/outcome.c. */
+    ("ALTER TABLE executions ADD COLUMN outcome TEXT"
+     " CHECK (outcome IN ('success', 'error', 'timeout', 'out_of_memory', 'killed', 'lost'));"
+     "UPDATE executions SET outcome = CASE"
+     " WHEN ended_by = 'exit' AND exit_code = 0 AND error_json IS NULL THEN 'success'"
+     " WHEN ended_by IN ('lifetime', 'idle', 'timeout', 'cpu') THEN 'timeout'"
+     " WHEN ended_by = 'memory' THEN 'out_of_memory'"
+     " WHEN ended_by IN ('killed', 'budget') THEN 'killed'"
+     " WHEN ended_by = 'lost' THEN 'lost' ELSE 'error' END WHERE state IN ('ended', 'failed');"
+     "CREATE INDEX executions_by_phase ON executions (owner, coalesce(outcome, state), created_ms, id);"
+     "CREATE INDEX executions_by_phase_of_all ON executions (coalesce(outcome, state), created_ms, id);"),
 };
 
 const struct schema schema_current = { schema_steps, ARRAY_LEN(schema_steps) };

@@ -75,7 +75,7 @@ struct store_condition {
     uint64_t generation; /* the row must have this generation; 0: any */
 };
 #define STORE_BIT(state) (1u << (unsigned)(state))
-#define STORE_NO_STATE (1u << 31) /* a set without states, for lists: selects no row */
+#define STORE_NO_STATE (1u << 31) /* an empty set of states or outcomes, for lists: selects no row */
 
 /* Lists are ordered by creation, newest first unless oldest_first, and read page by page:
  * `cursor` is the `next` of the previous page, or NULL. If rows are created or removed between
@@ -84,6 +84,7 @@ struct store_condition {
 struct store_list {
     const char *owner;
     uint32_t states;         /* set of STORE_BIT; 0: any */
+    uint32_t outcomes;       /* set of STORE_BIT(enum outcome): executions that ended so; 0: any */
     const char *sandbox;     /* executions and events of this sandbox; NULL: any */
     const char *user;        /* keys of this user; NULL: any */
     const char *name;        /* sandboxes with this name; NULL: any */
@@ -179,6 +180,7 @@ struct store_execution {
     int32_t exit_code;
     int32_t signal; /* 0: none */
     char *ended_by;
+    char *outcome; /* a name of enum outcome; NULL: it has not ended */
     char *receipt_json;
     char *error_json;
     char *idempotency; /* the Idempotency-Key of its request, or NULL */
@@ -191,7 +193,7 @@ struct store_execution {
 #define STORE_EXECUTION_SET_STATE (1u << 0)
 #define STORE_EXECUTION_SET_STARTED (1u << 1)
 #define STORE_EXECUTION_SET_OUTPUT (1u << 2) /* out_bytes and dropped */
-#define STORE_EXECUTION_SET_END (1u << 3)    /* ended_ms, exit_code, signal, ended_by, error_json */
+#define STORE_EXECUTION_SET_END (1u << 3)    /* ended_ms, exit_code, signal, ended_by, outcome, error_json */
 #define STORE_EXECUTION_SET_RECEIPT (1u << 4)
 
 typedef void store_execution_fn(void *arg, const struct err *err, const struct store_execution *row);

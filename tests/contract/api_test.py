@@ -293,6 +293,58 @@ def sandboxes_are_listed_by_state_and_metadata_page_by_page(s):
 
 
 @case
+def executions_of_all_sandboxes_are_listed_by_state_and_outcome(s):
+    first, second = s.create(), s.create({"runtime": "sh"})
+    done = s.execute(first, {"code": "1"}).json["id"]
+    failed = s.execute(second, {"command": ["false"]}).json["id"]
+    raised = s.execute(first, {"code": "1/0"}).json["id"]
+    absent = s.execute(second, {"command": ["no-such-program"]}).json["id"]
+    late = s.execute(first, {"command": ["sleep", "60"], "timeoutMs": 200}).json["id"]
+    runs = s.execute(second, {"command": ["sleep", "60"], "background": True}).json["id"]
+    every = [runs, late, absent, raised, failed, done]
+
+    def listed(query="", path="/v1/executions", **who):
+        page = s.call("GET", f"{path}?{query}", **who)
+        assert page.status == 200, page.body
+        assert set(page.json) <= {"items", "nextCursor"}, page.json
+        return [x["id"] for x in page.json["items"] if x["sandboxId"] in (first, second)]
+
+    assert listed() == every
+    assert listed("state=starting&state=running") == [runs]
+    until(lambda: listed("state=running") == [runs], "it runs")
+    assert listed("state=!running") == every[1:]
+    assert listed("state=!ended") == [runs]
+    assert listed("state=ended") == every[1:]
+    assert listed("outcome=success") == [done]
+    assert listed("outcome=timeout&outcome=success") == [late, done]
+    assert listed("outcome=error") == [absent, raised, failed]
+    assert listed("outcome=!error") == [late, done]
+    assert listed("outcome=error&state=!ended") == []
+    assert listed("outcome=success&outcome=!success") == []
+    assert listed(f"sandboxId={first}") == [late, raised, done]
+    assert listed(f"sandboxId={second}&outcome=!success") == [absent, failed]
+    assert listed("outcome=error", f"/v1/sandboxes/{first}/executions") == [raised]
+    assert listed("state=!ended", f"/v1/sandboxes/{second}/executions") == [runs]
+    by_id = {x["id"]: x for x in s.call("GET", "/v1/executions").json["items"]}
+    for id in (done, failed, raised, absent, late):  # the list shows the outcome that it selects by
+        of = by_id[id]["sandboxId"]
+        assert by_id[id]["outcome"] == s.call("GET", f"/v1/sandboxes/{of}/executions/{id}").json["outcome"], id
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = s.call("GET", f"/v1/executions?outcome=error&outcome=timeout&limit=1{cursor}").json
+        pages += [x["id"] for x in page["items"]]
+        cursor = f"&cursor={page['nextCursor']}" if "nextCursor" in page else None
+    assert [x for x in pages if x in every] == every[1:5] and len(set(pages)) == len(pages), pages
+    for bad in ("state=failed", "outcome=ok", "outcome=", "sandboxId=x", f"sandboxId={done}", "contextId=x", "limit=0", "cursor=x"):
+        answer = s.call("GET", "/v1/executions?" + bad)
+        assert answer.status == 400, (bad, answer.status, answer.body)
+    s.delete(first)
+    assert listed(f"sandboxId={first}") == [late, raised, done]
+    s.delete(second)
+    assert listed("outcome=killed") == [runs]
+
+
+@case
 def a_name_belongs_to_one_living_sandbox_of_the_tenant(s):
     a = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": "build-1.x"})
     assert a.status == 201 and a.json["name"] == "build-1.x", a.body

@@ -5,7 +5,9 @@
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/outcome.h"
 #include "store/schema.h"
+#include "store/sqlite/sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -554,6 +556,127 @@ TEST(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_execution
     sqlite3_close(db);
 }
 
+TEST(a_migration_derives_the_outcome_of_old_executions)
+{
+    static const struct {
+        const char *values; /* state, ended_by, exit_code, error_json */
+        const char *outcome;
+    } rows[] = { { "'ended', 'exit', 0, NULL", "success" },
+                 { "'ended', 'exit', 1, NULL", "error" },
+                 { "'ended', 'signal', NULL, NULL", "error" },
+                 { "'ended', 'cpu', NULL, NULL", "timeout" },
+                 { "'ended', 'memory', NULL, NULL", "out_of_memory" },
+                 { "'ended', 'budget', NULL, NULL", "killed" },
+                 { "'failed', 'lost', NULL, '{}'", "lost" },
+                 { "'failed', NULL, NULL, '{}'", "error" },
+                 { "'running', NULL, NULL, NULL", "none" } };
+    const struct schema before = { schema_current.steps, 8 };
+    auto_free char *path = str_printf("%s/outcomes.db", host_dir);
+    struct err err = { 0 };
+    sqlite3 *db = open_raw(path);
+
+    assert_int_equal(schema_migrate(db, &before, &err), 0);
+    assert_int_equal(sqlite3_exec(db,
+                                  "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+                                  " VALUES ('sb', 'anna', 'ended', 1, 1, 1)",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        auto_free char *sql = str_printf("INSERT INTO executions (id, sandbox, owner, background, created_ms,"
+                                         " started_ms, ended_ms, out_bytes1, out_bytes2, dropped1, dropped2, signal,"
+                                         " state, ended_by, exit_code, error_json)"
+                                         " VALUES ('ex%zu', 'sb', 'anna', 0, 1, 1, 1, 0, 0, 0, 0, 0, %s)",
+                                         i, rows[i].values);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    }
+    if (schema_migrate(db, &schema_current, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        auto_free char *sql = str_printf("SELECT coalesce(outcome, 'none') = '%s' FROM executions WHERE id = 'ex%zu'",
+                                         rows[i].outcome, i);
+        if (query(db, sql) != 1)
+            fail_msg("%s: not %s", rows[i].values, rows[i].outcome);
+    }
+    sqlite3_close(db);
+}
+
+/* Neither scans a table or sorts rows, nor reads many more rows than the page has. */
+static void expect_fast_list(sqlite3 *db, const struct store_request *c)
+{
+    int owner, rows = 0;
+    auto_free char *sql = db_list_sql(c, &owner);
+    auto_free char *explain = str_printf("EXPLAIN QUERY PLAN %s", sql);
+    sqlite3_stmt *st;
+
+    assert_int_equal(sqlite3_prepare_v2(db, explain, -1, &st, NULL), SQLITE_OK);
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        const char *line = (const char *)sqlite3_column_text(st, 3);
+
+        if ((strstr(line, "SCAN") && (c->states || c->outcomes)) || strstr(line, "TEMP B-TREE"))
+            fail_msg("%s: %s", line, sql);
+    }
+    sqlite3_finalize(st);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+    if (owner)
+        sqlite3_bind_text(st, owner, c->owner, -1, SQLITE_STATIC);
+    if (c->has_cursor) {
+        sqlite3_bind_int64(st, owner + 1, (sqlite3_int64)c->cursor.created_ms);
+        sqlite3_bind_text(st, owner + 2, c->cursor.id, -1, SQLITE_STATIC);
+    }
+    sqlite3_bind_int(st, sqlite3_bind_parameter_count(st), 11);
+    while (sqlite3_step(st) == SQLITE_ROW)
+        rows++;
+    assert_true(rows > 0);
+    if (sqlite3_stmt_status(st, SQLITE_STMTSTATUS_VM_STEP, 0) > 20000)
+        fail_msg("%d steps: %s", sqlite3_stmt_status(st, SQLITE_STMTSTATUS_VM_STEP, 0), sql);
+    sqlite3_finalize(st);
+}
+
+TEST(a_page_of_executions_is_read_by_index_among_100000)
+{
+    static const struct {
+        uint32_t states, outcomes;
+    } filters[] = { { 0, 0 },
+                    { STORE_EXECUTION_LIVE, 0 },
+                    { STORE_BIT(STORE_EXECUTION_RUNNING), 0 },
+                    { STORE_BIT(STORE_EXECUTION_ENDED) | STORE_BIT(STORE_EXECUTION_FAILED), 0 },
+                    { 0, STORE_BIT(OUTCOME_TIMEOUT) },
+                    { 0, STORE_BIT(OUTCOME_TIMEOUT) | STORE_BIT(OUTCOME_LOST) },
+                    { 0, ((1u << OUTCOME_COUNT) - 1) & ~STORE_BIT(OUTCOME_SUCCESS) } };
+    auto_free char *path = str_printf("%s/many.db", host_dir);
+    struct err err = { 0 };
+    sqlite3 *db = open_raw(path);
+
+    assert_int_equal(schema_migrate(db, &schema_current, &err), 0);
+    assert_int_equal(
+        sqlite3_exec(db,
+                     "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+                     " VALUES ('sb', 'anna', 'running', 1, 1, 1);"
+                     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 100000)"
+                     " INSERT INTO executions (id, sandbox, owner, background, created_ms, started_ms, ended_ms,"
+                     " out_bytes1, out_bytes2, dropped1, dropped2, signal, state, outcome)"
+                     " SELECT 'ex' || n, 'sb', 'anna', 0, n, n, n, 0, 0, 0, 0, 0,"
+                     " iif(n = 10, 'running', 'ended'), iif(n = 10, NULL, iif(n = 20, 'timeout', 'success')) FROM c",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
+    for (size_t i = 0; i < ARRAY_LEN(filters); i++) {
+        struct store_request c = {
+            .table = &row_execution, .owner = "anna", .states = filters[i].states, .outcomes = filters[i].outcomes
+        };
+
+        expect_fast_list(db, &c);
+        c.has_cursor = true;
+        c.cursor.created_ms = 90000;
+        expect_fast_list(db, &c);
+        strcpy(c.owner, STORE_ANY_OWNER);
+        expect_fast_list(db, &c);
+        c.has_cursor = false;
+        c.oldest_first = true;
+        expect_fast_list(db, &c);
+    }
+    sqlite3_close(db);
+}
+
 /* --- ST08 --- */
 
 static void expect_mode(const char *path, mode_t mode)
@@ -625,6 +748,8 @@ int main(void)
         RUN_STORE(ST02_one_call_that_does_not_fit_fails_no_other_of_its_batch),
         RUN_STORE(ST02_a_read_only_file_system_is_a_clear_error_at_the_start),
         RUN_STORE(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions),
+        RUN_STORE(a_migration_derives_the_outcome_of_old_executions),
+        RUN_STORE(a_page_of_executions_is_read_by_index_among_100000),
         RUN_STORE(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything),
         RUN_STORE(an_impossible_row_is_named),
         RUN_STORE(a_file_that_is_not_our_database_is_refused_and_not_changed),

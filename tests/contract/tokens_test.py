@@ -103,11 +103,32 @@ def AU06_a_token_reaches_no_other_sandbox_and_no_route_outside_of_sandboxes(s):
             b = s.call(method, path.replace(other, unknown), body, key=t)
             assert a.status == b.status == 404 and a.code == b.code == "not_found", (method, path, a.body, b.body)
             assert a.json["error"]["message"] == b.json["error"]["message"], path
-        elif path not in ("/", "/health", "/ready", "/v1/openapi.yaml", "/v1/login", "/v1/whoami", "/v1/tickets"):
+        elif not path.startswith("/docs") and path not in ("/", "/v1", "/health", "/ready", "/v1/openapi.yaml", "/v1/openapi.json",
+                                                           "/v1/login", "/v1/whoami", "/v1/tickets", "/v1/executions"):
             a = s.call(method, path, body, key=t)
             assert a.status == 403, (method, path, a.status, a.body)
     assert s.call("GET", f"/v1/sandboxes/{other}").json["state"] == "running"
     s.delete(sb)
+    s.delete(other)
+
+
+@case
+def AU06_a_token_lists_the_executions_of_its_own_sandbox_only(s):
+    sb, other = s.create({"runtime": "sh"}), s.create({"runtime": "sh"})
+    t, looks = token(s, sb), token(s, sb, ["sandboxes:read", "files"])
+    mine = s.execute(sb, {"command": ["true"]}).json["id"]
+    theirs = s.execute(other, {"command": ["true"]}).json["id"]
+    for query in ("", "?outcome=success", f"?sandboxId={sb}", "?state=ended&limit=1"):
+        assert [x["id"] for x in s.call("GET", f"/v1/executions{query}", key=t).json["items"]] == [mine], query
+    assert theirs in [x["id"] for x in s.call("GET", "/v1/executions").json["items"]]
+    assert s.call("GET", f"/v1/executions?sandboxId={other}", key=t).status == 404
+    assert s.call("GET", "/v1/executions", key=looks).status == 403
+    cursor = s.call("GET", f"/v1/executions?sandboxId={other}&limit=1").json.get("nextCursor")
+    assert cursor is None, "one row is one page"
+    first = s.call("GET", "/v1/executions?limit=1").json["nextCursor"]  # of a list that the token may not see
+    assert [x["id"] for x in s.call("GET", f"/v1/executions?cursor={first}", key=t).json["items"]] in ([mine], [])
+    s.delete(sb)
+    assert s.call("GET", "/v1/executions", key=t).status == 401
     s.delete(other)
 
 
@@ -150,7 +171,7 @@ def AU07_a_token_for_a_port_is_for_that_port_alone(s):
     t = token(s, sb, SCOPES, port=8080)
     assert s.call("GET", "/v1/whoami", key=t).json["port"] == 8080
     for method, path, body in all_routes(sb):
-        if path.startswith(f"/v1/sandboxes/{sb}"):
+        if path.startswith((f"/v1/sandboxes/{sb}", "/v1/executions")):
             a = s.call(method, path, body, key=t)
             assert a.status == 403 and "8080" in a.json["error"]["message"], (method, path, a.body)
     s.delete(sb)

@@ -170,6 +170,18 @@ class Ctl(Served):
         self.assertIn("program_not_found", self.cove("exec", sandbox, "--", "no-such-program", code=127).err)
         self.assertIn("program_not_found", self.cove("ps", "-a", sandbox).out)
 
+        def found(*flags):
+            return [x["outcome"] for x in self.cove("ps", "--json", *flags, sandbox).json["items"]]
+
+        self.assertEqual(found("-a"), ["error", "timeout", "out_of_memory", "timeout"])
+        self.assertEqual(found(), [])
+        self.assertEqual(found("--outcome", "timeout"), ["timeout", "timeout"])
+        self.assertEqual(found("--outcome", "!timeout", "--state", "ended"), ["error", "out_of_memory"])
+        self.assertIn("outcome: must be success, error", self.cove("ps", "--outcome", "fine", code=2).err)
+        background = self.cove("exec", "-d", sandbox, "--", "sleep", "60").out.strip()
+        self.assertIn(background, self.cove("ps").out)  # without a sandbox: those of all
+        self.assertNotIn(sandbox, self.cove("ps", "--state", "ended", "--outcome", "success").out)
+
     def test_paths_of_files_have_the_meaning_of_cp(self):
         sandbox = self.cove("sandbox", "create", "-q").out.strip()
         here, out = os.path.join(self.dir, "data.csv"), os.path.join(self.dir, "fetched")

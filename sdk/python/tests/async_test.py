@@ -32,6 +32,9 @@ class Async(Case):
                 results = await asyncio.gather(*(box.run_command(f"sleep 0.5; echo {n}", timeout=300) for n in range(8)))
                 self.assertEqual([r.stdout for r in results], [f"{n}\n" for n in range(8)])
                 self.assertEqual(len([info async for info in box.executions()]), 8)
+                mine = client.executions.list(sandbox=box.id, outcome="success")
+                self.assertEqual(len([info async for info in mine]), 8)
+                self.assertEqual([info async for info in client.executions.list(sandbox=box.id, state="!ended")], [])
             self.assertEqual((await box.refresh()).state, "ended")
 
         self.go(many)

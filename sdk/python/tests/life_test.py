@@ -4,6 +4,7 @@ from __future__ import annotations
 import datetime
 import os
 import tempfile
+from typing import Any, List
 
 from cove import Cove, CoveError, ExecutionInfo, PoolScaling, Resources, Sandbox, TemplateSpec
 from cove._call import Call, path
@@ -95,6 +96,27 @@ class Life(Case):
         self.assertEqual(len(list(pages)), 3)
         self.assertEqual([s.id for s in Sandbox.list(metadata={"page": "yes"}, state="running", client=self.client)], [box.id])
         self.assertEqual(list(Sandbox.list(metadata={"page": "yes", "c": "d"}, client=self.client)), [])
+
+    def test_executions_of_all_sandboxes_are_listed_by_state_and_outcome(self) -> None:
+        one, two = self.sandbox(), self.sandbox()
+        fine = one.start_command("true")
+        fine.wait()
+        bad = two.start_command("exit 3")
+        bad.wait()
+        runs = two.start_command("sleep 60")
+
+        def listed(**filters: Any) -> List[str]:
+            return [info.id for info in self.client.executions.list(**filters) if info.sandbox_id in (one.id, two.id)]
+
+        self.assertEqual(listed(), [runs.id, bad.id, fine.id])
+        self.assertEqual(listed(state="!ended"), [runs.id])
+        self.assertEqual(listed(outcome=["success", "error"]), [bad.id, fine.id])
+        self.assertEqual(listed(outcome="!success"), [bad.id])
+        self.assertEqual(listed(sandbox=two.id, state=["ended"]), [bad.id])
+        runs.cancel()
+        self.assertEqual(listed(outcome="killed"), [runs.id])
+        with self.assertRaises(InvalidRequestError):
+            listed(outcome="fine")
 
     def test_an_update_changes_only_what_is_given(self) -> None:
         box = self.sandbox(metadata={"a": "1", "b": "2"})

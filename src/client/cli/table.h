@@ -48,6 +48,7 @@ enum opt_id {
     OPT_IDLE_ACTION,
     OPT_PIN,
     OPT_STATE,
+    OPT_OUTCOME,
     OPT_NAME,
     OPT_BACKGROUND,
     OPT_FOLLOW,

@@ -138,62 +138,66 @@ int ctl_logs(struct ctl *c, struct err *err)
 }
 
 struct ctl_ps_listing {
-    struct ctl *c;
     struct ctl_table table;
     uint64_t now_ms;
-    json_t *all;
-    json_t *sandboxes;
+    json_t *items;
 };
-
-static void ctl_ps_add_sandbox_id(void *arg, const json_t *s)
-{
-    struct ctl_ps_listing *p = arg;
-
-    json_array_append(p->sandboxes, json_object_get(s, "id"));
-}
 
 static void ctl_ps_add_row(void *arg, const json_t *x)
 {
     struct ctl_ps_listing *p = arg;
-    const char *by = ctl_field_text(x, "endedBy");
+    const char *by = ctl_field_text(x, "endedBy"), *outcome = ctl_field_text(x, "outcome");
     char created[CTL_AGE];
 
     if (!*by) /* it never started */
         by = ctl_field_text(json_object_get(x, "error"), "code");
-    json_array_append(p->all, (json_t *)(uintptr_t)x);
+    json_array_append(p->items, (json_t *)(uintptr_t)x);
     ctl_table_row(&p->table, ctl_field_text(x, "id"), ctl_field_text(x, "sandboxId"), ctl_field_text(x, "state"),
-                  ctl_age(ctl_field_text(x, "createdAt"), p->now_ms, created), *by ? by : "-");
+                  ctl_age(ctl_field_text(x, "createdAt"), p->now_ms, created), *outcome ? outcome : "-",
+                  *by ? by : "-");
 }
 
-int ctl_ps(struct ctl *c, struct err *err)
+/* The path of the list with its filters. */
+static int ctl_ps_path(struct ctl *c, struct buf *out, struct err *err)
 {
-    bool all = args_find(&c->args, OPT_ALL) != NULL;
-    struct ctl_ps_listing p = { .c = c, .now_ms = clock_real_ms(), .all = json_array(), .sandboxes = json_array() };
-    AUTO_JSON *whole = json_pack("{s:o,s:o}", "items", p.all, "sandboxes", p.sandboxes);
-    json_t *id;
-    size_t i;
+    static const struct {
+        int opt;
+        const char *form;
+    } filters[] = { { OPT_STATE, "state=%s" }, { OPT_OUTCOME, "outcome=%s" } };
+    bool all = args_find(&c->args, OPT_STATE) || args_find(&c->args, OPT_OUTCOME) || args_find(&c->args, OPT_ALL);
+    char separator = all ? '?' : '&';
 
-    if (ctl_require_args(c, 0, 1, "ps [-a] [SANDBOX]", err) < 0)
-        return -1;
+    buf_addf(out, "/v1/executions%s", all ? "" : "?state=!ended");
+    for (size_t i = 0; i < c->args.n; i++)
+        for (size_t k = 0; k < ARRAY_LEN(filters); k++)
+            if (c->args.items[i].opt->id == filters[k].opt) {
+                auto_free char *pair = ctl_api_path(filters[k].form, c->args.items[i].value);
+
+                buf_addf(out, "%c%s", separator, pair);
+                separator = '&';
+            }
     if (c->args.nrest == 1) {
         auto_free char *sandbox = NULL;
 
         if (ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
             return -1;
-        json_array_append_new(p.sandboxes, json_string(sandbox));
+        buf_addf(out, "%csandboxId=%s", separator, sandbox);
     }
-    if (c->args.nrest == 0 &&
-        ctl_for_each_item(c, all ? "/v1/sandboxes" : "/v1/sandboxes?state=running", ctl_ps_add_sandbox_id, &p, err) < 0)
-        return -1;
-    ctl_table_row(&p.table, "execution", "sandbox", "state", "created", "ended by");
-    json_array_foreach(p.sandboxes, i, id)
-    {
-        auto_free char *path = ctl_api_path(
-            all ? "/v1/sandboxes/%s/executions" : "/v1/sandboxes/%s/executions?state=running", json_string_value(id));
+    return 0;
+}
 
-        if (ctl_for_each_item(c, path, ctl_ps_add_row, &p, err) < 0 && err->id != ERR_MISSING)
-            return -1; /* skip a sandbox that was removed meanwhile */
-    }
-    json_object_del(whole, "sandboxes");
-    return c->json ? ctl_print_json(whole) : ctl_table_print(&p.table);
+int ctl_ps(struct ctl *c, struct err *err)
+{
+    struct ctl_ps_listing p = { .now_ms = clock_real_ms(), .items = json_array() };
+    AUTO_JSON *whole = json_pack("{s:o}", "items", p.items);
+    auto_buf path = { 0 };
+
+    if (ctl_require_args(c, 0, 1, "ps [FLAGS] [SANDBOX]", err) < 0 || ctl_ps_path(c, &path, err) < 0)
+        return -1;
+    ctl_table_row(&p.table, "execution", "sandbox", "state", "created", "outcome", "ended by");
+    int bad = ctl_for_each_item(c, path.data, ctl_ps_add_row, &p, err);
+    if (!bad && !c->json)
+        return ctl_table_print(&p.table);
+    ctl_table_free(&p.table);
+    return bad ? -1 : ctl_print_json(whole);
 }

@@ -44,6 +44,8 @@ const struct gateway_permission permission_sandbox_create = { .scopes = SCOPE_BI
 const struct gateway_permission permission_execute = { .scopes = SCOPE_BIT(EXECUTIONS), .class = AUTH_CLASS_EXECUTE };
 const struct gateway_permission permission_executions = { .scopes = SCOPE_BIT(EXECUTIONS) };
 const struct gateway_permission permission_executions_read = { .scopes = SCOPE_BIT(EXECUTIONS_READ) };
+const struct gateway_permission permission_executions_list = { .scopes = SCOPE_BIT(EXECUTIONS_READ),
+                                                               .allows_sandbox_credential = true };
 const struct gateway_permission permission_files = { .scopes = SCOPE_BIT(FILES) };
 const struct gateway_permission permission_files_read = { .scopes = SCOPE_BIT(FILES_READ) };
 const struct gateway_permission permission_file_download = { .scopes = SCOPE_BIT(FILES_READ),

@@ -29,9 +29,9 @@ struct api {
 
 extern const struct gateway_permission permission_public, permission_authenticated, permission_sandboxes_read,
     permission_sandboxes_write, permission_sandbox_create, permission_execute, permission_executions,
-    permission_executions_read, permission_files, permission_files_read, permission_file_download,
-    permission_file_upload, permission_keys, permission_self, permission_admin, permission_metrics, permission_audit,
-    permission_usage, permission_tenant;
+    permission_executions_read, permission_executions_list, permission_files, permission_files_read,
+    permission_file_download, permission_file_upload, permission_keys, permission_self, permission_admin,
+    permission_metrics, permission_audit, permission_usage, permission_tenant;
 
 extern const struct http_route docs_routes[], sandbox_routes[], execution_routes[], file_routes[], capability_routes[],
     template_routes[], key_routes[], health_metrics_routes[], maintenance_routes[], event_routes[], token_routes[],

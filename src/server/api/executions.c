@@ -3,6 +3,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/outcome.h"
 #include "server/api/stored_output.h"
 #include "service/context.h"
 
@@ -142,14 +143,18 @@ void api_execution_create(struct http_req *req, void *ctx)
 /* --- list --- */
 
 /* An execution that failed has ended, too. */
-static int api_execution_read_state(const struct http_req *req, uint32_t *ret, struct err *err)
+static int api_execution_read_filters(const struct http_req *req, struct store_list *q, struct err *err)
 {
-    static const char *const names[] = { "starting", "running", "ended", NULL };
+    static const char *const states[] = { "starting", "running", "ended", NULL };
+    const char *outcomes[OUTCOME_COUNT + 1] = { NULL };
 
-    if (api_read_set_query(req, "state", names, ret, err) < 0)
+    for (unsigned i = 0; i < OUTCOME_COUNT; i++)
+        outcomes[i] = outcome_name((enum outcome)i);
+    if (api_read_set_query(req, "state", states, &q->states, err) < 0 ||
+        api_read_set_query(req, "outcome", outcomes, &q->outcomes, err) < 0)
         return -1;
-    if (*ret & STORE_BIT(STORE_EXECUTION_ENDED))
-        *ret |= STORE_BIT(STORE_EXECUTION_FAILED);
+    if (q->states & STORE_BIT(STORE_EXECUTION_ENDED))
+        q->states |= STORE_BIT(STORE_EXECUTION_FAILED);
     return 0;
 }
 
@@ -194,11 +199,41 @@ static void api_execution_list(struct http_req *req, void *ctx)
 
     l->req = req;
     l->api = api;
-    if (api_read_page(req, (const char *const[]){ "state", NULL }, &l->q, &err) < 0 ||
-        api_execution_read_state(req, &l->q.states, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0)
+    if (api_read_page(req, (const char *const[]){ "state", "outcome", NULL }, &l->q, &err) < 0 ||
+        api_execution_read_filters(req, &l->q, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0)
         http_answer_err(req, &err);
     else
         store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_execution_on_list_sandbox, l);
+}
+
+/* A credential of one sandbox sees only that sandbox. */
+static int api_execution_read_sandbox_filter(const struct http_req *req, struct store_list *q, struct err *err)
+{
+    const char *own = gateway_principal(req)->sandbox;
+
+    q->sandbox = http_query(req, "sandboxId");
+    if (q->sandbox && !id_valid(q->sandbox, "sb"))
+        return err_set(err, ERR_INVALID, "sandboxId: must be the id of a sandbox; GET /v1/sandboxes lists them");
+    if (!own[0])
+        return 0;
+    if (q->sandbox && !str_eq(q->sandbox, own))
+        return err_set(err, ERR_MISSING, "there is no such sandbox");
+    q->sandbox = own;
+    return 0;
+}
+
+static void api_execution_list_all(struct http_req *req, void *ctx)
+{
+    static const char *const names[] = { "state", "outcome", "sandboxId", NULL };
+    struct api *api = ctx;
+    struct store_list q = { 0 };
+    struct err err = { 0 };
+
+    if (api_read_page(req, names, &q, &err) < 0 || api_execution_read_filters(req, &q, &err) < 0 ||
+        api_execution_read_sandbox_filter(req, &q, &err) < 0)
+        http_answer_err(req, &err);
+    else
+        store_execution_list(api->settings.store, &q, api_execution_on_rows, req);
 }
 
 /* --- one execution --- */
@@ -345,6 +380,7 @@ static void api_execution_stream(struct http_req *req, void *ctx)
 const struct http_route execution_routes[] = {
     { "POST", ALL, api_execution_create, HTTP_BODY_BUFFERED, JSON_INPUT_SIZE_MAX, "application/json",
       &permission_execute },
+    { "GET", "/v1/executions", api_execution_list_all, HTTP_BODY_NONE, .data = &permission_executions_list },
     { "GET", ALL, api_execution_list, HTTP_BODY_NONE, .data = &permission_executions_read },
     { "GET", ONE, api_execution_get, HTTP_BODY_NONE, .data = &permission_executions_read },
     { "POST", ONE "/cancel", api_execution_cancel, HTTP_BODY_NONE, .data = &permission_executions },

@@ -66,10 +66,11 @@ static int authorize_check_credential(struct http_req *req, const struct gateway
         return err_set(err, ERR_UNAUTHORIZED, "the signature is for another kind of request");
     if (!p->sandbox[0])
         return 0;
-    if (!sandbox)
-        return right->allows_sandbox_credential
-                   ? 0
-                   : err_set(err, ERR_DENIED, "this credential is only valid for one sandbox");
+    if (!sandbox && !right->allows_sandbox_credential)
+        return err_set(err, ERR_DENIED, "this credential is only valid for one sandbox");
+    if (!sandbox && !right->scopes)
+        return 0; /* the request is about the credential itself */
+    sandbox = sandbox ? sandbox : p->sandbox;
     if (!str_eq(sandbox, p->sandbox))
         return err_set(err, ERR_MISSING, "there is no such sandbox");
     if (p->kind != PRINCIPAL_SIGNED && !hooks->sandbox_is_live(hooks->arg, sandbox))

@@ -65,7 +65,8 @@ struct gateway_permission {
     uint32_t scopes;
     enum auth_class class;
     bool is_public; /* no credential is required */
-    /* A credential limited to one sandbox may use the route although its path names no sandbox. */
+    /* A credential limited to one sandbox may use the route although its path names no sandbox.
+     * With scopes, the handler restricts the request to that sandbox. */
     bool allows_sandbox_credential;
     bool allows_signed_url; /* a signed URL can grant access to the route */
 };

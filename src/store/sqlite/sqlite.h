@@ -47,6 +47,9 @@ int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_get(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_update(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_list(struct sqlite_db *db, struct store_request *c, struct err *err);
+/* The statement of a list, which the caller frees. *ret_owner: the number of the owner's
+ * parameter; 0: any owner. */
+char *db_list_sql(const struct store_request *c, int *ret_owner);
 int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err); /* appends to c->rows */
 /* Reads at most one row. 1: it is in c->rows. 0: there is none. */
 int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err);

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._async.execution import AsyncExecution, AsyncStream
     from ._async.files import AsyncFiles, AsyncWatch
     from ._async.pools import AsyncPools
-    from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncUsages
+    from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncExecutions, AsyncUsages
     from ._async.sandbox import AsyncCommands, AsyncSandbox
     from ._async.session import AsyncSession
     from ._async.tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ._sync.execution import Execution, Stream
     from ._sync.files import Files, Watch
     from ._sync.pools import Pools
-    from ._sync.records import Audit, Events, EventStream, Usages
+    from ._sync.records import Audit, Events, EventStream, Executions, Usages
     from ._sync.sandbox import Commands, Sandbox
     from ._sync.session import Session
     from ._sync.tenants import Keys, Roles, Tenants, Users
@@ -62,7 +62,7 @@ HOMES = {
     "_async.execution": "AsyncExecution AsyncStream",
     "_async.files": "AsyncFiles AsyncWatch",
     "_async.pools": "AsyncPools",
-    "_async.records": "AsyncAudit AsyncEvents AsyncEventStream AsyncUsages",
+    "_async.records": "AsyncAudit AsyncEvents AsyncEventStream AsyncExecutions AsyncUsages",
     "_async.sandbox": "AsyncCommands AsyncSandbox",
     "_async.session": "AsyncSession",
     "_async.tenants": "AsyncKeys AsyncRoles AsyncTenants AsyncUsers",
@@ -77,7 +77,7 @@ HOMES = {
     "_sync.execution": "Execution Stream",
     "_sync.files": "Files Watch",
     "_sync.pools": "Pools",
-    "_sync.records": "Audit Events EventStream Usages",
+    "_sync.records": "Audit Events EventStream Executions Usages",
     "_sync.sandbox": "Commands Sandbox",
     "_sync.session": "Session",
     "_sync.tenants": "Keys Roles Tenants Users",
@@ -97,11 +97,11 @@ HOME_OF: Dict[str, str] = {name: home for home, names in HOMES.items() for name 
 
 __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
-    "AsyncEvents", "AsyncExecution", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncSession",
+    "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Event", "EventGap", "EventStream", "Events",
-    "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "ExitEvent", "FileEntry", "FileEvent",
+    "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "Executions", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
     "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",

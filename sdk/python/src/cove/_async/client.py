@@ -18,7 +18,7 @@ from .execution import OnResult, OnText, deliver
 if TYPE_CHECKING:
     from ..tenants import LoginInfo, Tenant
     from .pools import AsyncPools
-    from .records import AsyncAudit, AsyncEvents, AsyncUsages
+    from .records import AsyncAudit, AsyncEvents, AsyncExecutions, AsyncUsages
     from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
 EXECUTE_PATIENCE = 3600.0
@@ -99,6 +99,13 @@ class AsyncCove:
         from .tenants import AsyncRoles
 
         return AsyncRoles(self._http)
+
+    @property
+    def executions(self) -> AsyncExecutions:
+        """Executions of all sandboxes."""
+        from .records import AsyncExecutions
+
+        return AsyncExecutions(self._http)
 
     @property
     def events(self) -> AsyncEvents:

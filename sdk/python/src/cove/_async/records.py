@@ -1,4 +1,4 @@
-"""Records of a server: the events of all sandboxes, the audit trail, usage."""
+"""Records of a server: the executions and events of all sandboxes, the audit trail, usage."""
 from __future__ import annotations
 
 import datetime
@@ -11,7 +11,7 @@ from .._error import CoveError
 from .._json import decode, loads_object, time_text
 from .._local import DownloadResult, AtomicFile, LocalPath
 from ..errors import ProtocolError, ServiceUnavailableError
-from ..models import EventGap, ServerEvent
+from ..models import EventGap, ExecutionInfo, ServerEvent
 from ..tenants import AuditKey, AuditRecord, LiveUsage, UsageReport
 from ._http import AsyncHTTP, AsyncLineStream
 
@@ -38,6 +38,29 @@ async def save_to_file(http: AsyncHTTP, call: Call, local: LocalPath) -> Downloa
         return await _aio.blocking(landing.keep)
     finally:
         await _aio.blocking(landing.discard)
+
+
+class AsyncExecutions:
+    """Executions of all sandboxes of a tenant, also of ended ones; with the scope `admin`, of all
+    tenants. Needs `executions:read`."""
+
+    def __init__(self, http: AsyncHTTP) -> None:
+        self._http = http
+
+    async def list(self, *, state: Union[str, Sequence[str], None] = None, outcome: Union[str, Sequence[str], None] = None,
+                   sandbox: Optional[str] = None) -> AsyncIterator[ExecutionInfo]:
+        """Executions, the newest first.
+
+        Args:
+            state: "starting", "running" or "ended", or several of them; with "!" in front, all
+                others: "!ended".
+            outcome: "success", "error", "timeout", "out_of_memory", "killed" or "lost", or several
+                of them; with "!" in front, all others. Executions that have not ended have none.
+            sandbox: the id of a sandbox.
+        """
+        query = {"state": state, "outcome": outcome, "sandboxId": sandbox}
+        async for info in self._http.pages(ExecutionInfo, Call("GET", path("v1", "executions"), query)):
+            yield info
 
 
 class AsyncEvents:

@@ -372,9 +372,11 @@ class AsyncSandbox:
         """The handle of an execution, by its id."""
         return AsyncExecution(self._http, self.id, id)
 
-    async def executions(self, *, state: Optional[str] = None) -> AsyncIterator[ExecutionInfo]:
-        """All executions, the newest first; `state` is starting, running or ended."""
-        async for info in self._http.pages(ExecutionInfo, Call("GET", self._path("executions"), {"state": state})):
+    async def executions(self, *, state: Union[str, Sequence[str], None] = None,
+                         outcome: Union[str, Sequence[str], None] = None) -> AsyncIterator[ExecutionInfo]:
+        """All executions, the newest first; the filters are those of `Cove.executions.list`."""
+        query = {"state": state, "outcome": outcome}
+        async for info in self._http.pages(ExecutionInfo, Call("GET", self._path("executions"), query)):
             yield info
 
     def _launch(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Call:

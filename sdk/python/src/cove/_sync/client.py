@@ -19,7 +19,7 @@ from .execution import OnResult, OnText, deliver
 if TYPE_CHECKING:
     from ..tenants import LoginInfo, Tenant
     from .pools import Pools
-    from .records import Audit, Events, Usages
+    from .records import Audit, Events, Executions, Usages
     from .tenants import Keys, Roles, Tenants, Users
 
 EXECUTE_PATIENCE = 3600.0
@@ -100,6 +100,13 @@ class Cove:
         from .tenants import Roles
 
         return Roles(self._http)
+
+    @property
+    def executions(self) -> Executions:
+        """Executions of all sandboxes."""
+        from .records import Executions
+
+        return Executions(self._http)
 
     @property
     def events(self) -> Events:

@@ -1,5 +1,5 @@
 # Written by tools/unasync.py from _async/records.py: change that.
-"""Records of a server: the events of all sandboxes, the audit trail, usage."""
+"""Records of a server: the executions and events of all sandboxes, the audit trail, usage."""
 from __future__ import annotations
 
 import datetime
@@ -12,7 +12,7 @@ from .._error import CoveError
 from .._json import decode, loads_object, time_text
 from .._local import DownloadResult, AtomicFile, LocalPath
 from ..errors import ProtocolError, ServiceUnavailableError
-from ..models import EventGap, ServerEvent
+from ..models import EventGap, ExecutionInfo, ServerEvent
 from ..tenants import AuditKey, AuditRecord, LiveUsage, UsageReport
 from ._http import HTTP, LineStream
 
@@ -39,6 +39,29 @@ def save_to_file(http: HTTP, call: Call, local: LocalPath) -> DownloadResult:
         return _sio.blocking(landing.keep)
     finally:
         _sio.blocking(landing.discard)
+
+
+class Executions:
+    """Executions of all sandboxes of a tenant, also of ended ones; with the scope `admin`, of all
+    tenants. Needs `executions:read`."""
+
+    def __init__(self, http: HTTP) -> None:
+        self._http = http
+
+    def list(self, *, state: Union[str, Sequence[str], None] = None, outcome: Union[str, Sequence[str], None] = None,
+                   sandbox: Optional[str] = None) -> Iterator[ExecutionInfo]:
+        """Executions, the newest first.
+
+        Args:
+            state: "starting", "running" or "ended", or several of them; with "!" in front, all
+                others: "!ended".
+            outcome: "success", "error", "timeout", "out_of_memory", "killed" or "lost", or several
+                of them; with "!" in front, all others. Executions that have not ended have none.
+            sandbox: the id of a sandbox.
+        """
+        query = {"state": state, "outcome": outcome, "sandboxId": sandbox}
+        for info in self._http.pages(ExecutionInfo, Call("GET", path("v1", "executions"), query)):
+            yield info
 
 
 class Events:

@@ -373,9 +373,11 @@ class Sandbox:
         """The handle of an execution, by its id."""
         return Execution(self._http, self.id, id)
 
-    def executions(self, *, state: Optional[str] = None) -> Iterator[ExecutionInfo]:
-        """All executions, the newest first; `state` is starting, running or ended."""
-        for info in self._http.pages(ExecutionInfo, Call("GET", self._path("executions"), {"state": state})):
+    def executions(self, *, state: Union[str, Sequence[str], None] = None,
+                         outcome: Union[str, Sequence[str], None] = None) -> Iterator[ExecutionInfo]:
+        """All executions, the newest first; the filters are those of `Cove.executions.list`."""
+        query = {"state": state, "outcome": outcome}
+        for info in self._http.pages(ExecutionInfo, Call("GET", self._path("executions"), query)):
             yield info
 
     def _launch(self, body: Mapping[str, Any], idempotency_key: Optional[str]) -> Call:
