@@ -29,7 +29,7 @@ class Ctl(Served):
         self.assertEqual(self.cove("exec", "-i", sandbox, "--", "cat", stdin="hello").out, "hello")
         self.assertIn(sandbox, self.cove("sandbox", "ls", "--state", "running", "-m", "task=42").out)
         self.assertNotIn(sandbox, self.cove("sandbox", "ls", "-m", "task=43").out)
-        self.assertEqual(len(self.cove("ps", "-a", "--json", sandbox).json["items"]), 3)
+        self.assertEqual(len(self.cove("ps", "-a", "--json", sandbox).json["items"]), 10)
         self.cove("sandbox", "pause", sandbox)
         self.assertIn("paused", self.cove("sandbox", "info", sandbox).out)
         self.cove("sandbox", "resume", sandbox)
