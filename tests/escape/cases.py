@@ -362,7 +362,7 @@ def rs08(host):
 def rs09(host):
     traces = Traces()
     done = host.probe("RS09", flags=["--pids", "200", "--timeout", "3s"])
-    ended(done, 124, "wall")
+    ended(done, 124, "timeout")
     nobody_left()
     traces.must_be_gone()
     must(done.seconds < 8 * SLOW, f"it took {done.seconds:.1f} s")
@@ -428,21 +428,21 @@ def rs13(host):
     with open(os.path.join(host.dir, "input"), "rb") as f:
         done = host.cove("sh", "-c", "yes | head -c 4000000; exec sleep 60", stdin=f, flags=["--timeout", "2s"])
     os.unlink(os.path.join(host.dir, "input"))
-    ended(done, 124, "wall")
+    ended(done, 124, "timeout")
     must(done.maxrss < 96 * MIB, "cove grew to", done.maxrss)
     return f"512 MiB of unread output: ended after {done.seconds:.1f} s, cove at {done.maxrss / MIB:.0f} MiB"
 
 
 def rs14(host):
     done = host.probe("RS14", flags=["--timeout", "1s"])
-    ended(done, 124, "wall")
+    ended(done, 124, "timeout")
     nobody_left()
     return f"closed streams do not hide the program: ended after {done.seconds:.2f} s"
 
 
 def rs15(host):
     done = host.probe("RS15", flags=["--timeout", "1s"])
-    ended(done, 124, "wall")
+    ended(done, 124, "timeout")
     must(done.seconds < 5 * SLOW, f"it took {done.seconds:.1f} s")
     nobody_left()
     return f"ignored signals, stopped and vfork children: gone after {done.seconds:.2f} s"
@@ -477,7 +477,7 @@ def rs19(host):
 def rs20(host):
     host.needs_limit("cpuMillis")  # without it the CPU time of a whole process tree is not counted
     asleep = host.cove("sleep", "60", flags=["--timeout", "700ms"])
-    ended(asleep, 124, "wall")
+    ended(asleep, 124, "timeout")
     must(0.6 < asleep.seconds < 3 * SLOW, f"{asleep.seconds:.2f} s")
     busy = host.cove("sh", "-c", "while :; do :; done", flags=["--cpu-time", "600ms", "--timeout", "20s"])
     ended(busy, 124, "cpu")
@@ -496,7 +496,7 @@ def rs22(host):
     traces = Traces()
     for _ in range(5):
         done = host.probe("RS22", flags=["--timeout", "500ms", "--pids", "128"])
-        ended(done, 124, "wall")
+        ended(done, 124, "timeout")
         nobody_left()
     traces.must_be_gone()
     return "five fork storms killed while they forked, nothing left"
@@ -558,7 +558,7 @@ def lc06(host):
         runs = list(pool.map(lambda i: host.cove("sleep", "0.25", flags=["--timeout", f"{235 + i}ms"]), range(30)))
     for done in runs:
         pair = (done.code, done.ended_by)
-        must(pair in ((0, "exit"), (124, "wall")), "two stories:", str(done))
+        must(pair in ((0, "exit"), (124, "timeout")), "two stories:", str(done))
         seen[pair] = seen.get(pair, 0) + 1
     return f"one status each: {seen}"
 
