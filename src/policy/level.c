@@ -58,6 +58,7 @@ static const char *const standard_environment[] = {
     "TMPDIR=/tmp",
     /* Installers fail at once instead of trying again for a network that is not there. */
     "PIP_NO_INDEX=1",
+    "PIP_BREAK_SYSTEM_PACKAGES=1", /* the system is read-only; Debian's advice would be a virtual environment */
     "PIP_DISABLE_PIP_VERSION_CHECK=1",
     "UV_OFFLINE=1",
     "npm_config_offline=true",

@@ -53,6 +53,7 @@ static void lk03(struct outcome *o)
                                          "TERM",
                                          "PWD",
                                          "PIP_NO_INDEX",
+                                         "PIP_BREAK_SYSTEM_PACKAGES",
                                          "PIP_DISABLE_PIP_VERSION_CHECK",
                                          "UV_OFFLINE",
                                          "npm_config_offline" };
