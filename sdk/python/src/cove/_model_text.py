@@ -88,7 +88,7 @@ def outcome_sentence(result: Result) -> str:
     elif result.outcome == "error" and result.signal is not None:
         text = f"The program was ended by signal {result.signal}."
     if result.error is not None:
-        text += f" {result.error.message}"
+        text += f" {result.error.message[:1].upper()}{result.error.message[1:].rstrip('.')}."
     return text
 
 

@@ -9,7 +9,7 @@ import datetime
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from ._error import ExecutionFailedError
-from ._json import decode, loads_object, raw, seconds
+from ._json import decode, encode, loads_object, raw, seconds
 from ._model_text import model_text
 from .errors import ProtocolError
 from .events import EVENT_CLASSES, DisplayEvent, ExceptionEvent, OutputCollector, OutputEvent, StreamProgress
@@ -140,9 +140,11 @@ class Result:
         return model_text(self, max_chars)
 
     def __repr__(self) -> str:
+        pictures = ", ".join(kind for event in self.results for kind in event.data if kind.startswith("image/"))
         shown = {"exit_code": self.exit_code or None, "signal": self.signal, "text": self.text, "exception": self.exception and str(self.exception),
                  "error": self.error and self.error.message, "stdout": self.stdout or None, "stderr": self.stderr or None}
         pairs = [f"{name}={shortened(value)!r}" if isinstance(value, str) else f"{name}={value}" for name, value in shown.items() if value is not None]
+        pairs += [f"results=[{pictures}]"] if pictures else []
         return f"<Result {' '.join([self.outcome, *pairs])}>"
 
     # Notebooks call this: the last value as it shows itself.
@@ -158,9 +160,14 @@ def shortened(text: str) -> str:
 def collected(execution: Mapping[str, Any], told: OutputCollector) -> Result:
     """The result of an execution whose output, values and exception arrived as events. They are
     missing in what the server says about the end."""
-    found = decode(Result, {**execution, "results": [], "stdout": "", "stderr": ""})
-    return dataclasses.replace(found, results=told.shown, exception=told.raised or found.exception, output=(told.stdout, told.stderr),
-                               stdout=told.stdout.decode("utf-8", "replace"), stderr=told.stderr.decode("utf-8", "replace"))
+    heard: Dict[str, Any] = {
+        "results": [{name: value for name, value in encode(event).items() if name != "omitted" or value} for event in told.shown],
+        "stdout": told.stdout.decode("utf-8", "replace"),
+        "stderr": told.stderr.decode("utf-8", "replace"),
+    }
+    if told.raised is not None:
+        heard["exception"] = {name: value for name, value in encode(told.raised).items() if name != "type"}
+    return dataclasses.replace(decode(Result, {**execution, **heard}), output=(told.stdout, told.stderr))
 
 
 class ExecuteStreamParser:
