@@ -181,11 +181,13 @@ static void serve_print_keys(const struct serve_process *s, struct buf *out)
         buf_adds(out, "\nKeys: 'cove key create NAME' creates one, 'cove key ls' lists them.\n");
         return;
     }
-    buf_addf(out, "  key      %s\n\nThis key has every right and will not be shown again. Try it:\n\n", s->key);
-    buf_addf(out, "  curl -H 'Authorization: Bearer %s' %s/v1/capabilities\n\n", s->key, reach);
+    buf_addf(out, "  key      %s\n\nThis key has every right and will not be shown again. ", s->key);
     if (s->url)
         buf_addf(out, "Run code:\n\n  export COVE_URL=%s COVE_API_KEY=%s\n  %s execute -c 'print(6 * 7)'\n\n", s->url,
                  s->key, s->cove_command);
+    buf_addf(out, "Try it:\n\n  curl -H 'Authorization: Bearer %s' --json '{\"code\": \"6 * 7\"}' %s/v1/execute\n\n",
+             s->key, reach);
+    buf_adds(out, "A key for a program, with fewer rights: 'cove key create NAME'.\n\n");
 }
 
 static void serve_on_ready(void *arg)
