@@ -221,7 +221,9 @@ static int spec_choose_zygote(struct spec *s, struct err *err)
 {
     s->zygote = (struct zygote_spec){ 0 };
     if (!str_eq(s->runtime, "python"))
-        return s->preload ? err_set(err, ERR_INVALID, "preload: only templates of runtime python may have it") : 0;
+        return s->preload ? err_set(err, ERR_INVALID,
+                                    "preload: only templates of runtime python may have it; add runtime python")
+                          : 0;
     if (s->level == LEVEL_STANDARD || s->preload)
         s->zygote = (struct zygote_spec){ "python", s->preload ? s->preload : template_python_preload };
     return 0;

@@ -233,22 +233,33 @@ bool api_has_no_query(struct http_req *req)
     return false;
 }
 
+/* Only sandboxes have names as well. */
+static int api_refuse_id(const char *id, const char *noun, struct err *err)
+{
+    if (str_eq(noun, "sandbox"))
+        return err_set(err, ERR_MISSING,
+                       "'%.64s' is not the id of a sandbox; GET /v1/sandboxes?name= finds an id by name", id);
+    return err_set(err, ERR_MISSING, "there is no such %s", noun);
+}
+
 const char *api_id_or_refuse(struct http_req *req, const char *param, const char *prefix, const char *noun)
 {
     const char *id = http_param(req, param);
+    struct err err = { 0 };
 
     if (!api_has_no_query(req))
         return NULL;
     if (id_valid(id, prefix))
         return id;
-    http_refuse(req, ERR_MISSING, "there is no such %s", noun);
+    (void)api_refuse_id(id, noun, &err);
+    http_answer_err(req, &err);
     return NULL;
 }
 
 int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err)
 {
     *ret = http_param(req, "sandboxId");
-    return id_valid(*ret, "sb") ? 0 : err_set(err, ERR_MISSING, "there is no such sandbox");
+    return id_valid(*ret, "sb") ? 0 : api_refuse_id(*ret, "sandbox", err);
 }
 
 int api_read_execution_id(const struct http_req *req, const char **ret, struct err *err)

@@ -81,7 +81,7 @@ static int request_refuse_unrouted(struct http_req *req, struct err *err)
     const char *near = router_nearest_pattern(req->s->router, &req->uri);
     if (near)
         return err_set(err, ERR_HTTP_ROUTE, "no route for %.100s; did you mean %s?", req->path, near);
-    return err_set(err, ERR_HTTP_ROUTE, "no route for %.160s; all paths of the API begin with /v1/", req->path);
+    return err_set(err, ERR_HTTP_ROUTE, "no route for %.160s; GET /docs lists the paths", req->path);
 }
 
 static bool request_has_content_type(const char *header, const char *type)
