@@ -61,6 +61,8 @@ static const struct {
     { VERB_EXEC, "pids", "limits belong to the sandbox; write 'cove sandbox create --pids N'" },
     { VERB_EXEC, "disk", "limits belong to the sandbox; write 'cove sandbox create --disk SIZE'" },
     { VERB_EXEC, "template", "the sandbox has its template; write 'cove sandbox create --template NAME'" },
+    { VERB_RM, "force", "it never asks about a sandbox that is named; omit the flag" },
+    { VERB_SANDBOX, "force", "it never asks about a sandbox that is named; omit the flag" },
     { VERB_TOKEN, "port", "a sandbox has no ports to reach" },
     { VERB_SANDBOX, "volume", "a server does not mount your files; 'cove cp FILE SANDBOX:' copies them" },
     { VERB_SANDBOX, "publish", "a sandbox has no network, so there are no ports to publish" },
@@ -70,8 +72,8 @@ static const struct {
 static const struct {
     char letter;
     const char *name;
-} args_answer_letters[] = { { 'p', "publish" }, { 'v', "volume" }, { 'd', "background" },
-                            { 'u', "user" },    { 'm', "memory" }, { 't', "tty" } };
+} args_answer_letters[] = { { 'p', "publish" }, { 'v', "volume" }, { 'd', "background" }, { 'u', "user" },
+                            { 'm', "memory" },  { 't', "tty" },    { 'f', "force" } };
 
 /* Accepted without effect, because it says what always happens. */
 static bool args_is_default(const struct cli_verb *v, const char *name)

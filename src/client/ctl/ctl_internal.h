@@ -203,7 +203,7 @@ const struct err *ctl_stdin_feed_error(const struct ctl_stdin_feed *f); /* NULL:
 /* Connects our terminal to an execution with a tty until it ends or the user detaches. Returns an
  * exit status, or -1 with *err. */
 int ctl_terminal(struct ctl *c, const char *sandbox, const char *execution, struct err *err);
-int ctl_require_terminal(const char *verb, struct err *err);
+int ctl_require_terminal(const char *verb, const char *instead, struct err *err);
 
 /* Prints a note on standard error if the program was ended; prints nothing if it ended itself. */
 void ctl_note_end(const struct ctl *c, const json_t *execution);

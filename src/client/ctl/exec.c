@@ -216,7 +216,7 @@ static int ctl_exec_on_terminal(struct ctl *c, const char *sandbox, const char *
     if (c->json)
         return err_set(err, ERR_USAGE,
                        "--tty and --json exclude each other: terminal output cannot be captured as text");
-    if (!args_find(&c->args, OPT_BACKGROUND) && ctl_require_terminal("cove exec -t", err) < 0)
+    if (!args_find(&c->args, OPT_BACKGROUND) && ctl_require_terminal("cove exec -t", "omit -t", err) < 0)
         return -1;
     json_object_set_new(body, "tty", json_true());
     json_object_set_new(body, "background", json_true());

@@ -195,8 +195,11 @@ static int ctl_files_remove(struct ctl *c, struct err *err)
         auto_free char *path = ctl_files_path(&a, i);
         auto_free char *api = ctl_api_path(form, sandbox, path);
 
-        if (client_json(c->client, "DELETE", api, NULL, NULL, err) < 0)
-            return -1;
+        if (client_json(c->client, "DELETE", api, NULL, NULL, err) == 0)
+            continue;
+        if (err->id == ERR_EXISTS && !args_find(&c->args, OPT_RECURSIVE))
+            return err_set(err, ERR_EXISTS, "%s: the directory is not empty; -r removes it with its contents", path);
+        return -1;
     }
     return 0;
 }

@@ -151,15 +151,19 @@ void ctl_note_end(const struct ctl *c, const json_t *x)
     };
     const struct arg *timeout = args_find(&c->args, OPT_LIMIT + LIMIT_WALL);
     const char *by = ctl_field_text(x, "endedBy");
-    char dropped[32];
+    char dropped[32], text[LIMIT_TEXT];
+    uint64_t ms;
+    struct err err = { 0 };
 
     if (c->quiet || hint_note(ctl_field_text(x, "hint")))
         return;
     if (ctl_field_number(x, "droppedBytes"))
         report_note("%s of output were dropped: the output limit was reached",
                     str_bytes(ctl_field_number(x, "droppedBytes"), dropped));
-    if (str_eq(by, "timeout"))
-        report_note("ended: timeout%s%s (--timeout)", timeout ? " after " : "", timeout ? timeout->value : "");
+    if (str_eq(by, "timeout") && timeout && limit_parse_flag(LIMIT_WALL, timeout->value, &ms, &err) == 0)
+        report_note("ended: timeout after %s (--timeout)", limit_print(LIMIT_WALL, ms, text));
+    else if (str_eq(by, "timeout"))
+        report_note("ended: timeout (--timeout)");
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (str_eq(by, ends[i].by))
             report_note("ended: %s", ends[i].says);

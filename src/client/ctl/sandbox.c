@@ -44,9 +44,10 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
         return ctl_print_json(answer);
     ctl_printf("%s", ctl_field_text(answer, "id"));
     char until[CTL_AGE];
+    const char *name = ctl_field_text(answer, *ctl_field_text(answer, "name") ? "name" : "id");
     if (!c->quiet && *ctl_field_text(answer, "expiresAt"))
         report_note("expires %s; 'cove exec %s -- COMMAND' runs a command in it",
-                    ctl_age(ctl_field_text(answer, "expiresAt"), clock_real_ms(), until), ctl_field_text(answer, "id"));
+                    ctl_age(ctl_field_text(answer, "expiresAt"), clock_real_ms(), until), name);
     return 0;
 }
 

@@ -299,11 +299,11 @@ int ctl_terminal(struct ctl *c, const char *sandbox, const char *execution, stru
     return status;
 }
 
-int ctl_require_terminal(const char *verb, struct err *err)
+int ctl_require_terminal(const char *verb, const char *instead, struct err *err)
 {
     if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
         return 0;
-    return err_set(err, ERR_USAGE, "%s needs a terminal as standard input and output", verb);
+    return err_set(err, ERR_USAGE, "%s: standard input and output are not a terminal; %s", verb, instead);
 }
 
 /* --- cove attach --- */
@@ -329,7 +329,8 @@ int ctl_attach(struct ctl *c, struct err *err)
     struct ctl_terminal_search r = { 0 };
 
     if (ctl_require_args(c, 1, 2, "attach [FLAGS] SANDBOX [EXECUTION]", err) < 0 ||
-        ctl_require_terminal("cove attach", err) < 0 || ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
+        ctl_require_terminal("cove attach", "run it in a terminal", err) < 0 ||
+        ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
     if (c->args.nrest > 1)
         return ctl_terminal(c, sandbox, c->args.rest[1], err);

@@ -12,6 +12,7 @@
 
 #include "core/base/fd.h"
 #include "core/base/deny_openat2.h"
+#include "core/base/str.h"
 #include "inside/runtime/env.h"
 
 #include <errno.h>
@@ -125,7 +126,8 @@ static void spawn_exec_from_path(const char *name, const char *const *argv, cons
         }
     }
     if (!denied)
-        err_set(err, ERR_PROGRAM_MISSING, "program '%.100s' was not found in %.100s", name, dirs);
+        err_set(err, ERR_PROGRAM_MISSING, "program '%.100s' was not found in %.100s%s", name, dirs,
+                str_eq(name, "python") ? "; did you mean python3?" : "");
 }
 
 static bool spawn_dup_to(int from, int at, int flags)
