@@ -64,6 +64,14 @@ class Names(Served):
         self.file("sbfile")
         self.assertEqual(set(self.complete_in_bash("cove", "cp", "sb")), {self.box + ":", "sbfile"})
 
+    def test_a_name_cannot_run_a_command_in_the_shell(self):
+        hostile = ["$(touch${IFS}ran)", "`touch${IFS}ran`", "x;touch${IFS}ran", "--all", "\x1b]0;title\x07", "~", "{a,b}", "*"]
+        made = [self.ask("POST", "/v1/keys", 201, {"name": name, "scopes": ["files"]}, key=self.key)["id"] for name in hostile]
+        offered = self.complete_in_bash("cove", "key", "revoke", "''")
+        self.assertEqual([word for word in offered if not word.startswith("ky")], [])
+        self.assertLessEqual(set(made), set(offered))
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "ran")))
+
     def test_zsh_offers_names(self):
         if not shutil.which("zsh"):
             self.skipTest("zsh is not installed")

@@ -88,9 +88,11 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
     const struct cli_verb *v = cli_verbs(&n);
 
     buf_adds(out,
-             "# bash completion of cove\n_cove_names() {\n"
-             "    mapfile -t COMPREPLY < <(compgen -W \"$(cove __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
-             "2>/dev/null)\" -- \"$cur\")\n}\n_cove() {\n"
+             "# bash completion of cove\n_cove_names() { # not compgen -W, which would expand $ in a name\n"
+             "    local name\n    COMPREPLY=()\n"
+             "    while IFS= read -r name; do\n"
+             "        if [[ $name == \"$cur\"* ]]; then COMPREPLY+=(\"$name\"); fi\n"
+             "    done < <(cove __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\n}\n_cove() {\n"
              "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} flags i\n"
              "    COMPREPLY=()\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        mapfile -t COMPREPLY < <(compgen -W '");
     for (size_t i = 0; i < n; i++)

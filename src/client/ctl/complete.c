@@ -125,23 +125,36 @@ static enum ctl_complete_kind ctl_complete_choose(const struct ctl_complete_line
     return CTL_COMPLETE_NOTHING;
 }
 
+/* A shell inserts a word as it is, and other users choose the names of a server: a word with a
+ * character that a shell interprets could run a command of theirs. */
+static bool ctl_complete_is_safe(const char *word)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@+:/";
+
+    return *word && *word != '-' && !word[strspn(word, safe)];
+}
+
 struct ctl_complete_print {
     const char *key;   /* field of an item */
     const char *after; /* printed after it */
 };
+
+static void ctl_complete_print_word(const struct ctl_complete_print *p, const char *word)
+{
+    if (ctl_complete_is_safe(word))
+        ctl_printf("%s%s", word, p->after);
+}
 
 static void ctl_complete_print_item(void *arg, const json_t *item)
 {
     const struct ctl_complete_print *p = arg;
     const char *text = ctl_field_text(item, p->key);
 
-    if (strpbrk(text, " \t\n")) /* shells would split it */
-        text = ctl_field_text(item, "id");
-    if (!*text || str_eq(ctl_field_text(item, "state"), "ended"))
+    if (str_eq(ctl_field_text(item, "state"), "ended"))
         return;
-    ctl_printf("%s%s", text, p->after);
-    if (str_eq(p->key, "id") && *ctl_field_text(item, "name"))
-        ctl_printf("%s%s", ctl_field_text(item, "name"), p->after);
+    ctl_complete_print_word(p, ctl_complete_is_safe(text) ? text : ctl_field_text(item, "id"));
+    if (str_eq(p->key, "id"))
+        ctl_complete_print_word(p, ctl_field_text(item, "name"));
 }
 
 /* The contexts of a sandbox are few and have no pages. */
@@ -159,9 +172,7 @@ static void ctl_complete_print_whole(struct ctl *c, const char *path, struct ctl
 
 static void ctl_complete_print_kept(void *arg, const char *id, uint64_t since UNUSED)
 {
-    const struct ctl_complete_print *p = arg;
-
-    ctl_printf("%s%s", id, p->after);
+    ctl_complete_print_word(arg, id);
 }
 
 static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_line *l, enum ctl_complete_kind kind)
