@@ -108,7 +108,8 @@ def code_runs_in_the_default_context_of_its_language(s):
     fork = s.call("POST", where(sb, default["id"], "fork"))
     assert fork.status == 201 and fork.json["default"] is False and fork.json["forkedFrom"] == default["id"], fork.body
     assert last(run(s, sb, fork.json["id"], "x * 10")) == "20"
-    assert s.call("DELETE", where(sb, default["id"])).status == 200
+    deleted = s.call("DELETE", where(sb, default["id"]))
+    assert deleted.status == 200 and "reason" not in deleted.json, deleted
     assert run_code(s, sb, "x")["exception"]["name"] == "NameError"
     assert default["id"] not in [c["id"] for c in contexts(s, sb)]
 

@@ -29,7 +29,7 @@ static void api_context_write_json(const struct context_info *c, struct jsonw *w
     jsonw_ku64(w, "executions", c->executions);
     jsonw_ku64(w, "restarts", c->restarts);
     jsonw_ku64(w, "refusedEvents", c->rejected_lines);
-    if (c->state == CONTEXT_DEAD) {
+    if (c->state == CONTEXT_DEAD && c->death_error.id != ERR_NONE) { /* a deleted context has no reason */
         jsonw_kobject(w, "reason");
         jsonw_kstr(w, "code", err_info(c->death_error.id)->code);
         jsonw_kstr(w, "message", c->death_error.msg);
