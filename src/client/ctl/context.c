@@ -59,8 +59,8 @@ static int ctl_context_find(struct ctl *c, const char *sandbox, const char *word
     if (ch.found == 0)
         return err_set(err, ERR_MISSING, "sandbox %s has no context; 'cove context create %s' creates one", sandbox,
                        sandbox);
-    return err_set(err, ERR_USAGE, "ambiguous context: %s has %zu that match; 'cove context ls %s' lists them", sandbox,
-                   ch.found, sandbox);
+    return err_set(err, ERR_USAGE, "sandbox %s has %zu contexts that match; name one: 'cove context ls %s' lists them",
+                   sandbox, ch.found, sandbox);
 }
 
 static int ctl_context_read_names(struct ctl *c, const char *usage, char **sandbox, char ret[ID_SIZE], struct err *err)
