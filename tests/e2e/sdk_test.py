@@ -33,7 +33,7 @@ for n in range(3): print("step", n, flush=True)
 while not os.path.exists("/workspace/go"): time.sleep(0.05)
 for n in range(3, 6): print("step", n, flush=True)
 open("/workspace/project/report.txt", "w").write("done")
-""")
+""", isolated=True)
     text = ""
     for event in steps:
         if event.type == "stdout":

@@ -25,14 +25,22 @@
 /* --- resolving the context --- */
 
 struct ctl_context_choice {
-    const char *word; /* ID or prefix; NULL: the only context */
+    const char *word;   /* ID or prefix; NULL: the only context that was created by request */
+    bool has_requested; /* without a word, default contexts count only if there is no other */
     char id[ID_SIZE];
     size_t found;
 };
 
-static void ctl_context_choice_add(struct ctl_context_choice *ch, const char *id)
+static bool ctl_context_is_default(const json_t *context)
 {
-    if (ch->word && !str_starts(id, ch->word))
+    return json_is_true(json_object_get(context, "default"));
+}
+
+static void ctl_context_choice_add(struct ctl_context_choice *ch, const json_t *context)
+{
+    const char *id = ctl_field_text(context, "id");
+
+    if (ch->word ? !str_starts(id, ch->word) : ch->has_requested && ctl_context_is_default(context))
         return;
     ch->found++;
     snprintf(ch->id, sizeof(ch->id), "%s", id);
@@ -48,7 +56,9 @@ static int ctl_context_find(struct ctl *c, const char *sandbox, const char *word
         return -1;
     const json_t *all = json_object_get(answer, "items");
     for (size_t i = 0; i < json_array_size(all); i++)
-        ctl_context_choice_add(&ch, ctl_field_text(json_array_get(all, i), "id"));
+        ch.has_requested |= !ctl_context_is_default(json_array_get(all, i));
+    for (size_t i = 0; i < json_array_size(all); i++)
+        ctl_context_choice_add(&ch, json_array_get(all, i));
     if (ch.found == 1) {
         memcpy(ret, ch.id, sizeof(ch.id));
         return 0;
