@@ -50,15 +50,19 @@ static const char bash_setup_script[] =
     "exit() { builtin exit \"${1:-$?}\" 2>/dev/null; }\n"
     /* If stdin was not redirected, asks the server for input. */
     "read() {\n"
-    "  local OPTIND=1 OPTARG __cove_o __cove_p= __cove_s=0 __cove_u= __cove_a\n"
+    "  local OPTIND=1 OPTARG __cove_o __cove_p= __cove_s=0 __cove_u= __cove_a __cove_l=\n"
     "  while getopts ':a:d:eEi:n:N:p:rst:u:' __cove_o; do\n"
     "    case $__cove_o in p) __cove_p=$OPTARG ;; s) __cove_s=1 ;; u) __cove_u=1 ;; esac\n"
     "  done\n"
     "  if [[ $__cove_u || ! /proc/self/fd/0 -ef /dev/null ]]; then builtin read \"$@\"; return; fi\n"
-    "  builtin printf '\\0I%s%s\\0' \"$__cove_s\" \"$__cove_p\" >&250\n"
-    "  IFS= builtin read -r -d '' -u 253 __cove_a || return 1\n"
-    "  [[ $__cove_a == T* ]] || return 1\n"
-    "  builtin read \"$@\" <<< \"${__cove_a:1}\"\n"
+    "  while :; do\n"
+    "    builtin printf '\\0I%s%s\\0' \"$__cove_s\" \"$__cove_p\" >&250\n"
+    "    IFS= builtin read -r -d '' -u 253 __cove_a || return 1\n"
+    "    __cove_l+=${__cove_a:1} __cove_p=\n"
+    "    [[ $__cove_a == M* ]] || break\n"
+    "  done\n"
+    "  if [[ $__cove_a == E && ! $__cove_l ]]; then builtin read \"$@\" </dev/null; return 1; fi\n"
+    "  builtin read \"$@\" <<< \"$__cove_l\"\n"
     "}\n";
 static const char bash_former_line[] = "eval $coverestore >/dev/null 2>&1 </dev/null || __cove_status 0; unset -v __cove_former\n";
 static const char bash_restore_line[] = ". /proc/self/fd/252 >/dev/null 2>&1 </dev/null\n";
@@ -280,10 +284,10 @@ void bash_process_query(struct bash_process *s, const char *command, const char 
     bash_process_request_status(s);
 }
 
-void bash_process_send_input(struct bash_process *s, const char *text)
+void bash_process_send_input(struct bash_process *s, const char *text, bool more)
 {
     if (text) {
-        (void)fd_write_all(s->answer_fd, "T", 1);
+        (void)fd_write_all(s->answer_fd, more ? "M" : "T", 1);
         (void)fd_write_all(s->answer_fd, text, strlen(text) + 1);
     } else {
         (void)fd_write_all(s->answer_fd, "E", 2);

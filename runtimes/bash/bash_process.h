@@ -51,7 +51,8 @@ void bash_process_query(struct bash_process *s, const char *command, const char 
  * caller must wait for it. */
 void bash_process_interrupt(struct bash_process *s);
 
-void bash_process_send_input(struct bash_process *s, const char *text); /* NULL means end of input */
+/* text: NULL means end of input. more: the line continues in the next text. */
+void bash_process_send_input(struct bash_process *s, const char *text, bool more);
 void bash_process_drop_input(struct bash_process *s);                   /* discards an answer that was not read */
 
 /* Reads the available messages. */

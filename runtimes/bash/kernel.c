@@ -499,20 +499,20 @@ static void bash_kernel_reset(struct bash_kernel *k)
 static void bash_kernel_input(struct bash_kernel *k, const char *id, const struct json *root)
 {
     const char *text = json_text(json_get(root, "text"));
-    const struct json *eof = json_get(root, "eof");
+    const struct json *eof = json_get(root, "eof"), *more = json_get(root, "more");
 
     if (!k->waiting_for_input || strcmp(id, k->id) != 0) {
         bash_kernel_send_refusal(id, "no execution waits for input");
     } else if (eof && eof->kind == JSON_TRUE) {
         k->waiting_for_input = false;
-        bash_process_send_input(&k->bash, NULL);
+        bash_process_send_input(&k->bash, NULL, false);
     } else if (!text) {
         bash_kernel_send_refusal(id, "text is not a string");
     } else if (strlen(text) > ANSWER_MAX) {
         bash_kernel_send_refusal(id, "text is longer than 60000 bytes");
     } else {
         k->waiting_for_input = false;
-        bash_process_send_input(&k->bash, text);
+        bash_process_send_input(&k->bash, text, more && more->kind == JSON_TRUE);
     }
 }
 

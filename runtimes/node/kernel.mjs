@@ -49,6 +49,7 @@ class Kernel {
     this.count = 0;
     this.id = null; /* of the running execution */
     this.waiting = null; /* resolves an input() */
+    this.pieces = []; /* of the line that it waits for */
     this.requests = [];
     this.busy = false;
     this.completer = new Complete((method, params) => this.call(method, params), (answer) => this.value(answer));
@@ -225,12 +226,16 @@ class Kernel {
     });
   }
 
-  answer({ id, text, eof }) {
+  answer({ id, text, eof, more }) {
     if (!this.waiting || id !== this.id) return this.wire.refuse('no execution waits for input', id);
     if (eof !== true && typeof text !== 'string') return this.wire.refuse('text is not a string', id);
+    if (eof !== true) this.pieces.push(text);
+    if (eof !== true && more === true) return this.send('input', { prompt: '', password: false });
     const resolve = this.waiting;
+    const line = eof === true && this.pieces.length === 0 ? null : this.pieces.join('');
     this.waiting = null;
-    return resolve(eof === true ? null : text);
+    this.pieces = [];
+    return resolve(line);
   }
 
   async execute({ id, code, env = {}, cwd = null }) {

@@ -236,9 +236,17 @@ void language_kernel_send_input_line(struct language_kernel *k, const char *inpu
         language_kernel_send_input(k, NULL);
         return;
     }
-    auto_free char *line = str_dup_n(from, n);
-    *sent += n + (n < left && from[n] == '\n');
-    language_kernel_send_input(k, line);
+    bool more = n == left || from[n] != '\n';
+    for (size_t i = 0; n < left && more && i < 3 && ((unsigned char)from[n] & 0xc0) == 0x80; i++)
+        n--; /* keeps the bytes of a character together */
+    *sent += n + !more;
+    struct jsonw w;
+    language_kernel_begin_line(k, &w, "input", k->request_id);
+    jsonw_key(&w, "text");
+    jsonw_strn(&w, from, n);
+    if (more)
+        jsonw_kbool(&w, "more", true);
+    language_kernel_send_line(k, &w);
 }
 
 void language_kernel_send_query(struct language_kernel *k, bool inspect, const char *id, const char *code,

@@ -126,6 +126,13 @@ def env_cwd_and_stdin_belong_to_one_execution_of_the_default_context(s):
     assert run_code(s, sb, "input()")["exception"]["name"] == "EOFError"
     assert run_code(s, sb, "read a; read b; echo $b-$a", language="bash", stdin="1\n2\n")["stdout"] == "2-1\n"
     assert run_code(s, sb, "await input()", language="node", stdin="x")["results"][0]["data"]["text/plain"] == "'x'"
+    long = "e" + "ñ" * 50000  # longer than one answer, whose limit is inside a character
+    assert last(run_code(s, sb, "import sys\nsys.stdin.read() == 'e' + 'ñ' * 50000", stdin=long)) == "True"
+    assert last(run_code(s, sb, "sys.stdin.read() == ('e' + 'ñ' * 50000 + chr(10)) * 2", stdin=f"{long}\n{long}\n")) == "True"
+    assert last(run_code(s, sb, "sys.stdin.read(3), input(), sys.stdin.read(2)", stdin="abcdef\ngh\n")) == "('abc', 'def', 'gh')"
+    assert last(run_code(s, sb, "sys.stdin.read()", stdin="new")) == "'new'"
+    assert run_code(s, sb, "(await input()).length", language="node", stdin=long)["results"][0]["data"]["text/plain"] == "50001"
+    assert run_code(s, sb, "read a; echo ${#a} $?; read a; echo [$a] $?", language="bash", stdin=long)["stdout"] in ("50001 0\n[] 1\n", "100001 0\n[] 1\n")
     asking = s.execute(sb, {"code": "'hi ' + input('name? ')", "stdinOpen": True, "background": True})
     assert asking.status == 202, asking.body
     c, r = s.open("GET", f"/v1/sandboxes/{sb}/executions/{asking.json['id']}/stream", headers={"Accept": "application/x-ndjson"})

@@ -91,7 +91,8 @@ class Shield:
 
 
 class Stdin:
-    """sys.stdin of a cell: an event requests each line."""
+    """sys.stdin of a cell: an event requests each line. What a call leaves of a line stays in the
+    session, for the next call."""
     encoding, errors, newlines, closed, name, mode = "utf-8", "strict", None, False, "<stdin>", "r"
 
     def __init__(self, session):
@@ -99,13 +100,24 @@ class Stdin:
 
     def readline(self, size=-1):
         try:
-            line = self._session.ask("", False) + "\n"
+            line = self._session.read_line("", False)
         except EOFError:
             return ""
-        return line if size is None or size < 0 else line[:size]
+        if size is None or size < 0:
+            return line
+        self._session.unread = line[size:]
+        return line[:size]
 
     def read(self, size=-1):
-        return "".join(self) if size is None or size < 0 else self.readline(size)
+        if size is None or size < 0:
+            return "".join(self)
+        pieces = []
+        while size > 0:
+            pieces.append(self.readline(size))
+            size -= len(pieces[-1])
+            if not pieces[-1]:
+                break
+        return "".join(pieces)
 
     def readlines(self, hint=-1):
         return list(self)
@@ -148,6 +160,7 @@ class Session:
         self.pid = os.getpid()
         self.count = 0
         self.id = None  # of the running execution
+        self.unread = ""  # the rest of a line of input
         self.later = []
         self.loop = None
         self.figures_shown = []
@@ -315,11 +328,22 @@ class Session:
     # --- input ---
 
     def ask(self, prompt, password):
+        line = self.read_line(prompt, password)
+        if not line:
+            raise EOFError("end of input")
+        return line.removesuffix("\n")
+
+    def read_line(self, prompt, password):
+        """With its newline; without one if the input ends first; "" at the end of the input."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("input() works only in the main thread")
         if self.id is None or self.channel.fd < 0:
             raise EOFError("input() is not available here")
         self.flush()
+        pieces = [self.unread]
+        self.unread = ""
+        if pieces[0].endswith("\n"):
+            return pieces[0]
         self.send("input", prompt=wire.clean_text(str(prompt))[:PROMPT_MAX], password=bool(password))
         while True:
             request = self.next_line()
@@ -333,11 +357,14 @@ class Session:
             elif request["id"] != self.id:
                 self.channel.refuse("no such execution waits for input", request["id"])
             elif request.get("eof") is True:
-                raise EOFError("end of input")
+                return "".join(pieces)
             elif not isinstance(request.get("text"), str):
                 self.channel.refuse("text is not a string", request["id"])
+            elif request.get("more") is True:
+                pieces.append(request["text"])
+                self.send("input", prompt="", password=bool(password))
             else:
-                return request["text"]
+                return "".join(pieces) + request["text"] + "\n"
 
     # --- requests ---
 
@@ -405,7 +432,7 @@ class Session:
             self.channel.refuse("no such op", id)
 
     def execute(self, id, code, env=None, cwd=None):
-        self.id, self.count = id, self.count + 1
+        self.id, self.count, self.unread = id, self.count + 1, ""
         self.shield.fired = False
         signal.signal(signal.SIGINT, self.shield.on_signal)  # a previous cell may have replaced it
         if self.user_site and sys.path_importer_cache.get(self.user_site, self) is None:
