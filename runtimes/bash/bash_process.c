@@ -64,7 +64,8 @@ static const char bash_setup_script[] =
     "  if [[ $__cove_a == E && ! $__cove_l ]]; then builtin read \"$@\" </dev/null; return 1; fi\n"
     "  builtin read \"$@\" <<< \"$__cove_l\"\n"
     "}\n";
-static const char bash_former_line[] = "eval $coverestore >/dev/null 2>&1 </dev/null || __cove_status 0; unset -v __cove_former\n";
+static const char bash_former_line[] =
+    "eval $coverestore >/dev/null 2>&1 </dev/null || __cove_status 0; unset -v __cove_former\n";
 static const char bash_restore_line[] = ". /proc/self/fd/252 >/dev/null 2>&1 </dev/null\n";
 static const char bash_last_line[] =
     "trap __cove_save EXIT; PS1= PS2=; builtin printf '\\0V%s\\0D0 0\\0' \"$BASH_VERSION\" >&250\n";

@@ -53,7 +53,7 @@ void bash_process_interrupt(struct bash_process *s);
 
 /* text: NULL means end of input. more: the line continues in the next text. */
 void bash_process_send_input(struct bash_process *s, const char *text, bool more);
-void bash_process_drop_input(struct bash_process *s);                   /* discards an answer that was not read */
+void bash_process_drop_input(struct bash_process *s); /* discards an answer that was not read */
 
 /* Reads the available messages. */
 void bash_process_receive(struct bash_process *s);

@@ -236,8 +236,8 @@ static void budget_enforce(struct tenant_budget *b)
         return;
     }
     b->is_over = true;
-    (void)budget_period_set_error(&b->period, sums, time_over ? STORE_BUDGET_SANDBOX_TIME : STORE_BUDGET_CPU_TIME,
-                                  p, now, &why);
+    (void)budget_period_set_error(&b->period, sums, time_over ? STORE_BUDGET_SANDBOX_TIME : STORE_BUDGET_CPU_TIME, p,
+                                  now, &why);
     a->ops->stop(a->arg, b->quota, time_over, &why);
 }
 

@@ -289,7 +289,9 @@ static void audit_trail_write_refusal_sum(struct gateway *gateway, const struct 
     audit_append(gateway->settings.audit,
                  &(struct audit_record){ .tenant = s->key.tenant,
                                          .action = s->key.action,
-                                         .outcome = s->key.status ? audit_trail_outcome(s->key.status, err_by_code(s->key.error)) : "refused",
+                                         .outcome = s->key.status
+                                                        ? audit_trail_outcome(s->key.status, err_by_code(s->key.error))
+                                                        : "refused",
                                          .status = s->key.status,
                                          .error = s->key.error,
                                          .kind = s->key.kind,

@@ -54,8 +54,7 @@ TEST(daily_sums_are_cleared_at_midnight_and_monthly_sums_continue)
                       at(2027, 1, 31, 0, 0, 0, 0)); /* one millisecond later is another day */
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME), 1);
     assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_TIME), 8);
-    budget_period_add(&a, STORE_BUDGET_CPU_TIME, 1,
-                      at(2027, 1, 31, 1, 0, 0, 0)); /* one hour later is the same day */
+    budget_period_add(&a, STORE_BUDGET_CPU_TIME, 1, at(2027, 1, 31, 1, 0, 0, 0)); /* one hour later is the same day */
     assert_int_equal(used(&a, STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME), 2);
     budget_period_roll(&a, at(2027, 1, 31, 23, 59, 59, 999));
     assert_int_equal(used(&a, STORE_PERIOD_MONTH, STORE_BUDGET_CPU_TIME), 9);
