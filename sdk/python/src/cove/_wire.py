@@ -120,10 +120,9 @@ class AnswerParser:
             self._chunked = True
         elif self.headers.get("Content-Length") is not None:
             lengths = {*self.headers.words("Content-Length")}
-            text = lengths.pop()
-            if lengths or not re.fullmatch("[0-9]{1,18}", text):
+            if len(lengths) != 1 or not re.fullmatch("[0-9]{1,18}", *lengths):
                 raise WireError(f"the answer has an invalid Content-Length: {self.headers.get('Content-Length')!r}")
-            self._left = int(text)
+            self._left = int(lengths.pop())
             self.ended = self._left == 0
         else:
             self.keeps = False
