@@ -119,10 +119,10 @@ class AnswerParser:
                 raise WireError(f"the answer has an unknown Transfer-Encoding: {self.headers.get('Transfer-Encoding')!r}")
             self._chunked = True
         elif self.headers.get("Content-Length") is not None:
-            lengths = {*self.headers.words("Content-Length")}
-            if len(lengths) != 1 or not re.fullmatch("[0-9]{1,18}", *lengths):
+            lengths = self.headers.words("Content-Length")
+            if len({*lengths}) != 1 or not re.fullmatch("[0-9]{1,18}", lengths[0]):
                 raise WireError(f"the answer has an invalid Content-Length: {self.headers.get('Content-Length')!r}")
-            self._left = int(lengths.pop())
+            self._left = int(lengths[0])
             self.ended = self._left == 0
         else:
             self.keeps = False
