@@ -36,7 +36,7 @@ void denial_notes_calls(const struct receipt *r, bool whose, const char *hint)
     for (size_t i = 0; i < r->ndenials; i++) {
         const struct denial *d = &r->denials[i].denial;
 
-        if (denial_notes_has(hint, d->call))
+        if (hint && strstr(hint, d->call))
             continue;
         if (i >= SHOWN_CALLS)
             rest += r->denials[i].count;
