@@ -1016,6 +1016,41 @@ def files_are_written_read_in_ranges_moved_and_removed(s):
 
 
 @case
+def a_relative_path_starts_at_workspace(s):
+    sb = s.create({"runtime": "sh"})
+    a = s.files(sb, "PUT", body=b"text", path="d/f")
+    assert a.status == 200 and a.json == {"path": "/workspace/d/f", "sizeBytes": 4}, a.body
+    assert s.files(sb, path="d/f").body == s.files(sb, path="/workspace/d/f").body == b"text"
+    assert s.files(sb, verb="/stat", path="d/f").json["sizeBytes"] == 4
+    assert [e["name"] for e in s.files(sb, verb="/list", path="d").json["items"]] == ["f"]
+    assert s.files(sb, "POST", "/mkdir", {"path": "e"}).status == 204
+    assert s.files(sb, verb="/stat", path="/workspace/e").json["kind"] == "directory"
+    assert s.files(sb, "POST", "/move", {"from": "d/f", "to": "e/g"}).status == 204
+    assert s.files(sb, path="/workspace/e/g").body == b"text"
+    with tarfile.open(fileobj=io.BytesIO(s.files(sb, verb="/tar", path="e").body)) as t:
+        assert [m.name.split("/")[-1] for m in t.getmembers() if m.isfile()] == ["g"]
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        info = tarfile.TarInfo("one")
+        info.size = 1
+        t.addfile(info, io.BytesIO(b"1"))
+    a = s.files(sb, "PUT", "/tar", out.getvalue(), {"Content-Type": "application/x-tar"}, path="d")
+    assert a.status == 200 and s.files(sb, path="/workspace/d/one").body == b"1", a.body
+    w = Watch(s, sb, "d", told="/workspace/d")
+    assert s.files(sb, "DELETE", path="d/one").status == 204
+    w.until("removed", "/workspace/d/one")
+    w.close()
+    assert s.files(sb, "DELETE", path="e", recursive="true").status == 204
+    assert s.files(sb, verb="/stat", path="/workspace/e").status == 404
+    a = s.files(sb, path="x/" * 1996)  # 4003 bytes with /workspace/
+    assert a.status == 400 and "longer than 4000 bytes" in a.json["error"]["message"], a.body
+    for verb, body, name in (("/mkdir", {"path": ""}, "path"), ("/move", {"from": "", "to": "f"}, "from"), ("/move", {"from": "f", "to": ""}, "to")):
+        a = s.files(sb, "POST", verb, body)
+        assert a.status == 400 and a.json["error"]["message"].startswith(name + ": "), a.body
+    s.delete(sb)
+
+
+@case
 def trees_are_transferred_as_archives(s):
     sb = s.create({"runtime": "sh"})
     out = io.BytesIO()
@@ -1037,9 +1072,11 @@ def trees_are_transferred_as_archives(s):
 @case
 def FA01_FA04_paths_and_archives_cannot_leave_the_sandbox(s):
     sb = s.create({"runtime": "sh"})
-    for path in ("etc/passwd", "", "../x", "workspace/f"):
-        assert s.files(sb, path=path).status == 400, path
-    assert s.files(sb).status == 400
+    assert s.files(sb, path="").status == 400 and s.files(sb).status == 400
+    # A relative path is only a short form of an absolute one, so it reaches nothing else.
+    for path in ("etc/passwd", "../x", "workspace/f", "../../etc/shadow", ".."):
+        a, b = s.files(sb, path=path), s.files(sb, path="/workspace/" + path)
+        assert a.status >= 400 and (a.status, a.json["error"]["message"]) == (b.status, b.json["error"]["message"]), (path, a.body, b.body)
     shadow = s.files(sb, path="/workspace/../../etc/shadow")
     assert shadow.status in (400, 403, 404), shadow.status
     s.execute(sb, {"command": ["sh", "-c", "ln -s /etc/hostname l; ln -s loop loop; ln -s /nowhere d"]})
@@ -1099,12 +1136,12 @@ def FA08_FA09_special_files_do_not_hang_and_unusual_names_survive(s):
 class Watch:
     """GET .../files/watch, read line by line, after its `watching` event."""
 
-    def __init__(self, s, sandbox, path="/workspace", **query):
+    def __init__(self, s, sandbox, path="/workspace", told=None, **query):
         query = urllib.parse.urlencode(dict(path=path, **query))
         self.connection, self.response = s.open("GET", f"/v1/sandboxes/{sandbox}/files/watch?{query}")
         assert self.response.status == 200, self.response.read()
         first = self.next()
-        assert first["type"] == "watching" and first["path"] == path, first
+        assert first["type"] == "watching" and first["path"] == (told or path), first
 
     def next(self):
         while True:
@@ -1175,7 +1212,7 @@ def a_recursive_watch_misses_nothing_in_directories_that_are_created_later(s):
 def a_bad_watch_is_refused_and_a_watch_ends_with_its_path(s):
     sb = s.create({"runtime": "sh"})
     assert s.files(sb, verb="/watch", path="/workspace/none").status == 404
-    assert s.files(sb, verb="/watch", path="workspace").status == 400
+    assert s.files(sb, verb="/watch", path="workspace").status == 404
     assert s.files(sb, verb="/watch", path="/workspace", recursive="maybe").status == 400
     assert s.files(sb, "POST", "/mkdir", {"path": "/workspace/d"}).status == 204
     w = Watch(s, sb, "/workspace/d")

@@ -384,6 +384,21 @@ def a_signed_url_is_valid_for_one_method_one_path_and_one_sandbox_only(s):
 
 
 @case
+def a_url_signed_for_a_relative_path_has_the_absolute_one_and_no_other_spelling_is_valid(s):
+    sb = s.create({"runtime": "sh"})
+    told = s.call("POST", f"/v1/sandboxes/{sb}/files/sign", {"path": "d/f", "method": "PUT"}).json
+    assert told["path"] == "/workspace/d/f" and "?path=%2Fworkspace%2Fd%2Ff&" in told["url"].replace("/workspace/d/f", "%2Fworkspace%2Fd%2Ff"), told
+    assert plain(s, "PUT", told["url"], b"x").status in (200, 201)
+    get = sign(s, sb, "d/f")
+    assert plain(s, "GET", get).body == b"x"
+    signature = get.split("signature=")[1]
+    for path in ("d/f", "/d/f", "./d/f", "/workspace/./d/f", "/workspace//d/f", "../workspace/d/f"):
+        a = plain(s, "GET", f"/v1/sandboxes/{sb}/files?path={path}&signature={signature}")
+        assert a.status == 401, (path, a.status, a.body)
+    s.delete(sb)
+
+
+@case
 def a_signed_url_expires(s):
     sb = s.create({"runtime": "sh"})
     url = sign(s, sb, method="PUT", ttlMs=1000)
@@ -397,8 +412,9 @@ def a_signed_url_expires(s):
 @case
 def invalid_paths_and_methods_cannot_be_signed(s):
     sb = s.create({"runtime": "sh"})
-    for body in ({}, {"path": ""}, {"path": "f"}, {"path": "/f", "method": "DELETE"}, {"path": "/f", "method": "get"},
-                 {"path": "/f", "ttlMs": 1}, {"path": "/f", "more": 1}, {"path": "/" + "x" * 5000}):
+    for body in ({}, {"path": ""}, {"path": "/f", "method": "DELETE"}, {"path": "/f", "method": "get"},
+                 {"path": "/f", "ttlMs": 1}, {"path": "/f", "more": 1}, {"path": "/" + "x" * 5000},
+                 {"path": "x/" * 1996}):  # 4003 bytes with /workspace/
         a = s.call("POST", f"/v1/sandboxes/{sb}/files/sign", body)
         assert a.status == 400, (body, a.status)
     s.delete(sb)

@@ -244,6 +244,9 @@ class Audit(Audited):
         record = self.find(action="file.write")[0]
         self.assertEqual(record["target"]["path"], '/workspace/a\n{"seq":1}\x1b[2J\u2028","outcome":"x')
         self.assertEqual(record["outcome"], "success")
+        status, answer = self.ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=relative", raw="x")
+        self.assertEqual(status, 200, answer)
+        self.assertIn("/workspace/relative", [r["target"]["path"] for r in self.find(action="file.write")])
         for text in [self.logged()] + [open(f, encoding="utf-8").read() for f in self.files()]:
             self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f\u2028\u2029]")
         self.stop()

@@ -34,8 +34,10 @@ struct file_transfer *file_transfer_from_query(struct http_req *req, struct api 
 /* Adds the bit to t->request.files.flags if the query says so. */
 int file_transfer_read_flag(struct file_transfer *t, const char *name, uint32_t bit, struct err *err);
 const char *file_transfer_kind_name(char kind);
-/* Reads an absolute path under this name; it is required. */
-int file_transfer_read_body_path(const json_t *body, const char *name, const char **ret, struct err *err);
+/* Reads the required path of this name; a relative one is joined to /workspace. *ret lives as long
+ * as the body and the request. */
+int file_transfer_read_body_path(struct http_req *req, const json_t *body, const char *name, const char **ret,
+                                 struct err *err);
 
 /* file_content.c */
 void file_content_read(struct http_req *req, void *ctx);

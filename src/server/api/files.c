@@ -60,22 +60,30 @@ void file_transfer_begin(struct file_transfer *t, enum files_operation operation
     sandbox_files_open(t->api->settings.manager, &t->request, ops, t, &t->job);
 }
 
-static int file_transfer_check_path(const char *path, const char *name, struct err *err)
+/* Makes *path absolute; the request keeps the text. */
+static int file_transfer_resolve_path(struct http_req *req, const char *name, const char **path, struct err *err)
 {
-    if (!path)
+    if (!*path)
         return err_set(err, ERR_INVALID, "%s: required", name);
-    if (path[0] != '/')
-        return err_set(err, ERR_INVALID, "%s: must be an absolute path, for example /workspace/data.csv", name);
-    if (strlen(path) > PATH_MAX_BYTES)
+    if (**path == '\0')
+        return err_set(err, ERR_INVALID, "%s: is empty; give a path, such as data.csv or /workspace/data.csv", name);
+    if (**path != '/') {
+        char *full = str_printf("/workspace/%s", *path);
+
+        http_free_with_request(req, full, free);
+        *path = full;
+    }
+    if (strlen(*path) > PATH_MAX_BYTES)
         return err_set(err, ERR_INVALID, "%s: longer than %u bytes", name, PATH_MAX_BYTES);
     return 0;
 }
 
-int file_transfer_read_body_path(const json_t *body, const char *name, const char **ret, struct err *err)
+int file_transfer_read_body_path(struct http_req *req, const json_t *body, const char *name, const char **ret,
+                                 struct err *err)
 {
     if (json_input_text(body, "", name, 1, PATH_MAX_BYTES, ret, err) < 0)
         return -1;
-    return file_transfer_check_path(*ret, name, err);
+    return file_transfer_resolve_path(req, name, ret, err);
 }
 
 /* NULL: the request was refused. */
@@ -98,7 +106,7 @@ struct file_transfer *file_transfer_from_query(struct http_req *req, struct api 
     struct file_transfer *t = file_transfer_new(req, api, query);
     struct err err = { 0 };
 
-    if (t && file_transfer_check_path(t->request.files.path, "path", &err) < 0) {
+    if (t && file_transfer_resolve_path(req, "path", &t->request.files.path, &err) < 0) {
         file_transfer_refuse(t, &err);
         return NULL;
     }
@@ -289,7 +297,7 @@ static int api_file_read_body_flag(struct file_transfer *t, const char *name, ui
 static int api_file_read_paths(struct file_transfer *t, const char *const *names, const char *path, struct err *err)
 {
     if (api_read_body(t->req, &t->body, err) < 0 || json_input_require_known_fields(t->body, "", names, err) < 0 ||
-        file_transfer_read_body_path(t->body, path, &t->request.files.path, err) < 0 ||
+        file_transfer_read_body_path(t->req, t->body, path, &t->request.files.path, err) < 0 ||
         api_file_read_body_flag(t, "parents", FILES_PARENTS, err) < 0)
         return -1;
     audit_trail_add_target(t->req, "path", t->request.files.path);
@@ -319,7 +327,7 @@ static void api_file_move(struct http_req *req, void *ctx)
     if (!t)
         return;
     if (api_file_read_paths(t, names, "from", &err) < 0 ||
-        file_transfer_read_body_path(t->body, "to", &t->request.files.move_to, &err) < 0) {
+        file_transfer_read_body_path(req, t->body, "to", &t->request.files.move_to, &err) < 0) {
         file_transfer_refuse(t, &err);
     } else {
         audit_trail_add_target(req, "to", t->request.files.move_to);

@@ -159,7 +159,7 @@ static int token_request_read_url(struct token_request *w, struct err *err)
 
     if (json_input_require_known_fields(w->body, "", names, err) < 0 ||
         json_input_enum(w->body, "", "method", token_url_methods, &method, err) < 0 ||
-        file_transfer_read_body_path(w->body, "path", &w->path, err) < 0)
+        file_transfer_read_body_path(w->req, w->body, "path", &w->path, err) < 0)
         return -1;
     w->method = token_url_methods[method];
     audit_trail_add_target(w->req, "path", w->path);

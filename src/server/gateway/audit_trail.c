@@ -174,8 +174,11 @@ static void audit_trail_add_path_params(struct gateway_request *r, const struct 
         }
     }
     const char *path = http_query(r->req, "path");
-    if (path && *path)
-        audit_trail_add_target(r->req, "path", path);
+    if (path && *path) { /* of a file; absolute, as in the records of all requests about files */
+        auto_free char *full = path[0] == '/' ? str_dup(path) : str_printf("/workspace/%s", path);
+
+        audit_trail_add_target(r->req, "path", full);
+    }
 }
 
 /* A quota or a maximum (409) refuses like a missing permission; other conflicts are failures. */

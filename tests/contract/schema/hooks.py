@@ -17,6 +17,7 @@ KEEP = 12  # sandboxes made by requests that are kept for later requests
 WORDS = random.Random(int(os.environ.get("COVE_SCHEMA_SEED", "1")))
 LOCK = threading.RLock()
 MADE = []
+VALID_PATH = re.compile(r"(?=.{1,1000}\Z)/?[^/\0]{0,255}(/[^/\0]{0,255})*", re.S)  # others are sent as they are
 
 
 def own(method, path, body=None, **options):
@@ -158,14 +159,14 @@ def exchange_paths(case, operation):
     real = turn(operation + " path")
     for name in names:
         value = holder.get(name)
-        if not isinstance(value, str) or not value.startswith("/") or len(value) > 1000:
+        if not isinstance(value, str) or not VALID_PATH.fullmatch(value):
             continue
         if real and operation in ("listFiles", "readTree"):
             holder[name] = "/workspace"
         elif real and name != "to" and operation in ("readFile", "statFile", "deleteFile", "moveFile"):
             holder[name] = f"/workspace/f{WORDS.randrange(10 ** 9)}"
             must(own("PUT", f"/v1/sandboxes/{case.path_parameters['sandboxId']}/files?path={holder[name]}", data=b"text"))
-        elif not value.startswith("/workspace"):
+        elif value.startswith("/") and not value.startswith("/workspace"):
             holder[name] = "/workspace" + value
 
 

@@ -18,11 +18,6 @@ READ_MAX = 64 << 20
 """Bytes that `read` and `read_bytes` hold in memory, unless the caller allows more."""
 
 
-def place_of(path: str) -> str:
-    """The absolute path of a path that may be relative to /workspace."""
-    return path if path.startswith("/") else f"/workspace/{path}"
-
-
 class AsyncFiles:
     """The files of a sandbox.
 
@@ -82,7 +77,7 @@ class AsyncFiles:
                     headers["Range"] = f"bytes={offset}-{'' if end is None else end - 1}"
                 if etag is not None:
                     headers["If-Range"] = etag
-                response = await self._http.open(Call("GET", self._path(), {"path": place_of(path)}, headers=headers))
+                response = await self._http.open(Call("GET", self._path(), {"path": path}, headers=headers))
                 if etag is not None and response.headers.get("ETag") != etag:
                     await response.aclose()
                     raise PreconditionFailedError(f"{path} changed while it was being read")
@@ -115,7 +110,7 @@ class AsyncFiles:
         return await self._put(path, _aio.body_of(content), parents, mode, exclusive)
 
     async def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> WriteResult:
-        query = {"path": place_of(path), "parents": parents, "mode": f"{mode:04o}" if mode is not None else None}
+        query = {"path": path, "parents": parents, "mode": f"{mode:04o}" if mode is not None else None}
         headers = {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if exclusive else {})}
         return await self._http.get(WriteResult, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
 
@@ -145,7 +140,7 @@ class AsyncFiles:
 
         body = await _aio.blocking(directory_body, os.fspath(local))
         await self.mkdir(path)
-        call = Call("PUT", self._path("tar"), {"path": place_of(path)}, body=body, headers={"Content-Type": "application/x-tar"})
+        call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
         return await self._http.get(WriteResult, call)
 
     async def download_directory(self, path: str, local: LocalPath) -> DownloadResult:
@@ -163,7 +158,7 @@ class AsyncFiles:
         while True:
             with tempfile.TemporaryFile() as spool:  # an archive that ends early then leaves no partial result
                 try:
-                    async for chunk in self._http.chunks(await self._http.open(Call("GET", self._path("tar"), {"path": place_of(path)}))):
+                    async for chunk in self._http.chunks(await self._http.open(Call("GET", self._path("tar"), {"path": path}))):
                         await _aio.blocking(spool.write, chunk)
                 except CoveError as error:
                     await self._http.again(attempts, error, f"GET {path}")
@@ -184,25 +179,25 @@ class AsyncFiles:
         The iteration ends when the path is removed; when the sandbox ends, its error is raised. A
         watch does not reset the idle timeout.
         """
-        return AsyncWatch(self._http, Call("GET", self._path("watch"), {"path": place_of(path), "recursive": recursive or None}, headers={"Accept": NDJSON},
+        return AsyncWatch(self._http, Call("GET", self._path("watch"), {"path": path, "recursive": recursive or None}, headers={"Accept": NDJSON},
                                            read_timeout=SILENCE))
 
     # --- names ---
 
     async def sign(self, path: str, *, method: str = "GET", ttl: Optional[Duration] = None) -> FileUrl:
         """A URL that reads ("GET") or writes ("PUT") this file without a key for `ttl` seconds."""
-        body = {"path": place_of(path), "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
+        body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
         return await self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
     async def list(self, path: str = "/workspace") -> AsyncIterator[FileEntry]:
         """The entries of a directory, sorted by the bytes of their names. A page of 1000 is fetched
         when its first entry is needed."""
-        async for entry in self._http.pages(FileEntry, Call("GET", self._path("list"), {"path": place_of(path)})):
+        async for entry in self._http.pages(FileEntry, Call("GET", self._path("list"), {"path": path})):
             yield entry
 
     async def stat(self, path: str) -> FileEntry:
         """The attributes of a path. A link is reported as a link."""
-        return await self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": place_of(path)}))
+        return await self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": path}))
 
     async def exists(self, path: str) -> bool:
         try:
@@ -215,17 +210,17 @@ class AsyncFiles:
 
     async def mkdir(self, path: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Creates a directory. An existing directory is accepted unless `exclusive`."""
-        body = without_none(path=place_of(path), parents=parents, exclusive=exclusive or None)
+        body = without_none(path=path, parents=parents, exclusive=exclusive or None)
         await self._http.send(Call("POST", self._path("mkdir"), json=body, repeatable=not exclusive))
 
     async def move(self, source: str, target: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Renames a file or a directory. `exclusive` refuses to replace an existing path."""
-        body = {"from": place_of(source), "to": place_of(target), **without_none(parents=parents, exclusive=exclusive or None)}
+        body = {"from": source, "to": target, **without_none(parents=parents, exclusive=exclusive or None)}
         await self._http.send(Call("POST", self._path("move"), json=body, repeatable=False))
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file or an empty directory; with `recursive`, a directory with its contents."""
-        await self._http.send(Call("DELETE", self._path(), {"path": place_of(path), "recursive": recursive or None}, done_if=(NotFoundError,)))
+        await self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, done_if=(NotFoundError,)))
 
 
 class AsyncWatch:

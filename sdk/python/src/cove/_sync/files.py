@@ -19,11 +19,6 @@ READ_MAX = 64 << 20
 """Bytes that `read` and `read_bytes` hold in memory, unless the caller allows more."""
 
 
-def place_of(path: str) -> str:
-    """The absolute path of a path that may be relative to /workspace."""
-    return path if path.startswith("/") else f"/workspace/{path}"
-
-
 class Files:
     """The files of a sandbox.
 
@@ -83,7 +78,7 @@ class Files:
                     headers["Range"] = f"bytes={offset}-{'' if end is None else end - 1}"
                 if etag is not None:
                     headers["If-Range"] = etag
-                response = self._http.open(Call("GET", self._path(), {"path": place_of(path)}, headers=headers))
+                response = self._http.open(Call("GET", self._path(), {"path": path}, headers=headers))
                 if etag is not None and response.headers.get("ETag") != etag:
                     response.close()
                     raise PreconditionFailedError(f"{path} changed while it was being read")
@@ -116,7 +111,7 @@ class Files:
         return self._put(path, _sio.body_of(content), parents, mode, exclusive)
 
     def _put(self, path: str, body: Union[bytes, Body], parents: bool, mode: Optional[int], exclusive: bool) -> WriteResult:
-        query = {"path": place_of(path), "parents": parents, "mode": f"{mode:04o}" if mode is not None else None}
+        query = {"path": path, "parents": parents, "mode": f"{mode:04o}" if mode is not None else None}
         headers = {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if exclusive else {})}
         return self._http.get(WriteResult, Call("PUT", self._path(), query, body=body, headers=headers, repeatable=not exclusive))
 
@@ -146,7 +141,7 @@ class Files:
 
         body = _sio.blocking(directory_body, os.fspath(local))
         self.mkdir(path)
-        call = Call("PUT", self._path("tar"), {"path": place_of(path)}, body=body, headers={"Content-Type": "application/x-tar"})
+        call = Call("PUT", self._path("tar"), {"path": path}, body=body, headers={"Content-Type": "application/x-tar"})
         return self._http.get(WriteResult, call)
 
     def download_directory(self, path: str, local: LocalPath) -> DownloadResult:
@@ -164,7 +159,7 @@ class Files:
         while True:
             with tempfile.TemporaryFile() as spool:  # an archive that ends early then leaves no partial result
                 try:
-                    for chunk in self._http.chunks(self._http.open(Call("GET", self._path("tar"), {"path": place_of(path)}))):
+                    for chunk in self._http.chunks(self._http.open(Call("GET", self._path("tar"), {"path": path}))):
                         _sio.blocking(spool.write, chunk)
                 except CoveError as error:
                     self._http.again(attempts, error, f"GET {path}")
@@ -185,25 +180,25 @@ class Files:
         The iteration ends when the path is removed; when the sandbox ends, its error is raised. A
         watch does not reset the idle timeout.
         """
-        return Watch(self._http, Call("GET", self._path("watch"), {"path": place_of(path), "recursive": recursive or None}, headers={"Accept": NDJSON},
+        return Watch(self._http, Call("GET", self._path("watch"), {"path": path, "recursive": recursive or None}, headers={"Accept": NDJSON},
                                            read_timeout=SILENCE))
 
     # --- names ---
 
     def sign(self, path: str, *, method: str = "GET", ttl: Optional[Duration] = None) -> FileUrl:
         """A URL that reads ("GET") or writes ("PUT") this file without a key for `ttl` seconds."""
-        body = {"path": place_of(path), "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
+        body = {"path": path, "method": method, **without_none(ttlMs=None if ttl is None else milliseconds(ttl))}
         return self._http.get(FileUrl, Call("POST", self._path("sign"), json=body, repeatable=False))
 
     def list(self, path: str = "/workspace") -> Iterator[FileEntry]:
         """The entries of a directory, sorted by the bytes of their names. A page of 1000 is fetched
         when its first entry is needed."""
-        for entry in self._http.pages(FileEntry, Call("GET", self._path("list"), {"path": place_of(path)})):
+        for entry in self._http.pages(FileEntry, Call("GET", self._path("list"), {"path": path})):
             yield entry
 
     def stat(self, path: str) -> FileEntry:
         """The attributes of a path. A link is reported as a link."""
-        return self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": place_of(path)}))
+        return self._http.get(FileEntry, Call("GET", self._path("stat"), {"path": path}))
 
     def exists(self, path: str) -> bool:
         try:
@@ -216,17 +211,17 @@ class Files:
 
     def mkdir(self, path: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Creates a directory. An existing directory is accepted unless `exclusive`."""
-        body = without_none(path=place_of(path), parents=parents, exclusive=exclusive or None)
+        body = without_none(path=path, parents=parents, exclusive=exclusive or None)
         self._http.send(Call("POST", self._path("mkdir"), json=body, repeatable=not exclusive))
 
     def move(self, source: str, target: str, *, parents: bool = True, exclusive: bool = False) -> None:
         """Renames a file or a directory. `exclusive` refuses to replace an existing path."""
-        body = {"from": place_of(source), "to": place_of(target), **without_none(parents=parents, exclusive=exclusive or None)}
+        body = {"from": source, "to": target, **without_none(parents=parents, exclusive=exclusive or None)}
         self._http.send(Call("POST", self._path("move"), json=body, repeatable=False))
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
         """Removes a file or an empty directory; with `recursive`, a directory with its contents."""
-        self._http.send(Call("DELETE", self._path(), {"path": place_of(path), "recursive": recursive or None}, done_if=(NotFoundError,)))
+        self._http.send(Call("DELETE", self._path(), {"path": path, "recursive": recursive or None}, done_if=(NotFoundError,)))
 
 
 class Watch:
