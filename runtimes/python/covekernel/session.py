@@ -91,8 +91,8 @@ class Shield:
 
 
 class Stdin:
-    """sys.stdin of a cell: an event requests each line. What a call leaves of a line stays in the
-    session, for the next call."""
+    """sys.stdin of a cell: an event requests each line. The rest of a line that a call has not read
+    stays in the session, for the next call."""
     encoding, errors, newlines, closed, name, mode = "utf-8", "strict", None, False, "<stdin>", "r"
 
     def __init__(self, session):
