@@ -37,7 +37,7 @@ static const struct {
     { VERB_EXEC, NULL, CTL_COMPLETE_ANY_SANDBOX, 0, false },
     { VERB_CP, NULL, CTL_COMPLETE_ANY_SANDBOX, CTL_COMPLETE_ANY_SANDBOX, false },
     { VERB_FILES, NULL, CTL_COMPLETE_SANDBOX, 0, false },
-    { VERB_SANDBOX, "info rm pause resume extend set", CTL_COMPLETE_SANDBOX, CTL_COMPLETE_SANDBOX, true },
+    { VERB_SANDBOX, "info rm pause resume set", CTL_COMPLETE_SANDBOX, CTL_COMPLETE_SANDBOX, true },
     { VERB_CONTEXT, "create ls", CTL_COMPLETE_SANDBOX, 0, false },
     { VERB_CONTEXT, NULL, CTL_COMPLETE_SANDBOX, CTL_COMPLETE_CONTEXT, false },
     { VERB_ATTACH, NULL, CTL_COMPLETE_SANDBOX, CTL_COMPLETE_EXECUTION, false },
@@ -197,7 +197,9 @@ static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_lin
 
     if (kind == CTL_COMPLETE_ANY_SANDBOX)
         ctl_kept_list(c, ctl_complete_print_kept, &p);
-    if (!c->client || (strchr(sources[kind].path, '%') && ctl_resolve_sandbox(c, l->sandbox, &sandbox, &err) < 0))
+    if (!c->client || !sources[kind].path)
+        return;
+    if (strchr(sources[kind].path, '%') && ctl_resolve_sandbox(c, l->sandbox, &sandbox, &err) < 0)
         return;
     auto_free char *path = ctl_api_path(sources[kind].path, sandbox ? sandbox : "");
     if (kind == CTL_COMPLETE_CONTEXT)
