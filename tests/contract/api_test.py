@@ -349,7 +349,7 @@ def a_name_belongs_to_one_living_sandbox_of_the_tenant(s):
     a = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": "build-1.x"})
     assert a.status == 201 and a.json["name"] == "build-1.x", a.body
     again = s.call("POST", "/v1/sandboxes", {"runtime": "sh", "name": "build-1.x"})
-    assert again.status == 409 and again.code == "conflict" and a.json["id"] in again.json["error"]["message"], again.body
+    assert again.status == 409 and again.code == "conflict" and a.json["id"] not in str(again.json), again.body
     s.kill()
     s.start()
     assert s.call("GET", f"/v1/sandboxes/{a.json['id']}").json["name"] == "build-1.x"
@@ -397,7 +397,7 @@ def an_update_changes_only_what_it_names_and_survives_a_restart(s):
     a = s.call("PATCH", path, {"metadata": {"a": None, "c": "3"}}).json
     assert a["metadata"] == {"b": "2", "c": "3"} and a["name"] == "first" and a["idleTimeoutMs"] == 500000, a
     refused = s.call("PATCH", path, {"name": "taken", "metadata": {"d": "4"}, "lifetimeMs": 5000})
-    assert refused.status == 409 and other in refused.json["error"]["message"], refused.body
+    assert refused.status == 409 and other not in str(refused.json), refused.body
     assert s.call("GET", path).json == a
     b = s.call("PATCH", path, {"name": "second", "lifetimeMs": 3600000, "idleTimeoutMs": 400000, "idleAction": "pause"}).json
     assert (b["name"], b["lifetimeMs"], b["idleTimeoutMs"], b["idleAction"]) == ("second", 3600000, 400000, "pause"), b

@@ -187,7 +187,8 @@ int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st
 
 /* --- names of sandboxes --- */
 
-/* The index sandboxes_living_names enforces the rule; this finds the sandbox for the message. */
+/* The index sandboxes_living_names enforces the rule; this gives the message. It does not contain the
+ * id, because the token of one sandbox may ask for the name of another. */
 static int db_check_sandbox_name(struct sqlite_db *db, const struct store_request *c, const char *owner,
                                  struct err *err)
 {
@@ -205,8 +206,8 @@ static int db_check_sandbox_name(struct sqlite_db *db, const struct store_reques
     db_bind_text(st, 3, sb->id);
     int rc = db_step(db, st, "looking for the name", err);
     if (rc > 0)
-        err_set(err, ERR_EXISTS, "name '%.63s': sandbox %s has it; choose another name, or end that sandbox", sb->name,
-                db_column_text(st, 0));
+        err_set(err, ERR_EXISTS, "name '%.63s': another living sandbox has it; choose another, or end that sandbox",
+                sb->name);
     sqlite3_reset(st);
     return rc == 0 ? 0 : -1;
 }
