@@ -104,9 +104,9 @@ struct jailer_request *engine_request_for_sandbox(struct engine *e, uint8_t type
     return a;
 }
 
-void engine_request_denials(struct engine *e, const char *id, jailer_reply_fn *fn, void *owner)
+struct jailer_request *engine_request_denials(struct engine *e, const char *id, jailer_reply_fn *fn, void *owner)
 {
-    engine_request_for_sandbox(e, FRAME_J_DENIALS, id, fn, owner);
+    return engine_request_for_sandbox(e, FRAME_J_DENIALS, id, fn, owner);
 }
 
 bool engine_has_no_new_denials(const struct sandbox_handle *b)

@@ -258,6 +258,8 @@ struct exec_handle_ops {
     /* Data that a language kernel wrote to its socket, delivered after all output that it wrote
      * before; credited like output. May be NULL. */
     void (*on_language_kernel_data)(void *arg, const void *data, size_t len);
+    /* The receipt has the denials that exec_handle_collect_denials left open. May be NULL. */
+    void (*on_denials)(void *arg);
 };
 
 int sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec, const struct exec_handle_ops *ops,
@@ -302,5 +304,12 @@ size_t exec_handle_write_language_kernel(struct exec_handle *x, const void *data
 void exec_handle_signal(struct exec_handle *x, int signo); /* to its process group, as a terminal does */
 void exec_handle_resize(struct exec_handle *x, uint16_t rows, uint16_t cols);
 void exec_handle_kill(struct exec_handle *x); /* kills the whole process tree; on_exit follows with endedBy killed */
+/* For a language kernel that lives over many executions. Mark the start of each: the denials of
+ * exec_handle_receipt() are then those since the mark. */
+void exec_handle_mark_denials(struct exec_handle *x);
+/* True: the receipt has the denials since the mark, or the reason why they are not known. False:
+ * the monitor is asked, and on_denials follows, later and before on_exit or on_failed. was_cut_off:
+ * the code was interrupted, perhaps in a denied call. */
+bool exec_handle_collect_denials(struct exec_handle *x, bool was_cut_off);
 /* Final after the callback of sandbox_handle_destroy. */
 const struct receipt *exec_handle_receipt(const struct exec_handle *x);

@@ -93,7 +93,7 @@ struct jailer_request *engine_request_for_sandbox(struct engine *e, uint8_t type
 void engine_forget_requests(struct engine *e, const void *owner);
 /* Asks the monitor, which must be connected (monitor_absent_why is NULL), for the denials of a
  * sandbox. */
-void engine_request_denials(struct engine *e, const char *id, jailer_reply_fn *fn, void *owner);
+struct jailer_request *engine_request_denials(struct engine *e, const char *id, jailer_reply_fn *fn, void *owner);
 /* True if it is certain that nothing was denied since the last request: the monitor sends its
  * notice before the denied call returns, so the notice has arrived here before any later action
  * of the program is visible. */
@@ -256,6 +256,7 @@ struct sandbox_handle {
     bool stats_known;
     struct jail_denied denials;     /* the monitor's latest answer */
     const char *denials_absent_why; /* why there is no answer; NULL: there is */
+    bool denials_known;             /* the monitor has answered at least once */
     /* The monitor reported that it watches the sandbox, and denials that were not requested yet. */
     bool is_monitored, has_new_denials;
     bool waits_for_monitor; /* the timer limits the wait for the monitor's answer */
@@ -356,6 +357,10 @@ struct exec_handle {
     uint64_t denials_baseline[JAIL_DENIALS_MAX + 1]; /* counts at its launch; the last entry is overflow_count */
     /* COLLECTING: the timer limits the wait for the monitor's answer. */
     bool waits_for_monitor;
+    bool denials_marked;                    /* exec_handle_mark_denials was called */
+    bool denials_mark_unknown;              /* denials_marked: the counts at the mark are not known */
+    struct jailer_request *denials_request; /* exec_handle_collect_denials waits for it; NULL: no */
+    struct ev_timer denials_timer;          /* limits the wait for denials_request */
     struct exec_clocks clocks;
     struct ev_timer timer;
     struct receipt receipt;
@@ -386,14 +391,20 @@ extern const struct sandbox_stream_ops exec_handle_stream_ops;
 struct exec_handle *exec_resume_find(const struct sandbox_handle *b, uint32_t stream);
 void exec_resume_attach(struct exec_handle *x, struct sandbox_stream *s, const struct rt_resume *m);
 void exec_resume_timeout(struct exec_handle *x);
-/* exec_receipt.c */
+/* exec_denials.c */
 /* Timeout for the monitor's answer; longer than the monitor waits for a listener on its way. */
 #define MONITOR_ANSWER_NS (4 * NS_PER_S)
 /* Stores the monitor's answer. */
 void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a, const struct err *err);
 void denials_monitor_lost(struct sandbox_handle *b); /* the next monitor counts from 0 */
 void denials_mark_baseline(struct exec_handle *x);   /* called at the launch */
-void exec_receipt_set_walls(struct exec_handle *x);  /* the sandbox became ready after the execution began */
+void denials_set_absent(struct exec_handle *x, const char *why);
+void denials_fill_receipt(struct exec_handle *x);    /* from the monitor's latest answer */
+void denials_end_collection(struct exec_handle *x);  /* the process ends: answers an open collection now */
+void denials_drop_collection(struct exec_handle *x); /* without on_denials */
+/* exec_receipt.c */
+extern const char exec_receipt_resumed_why[];
+void exec_receipt_set_walls(struct exec_handle *x); /* the sandbox became ready after the execution began */
 void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, const struct exec_spec *spec);
 void exec_receipt_on_exit(struct exec_handle *x, const struct rt_exit *m);
 void exec_receipt_timeout(struct exec_handle *x); /* the requests after the end took too long */

@@ -582,6 +582,7 @@ const struct receipt *exec_handle_receipt(const struct exec_handle *x)
 
 void exec_handle_detach(struct exec_handle *x)
 {
+    denials_drop_collection(x);
     ev_timer_clear(x->ev, &x->timer);
     x->stream = NULL;
     x->state = EXEC_ENDED;

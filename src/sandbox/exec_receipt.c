@@ -13,7 +13,6 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "policy/denial.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -33,7 +32,7 @@ static struct receipt_figure receipt_figure_absent(const char *why)
     return (struct receipt_figure){ .why = why };
 }
 
-static const char exec_receipt_resumed_why[] =
+const char exec_receipt_resumed_why[] =
     "the server was restarted while it ran, and the counters' values at its start are lost";
 
 static struct receipt_figure receipt_figure_counted(uint64_t v, uint64_t unknown, const char *why)
@@ -162,96 +161,13 @@ static void exec_receipt_decide_by_exit(struct exec_handle *x)
     exec_handle_decide_end(x, x->receipt.signal ? ENDED_SIGNAL : ENDED_EXIT);
 }
 
-/* --- denials --- */
-
-void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a, const struct err *err)
-{
-    b->waits_for_monitor = false;
-    if (err && b->engine->monitor_absent_why)
-        b->denials_absent_why = b->engine->monitor_absent_why;
-    else if (!a || jail_denied_decode(a->f, &b->denials, NULL) < 0)
-        b->denials_absent_why = "the monitor did not answer";
-    else if (b->denials.watched == JAIL_UNWATCHABLE && b->denials.sys == EBUSY)
-        b->denials_absent_why =
-            "another program on this host already listens to denied calls, and the kernel allows one listener";
-    else if (b->denials.watched == JAIL_UNWATCHED || b->denials.sys == EMFILE)
-        b->denials_absent_why = "the monitor already watches its maximum of sandboxes";
-    else if (b->denials.watched != JAIL_WATCHED)
-        b->denials_absent_why = "this kernel does not support listening to denied calls";
-    else
-        b->denials_absent_why = NULL;
-    b->has_new_denials = b->denials_absent_why != NULL; /* ask again, since there was no answer */
-}
-
-void denials_monitor_lost(struct sandbox_handle *b)
-{
-    b->is_monitored = b->has_new_denials = false;
-    b->denials = (struct jail_denied){ 0 };
-    memset(b->denials_reported, 0, sizeof(b->denials_reported));
-    for (struct exec_handle *x = b->execs; x; x = x->next) {
-        x->denials_uncounted = x->denials_uncounted || x->state != EXEC_ENDED;
-        memset(x->denials_baseline, 0, sizeof(x->denials_baseline));
-    }
-}
-
-void denials_mark_baseline(struct exec_handle *x)
-{
-    const struct jail_denied *d = &x->sandbox->denials;
-
-    /* A monitor that connects later does not know earlier denials. */
-    x->denials_uncounted = x->sandbox->engine->monitor_absent_why != NULL;
-    for (uint32_t i = 0; i < d->n; i++)
-        x->denials_baseline[i] = d->entries[i].count;
-    x->denials_baseline[JAIL_DENIALS_MAX] = d->overflow_count;
-}
-
-/* How often this row of the list was denied to the execution. A language kernel lives beside
- * executions with receipts of their own; denials that one of those receipts contains are not
- * counted again. */
-static uint64_t denials_new_count(struct exec_handle *x, size_t row, uint64_t count)
-{
-    uint64_t *reported = &x->sandbox->denials_reported[row];
-    uint64_t from = x->is_language_kernel ? max_u64(x->denials_baseline[row], *reported) : x->denials_baseline[row];
-
-    *reported = max_u64(*reported, count);
-    return count > from ? count - from : 0; /* whatever the monitor reports, a count is never negative */
-}
-
-/* The monitor counts per sandbox from its creation, in a list that only grows. Counts since the
- * launch belong to this execution, or to others that ran at the same time. */
-static void denials_fill_receipt(struct exec_handle *x)
-{
-    const struct sandbox_handle *b = x->sandbox;
-    struct receipt *r = &x->receipt;
-
-    r->denials_why = x->is_resumed ? exec_receipt_resumed_why : b->denials_absent_why;
-    if (!r->denials_why && x->denials_uncounted)
-        r->denials_why = "the monitor was not available for a part of its run; denials in that time are unknown";
-    if (r->denials_why)
-        return;
-    for (uint32_t i = 0; i < b->denials.n; i++) {
-        const struct jail_denial *d = &b->denials.entries[i];
-        uint64_t args[6] = { 0 }, count = denials_new_count(x, i, d->count);
-
-        if (count == 0)
-            continue;
-        for (size_t a = 0; a < JAIL_DENIAL_ARGS; a++)
-            args[a] = d->args[a];
-        if (!r->denials)
-            r->denials = mem_new_array(struct denial_count, JAIL_DENIALS_MAX);
-        struct denial_count *to = &r->denials[r->ndenials++];
-        denial_describe(&b->kind.filter, d->nr, args, &to->denial);
-        to->count = count;
-    }
-    r->denials_more = denials_new_count(x, JAIL_DENIALS_MAX, b->denials.overflow_count);
-}
-
 /* --- ended --- */
 
 static void exec_handle_enter_ended(struct exec_handle *x)
 {
     struct sandbox_handle *b = x->sandbox;
 
+    denials_end_collection(x);
     x->state = EXEC_ENDED;
     exec_handle_set_timer(x, CLOCKS_NEVER);
     exec_handle_drop_stream(x);
@@ -421,7 +337,7 @@ static void exec_receipt_request_denials(struct exec_handle *x)
     struct engine *e = x->sandbox->engine;
 
     if (e->monitor_absent_why || !x->ops) {
-        x->receipt.denials_why = e->monitor_absent_why;
+        denials_set_absent(x, e->monitor_absent_why);
         exec_receipt_request_changes(x);
         return;
     }

@@ -138,6 +138,12 @@ static bool context_execution_is_running(const struct execution *ex)
     return cx && language_kernel_is_executing(&cx->kernel) && cx->queue == ex;
 }
 
+/* Not while its denials are collected: a signal would reach the idle language kernel. */
+static bool context_execution_runs_code(const struct execution *ex)
+{
+    return context_execution_is_running(ex) && ex->running_context->kernel.state != LANGUAGE_KERNEL_COLLECTING;
+}
+
 static void context_execution_on_cpu_timer(void *arg)
 {
     struct execution *ex = arg;
@@ -227,6 +233,10 @@ static void context_execution_make_receipt(const struct context *cx, const struc
     };
 
     language_kernel_make_receipt(&cx->kernel, &f, by, code, signo, r);
+    if (ex->state == EXECUTION_RUNNING)
+        language_kernel_set_denials(&cx->kernel, r);
+    else
+        r->denials_why = "its code was never started";
     r->context_reset = ex->context_reset || context_is_restarting(cx);
 }
 
@@ -284,9 +294,9 @@ void context_execution_kill(struct execution *ex)
 
 void context_execution_signal(struct execution *ex, int signo)
 {
-    if (context_execution_is_running(ex) && signo == SIGINT)
+    if (context_execution_runs_code(ex) && signo == SIGINT)
         language_kernel_interrupt(&ex->running_context->kernel, ENDED_KILLED);
-    else if (context_execution_is_running(ex))
+    else if (context_execution_runs_code(ex))
         exec_handle_signal(ex->running_context->kernel.exec, signo);
 }
 
@@ -359,7 +369,7 @@ int manager_context_input(struct manager *m, const char *owner, const char *sand
 
     if (!ex)
         return err_set(err, ERR_MISSING, "there is no such running execution");
-    if (!context_execution_is_running(ex) || !ex->awaits_input)
+    if (!context_execution_runs_code(ex) || !ex->awaits_input)
         return err_set(err, ERR_EXISTS, "execution %s does not wait for input", ex->id);
     ex->awaits_input = false;
     language_kernel_send_input(&ex->running_context->kernel, text);

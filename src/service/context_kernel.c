@@ -58,6 +58,7 @@ enum context_state context_get_state(const struct context *cx)
         return CONTEXT_STARTING;
     case LANGUAGE_KERNEL_BUSY:
     case LANGUAGE_KERNEL_INTERRUPTED:
+    case LANGUAGE_KERNEL_COLLECTING:
         return CONTEXT_BUSY;
     case LANGUAGE_KERNEL_DEAD:
         return CONTEXT_DEAD;
@@ -342,8 +343,13 @@ static bool context_keeps_queue(const struct context *cx, const struct language_
            !cx->restart_requested && !cx->delete_requested && cx->sandbox->state != SANDBOX_STATE_ENDING;
 }
 
-/* Receipts of its executions cannot contain denials, because the interpreter is one process for all
- * of them. */
+/* Whether the running execution ends with a receipt, which contains the denials. */
+static bool context_death_ends_execution(const struct language_kernel_death *d)
+{
+    return d->was_executing && d->receipt && d->receipt->ended_by != ENDED_LOST;
+}
+
+/* Denials after its last execution: threads and processes of earlier code may still run. */
 static void context_count_kernel_denials(const struct context *cx, const struct receipt *r)
 {
     struct receipt reported = *r;
@@ -359,7 +365,7 @@ static void context_on_kernel_died(void *arg, const struct language_kernel_death
     bool keeps_queue = context_keeps_queue(cx, d);
     struct err why;
 
-    if (d->receipt)
+    if (d->receipt && !context_death_ends_execution(d))
         context_count_kernel_denials(cx, d->receipt);
     context_set_death_error(cx, d, &why);
     if (context_survives_death(cx, d))
@@ -395,6 +401,7 @@ static void context_on_kernel_died(void *arg, const struct language_kernel_death
 }
 
 static const struct language_kernel_ops context_kernel_ops = { .grace_ns = CONTEXT_GRACE_NS,
+                                                               .collects_denials = true,
                                                                .on_ready = context_on_kernel_ready,
                                                                .on_event = context_on_kernel_event,
                                                                .on_output = context_execution_output,

@@ -40,8 +40,8 @@ static const struct language_kernel_spec language_kernels[] = {
     { "bash", NULL, { "/.cove/kernels/bash/kernel" }, "ExitStatus", "Interrupted", NULL, false },
 };
 
-static const char *const language_kernel_states[] = { "dead",        "starting", "idle",   "busy",
-                                                      "interrupted", "stopping", "closed", "ended" };
+static const char *const language_kernel_states[] = { "dead",       "starting", "idle",   "busy", "interrupted",
+                                                      "collecting", "stopping", "closed", "ended" };
 
 /* The language kernel of sh is that of bash. */
 static const struct language_kernel_spec *language_kernel_find(const char *name)
@@ -84,9 +84,14 @@ bool language_kernel_can_fork(const struct language_kernel *k)
     return k->spec->can_fork;
 }
 
-bool language_kernel_is_executing(const struct language_kernel *k)
+static bool language_kernel_runs_code(const struct language_kernel *k)
 {
     return (k->state == LANGUAGE_KERNEL_BUSY || k->state == LANGUAGE_KERNEL_INTERRUPTED) && !k->resumed;
+}
+
+bool language_kernel_is_executing(const struct language_kernel *k)
+{
+    return language_kernel_runs_code(k) || k->state == LANGUAGE_KERNEL_COLLECTING;
 }
 
 static void language_kernel_on_timer(void *arg);
@@ -115,7 +120,7 @@ void language_kernel_reset(struct language_kernel *k)
     kernel_event_reader_reset(&k->reader);
     buf_done(&k->unsent);
     k->stderr_head[0] = '\0';
-    k->resumed = k->was_interrupted = k->killed_by_timer = false;
+    k->resumed = k->was_interrupted = k->killed_by_timer = k->was_killed = false;
     language_kernel_set_state(k, LANGUAGE_KERNEL_DEAD);
 }
 
@@ -204,6 +209,8 @@ void language_kernel_execute(struct language_kernel *k, const struct language_ke
     k->timeout_ms = timeout_ns / NS_PER_MS;
     language_kernel_set_state(k, LANGUAGE_KERNEL_BUSY);
     language_kernel_set_timer(k, timeout_ns);
+    if (k->ops->collects_denials)
+        exec_handle_mark_denials(k->exec);
     language_kernel_begin_line(k, &w, "execute", c->id);
     language_kernel_write_code(&w, c);
     language_kernel_send_line(k, &w);
@@ -280,6 +287,7 @@ void language_kernel_kill(struct language_kernel *k)
 {
     if (k->state == LANGUAGE_KERNEL_IDLE)
         language_kernel_set_state(k, LANGUAGE_KERNEL_STOPPING);
+    k->was_killed = true;
     exec_handle_kill(k->exec);
 }
 
@@ -336,6 +344,22 @@ static void language_kernel_name_timeout(const struct language_kernel *k, const 
         json_array_set_new(lines, json_array_size(lines) - 1, json_string(line));
 }
 
+static void language_kernel_finish(struct language_kernel *k)
+{
+    struct language_kernel_result result = k->result;
+
+    language_kernel_set_state(k, k->was_killed ? LANGUAGE_KERNEL_STOPPING : LANGUAGE_KERNEL_IDLE);
+    k->ops->on_finished(k->arg, &result);
+}
+
+static void language_kernel_on_denials(void *arg)
+{
+    struct language_kernel *k = arg;
+
+    if (k->state == LANGUAGE_KERNEL_COLLECTING)
+        language_kernel_finish(k);
+}
+
 static void language_kernel_on_finished(struct language_kernel *k, const struct kernel_event *e)
 {
     struct language_kernel_result result = { .status = e->status, .ended_by = ENDED_EXIT };
@@ -347,8 +371,11 @@ static void language_kernel_on_finished(struct language_kernel *k, const struct 
     } else if (e->status != KERNEL_STATUS_OK) {
         result.exit_code = k->exited_itself ? k->exit_status : 1;
     }
-    language_kernel_set_state(k, LANGUAGE_KERNEL_IDLE);
-    k->ops->on_finished(k->arg, &result);
+    k->result = result;
+    if (k->ops->collects_denials && !exec_handle_collect_denials(k->exec, k->was_interrupted))
+        language_kernel_set_state(k, LANGUAGE_KERNEL_COLLECTING);
+    else
+        language_kernel_finish(k);
 }
 
 /* False: the event is not about the running request. */
@@ -415,7 +442,7 @@ static void language_kernel_on_output(void *arg, int channel, const void *data, 
         had < sizeof(k->stderr_head) - 1)
         snprintf(k->stderr_head + had, sizeof(k->stderr_head) - had, "%.*s", (int)min_size(len, sizeof(k->stderr_head)),
                  (const char *)data);
-    if (language_kernel_is_executing(k))
+    if (language_kernel_runs_code(k))
         k->ops->on_output(k->arg, channel, data, len);
 }
 
@@ -461,6 +488,7 @@ static const struct exec_handle_ops language_kernel_exec_ops = { .on_started = l
                                                                  .on_writable = language_kernel_flush,
                                                                  .on_exit = language_kernel_on_exit,
                                                                  .on_failed = language_kernel_on_failed,
+                                                                 .on_denials = language_kernel_on_denials,
                                                                  .on_language_kernel_data = language_kernel_on_data };
 
 /* --- start --- */
@@ -599,4 +627,14 @@ void language_kernel_make_receipt(const struct language_kernel *k, const struct 
     ret->stdout_bytes = f->stdout_bytes;
     ret->stderr_bytes = f->stderr_bytes;
     ret->dropped_bytes = f->dropped_bytes;
+}
+
+void language_kernel_set_denials(const struct language_kernel *k, struct receipt *ret)
+{
+    const struct receipt *r = exec_handle_receipt(k->exec);
+
+    ret->denials = r->denials;
+    ret->ndenials = r->ndenials;
+    ret->denials_more = r->denials_more;
+    ret->denials_why = r->denials_why;
 }

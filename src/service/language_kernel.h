@@ -23,6 +23,7 @@ enum language_kernel_state {
     LANGUAGE_KERNEL_IDLE,
     LANGUAGE_KERNEL_BUSY,        /* executes a request */
     LANGUAGE_KERNEL_INTERRUPTED, /* executes a request and was interrupted: its grace period runs */
+    LANGUAGE_KERNEL_COLLECTING,  /* the request has finished; its denials are being collected */
     LANGUAGE_KERNEL_STOPPING,    /* was killed while it was idle */
     LANGUAGE_KERNEL_CLOSED,      /* the owner needs no result any more: what it sends is discarded */
     LANGUAGE_KERNEL_ENDED,       /* its process has ended; until language_kernel_reset */
@@ -45,7 +46,9 @@ struct language_kernel_death {
 };
 
 struct language_kernel_ops {
-    uint64_t grace_ns;      /* from an interrupt to the kill; after a timeout it is LANGUAGE_KERNEL_TIMEOUT_GRACE_NS */
+    uint64_t grace_ns; /* from an interrupt to the kill; after a timeout it is LANGUAGE_KERNEL_TIMEOUT_GRACE_NS */
+    /* A request finishes when its denials are known: language_kernel_set_denials. */
+    bool collects_denials;
     bool keeps_code_stderr; /* the error of its death quotes stderr of the code, not only of the start */
 
     void (*on_ready)(void *arg, const struct kernel_event *e);
@@ -82,12 +85,14 @@ struct language_kernel {
     /* The running request is one of an earlier server; request_id is a query that is answered
      * after it. */
     bool resumed;
-    uint64_t resumed_busy_ns;      /* how long that request may still run */
-    bool was_interrupted;          /* the running or last request was interrupted */
-    enum ended_by interrupt_cause; /* was_interrupted */
-    bool killed_by_timer;          /* it missed the deadline of its start or ignored an interrupt */
-    uint64_t timeout_ms;           /* of the running or last request */
-    bool exited_itself;            /* the code ended itself with exit_status */
+    uint64_t resumed_busy_ns;             /* how long that request may still run */
+    bool was_interrupted;                 /* the running or last request was interrupted */
+    enum ended_by interrupt_cause;        /* was_interrupted */
+    bool killed_by_timer;                 /* it missed the deadline of its start or ignored an interrupt */
+    bool was_killed;                      /* language_kernel_kill was called */
+    struct language_kernel_result result; /* COLLECTING */
+    uint64_t timeout_ms;                  /* of the running or last request */
+    bool exited_itself;                   /* the code ended itself with exit_status */
     int exit_status;
 };
 
@@ -150,3 +155,6 @@ struct language_kernel_figures {
 };
 void language_kernel_make_receipt(const struct language_kernel *k, const struct language_kernel_figures *f,
                                   enum ended_by by, int exit_code, int signo, struct receipt *ret);
+/* Sets the denials of the last request, for an owner with collects_denials. Valid in on_finished
+ * and on_died; the list is borrowed from the language kernel. */
+void language_kernel_set_denials(const struct language_kernel *k, struct receipt *ret);

@@ -543,7 +543,7 @@ class Security(Audited):
         text = self.ask("GET", "/metrics")[1].decode()
         return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("cove_refused_calls_total "))
 
-    def test_escapes_of_code_are_reported_when_its_interpreter_has_ended(self):
+    def test_escapes_of_code_are_reported_once(self):
         self.begin("--security-webhook", self.receiver(), "--security-webhook-allow", "127.0.0.1")
         code = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
         status, done = self.ask("POST", "/v1/execute", {"code": code})
@@ -560,12 +560,72 @@ class Security(Audited):
         self.assertEqual(len(wait_for(lambda: len(self.escapes()) == 2 and self.escapes())), 2)
         status, done = self.ask("POST", f"/v1/sandboxes/{sandbox}/contexts/{context['id']}/execute", {"code": code})
         self.assertEqual((status, done["exitCode"]), (200, 0), done)
-        self.assertEqual(self.ask("DELETE", f"/v1/sandboxes/{sandbox}")[0], 200)
         told = wait_for(lambda: len(self.escapes()) == 3 and self.escapes())
-        last = next(e for e in told if e["target"] == {"sandbox": sandbox})
+        last = next(e for e in told if e["target"] == {"sandbox": sandbox, "execution": done["id"]})
         self.assertEqual((last["tenant"], last["details"]["count"]), ("local", 1), last)
         self.assertEqual(self.refused_calls(), 3)
-        wait_for(lambda: len(Receiver.got) == 3)
+        late = "import threading, ctypes; threading.Timer(0.5, lambda: ctypes.CDLL(None).unshare(0x10000000)).start()"
+        status, done = self.ask("POST", f"/v1/sandboxes/{sandbox}/contexts/{context['id']}/execute", {"code": late})
+        self.assertEqual((status, done["exitCode"]), (200, 0), done)
+        time.sleep(1)
+        self.assertEqual(self.ask("DELETE", f"/v1/sandboxes/{sandbox}")[0], 200)
+        told = wait_for(lambda: len(self.escapes()) == 4 and self.escapes())
+        last = next(e for e in told if e["target"] == {"sandbox": sandbox})  # of no execution
+        self.assertEqual((last["tenant"], last["details"]["count"]), ("local", 1), last)
+        self.assertEqual(self.refused_calls(), 4)
+        wait_for(lambda: len(Receiver.got) == 4)
+
+    def execute(self, sandbox, **body):
+        status, done = self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", body)
+        self.assertEqual(status, 200, done)
+        status, receipt = self.ask("GET", f"/v1/sandboxes/{sandbox}/executions/{done['id']}/receipt")
+        self.assertEqual(status, 200, receipt)
+        self.assertNotIn("denials", receipt["absent"])
+        self.assertEqual(receipt["denialsMore"], 0)
+        return done, {d["syscall"]: d["count"] for d in receipt["denials"]}
+
+    def test_the_receipt_of_each_execution_of_a_context_has_its_refused_calls(self):
+        self.begin()
+        sandbox = self.ask("POST", "/v1/sandboxes", {"runtime": "python"})[1]["id"]
+        call = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
+        self.assertEqual(self.execute(sandbox, code="x = 1")[1], {})
+        done, denials = self.execute(sandbox, code=call + "; ctypes.CDLL(None).unshare(0x10000000); import sys; sys.exit(1)")
+        self.assertEqual(denials, {"unshare": 2})
+        self.assertIn("unshare", done["hint"])
+        done, denials = self.execute(sandbox, code="import sys; sys.exit(1)")
+        self.assertEqual((denials, "unshare" in done.get("hint", "")), ({}, False))
+        self.assertEqual(self.execute(sandbox, code=call, isolated=True)[1], {"unshare": 1})
+        self.assertEqual(self.execute(sandbox, code="x")[1], {})
+        done, denials = self.execute(sandbox, code="unshare -r true", language="bash")
+        self.assertEqual((denials, done["exitCode"]), ({"unshare": 1}, 1))
+        self.assertIn("unshare", done["hint"])
+        self.assertEqual(self.execute(sandbox, code=call)[1], {"unshare": 1})
+        done, denials = self.execute(sandbox, code=call + "; import time; time.sleep(60)", timeoutMs=500)
+        self.assertEqual((denials, done["outcome"]), ({"unshare": 1}, "timeout"))
+        self.assertEqual(self.execute(sandbox, code=call + "; import os; os._exit(3)")[1], {"unshare": 1})  # ends its interpreter
+        self.assertEqual(self.execute(sandbox, code="1")[1], {})
+        self.assertEqual(self.refused_calls(), 7)
+        wait_for(lambda: sum(e["details"]["count"] for e in self.escapes()) == 7)
+
+    def test_denials_before_a_restart_of_the_server_are_not_those_of_a_later_execution(self):
+        self.begin()
+        sandbox = self.ask("POST", "/v1/sandboxes", {"runtime": "python"})[1]["id"]
+        call = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
+        self.assertEqual(self.execute(sandbox, code=call)[1], {"unshare": 1})
+        os.kill(processes(self.run_dir)["coved"], signal.SIGKILL)
+
+        def first():
+            try:
+                status, done = self.ask("POST", f"/v1/sandboxes/{sandbox}/executions", {"code": "1"})
+            except OSError:
+                return None
+            return done if status == 200 else None
+
+        receipt = self.ask("GET", f"/v1/sandboxes/{sandbox}/executions/{wait_for(first)['id']}/receipt")[1]
+        self.assertIn("server was restarted", receipt["absent"]["denials"])
+        self.assertEqual(self.execute(sandbox, code=call)[1], {"unshare": 1})
+        self.assertEqual(self.execute(sandbox, code="1")[1], {})
+        self.assertEqual(self.refused_calls(), 1)
 
     def test_an_ordinary_program_raises_no_event(self):
         self.begin()

@@ -269,6 +269,148 @@ TEST(a_freed_sandbox_handle_is_unwatched_by_the_monitor)
     scene_leave(&k);
 }
 
+/* --- executions of a language kernel --- */
+
+static void scene_kernel(struct fake *k)
+{
+    struct exec_spec spec = plain_exec;
+
+    spec.is_language_kernel = true;
+    scene_watched(k, &spec);
+    news(k, JAIL_WATCHED, false);
+    turn(k);
+}
+
+TEST(a_collection_without_denials_asks_nothing)
+{
+    struct fake k;
+
+    scene_kernel(&k);
+    exec_handle_mark_denials(k.exec);
+    assert_true(exec_handle_collect_denials(k.exec, false));
+    silent(&k, monitor);
+    assert_null(exec_handle_receipt(k.exec)->denials_why);
+    assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 0);
+    assert_int_equal(k.collected, 0);
+    scene_leave(&k);
+}
+
+TEST(each_collection_has_the_denials_since_its_mark_and_the_end_has_the_rest)
+{
+    struct fake k;
+    struct jail_denied more = two_mounts;
+
+    scene_kernel(&k);
+    exec_handle_mark_denials(k.exec);
+    news(&k, JAIL_WATCHED, true);
+    assert_false(exec_handle_collect_denials(k.exec, false)); /* the notice is unread in its socket */
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &two_mounts);
+    assert_int_equal(k.collected, 0);
+    turn(&k);
+    assert_int_equal(k.collected, 1);
+    assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 1);
+    assert_int_equal(exec_handle_receipt(k.exec)->denials[0].count, 2);
+
+    exec_handle_mark_denials(k.exec);
+    assert_true(exec_handle_collect_denials(k.exec, false));
+    assert_int_equal(exec_handle_receipt(k.exec)->ndenials, 0);
+
+    exec_handle_mark_denials(k.exec);
+    news(&k, JAIL_WATCHED, true);
+    turn(&k);
+    runtime_exit(&k, 0, 0);
+    take(monitor, FRAME_J_DENIALS);
+    more.entries[0].count = 5;
+    answer(got.f.stream, &more);
+    turn(&k);
+    assert_int_equal(k.exited, 1);
+    assert_int_equal(k.collected, 1);
+    assert_int_equal(exec_handle_receipt(k.exec)->denials[0].count, 3);
+    scene_leave(&k);
+}
+
+TEST(a_collection_from_a_monitor_that_dies_ends_with_the_reason)
+{
+    struct fake k;
+
+    scene_kernel(&k);
+    exec_handle_mark_denials(k.exec);
+    news(&k, JAIL_WATCHED, true);
+    assert_false(exec_handle_collect_denials(k.exec, false));
+    take(monitor, FRAME_J_DENIALS);
+    fd_close(&monitor);
+    turn(&k);
+    assert_int_equal(k.collected, 1);
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "lost"));
+    exec_handle_mark_denials(k.exec);
+    assert_true(exec_handle_collect_denials(k.exec, false));
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "lost"));
+    scene_leave(&k);
+}
+
+/* A late answer must not be that of the next collection, which may have more to report. */
+TEST(a_collection_from_a_silent_monitor_has_a_limit)
+{
+    struct fake k;
+    struct jail_denied more = two_mounts;
+
+    scene_kernel(&k);
+    exec_handle_mark_denials(k.exec);
+    news(&k, JAIL_WATCHED, true);
+    assert_false(exec_handle_collect_denials(k.exec, false));
+    turn_until(&k, &k.collected);
+    assert_non_null(strstr(exec_handle_receipt(k.exec)->denials_why, "did not answer"));
+    exec_handle_mark_denials(k.exec);
+    assert_false(exec_handle_collect_denials(k.exec, false));
+    take(monitor, FRAME_J_DENIALS);
+    answer(got.f.stream, &two_mounts);
+    turn(&k);
+    assert_int_equal(k.collected, 1);
+    take(monitor, FRAME_J_DENIALS);
+    more.entries[0].count = 3;
+    answer(got.f.stream, &more);
+    turn(&k);
+    assert_int_equal(k.collected, 2);
+    assert_int_equal(exec_handle_receipt(k.exec)->denials[0].count, 3);
+    scene_leave(&k);
+}
+
+TEST(a_sandbox_that_is_lost_ends_a_collection_before_its_execution)
+{
+    struct fake k;
+
+    scene_kernel(&k);
+    exec_handle_mark_denials(k.exec);
+    news(&k, JAIL_WATCHED, true);
+    assert_false(exec_handle_collect_denials(k.exec, false));
+    turn(&k);
+    fd_close(&k.jailer);
+    turn_until(&k, &k.exited);
+    assert_int_equal(k.collected, 1);
+    scene_leave(&k);
+}
+
+/* The owner may free the execution or the sandbox while the monitor is asked. */
+TEST(a_freed_collection_is_not_reported)
+{
+    struct fake k;
+
+    scene_kernel(&k);
+    exec_handle_mark_denials(k.exec);
+    news(&k, JAIL_WATCHED, true);
+    assert_false(exec_handle_collect_denials(k.exec, false));
+    take(monitor, FRAME_J_DENIALS);
+    exec_handle_free(k.exec);
+    sandbox_handle_free(k.box);
+    k.exec = NULL;
+    k.box = NULL;
+    answer(got.f.stream, &two_mounts);
+    turn(&k);
+    assert_int_equal(k.collected, 0);
+    scene_leave(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +425,12 @@ int main(void)
         RUN(the_monitor_is_asked_about_a_killed_execution_even_without_a_notice),
         RUN(a_monitor_cannot_answer_a_request_to_the_jailer),
         RUN(a_freed_sandbox_handle_is_unwatched_by_the_monitor),
+        RUN(a_collection_without_denials_asks_nothing),
+        RUN(each_collection_has_the_denials_since_its_mark_and_the_end_has_the_rest),
+        RUN(a_collection_from_a_monitor_that_dies_ends_with_the_reason),
+        RUN(a_collection_from_a_silent_monitor_has_a_limit),
+        RUN(a_sandbox_that_is_lost_ends_a_collection_before_its_execution),
+        RUN(a_freed_collection_is_not_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

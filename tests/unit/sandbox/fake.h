@@ -42,7 +42,7 @@ struct fake {
     uint32_t stream; /* id of the execution's stream */
     int fds_before;
 
-    int lost, ready, failed, ended, done, started, exited, exec_failed, writable;
+    int lost, ready, failed, ended, done, started, exited, exec_failed, writable, collected;
     bool hold; /* on_output calls hold_credit with this */
     bool free_exec_in_output, destroy_in_exit, free_all_in_exit;
     struct err err; /* of the last failed, ended, lost or exec_failed callback */
@@ -241,9 +241,17 @@ static const struct engine_ops fake_engine_ops = { .on_lost = on_lost };
 static const struct sandbox_handle_ops fake_box_ops = { .on_ready = on_ready,
                                                         .on_failed = on_failed,
                                                         .on_ended = on_ended };
+static inline void on_denials(void *arg)
+{
+    struct fake *k = arg;
+
+    k->collected++;
+}
+
 static const struct exec_handle_ops fake_exec_ops = { .on_started = on_started,
                                                       .on_output = on_output,
                                                       .on_writable = on_writable,
+                                                      .on_denials = on_denials,
                                                       .on_exit = on_exit_,
                                                       .on_failed = on_exec_failed,
                                                       .on_language_kernel_data = on_kernel };
