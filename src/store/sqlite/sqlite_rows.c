@@ -187,8 +187,8 @@ int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st
 
 /* --- names of sandboxes --- */
 
-/* The index sandboxes_living_names enforces the rule; this gives the message. It does not contain the
- * id, because the token of one sandbox may ask for the name of another. */
+/* The index sandboxes_living_names enforces the rule; this gives the message. It does not contain
+ * the id, because the token of one sandbox may ask for the name of another. */
 static int db_check_sandbox_name(struct sqlite_db *db, const struct store_request *c, const char *owner,
                                  struct err *err)
 {
