@@ -524,7 +524,7 @@ class Refusals(Case):
         self.assertRegex(err, rb"^cove: .* \[[a-z_]+\]\n")
 
     def test_nothing_to_run_is_a_usage_error(self):
-        for words in ([], ["--"], ["-"], ["-c"]):
+        for words in ([], ["--"], ["-c"]):
             with self.subTest(words):
                 self.assertErrorCode(run("run", *words), 2, "bad_usage")
 

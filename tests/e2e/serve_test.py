@@ -109,7 +109,7 @@ class Serve(Server):
         url = self.start()
         text = self.said().decode()
         self.assertIn("key      cove_", text)
-        self.assertIn(f"{url}/v1/capabilities", text)
+        self.assertIn(f"{url}/v1/execute", text)
         self.assertEqual(self.health(url)[0], 200)
         over_socket = Unix(os.path.join(self.run_dir, "api.sock"))
         over_socket.request("GET", "/health")
