@@ -148,8 +148,8 @@ class OnAServer(Terminals, Served):
 
     def test_a_missing_local_terminal_is_reported(self):
         sandbox = self.sandbox()
-        self.assertIn("are not a terminal", self.cove("exec", "-t", sandbox, "true", code=2).err)
-        self.assertIn("needs a terminal", self.cove("attach", sandbox, code=2).err)
+        self.assertIn("not a terminal", self.cove("exec", "-t", sandbox, "true", code=2).err)
+        self.assertIn("not a terminal", self.cove("attach", sandbox, code=2).err)
         execution = self.cove("exec", "-td", sandbox, "--", "sh", "-c", "tty; sleep 100").out.strip()
         wait_for(lambda: "/dev/pts" in self.cove("logs", sandbox, execution).out)
 
