@@ -339,7 +339,7 @@ TEST(a_name_is_unique_among_the_sandboxes_of_an_owner_that_have_not_ended)
     a.name = b.name = c.name = name;
     OK(store_sandbox_insert(store, &a, 0, on_done, NULL));
     FAILS(ERR_EXISTS, store_sandbox_insert(store, &b, 0, on_done, NULL));
-    assert_non_null(strstr(got.err.msg, a.id));
+    assert_null(strstr(got.err.msg, a.id));
     OK(store_sandbox_insert(store, &c, 0, on_done, NULL)); /* another owner */
     b.name = other;
     OK(store_sandbox_insert(store, &b, 0, on_done, NULL));

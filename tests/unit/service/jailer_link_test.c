@@ -76,12 +76,12 @@ static void turn_until(struct scene *s, const int *count, int n)
 
 TEST(a_refused_connection_is_tried_again_later_and_says_why)
 {
+    uint64_t began = clock_mono_ns();
     struct scene s;
 
     open_scene(&s, 2);
     assert_null(jailer_link_engine(s.link));
     assert_string_equal(jailer_link_why_lost(s.link), "no connection to the jailer: attempt 1");
-    uint64_t began = clock_mono_ns();
     turn_until(&s, &s.attempts, 2);
     assert_string_equal(jailer_link_why_lost(s.link), "no connection to the jailer: attempt 2");
     turn_until(&s, &s.connected, 1);
