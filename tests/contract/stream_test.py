@@ -260,7 +260,7 @@ def an_execution_id_of_the_client_is_started_once(server, box):
 @case
 def a_socket_resumes_after_the_server_was_killed(server, box):
     with Stream(server, box) as c:
-        c.send("execute", label="long", stdinOpen=True,
+        c.send("execute", label="long", stdinOpen=True, isolated=True,
                code="import sys,time\nfor i in range(100): print(i, flush=True); time.sleep(0.03)\nprint(sys.stdin.read())")
         ident = c.until("started")["execution"]["id"]
         c.send("stdin", label="long", data="first")
