@@ -34,14 +34,14 @@ def walk(top: str, below: str = "") -> Iterator[Tuple[str, str]]:
 
 def header_of(path: str, name: str) -> Union[None, tarfile.TarInfo]:
     """The tar header; None if the path is neither a file, a directory nor a link."""
-    told = os.lstat(path)
+    info = os.lstat(path)
     item = tarfile.TarInfo(name.replace(os.sep, "/"))
-    item.mode, item.mtime = stat.S_IMODE(told.st_mode), int(told.st_mtime)
-    if stat.S_ISREG(told.st_mode):
-        item.size = told.st_size
-    elif stat.S_ISDIR(told.st_mode):
+    item.mode, item.mtime = stat.S_IMODE(info.st_mode), int(info.st_mtime)
+    if stat.S_ISREG(info.st_mode):
+        item.size = info.st_size
+    elif stat.S_ISDIR(info.st_mode):
         item.type = tarfile.DIRTYPE
-    elif stat.S_ISLNK(told.st_mode):
+    elif stat.S_ISLNK(info.st_mode):
         item.type, item.linkname = tarfile.SYMTYPE, os.readlink(path)
     else:
         return None

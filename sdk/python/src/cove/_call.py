@@ -146,19 +146,19 @@ def answer_error(status: int, headers: Headers, content: bytes) -> CoveError:
         wait = None
     general = BY_STATUS.get(status, InternalError if status >= 500 else InvalidRequestError)
     try:
-        told = loads(content)["error"]
-        code, message = str(told["code"]), str(told["message"])
+        fields = loads(content)["error"]
+        code, message = str(fields["code"]), str(fields["message"])
     except (CoveError, KeyError, TypeError):
         text = content[:200].decode("utf-8", "replace").strip()
         return general(f"the answer was {status}: {text}" if text else f"the answer was {status}", code="", status=status, request_id=request_id,
                        retry_after=wait, cause="The answer did not come from cove, or is incomplete.",
                        fix="Check the address, and any proxy between this program and the server.")
-    return BY_CODE.get(code, general)(message, code=code, cause=told.get("cause"), fix=told.get("fix"), status=status,
-                                      request_id=told.get("requestId") or request_id, details=told.get("details"), retry_after=wait)
+    return BY_CODE.get(code, general)(message, code=code, cause=fields.get("cause"), fix=fields.get("fix"), status=status,
+                                      request_id=fields.get("requestId") or request_id, details=fields.get("details"), retry_after=wait)
 
 
-def event_error(told: Mapping[str, Any]) -> CoveError:
+def event_error(fields: Mapping[str, Any]) -> CoveError:
     """The error that ended a stream after its answer had begun."""
-    code = str(told.get("code") or "")
-    return BY_CODE.get(code, CoveError)(str(told.get("message") or "the stream ended"), code=code, cause=told.get("cause"), fix=told.get("fix"),
-                                        request_id=told.get("requestId"), details=told.get("details"))
+    code = str(fields.get("code") or "")
+    return BY_CODE.get(code, CoveError)(str(fields.get("message") or "the stream ended"), code=code, cause=fields.get("cause"), fix=fields.get("fix"),
+                                        request_id=fields.get("requestId"), details=fields.get("details"))

@@ -36,12 +36,12 @@ class Login:
     cacert: Optional[str] = None
     ends_at: float = 0.0
     """Seconds since 1970; 0: never, or not known."""
-    told: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     """The contents of the file."""
 
     @property
     def is_renewable(self) -> bool:
-        return bool(self.ends_at) and all(isinstance(self.told.get(name), str) for name in ("issuer", "clientId", "tokenUrl", "refresh"))
+        return bool(self.ends_at) and all(isinstance(self.fields.get(name), str) for name in ("issuer", "clientId", "tokenUrl", "refresh"))
 
     def check(self) -> None:
         if self.ends_at and self.ends_at <= time.time() and not self.is_renewable:
@@ -79,19 +79,19 @@ def read_login(environ: Mapping[str, str]) -> Optional[Login]:
 
 def parse_login(text: bytes, path: str) -> Login:
     def of(name: str, kind: Any) -> Any:
-        value = told.get(name)
+        value = fields.get(name)
         return value if isinstance(value, kind) else None
 
     try:
-        told = json.loads(text)
+        fields = json.loads(text)
     except ValueError:
-        told = None
-    if not isinstance(told, dict) or not of("url", str) or not of("key", str):
+        fields = None
+    if not isinstance(fields, dict) or not of("url", str) or not of("key", str):
         raise ValueError(f"{path} was not written by cove login; log in again")
-    return Login(told["url"].rstrip("/"), told["key"], of("cacert", str), (of("expiresMs", int) or 0) / 1000, told)
+    return Login(fields["url"].rstrip("/"), fields["key"], of("cacert", str), (of("expiresMs", int) or 0) / 1000, fields)
 
 
-def write_login(told: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def write_login(fields: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     """Replaces the file atomically. Raises OSError if it cannot be written."""
     path = login_path(environ)
     assert path is not None
@@ -101,7 +101,7 @@ def write_login(told: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         with open(fd, "w", encoding="utf-8") as f:
-            json.dump(told, f, indent=2)
+            json.dump(fields, f, indent=2)
         os.replace(fresh, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -124,13 +124,13 @@ def ask_provider(url: str, form: Dict[str, str]) -> Dict[str, Any]:
     if status != 200:
         raise UnauthorizedError(f"{url} answered with status {status}")
     try:
-        told = json.loads(content)
+        fields = json.loads(content)
     except ValueError:
-        told = None
-    if not isinstance(told, dict) or not isinstance(told.get("access_token"), str) or not told["access_token"] or \
-            str(told.get("token_type")).lower() != "bearer":
+        fields = None
+    if not isinstance(fields, dict) or not isinstance(fields.get("access_token"), str) or not fields["access_token"] or \
+            str(fields.get("token_type")).lower() != "bearer":
         raise ProtocolError(f"{url} answered without a bearer token")
-    return told
+    return fields
 
 
 def post_form(url: str, form: Dict[str, str]) -> Tuple[int, bytes]:
@@ -194,20 +194,20 @@ class LoginSession:
                 return
             if found.ends_at > self._login.ends_at:
                 self._login = found
-            self._is_kept = found.told["refresh"] == self._login.told["refresh"]
+            self._is_kept = found.fields["refresh"] == self._login.fields["refresh"]
 
     def _ask(self) -> None:
-        told = dict(self._login.told)
-        answer = ask_provider(told["tokenUrl"], {"grant_type": "refresh_token", "refresh_token": told["refresh"], "client_id": told["clientId"]})
-        told["key"] = answer["access_token"]
+        fields = dict(self._login.fields)
+        answer = ask_provider(fields["tokenUrl"], {"grant_type": "refresh_token", "refresh_token": fields["refresh"], "client_id": fields["clientId"]})
+        fields["key"] = answer["access_token"]
         if isinstance(answer.get("refresh_token"), str) and answer["refresh_token"]:
-            told["refresh"] = answer["refresh_token"]
+            fields["refresh"] = answer["refresh_token"]
         lasts = answer.get("expires_in")
         seconds = min(lasts, 365 * 86400) if isinstance(lasts, int) and lasts > 0 else 300
-        told["expiresMs"] = int((time.time() + seconds) * 1000)
-        if not all("!" <= c <= "~" for c in told["key"]):
-            raise ProtocolError(f"{told['tokenUrl']} returned a token with a character that is not allowed in a token")
-        self._login = dataclasses.replace(self._login, key=told["key"], ends_at=told["expiresMs"] / 1000, told=told)
+        fields["expiresMs"] = int((time.time() + seconds) * 1000)
+        if not all("!" <= c <= "~" for c in fields["key"]):
+            raise ProtocolError(f"{fields['tokenUrl']} returned a token with a character that is not allowed in a token")
+        self._login = dataclasses.replace(self._login, key=fields["key"], ends_at=fields["expiresMs"] / 1000, fields=fields)
         if self._is_kept:
             with contextlib.suppress(OSError):  # the token is still valid for this process
-                write_login(told, self._environ)
+                write_login(fields, self._environ)

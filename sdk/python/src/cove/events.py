@@ -233,25 +233,25 @@ class StreamProgress:
 
     def take(self, line: bytes) -> Optional[Event]:
         """The new event of a line; None if there is none."""
-        told = loads_object(line)
-        kind = told.get("type")
+        message = loads_object(line)
+        kind = message.get("type")
         try:
             if kind == "output":
-                return self.output(told)
+                return self.output(message)
             if kind in EVENT_CLASSES:
-                return self.event(str(kind), told)
+                return self.event(str(kind), message)
             if kind in ("started", "end"):
-                return self.turn(str(kind), decode(ExecutionInfo, told["execution"]))
+                return self.turn(str(kind), decode(ExecutionInfo, message["execution"]))
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise ProtocolError(f"a piece of the stream is malformed: {error!r}") from error
         return None  # a heartbeat, or an event that is newer than this package
 
-    def event(self, kind: str, told: Mapping[str, Any]) -> Optional[Event]:
+    def event(self, kind: str, message: Mapping[str, Any]) -> Optional[Event]:
         if self.events_to_skip:
             self.events_to_skip -= 1
             return None
         self.events_seen += 1
-        found: Event = decode(EVENT_CLASSES[kind], told)
+        found: Event = decode(EVENT_CLASSES[kind], message)
         return found
 
     def turn(self, kind: str, execution: ExecutionInfo) -> Optional[Event]:
@@ -265,8 +265,8 @@ class StreamProgress:
         first, self.begun = not self.begun, True
         return StartedEvent(execution) if first else None
 
-    def output(self, told: Mapping[str, Any]) -> Optional[Event]:
-        stream, offset, data = str(told["stream"]), int(told["offset"]), piece_of(told)
+    def output(self, message: Mapping[str, Any]) -> Optional[Event]:
+        stream, offset, data = str(message["stream"]), int(message["offset"]), piece_of(message)
         known = max(self.offsets[stream], offset if self.gaps else 0)
         if offset > known:
             raise ProtocolError(f"{stream} continues at byte {offset}, but only {known} bytes have arrived")

@@ -157,17 +157,17 @@ def shortened(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def collected(execution: Mapping[str, Any], told: OutputCollector) -> Result:
+def collected(execution: Mapping[str, Any], collector: OutputCollector) -> Result:
     """The result of an execution whose output, values and exception arrived as events. They are
     missing in what the server says about the end."""
-    heard: Dict[str, Any] = {
-        "results": [{name: value for name, value in encode(event).items() if name != "omitted" or value} for event in told.shown],
-        "stdout": told.stdout.decode("utf-8", "replace"),
-        "stderr": told.stderr.decode("utf-8", "replace"),
+    fields: Dict[str, Any] = {
+        "results": [{name: value for name, value in encode(event).items() if name != "omitted" or value} for event in collector.shown],
+        "stdout": collector.stdout.decode("utf-8", "replace"),
+        "stderr": collector.stderr.decode("utf-8", "replace"),
     }
-    if told.raised is not None:
-        heard["exception"] = {name: value for name, value in encode(told.raised).items() if name != "type"}
-    return dataclasses.replace(decode(Result, {**execution, **heard}), output=(told.stdout, told.stderr))
+    if collector.raised is not None:
+        fields["exception"] = {name: value for name, value in encode(collector.raised).items() if name != "type"}
+    return dataclasses.replace(decode(Result, {**execution, **fields}), output=(collector.stdout, collector.stderr))
 
 
 class ExecuteStreamParser:
@@ -177,20 +177,20 @@ class ExecuteStreamParser:
     def __init__(self) -> None:
         self.answer: Optional[Result] = None
         self._progress = StreamProgress()
-        self._told = OutputCollector()
+        self._collector = OutputCollector()
 
     def take(self, line: bytes) -> Optional[ExecuteEvent]:
-        told = loads_object(line)
-        kind = str(told.get("type"))
+        message = loads_object(line)
+        kind = str(message.get("type"))
         event: Optional[Any] = None
         try:
             if kind == "output":
-                event = self._progress.output(told)
+                event = self._progress.output(message)
             elif kind in ("display", "result", "exception"):
-                event = decode(EVENT_CLASSES[kind], told)
+                event = decode(EVENT_CLASSES[kind], message)
             elif kind == "end":
-                self.answer = collected(told["execution"], self._told)
+                self.answer = collected(message["execution"], self._collector)
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"a piece of the stream is malformed: {error!r}") from error
-        self._told.take(event)
+        self._collector.take(event)
         return event

@@ -151,8 +151,8 @@ class AsyncConnections:
 
     async def _send(self, response: AsyncResponse, connection: _aio.ByteConnection, head: bytes, body: Union[None, bytes, AsyncIterable[bytes]],
                     chunked: bool) -> None:
-        """Sends head and body. A server that refuses a body closes its side: what it said is read
-        all the same, so the failure to send is reported only if there is no answer."""
+        """Sends head and body. A server that refuses a body answers and closes its side. The answer
+        is read then, and the failure to send is reported only without an answer."""
         timeout = self.settings.timeout
         if body is None or isinstance(body, bytes):
             whole = head + (body or b"")

@@ -250,20 +250,20 @@ class AsyncChannel:
         if self._closed:
             await self._drop(self._socket)
 
-    async def _take(self, socket: AsyncWebSocket, told: Dict[str, Any]) -> None:
-        kind = told.get("type")
-        session = self._names.get(str(told.get("label") or told.get("executionId")))
+    async def _take(self, socket: AsyncWebSocket, message: Dict[str, Any]) -> None:
+        kind = message.get("type")
+        session = self._names.get(str(message.get("label") or message.get("executionId")))
         if kind == "status":
-            self.status = decode(SandboxStatus, told)
+            self.status = decode(SandboxStatus, message)
             return
         self._attempts.record_success()
         if kind == "pong":
-            socket.acknowledge(told.get("timestamp"))
+            socket.acknowledge(message.get("timestamp"))
         elif kind == "error":
-            self._take_error(socket, session, told)
+            self._take_error(socket, session, message)
         elif session is not None:
             try:
-                session._take(str(kind), told)
+                session._take(str(kind), message)
             except (KeyError, TypeError, ValueError) as error:
                 raise ProtocolError(f"a message of the channel is malformed: {error!r}") from error
             if session._progress.ended:
@@ -271,12 +271,12 @@ class AsyncChannel:
             elif session._waiting_bytes > AHEAD and not session._writing and not session._parked:
                 await self._park(session)
 
-    def _take_error(self, socket: AsyncWebSocket, session: Optional[AsyncSession], told: Mapping[str, Any]) -> None:
-        error = event_error(told.get("error") or {})
+    def _take_error(self, socket: AsyncWebSocket, session: Optional[AsyncSession], message: Mapping[str, Any]) -> None:
+        error = event_error(message.get("error") or {})
         passing = isinstance(error, (ServiceUnavailableError, RateLimitedError))
         if passing:
             error.retry_after = error.retry_after or 0.0
-        if not told.get("executionId") and not told.get("label"):  # a message that could not be parsed, or the reason for a close frame
+        if not message.get("executionId") and not message.get("label"):  # a message that could not be parsed, or the reason for a close frame
             self._refusal = error
             session = socket.requests[0].about if socket.requests else None
         if session is None:

@@ -224,14 +224,14 @@ class AsyncStream:
             on_stdout, on_stderr: called with each piece of text as it arrives.
             on_result: called with each displayed value.
         """
-        told = OutputCollector()
+        collector = OutputCollector()
         async for event in self:
-            told.take(event)
+            collector.take(event)
             await deliver(event, on_stdout, on_stderr, on_result)
             if isinstance(event, InputRequestEvent) and answer is not None:
                 await self._answer(answer(event))
             elif isinstance(event, ExitEvent):
-                return collected(event.execution.raw, told)
+                return collected(event.execution.raw, collector)
         raise ProtocolError("the stream is already closed or was read to its end; use execution.wait()")
 
     async def _answer(self, text: Optional[str]) -> None:

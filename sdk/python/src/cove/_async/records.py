@@ -147,28 +147,28 @@ class AsyncEventStream:
             self._attempts.record_success()
             return event
 
-    def _take(self, told: Dict[str, Any]) -> Union[None, ServerEvent, EventGap]:
-        kind = told.get("type")
+    def _take(self, message: Dict[str, Any]) -> Union[None, ServerEvent, EventGap]:
+        kind = message.get("type")
         try:
             if kind == "ready":
-                self._started, self.after = True, int(told["after"])
+                self._started, self.after = True, int(message["after"])
             elif kind == "gap":
-                return EventGap(int(told["next"]))
+                return EventGap(int(message["next"]))
             elif kind == "event":
-                event = decode(ServerEvent, told)
+                event = decode(ServerEvent, message)
                 self.after = event.seq
                 return event
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"a line of the event stream is malformed: {error!r}") from error
         if kind == "end":
-            raise ended_error(told.get("error") or {})
+            raise ended_error(message.get("error") or {})
         return None
 
 
-def ended_error(told: Dict[str, Any]) -> CoveError:
+def ended_error(message: Dict[str, Any]) -> CoveError:
     """The reason why an endless stream has ended. After a shutdown of the server the client
     reconnects, as after a broken connection."""
-    error = event_error(told)
+    error = event_error(message)
     if isinstance(error, ServiceUnavailableError):
         error.retry_after = error.retry_after or 0.0
     return error

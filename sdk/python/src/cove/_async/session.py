@@ -102,46 +102,46 @@ class AsyncSession:
     def _attach_message(self) -> Dict[str, Any]:
         if self._launch is not None and not self._started:
             return {"type": "execute", "executionId": self.id, **self._launch}
-        told: Dict[str, Any] = {"type": "resume", "executionId": self.id, "label": self._name}
+        message: Dict[str, Any] = {"type": "resume", "executionId": self.id, "label": self._name}
         if self._tail is not None and not self._started:
-            return {**told, "tailBytes": self._tail}
+            return {**message, "tailBytes": self._tail}
         if self._events_offset:
-            told["eventsOffset"] = self._events_offset
-        return {**told, "stdoutOffset": self._progress.offsets["stdout"], "stderrOffset": self._progress.offsets["stderr"]}
+            message["eventsOffset"] = self._events_offset
+        return {**message, "stdoutOffset": self._progress.offsets["stdout"], "stderrOffset": self._progress.offsets["stderr"]}
 
-    def _take(self, kind: str, told: Dict[str, Any]) -> None:
+    def _take(self, kind: str, message: Dict[str, Any]) -> None:
         event: Optional[ChannelEvent] = None
         if kind == "output":
-            event = self._progress.output(told)
+            event = self._progress.output(message)
             self._received_bytes += len(event.data) if isinstance(event, OutputEvent) else 0
         elif kind in EVENT_CLASSES:
-            self._events_offset = int(told["eventsOffset"])
-            event = self._progress.event(kind, told)
+            self._events_offset = int(message["eventsOffset"])
+            event = self._progress.event(kind, message)
         elif kind == "started":
-            event = self._take_start(told)
+            event = self._take_start(message)
         elif kind == "end":
-            event = self._progress.turn("end", decode(ExecutionInfo, told["execution"]))
+            event = self._progress.turn("end", decode(ExecutionInfo, message["execution"]))
         elif kind == "stdin_ack":
-            self._input_taken = int(told["stdinBytes"])
+            self._input_taken = int(message["stdinBytes"])
             self._acks += 1
         elif kind == "resized":
-            self.rows, self.cols = int(told["rows"]), int(told["cols"])
+            self.rows, self.cols = int(message["rows"]), int(message["cols"])
             event = ResizeEvent(self.rows, self.cols)
         if event is not None:
             self._events.append(event)
 
-    def _take_start(self, told: Mapping[str, Any]) -> Optional[StartedEvent]:
-        event = self._progress.turn("started", decode(ExecutionInfo, told["execution"]))
+    def _take_start(self, message: Mapping[str, Any]) -> Optional[StartedEvent]:
+        event = self._progress.turn("started", decode(ExecutionInfo, message["execution"]))
         first, self._started, self._attached = not self._started, True, True
         if first and self._tail is not None:
-            self._progress.offsets.update(stdout=int(told["stdoutOffset"]), stderr=int(told["stderrOffset"]))
-        if "stdinBytes" in told:
-            count = int(told["stdinBytes"])
+            self._progress.offsets.update(stdout=int(message["stdoutOffset"]), stderr=int(message["stderrOffset"]))
+        if "stdinBytes" in message:
+            count = int(message["stdinBytes"])
             self._shared = self._shared or self._progress.gaps and not first and not self._writing and count != self._input_taken
             self._input_taken = count
         if self._input_end is None:
             self._input_end = self._input_taken
-        size = told.get("rows"), told.get("cols")
+        size = message.get("rows"), message.get("cols")
         changed = None not in size and not first and size != (self.rows, self.cols)
         if None not in size:
             self.rows, self.cols = size
@@ -202,16 +202,16 @@ class AsyncSession:
         each piece of text, `on_result` with each displayed value.
         """
         deadline = None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
-        told = OutputCollector()
+        collector = OutputCollector()
         while True:
             event = await self._next(deadline)
-            told.take(event)
+            collector.take(event)
             await deliver(event, on_stdout, on_stderr, on_result)
             if isinstance(event, InputRequestEvent) and answer is not None:
                 with contextlib.suppress(ConflictError):  # the code was interrupted meanwhile, or another client answered first
                     await self.answer(answer(event))
             elif isinstance(event, ExitEvent):
-                return collected(event.execution.raw, told)
+                return collected(event.execution.raw, collector)
             elif event is None:
                 raise ProtocolError("the session is already closed or was read to its end; use execution.wait()")
 

@@ -268,22 +268,22 @@ class Watch:
             try:
                 if not self._lines.is_open:
                     self._lines.open(self._call)
-                told = loads_object(self._lines.next())
+                message = loads_object(self._lines.next())
             except CoveError as error:
                 self._lines.drop()
                 self._http.again(self._attempts, error, "watch")
                 continue
             self._attempts.record_success()
-            return self._take(told)
+            return self._take(message)
 
-    def _take(self, told: Dict[str, Any]) -> Optional[FileEvent]:
-        kind = told.get("type")
+    def _take(self, message: Dict[str, Any]) -> Optional[FileEvent]:
+        kind = message.get("type")
         if kind == "watching":
             again, self._started = self._started, True
             return FileEvent("overflow") if again else None
         if kind == "end":
             self.close()
-            if told.get("error"):
-                raise event_error(told["error"])
+            if message.get("error"):
+                raise event_error(message["error"])
             return None
-        return decode(FileEvent, told) if kind in ("created", "modified", "removed", "moved", "overflow") else None
+        return decode(FileEvent, message) if kind in ("created", "modified", "removed", "moved", "overflow") else None
