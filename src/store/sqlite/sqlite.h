@@ -1,6 +1,7 @@
 /* sqlite.h - what the files of the SQLite backend share. */
 #pragma once
 
+#include "core/base/buf.h"
 #include "store/backend.h"
 
 #include <sqlite3.h>
@@ -46,16 +47,27 @@ int db_sync_dir(const char *path, struct err *err); /* syncs the directory that 
 int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_get(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_update(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_list(struct sqlite_db *db, struct store_request *c, struct err *err);
-/* The statement of a list, which the caller frees. *ret_owner: the number of the owner's
- * parameter; 0: any owner. */
-char *db_list_sql(const struct store_request *c, int *ret_owner);
 int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err); /* appends to c->rows */
 /* Reads at most one row. 1: it is in c->rows. 0: there is none. */
 int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err);
 int db_put(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err);
+
+/* sqlite_lists.c */
+struct sql_builder { /* a statement; numbers its parameters in order */
+    struct buf text;
+    int params;
+};
+void sql_columns(struct sql_builder *s, const struct row_table *t);
+int sql_param(struct sql_builder *s, const char *before); /* returns the parameter's number */
+/* Returns the parameter's number, or 0 for any owner. */
+int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner);
+void sql_where_states(struct sql_builder *s, const struct row_table *t, uint32_t states);
+int db_list(struct sqlite_db *db, struct store_request *c, struct err *err);
+/* The statement of a list, which the caller frees. *ret_owner: the number of the owner's
+ * parameter; 0: any owner. */
+char *db_list_sql(const struct store_request *c, int *ret_owner);
 
 /* sqlite_tenants.c */
 /* Checks the rows that a new row refers to. */

@@ -1,0 +1,202 @@
+/* Lists in SQLite: one page of rows, built from the filters of a call, and the parts of a statement
+ * that other statements on rows use too. */
+#include "store/sqlite/sqlite.h"
+
+#include "core/base/buf.h"
+#include "core/base/str.h"
+#include "policy/outcome.h"
+
+/* --- parts of a statement --- */
+
+void sql_columns(struct sql_builder *s, const struct row_table *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        buf_addf(&s->text, "%s%s", i ? ", " : "", t->columns[i].name);
+}
+
+int sql_param(struct sql_builder *s, const char *before)
+{
+    buf_addf(&s->text, "%s?%d", before, ++s->params);
+    return s->params;
+}
+
+int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner)
+{
+    if (!t->owned || str_eq(owner, STORE_ANY_OWNER))
+        return 0;
+    return sql_param(s, " AND owner = ");
+}
+
+void sql_where_states(struct sql_builder *s, const struct row_table *t, uint32_t states)
+{
+    const char *comma = "";
+
+    if (states == STORE_NO_STATE)
+        buf_adds(&s->text, " AND 0");
+    if (!states || !t->states || states == STORE_NO_STATE)
+        return;
+    buf_adds(&s->text, " AND state IN (");
+    for (unsigned i = 0; i < t->nstates; i++)
+        if (states & STORE_BIT(i)) {
+            buf_addf(&s->text, "%s'%s'", comma, t->states[i]);
+            comma = ", ";
+        }
+    buf_adds(&s->text, ")");
+}
+
+static void sql_where_outcomes(struct sql_builder *s, uint32_t outcomes)
+{
+    const char *comma = "";
+
+    if (outcomes == STORE_NO_STATE)
+        buf_adds(&s->text, " AND 0");
+    if (!outcomes || outcomes == STORE_NO_STATE)
+        return;
+    buf_adds(&s->text, " AND outcome IN (");
+    for (unsigned i = 0; i < OUTCOME_COUNT; i++)
+        if (outcomes & STORE_BIT(i)) {
+            buf_addf(&s->text, "%s'%s'", comma, outcome_name((enum outcome)i));
+            comma = ", ";
+        }
+    buf_adds(&s->text, ")");
+}
+
+/* --- list --- */
+
+static void sql_where_metadata(struct sql_builder *s, const struct store_request *c)
+{
+    for (size_t i = 0; c->meta && c->meta[i]; i += 2) {
+        sql_param(s, " AND EXISTS (SELECT 1 FROM json_each(sandboxes.metadata_json) AS m WHERE m.key = ");
+        sql_param(s, " AND m.type = 'text' AND m.value = ");
+        buf_adds(&s->text, ")");
+    }
+}
+
+/* Rows after the cursor, in the order of the list: by name, by creation, or for events by
+ * number. */
+static void sql_where_after(struct sql_builder *s, const struct store_request *c)
+{
+    if (c->table == &row_event) {
+        sql_param(s, " AND seq > ");
+    } else if (c->has_cursor && c->table->by_name) {
+        sql_param(s, " AND name > ");
+    } else if (c->has_cursor) {
+        buf_addf(&s->text, " AND (created_ms, id) %s ", c->oldest_first ? ">" : "<");
+        sql_param(s, "(");
+        sql_param(s, ", ");
+        buf_adds(&s->text, ")");
+    }
+}
+
+static void sql_order(struct sql_builder *s, const struct store_request *c)
+{
+    const char *direction = c->oldest_first ? "ASC" : "DESC";
+
+    if (c->table == &row_event)
+        buf_adds(&s->text, " ORDER BY seq");
+    else if (c->table->by_name)
+        buf_adds(&s->text, " ORDER BY name");
+    else
+        buf_addf(&s->text, " ORDER BY created_ms %s, id %s", direction, direction);
+}
+
+/* The phase of an execution is its outcome, or its state before the end. Lists of executions
+ * with some phases only are merged from one ordered index range for each phase, so that a page
+ * costs the same however rare its rows are. ret: names of the phases. 0: a list without phases;
+ * that of one sandbox reads the rows of the sandbox instead. */
+static size_t sql_list_phases(const struct store_request *c, const char *ret[OUTCOME_COUNT + STORE_EXECUTION_STATES])
+{
+    bool ended = !c->states || c->states & ~STORE_EXECUTION_LIVE;
+    size_t n = 0;
+
+    if (c->table != &row_execution || c->filter_id[0] || !(c->states | c->outcomes) || c->states == STORE_NO_STATE ||
+        c->outcomes == STORE_NO_STATE)
+        return 0;
+    for (unsigned i = 0; ended && i < OUTCOME_COUNT; i++)
+        if (!c->outcomes || c->outcomes & STORE_BIT(i))
+            ret[n++] = outcome_name((enum outcome)i);
+    for (unsigned i = 0; !c->outcomes && i < STORE_EXECUTION_STATES; i++)
+        if (c->states & STORE_EXECUTION_LIVE & STORE_BIT(i))
+            ret[n++] = c->table->states[i];
+    return n;
+}
+
+/* The parts of a merged list have the same parameters. Returns the one of the owner, or 0. */
+static int sql_list_part(struct sql_builder *s, const struct store_request *c, const char *phase)
+{
+    s->params = 0;
+    buf_adds(&s->text, "SELECT ");
+    sql_columns(s, c->table);
+    buf_addf(&s->text, " FROM %s WHERE 1", c->table->name);
+    int owner = sql_where_owner(s, c->table, c->owner);
+    if (phase)
+        buf_addf(&s->text, " AND coalesce(outcome, state) = '%s'", phase);
+    if (c->filter_id[0])
+        sql_param(s, c->table == &row_key ? " AND user = " : " AND sandbox = ");
+    if (c->filter_name)
+        sql_param(s, " AND name = ");
+    if (c->filter_template)
+        sql_param(s, " AND template = ");
+    sql_where_states(s, c->table, c->states);
+    sql_where_outcomes(s, c->outcomes);
+    sql_where_metadata(s, c);
+    sql_where_after(s, c);
+    return owner;
+}
+
+char *db_list_sql(const struct store_request *c, int *ret_owner)
+{
+    const char *phases[OUTCOME_COUNT + STORE_EXECUTION_STATES];
+    size_t n = sql_list_phases(c, phases);
+    struct sql_builder s = { 0 };
+
+    *ret_owner = sql_list_part(&s, c, n ? phases[0] : NULL);
+    for (size_t i = 1; i < n; i++) {
+        buf_adds(&s.text, " UNION ALL ");
+        sql_list_part(&s, c, phases[i]);
+    }
+    sql_order(&s, c);
+    sql_param(&s, " LIMIT ");
+    return s.text.data;
+}
+
+static void db_bind_list(sqlite3_stmt *st, const struct store_request *c, int i)
+{
+    if (c->filter_id[0])
+        db_bind_text(st, ++i, c->filter_id);
+    if (c->filter_name)
+        db_bind_text(st, ++i, c->filter_name);
+    if (c->filter_template)
+        db_bind_text(st, ++i, c->filter_template);
+    for (size_t k = 0; c->meta && c->meta[k]; k++)
+        db_bind_text(st, ++i, c->meta[k]);
+    if (c->table == &row_event)
+        db_bind_u64(st, ++i, c->after);
+    else if (c->has_cursor && !c->table->by_name)
+        db_bind_u64(st, ++i, c->cursor.created_ms);
+    if (c->has_cursor)
+        db_bind_text(st, ++i, c->cursor.id);
+    db_bind_u64(st, ++i, c->limit + 1);
+}
+
+int db_list(struct sqlite_db *db, struct store_request *c, struct err *err)
+{
+    int rc, owner;
+    auto_free char *sql = db_list_sql(c, &owner);
+    sqlite3_stmt *st = db_statement(db, sql, err);
+
+    if (!st)
+        return -1;
+    if (owner)
+        db_bind_text(st, owner, c->owner);
+    db_bind_list(st, c, owner);
+    while ((rc = db_step(db, st, "reading a list", err)) > 0)
+        if (db_read_row(c, st, err) < 0)
+            return -1;
+    if (rc < 0)
+        return -1;
+    c->more = c->rows.n > c->limit; /* one row more than the limit was read, to know whether there is a next page */
+    if (c->more)
+        row_list_drop(c->table, &c->rows);
+    return 0;
+}
