@@ -6,7 +6,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "policy/outcome.h"
-#include "store/schema.h"
+#include "store/sqlite/schema.h"
 #include "store/sqlite/sqlite.h"
 
 #include <errno.h>

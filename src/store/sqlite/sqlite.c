@@ -22,7 +22,7 @@
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "store/schema.h"
+#include "store/sqlite/schema.h"
 
 #include <errno.h>
 #include <fcntl.h>

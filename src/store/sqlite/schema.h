@@ -8,7 +8,8 @@
 
 #define SCHEMA_APPLICATION 0x636f7665 /* "cove", in the header of every cove database file */
 
-/* Step i migrates a database from version i to i + 1. A released step is never changed. */
+/* Step i migrates a database from version i to i + 1. A released step is never changed: a database
+ * that has passed it is not migrated again. */
 struct schema {
     const char *const *steps;
     int n;

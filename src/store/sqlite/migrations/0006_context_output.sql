@@ -1,0 +1,3 @@
+-- Events of contexts.
+ALTER TABLE executions ADD COLUMN out_bytes3 INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE executions ADD COLUMN dropped3 INTEGER NOT NULL DEFAULT 0;
