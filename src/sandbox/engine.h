@@ -16,8 +16,10 @@
 #include "core/base/id.h"
 #include "sandbox/receipt.h"
 #include "core/ev/ev.h"
+#include "policy/driver.h"
 #include "policy/level.h"
 #include "policy/limits.h"
+#include "policy/network.h"
 #include "policy/syscalls.h"
 
 struct engine;
@@ -70,12 +72,14 @@ struct zygote_spec { /* sandboxes with different zygote specs are of different k
 
 struct sandbox_spec {
     const char *id; /* "sb..."; NULL: generate one */
+    enum driver_id driver;
     enum level level;
     const char *policy; /* name of the policy, for the receipt; NULL: only the level applies */
     enum profile profile;
     uint32_t grants;                  /* GRANT_BIT: system call groups that are allowed in addition to the profile */
     uint64_t deny[FILTER_DENY_WORDS]; /* bit per system call: denied although the profile allows it */
     struct limits limits;
+    struct network_policy network;
     bool require_all_walls; /* fail if a wall is missing that only root can raise */
     /* Its interpreters may join the sandbox: engine_start_zygote,
      * sandbox_handle_join_interpreter. NULL: none. */

@@ -35,6 +35,7 @@ struct jailer_reply {
 typedef void jailer_reply_fn(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err);
 
 struct sandbox_kind { /* sandboxes that are made from one template */
+    enum driver_id driver;
     struct filter_spec filter;
     char language[16]; /* language of its zygote; "": no zygote */
     uint64_t preload;  /* hash of the modules that the zygote loads */

@@ -66,7 +66,7 @@ void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, c
     r->limits.v[LIMIT_CPU_TIME] = spec->cpu_ms;
     r->limits.v[LIMIT_OUTPUT] = spec->output_max;
     str_copy(r->profile, sizeof(r->profile), profile_name(b->kind.filter.profile));
-    str_copy(r->driver, sizeof(r->driver), "native");
+    str_copy(r->driver, sizeof(r->driver), driver_name(b->kind.driver));
     str_copy(r->cgroup, sizeof(r->cgroup), b->jailer_report.cgroup);
     memcpy(r->enforced, b->jailer_report.enforced, sizeof(r->enforced));
     memcpy(r->enforced_why, b->jailer_report.why, sizeof(r->enforced_why));

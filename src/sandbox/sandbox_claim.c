@@ -57,7 +57,10 @@ static int sandbox_claim_add_mount(struct jail_create *m, const struct sandbox_m
 static int sandbox_claim_encode_create(const struct sandbox_handle *b, const struct sandbox_spec *spec, uint8_t *out,
                                        struct err *err)
 {
-    struct jail_create m = { .owner_uid = spec->owner_uid, .owner_gid = spec->owner_gid, .nlimits = LIMIT_COUNT };
+    struct jail_create m = { .owner_uid = spec->owner_uid,
+                             .owner_gid = spec->owner_gid,
+                             .network = (uint8_t)spec->network.mode,
+                             .nlimits = LIMIT_COUNT };
 
     _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit fits into the message");
     memcpy(m.id, b->id, sizeof(m.id));

@@ -509,7 +509,9 @@ int sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const 
 int sandbox_handle_prepare(struct engine *e, const struct sandbox_spec *like, const struct sandbox_handle_ops *ops,
                            void *arg, struct sandbox_handle **ret, struct err *err)
 {
-    struct sandbox_spec bare = { .level = like->level,
+    struct sandbox_spec bare = { .driver = like->driver,
+                                 .network = like->network,
+                                 .level = like->level,
                                  .profile = like->profile,
                                  .grants = like->grants,
                                  .limits = like->limits,

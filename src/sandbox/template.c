@@ -15,7 +15,7 @@
 
 struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec)
 {
-    struct sandbox_kind k = { .filter = { .profile = spec->profile, .grants = spec->grants } };
+    struct sandbox_kind k = { .driver = spec->driver, .filter = { .profile = spec->profile, .grants = spec->grants } };
 
     if (spec->zygote) {
         (void)str_copy(k.language, sizeof(k.language), spec->zygote->language);
@@ -27,7 +27,7 @@ struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec)
 
 bool sandbox_kind_equal(const struct sandbox_kind *a, const struct sandbox_kind *b)
 {
-    return a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
+    return a->driver == b->driver && a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
            memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && str_eq(a->language, b->language) &&
            a->preload == b->preload;
 }
@@ -69,7 +69,8 @@ static const char *sandbox_spec_hostname(const struct sandbox_spec *spec)
  * sandbox of its own level, so that this stays correct when the levels differ. */
 static bool sandbox_spec_same_walls(const struct sandbox_spec *a, const struct sandbox_spec *b)
 {
-    return a->level == b->level && a->nmounts == 0 && b->nmounts == 0 && sandbox_spec_same_kind(a, b) &&
+    return a->level == b->level && network_policy_equal(&a->network, &b->network) && a->nmounts == 0 &&
+           b->nmounts == 0 && sandbox_spec_same_kind(a, b) &&
            str_eq(sandbox_spec_hostname(a), sandbox_spec_hostname(b));
 }
 
@@ -137,16 +138,18 @@ void engine_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MA
         snprintf(joins, sizeof(joins), "-%.6s-%08" PRIx32, kind->language,
                  (uint32_t)(kind->preload ^ kind->preload >> 32));
     if (plain)
-        snprintf(ret, JAIL_NAME_MAX, "native-%s%s", profile_name(filter->profile), joins);
+        snprintf(ret, JAIL_NAME_MAX, "%s-%s%s", driver_name(kind->driver), profile_name(filter->profile), joins);
     else
-        snprintf(ret, JAIL_NAME_MAX, "native-%s-%" PRIx32 "-%016" PRIx64 "%s", profile_name(filter->profile),
-                 filter->grants, hash_bytes(HASH_INIT, filter->deny, sizeof(filter->deny)), joins);
+        snprintf(ret, JAIL_NAME_MAX, "%s-%s-%" PRIx32 "-%016" PRIx64 "%s", driver_name(kind->driver),
+                 profile_name(filter->profile), filter->grants,
+                 hash_bytes(HASH_INIT, filter->deny, sizeof(filter->deny)), joins);
 }
 
 void engine_request_template(struct engine *e, const struct sandbox_kind *kind)
 {
     const struct filter_spec *filter = &kind->filter;
-    struct jail_template m = { .profile = (uint8_t)filter->profile,
+    struct jail_template m = { .driver = (uint8_t)kind->driver,
+                               .profile = (uint8_t)filter->profile,
                                .grants = filter->grants,
                                .joinable = kind->language[0] != '\0' };
     PAYLOAD(payload);

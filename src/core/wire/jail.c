@@ -14,6 +14,7 @@ static void codec_sandbox_id(struct codec *w, char id[ID_SIZE])
 static void jail_template_walk(struct codec *w, struct jail_template *m)
 {
     codec_str(w, m->name, sizeof(m->name), "name");
+    codec_u8(w, &m->driver);
     codec_u8(w, &m->profile);
     codec_u32(w, &m->grants);
     for (size_t i = 0; i < JAIL_DENY_WORDS; i++)
@@ -43,6 +44,7 @@ static void jail_create_walk(struct codec *w, struct jail_create *m)
     n = codec_count(w, &m->nlimits, JAIL_LIMITS_MAX, "limits");
     for (uint32_t i = 0; i < n; i++)
         codec_u64(w, &m->limits[i]);
+    codec_u8(w, &m->network);
     n = codec_count(w, &m->nmounts, JAIL_MOUNTS_MAX, "mounts");
     for (uint32_t i = 0; i < n; i++) {
         struct jail_mount *mount = &m->mounts[i];

@@ -22,6 +22,7 @@
 
 struct jail_template {
     char name[JAIL_NAME_MAX];
+    uint8_t driver;                 /* enum driver_id of policy/driver.h */
     uint8_t profile;                /* enum profile of policy/syscalls.h */
     uint32_t grants;                /* one bit per enum grant of policy/syscalls.h */
     uint64_t deny[JAIL_DENY_WORDS]; /* one bit per system call that the policy denies */
@@ -49,6 +50,7 @@ struct jail_create {
     uint32_t owner_uid, owner_gid;
     uint64_t limits[JAIL_LIMITS_MAX];
     uint32_t nlimits;
+    uint8_t network; /* enum network_mode of policy/network.h */
     struct jail_mount mounts[JAIL_MOUNTS_MAX];
     uint32_t nmounts;
 };

@@ -12,6 +12,7 @@
 #include "core/base/str.h"
 #include "host/isolate/io_limits.h"
 #include "host/isolate/sys.h"
+#include "policy/network.h"
 #include "host/jailer/mounts.h"
 #include "host/jailer/jailed_zygote.h"
 
@@ -173,6 +174,9 @@ static int create_read_template(const struct jail_template *m, struct spawner_te
         return err_set(err, ERR_INVALID, "template '%s' has an invalid name; use a-z, 0-9, '-' and '.'", m->name);
     if (m->profile >= PROFILE_COUNT || m->grants & ~GRANTS_ALL)
         return err_set(err, ERR_INVALID, "template '%s' has an unknown profile or grant", m->name);
+    if (m->driver >= DRIVER_COUNT)
+        return err_set(err, ERR_INVALID, "template '%s' has an unknown driver", m->name);
+    ret->driver = (enum driver_id)m->driver;
     ret->filter.profile = (enum profile)m->profile;
     ret->filter.grants = m->grants;
     memcpy(ret->filter.deny, m->deny, sizeof(m->deny));
@@ -182,7 +186,7 @@ static int create_read_template(const struct jail_template *m, struct spawner_te
 
 static bool create_same_template(const struct spawner_template *a, const struct spawner_template *b)
 {
-    return a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
+    return a->driver == b->driver && a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
            memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && a->joinable == b->joinable;
 }
 
@@ -239,6 +243,8 @@ static int create_check_request(const struct jailer_client *c, const struct jail
         return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
     if (jailed_sandbox_check_room(j, FDS_PER_SANDBOX, err) < 0)
         return -1;
+    if (m->network != NETWORK_NONE)
+        return err_set(err, ERR_INVALID, "network mode %u: unknown; only none exists", m->network);
     if (m->nlimits != LIMIT_COUNT)
         return err_set(err, ERR_VERSION, "the request has %u limits instead of %d", m->nlimits, LIMIT_COUNT);
     /* Otherwise a client could read and write other users' files through a sandbox. */

@@ -9,11 +9,13 @@
 #include "core/base/err.h"
 #include "core/ev/ev.h"
 #include "host/isolate/native.h"
+#include "policy/driver.h"
 
 struct spawner;
 
 struct spawner_template { /* the template whose sandboxes it makes */
     char name[64];
+    enum driver_id driver;
     struct filter_spec filter;
     uid_t owner; /* owner of the user namespaces; 0: not assigned yet, or rootless */
     bool joinable;

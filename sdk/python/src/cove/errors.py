@@ -220,6 +220,30 @@ class RuntimeProgramMissingError(InternalError):
     default_fix = "Reinstall cove, or set COVE_LIBEXEC to the directory that holds cove-runtime."
 
 
+class DriverNotFoundError(NotFoundError):
+    """cove has no driver of this name."""
+
+    code = "driver_not_found"
+
+
+class DriverUnavailableError(ForbiddenError):
+    """The driver cannot make sandboxes on this host."""
+
+    code = "driver_unavailable"
+
+
+class DriverUnsupportedError(ForbiddenError):
+    """The driver cannot do what the request or the policy asks for."""
+
+    code = "driver_unsupported"
+
+
+class DriverNotAllowedError(ForbiddenError):
+    """The operator does not allow this driver."""
+
+    code = "driver_not_allowed"
+
+
 class NotSupportedError(ForbiddenError):
     """This version of cove does not support this combination."""
 
@@ -741,6 +765,10 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "process_limit_reached": ProcessLimitReachedError,
     "template_unavailable": TemplateUnavailableError,
     "runtime_program_missing": RuntimeProgramMissingError,
+    "driver_not_found": DriverNotFoundError,
+    "driver_unavailable": DriverUnavailableError,
+    "driver_unsupported": DriverUnsupportedError,
+    "driver_not_allowed": DriverNotAllowedError,
     "not_supported": NotSupportedError,
     "policy_not_found": PolicyNotFoundError,
     "policy_syntax": PolicySyntaxError,
@@ -843,6 +871,10 @@ __all__ = [
     "ProcessLimitReachedError",
     "TemplateUnavailableError",
     "RuntimeProgramMissingError",
+    "DriverNotFoundError",
+    "DriverUnavailableError",
+    "DriverUnsupportedError",
+    "DriverNotAllowedError",
     "NotSupportedError",
     "PolicyNotFoundError",
     "PolicySyntaxError",

@@ -91,7 +91,7 @@ TEST(counts_beyond_their_arrays_are_refused)
         uint32_t count;
     } forgeries[] = {
         { "jail_create", 52, JAIL_LIMITS_MAX + 1 },
-        { "jail_create", 80, JAIL_MOUNTS_MAX + 1 },
+        { "jail_create", 81, JAIL_MOUNTS_MAX + 1 },
         { "jail_created", 25, JAIL_LIMITS_MAX + 1 },
         { "jail_list", 0, JAIL_LIST_MAX + 1 },
         { "jail_list", 0, UINT32_MAX },

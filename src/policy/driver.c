@@ -1,0 +1,48 @@
+#include "policy/driver.h"
+
+#include "core/base/buf.h"
+#include "core/base/str.h"
+#include "core/base/suggest.h"
+
+static const struct {
+    const char *name, *summary;
+} driver_table[] = {
+#define DRIVER(name, id, summary) [DRIVER_##id] = { #name, summary },
+#include "policy/drivers.def"
+#undef DRIVER
+};
+
+const char *driver_name(enum driver_id d)
+{
+    return driver_table[d].name;
+}
+
+const char *driver_summary(enum driver_id d)
+{
+    return driver_table[d].summary;
+}
+
+bool driver_parse(const char *name, enum driver_id *ret)
+{
+    for (unsigned i = 0; i < DRIVER_COUNT; i++)
+        if (str_eq(name, driver_table[i].name)) {
+            *ret = (enum driver_id)i;
+            return true;
+        }
+    return false;
+}
+
+int driver_unknown_error(const char *what, const char *name, struct err *err)
+{
+    auto_buf names = { 0 };
+    struct suggest near;
+
+    suggest_init(&near, name);
+    for (unsigned i = 0; i < DRIVER_COUNT; i++) {
+        suggest_offer(&near, driver_table[i].name);
+        buf_addf(&names, "%s%s", i ? ", " : "", driver_table[i].name);
+    }
+    if (near.best)
+        return err_set(err, ERR_DRIVER_MISSING, "%s: unknown driver '%.40s'; did you mean %s?", what, name, near.best);
+    return err_set(err, ERR_DRIVER_MISSING, "%s: unknown driver '%.40s'; use %s", what, name, names.data);
+}
