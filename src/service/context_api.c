@@ -114,9 +114,8 @@ void contexts_commit(struct sandbox *sb)
         free(n);
         return;
     }
-    auto_free char *spec = sandbox_stored_json(sb);
-    memcpy(row.id, sb->id, sizeof(row.id));
-    row.spec_json = spec;
+    sandbox_fill_spec_row(sb, &row);
+    auto_free char *spec = row.spec_json;
     n->sandbox = sb;
     n->seq = ++sb->contexts_write_seq;
     store_sandbox_update(sb->services->store, sb->owner, &row, STORE_SANDBOX_SET_SPEC,

@@ -91,7 +91,7 @@ void sandbox_fail_callers(struct sandbox *sb, const struct err *why)
 /* Limits that executions of an adopted sandbox still use. */
 static const enum limit sandbox_stored_limits[] = { LIMIT_OUTPUT, LIMIT_CPU_TIME };
 
-char *sandbox_stored_json(const struct sandbox *sb)
+static char *sandbox_stored_json(const struct sandbox *sb)
 {
     uint64_t cpus = sb->spec.limits.v[LIMIT_CPUSET];
     char text[LIMIT_TEXT];
@@ -119,6 +119,14 @@ char *sandbox_stored_json(const struct sandbox *sb)
     contexts_json(sb, &w);
     jsonw_end_object(&w);
     return out.data;
+}
+
+void sandbox_fill_spec_row(const struct sandbox *sb, struct store_sandbox *row)
+{
+    memcpy(row->id, sb->id, sizeof(row->id));
+    row->spec_json = sandbox_stored_json(sb);
+    row->memory_bytes = sb->spec.limits.v[LIMIT_MEMORY];
+    row->storage_bytes = sb->spec.limits.v[LIMIT_WORKSPACE];
 }
 
 static int sandbox_parse_stored_json(const char *text, struct sandbox *sb, struct spec *spec, struct err *err)

@@ -158,7 +158,8 @@ void sandbox_free(struct sandbox *sb);
  * stay comparable after a restart of the server, even if the wall clock was changed meanwhile. */
 uint64_t sandbox_mono_ms(const struct sandbox *sb);
 void sandbox_append_event(struct sandbox *sb, const char *kind, const char *execution, const char *body_json);
-char *sandbox_stored_json(const struct sandbox *sb); /* as stored in the row */
+/* Fills id, spec_json, memory_bytes and storage_bytes. The caller frees row->spec_json. */
+void sandbox_fill_spec_row(const struct sandbox *sb, struct store_sandbox *row);
 int sandbox_read_stored_json(struct sandbox *sb, const char *spec_json, struct err *err);
 void sandbox_fail_callers(struct sandbox *sb, const struct err *why); /* answers every pending call with why */
 

@@ -248,10 +248,9 @@ static void sandbox_create_step(struct sandbox *sb)
     sandbox_set_state(sb, SANDBOX_STATE_RUNNING);
     sb->expires_ms = clock_real_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
     sb->expires_mono_ms = sandbox_mono_ms(sb) + sb->spec.limits.v[LIMIT_LIFETIME];
-    auto_free char *spec = sandbox_stored_json(sb);
-    memcpy(row.id, sb->id, sizeof(row.id));
+    sandbox_fill_spec_row(sb, &row);
+    auto_free char *spec = row.spec_json;
     row.expires_ms = sb->expires_ms;
-    row.spec_json = spec;
     store_sandbox_update(sb->services->store, sb->owner, &row,
                          STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_EXPIRES | STORE_SANDBOX_SET_SPEC,
                          &(struct store_condition){ .states = STORE_BIT(STORE_SANDBOX_CREATING) },
@@ -364,16 +363,15 @@ static void sandbox_pin_cpus(struct sandbox *sb)
 static void sandbox_insert_row(struct sandbox *sb)
 {
     struct store_sandbox row = { .state = STORE_SANDBOX_CREATING, .created_ms = sb->created_ms };
-    auto_free char *spec = sandbox_stored_json(sb);
     auto_free char *metadata = spec_metadata_json(&sb->spec);
 
-    memcpy(row.id, sb->id, sizeof(row.id));
+    sandbox_fill_spec_row(sb, &row);
+    auto_free char *spec = row.spec_json;
     memcpy(row.owner, sb->owner, sizeof(row.owner));
     row.name = sb->spec.name[0] ? sb->spec.name : NULL;
     row.template = sb->template;
     row.runtime = sb->spec.runtime;
     row.level = (char *)level_name(sb->spec.level);
-    row.spec_json = spec;
     row.metadata_json = metadata;
     row.created_by = sb->spec.created_by[0] ? sb->spec.created_by : NULL;
     store_sandbox_insert(sb->services->store, &row,

@@ -178,14 +178,13 @@ static void sandbox_op_on_committed(void *arg, const struct err *err, const stru
 
 static void sandbox_op_commit(struct sandbox *sb)
 {
-    auto_free char *spec = sandbox_stored_json(sb);
     struct store_sandbox row = { .state = sb->state == SANDBOX_STATE_PAUSED ? STORE_SANDBOX_PAUSED
                                                                             : STORE_SANDBOX_RUNNING,
                                  .expires_ms = sb->expires_ms };
 
     auto_free char *metadata = sb->ops->kind == SANDBOX_OP_UPDATE ? spec_metadata_json(&sb->spec) : NULL;
-    memcpy(row.id, sb->id, sizeof(row.id));
-    row.spec_json = spec;
+    sandbox_fill_spec_row(sb, &row);
+    auto_free char *spec = row.spec_json;
     row.metadata_json = metadata;
     store_sandbox_update(sb->services->store, sb->owner, &row,
                          STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_SPEC | STORE_SANDBOX_SET_EXPIRES |

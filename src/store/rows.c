@@ -29,6 +29,8 @@ static const struct row_column sandbox_columns[] = {
     COLUMN(store_sandbox, runtime, ROW_TEXT),
     COLUMN(store_sandbox, level, ROW_TEXT),
     COLUMN(store_sandbox, spec_json, ROW_TEXT, .set = STORE_SANDBOX_SET_SPEC),
+    COLUMN(store_sandbox, memory_bytes, ROW_U64, .set = STORE_SANDBOX_SET_SPEC),
+    COLUMN(store_sandbox, storage_bytes, ROW_U64, .set = STORE_SANDBOX_SET_SPEC),
     COLUMN(store_sandbox, created_by, ROW_TEXT),
     COLUMN(store_sandbox, metadata_json, ROW_TEXT, .set = STORE_SANDBOX_SET_METADATA, .is_string_map = true),
     COLUMN(store_sandbox, created_ms, ROW_U64),

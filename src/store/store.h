@@ -111,8 +111,9 @@ struct store_sandbox {
     char *runtime;
     char *level;
     char *spec_json;
-    char *created_by;    /* the user or the key that created it, for records; NULL: the local owner */
-    char *metadata_json; /* an object with string values; NULL: {} */
+    uint64_t memory_bytes, storage_bytes; /* its limits, for usage.h; 0: unknown */
+    char *created_by;                     /* the user or the key that created it, for records; NULL: the local owner */
+    char *metadata_json;                  /* an object with string values; NULL: {} */
     uint64_t created_ms;
     uint64_t expires_ms;
     uint64_t ended_ms;
@@ -128,7 +129,7 @@ struct store_sandbox {
 #define STORE_SANDBOX_SET_STATE (1u << 0)
 #define STORE_SANDBOX_SET_NAME (1u << 1)
 #define STORE_SANDBOX_SET_METADATA (1u << 2)
-#define STORE_SANDBOX_SET_SPEC (1u << 3)
+#define STORE_SANDBOX_SET_SPEC (1u << 3) /* spec_json, memory_bytes and storage_bytes */
 #define STORE_SANDBOX_SET_EXPIRES (1u << 4)
 #define STORE_SANDBOX_SET_ENDED (1u << 5) /* ended_ms, ended_by and why_json */
 #define STORE_SANDBOX_SET_RECEIPT (1u << 6)

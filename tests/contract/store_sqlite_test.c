@@ -234,6 +234,23 @@ static void damage(const char *path)
         assert_int_equal(pwrite(fd, junk, sizeof(junk), at), sizeof(junk));
 }
 
+/* Inserts n large sandboxes, of which *sb is the last, makes a backup, and closes the store. */
+static void fill_and_back_up(struct store_sandbox *sb, int n, const char *backup)
+{
+    char text[3000];
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    sb->spec_json = text;
+    for (int i = 0; i < n; i++) {
+        id_new("sb", sb->id);
+        OK(store_sandbox_insert(store, sb, 0, on_done, NULL));
+    }
+    sb->spec_json = NULL;
+    OK(store_backup(store, backup, on_done, NULL));
+    close_store();
+}
+
 TEST(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything)
 {
     auto_free char *path = host_path();
@@ -242,18 +259,9 @@ TEST(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything)
     struct store_settings set = { .path = path };
     struct store_sandbox sb = a_sandbox("anna", 1);
     struct err err = { 0 };
-    char text[3000];
     bool told = false;
 
-    memset(text, 'x', sizeof(text) - 1);
-    text[sizeof(text) - 1] = '\0';
-    sb.spec_json = text;
-    for (int i = 0; i < 200; i++) {
-        id_new("sb", sb.id);
-        OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
-    }
-    OK(store_backup(store, backup, on_done, NULL));
-    close_store();
+    fill_and_back_up(&sb, 200, backup);
     damage(path);
     if (host_open(&err) == 0) {
         FAILS(ERR_STORE_CORRUPT, store_check(store, on_done, NULL));
@@ -323,17 +331,8 @@ TEST(a_damaged_newer_or_foreign_backup_is_not_restored)
     struct store_settings set = { .path = path };
     struct store_sandbox sb = a_sandbox("anna", 1);
     struct err err = { 0 };
-    char text[3000];
 
-    memset(text, 'x', sizeof(text) - 1);
-    text[sizeof(text) - 1] = '\0';
-    sb.spec_json = text;
-    for (int i = 0; i < 50; i++) {
-        id_new("sb", sb.id);
-        OK(store_sandbox_insert(store, &sb, 0, on_done, NULL));
-    }
-    OK(store_backup(store, backup, on_done, NULL));
-    close_store();
+    fill_and_back_up(&sb, 50, backup);
     run_sql(other, "CREATE TABLE bookmarks (url TEXT)");
     assert_int_equal(store_restore(&set, other, &err), -1);
     assert_int_equal(err.id, ERR_STORE_CORRUPT);
@@ -444,6 +443,12 @@ static int query(sqlite3 *db, const char *sql)
     return value;
 }
 
+static void insert(sqlite3 *db, const char *sql)
+{
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sqlite3_errmsg(db), sql);
+}
+
 static sqlite3 *open_raw(const char *path)
 {
     sqlite3 *db;
@@ -518,6 +523,29 @@ TEST(ST06_a_failed_migration_step_changes_nothing_and_is_named)
     sqlite3_close(db);
 }
 
+/* A database with the first n migrations, and an ended sandbox "sb" of anna in it. */
+static sqlite3 *open_migrated(const char *name, int n)
+{
+    const struct schema before = { schema_current.steps, n };
+    auto_free char *path = str_printf("%s/%s.db", host_dir, name);
+    struct err err = { 0 };
+    sqlite3 *db = open_raw(path);
+
+    if (schema_migrate(db, &before, &err) < 0)
+        fail_msg("%s", err.msg);
+    insert(db, "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+               " VALUES ('sb', 'anna', 'ended', 1, 1, 1)");
+    return db;
+}
+
+static void migrate(sqlite3 *db)
+{
+    struct err err = { 0 };
+
+    if (schema_migrate(db, &schema_current, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
 TEST(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions)
 {
     static const char *const requests[] = {
@@ -528,27 +556,17 @@ TEST(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_execution
         "'nonsense'",
         "NULL",
     };
-    const struct schema before = { schema_current.steps, 6 };
-    auto_free char *path = str_printf("%s/columns.db", host_dir);
-    struct err err = { 0 };
-    sqlite3 *db = open_raw(path);
+    sqlite3 *db = open_migrated("columns", 6);
 
-    assert_int_equal(schema_migrate(db, &before, &err), 0);
-    assert_int_equal(sqlite3_exec(db,
-                                  "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
-                                  " VALUES ('sb', 'anna', 'ended', 1, 1, 1)",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
     for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
         auto_free char *sql = str_printf("INSERT INTO executions (id, sandbox, owner, state, request_json, background,"
                                          " created_ms, started_ms, ended_ms, out_bytes1, out_bytes2, dropped1,"
                                          " dropped2, signal) VALUES ('ex%zu', 'sb', 'anna', 'ended', %s, 0, 1, 1, 1, 0,"
                                          " 0, 0, 0, 0)",
                                          i, requests[i]);
-        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        insert(db, sql);
     }
-    if (schema_migrate(db, &schema_current, &err) < 0)
-        fail_msg("%s", err.msg);
+    migrate(db);
     assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE tty = 1"), 1);
     assert_int_equal(query(db, "SELECT tty FROM executions WHERE id = 'ex0'"), 1);
     assert_int_equal(query(db, "SELECT count(*) FROM executions WHERE context IS NOT NULL"), 1);
@@ -570,32 +588,51 @@ TEST(a_migration_derives_the_outcome_of_old_executions)
                  { "'failed', 'lost', NULL, '{}'", "lost" },
                  { "'failed', NULL, NULL, '{}'", "error" },
                  { "'running', NULL, NULL, NULL", "none" } };
-    const struct schema before = { schema_current.steps, 8 };
-    auto_free char *path = str_printf("%s/outcomes.db", host_dir);
-    struct err err = { 0 };
-    sqlite3 *db = open_raw(path);
+    sqlite3 *db = open_migrated("outcomes", 8);
 
-    assert_int_equal(schema_migrate(db, &before, &err), 0);
-    assert_int_equal(sqlite3_exec(db,
-                                  "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
-                                  " VALUES ('sb', 'anna', 'ended', 1, 1, 1)",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         auto_free char *sql = str_printf("INSERT INTO executions (id, sandbox, owner, background, created_ms,"
                                          " started_ms, ended_ms, out_bytes1, out_bytes2, dropped1, dropped2, signal,"
                                          " state, ended_by, exit_code, error_json)"
                                          " VALUES ('ex%zu', 'sb', 'anna', 0, 1, 1, 1, 0, 0, 0, 0, 0, %s)",
                                          i, rows[i].values);
-        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        insert(db, sql);
     }
-    if (schema_migrate(db, &schema_current, &err) < 0)
-        fail_msg("%s", err.msg);
+    migrate(db);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         auto_free char *sql = str_printf("SELECT coalesce(outcome, 'none') = '%s' FROM executions WHERE id = 'ex%zu'",
                                          rows[i].outcome, i);
         if (query(db, sql) != 1)
             fail_msg("%s: not %s", rows[i].values, rows[i].outcome);
+    }
+    sqlite3_close(db);
+}
+
+TEST(a_migration_reads_memory_and_storage_from_the_specs_of_old_sandboxes)
+{
+    static const struct {
+        const char *spec;
+        int memory_mib, storage_mib;
+    } rows[] = { { "'{\"spec\":{\"resources\":{\"memoryBytes\":536870912,\"storageBytes\":268435456}}}'", 512, 256 },
+                 { "'{\"spec\":{\"resources\":{\"memoryBytes\":1048576}}}'", 1, 0 },
+                 { "'{\"spec\":{\"resources\":{\"memoryBytes\":\"1048576\",\"storageBytes\":null}}}'", 0, 0 },
+                 { "'nonsense'", 0, 0 },
+                 { "NULL", 0, 0 } };
+    sqlite3 *db = open_migrated("resources", 9);
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        auto_free char *sql = str_printf("INSERT INTO sandboxes (id, owner, state, spec_json, created_ms, expires_ms,"
+                                         " ended_ms) VALUES ('sb%zu', 'anna', 'running', %s, 1, 1, 0)",
+                                         i, rows[i].spec);
+        insert(db, sql);
+    }
+    migrate(db);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        auto_free char *sql = str_printf("SELECT memory_bytes / 1048576 = %d AND storage_bytes / 1048576 = %d"
+                                         " FROM sandboxes WHERE id = 'sb%zu'",
+                                         rows[i].memory_mib, rows[i].storage_mib, i);
+        if (query(db, sql) != 1)
+            fail_msg("%s: not %d and %d MiB", rows[i].spec, rows[i].memory_mib, rows[i].storage_mib);
     }
     sqlite3_close(db);
 }
@@ -643,22 +680,13 @@ TEST(a_page_of_executions_is_read_by_index_among_100000)
                     { 0, STORE_BIT(OUTCOME_TIMEOUT) },
                     { 0, STORE_BIT(OUTCOME_TIMEOUT) | STORE_BIT(OUTCOME_LOST) },
                     { 0, ((1u << OUTCOME_COUNT) - 1) & ~STORE_BIT(OUTCOME_SUCCESS) } };
-    auto_free char *path = str_printf("%s/many.db", host_dir);
-    struct err err = { 0 };
-    sqlite3 *db = open_raw(path);
+    sqlite3 *db = open_migrated("many", schema_current.n);
 
-    assert_int_equal(schema_migrate(db, &schema_current, &err), 0);
-    assert_int_equal(
-        sqlite3_exec(db,
-                     "INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
-                     " VALUES ('sb', 'anna', 'running', 1, 1, 1);"
-                     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 100000)"
-                     " INSERT INTO executions (id, sandbox, owner, background, created_ms, started_ms, ended_ms,"
-                     " out_bytes1, out_bytes2, dropped1, dropped2, signal, state, outcome)"
-                     " SELECT 'ex' || n, 'sb', 'anna', 0, n, n, n, 0, 0, 0, 0, 0,"
-                     " iif(n = 10, 'running', 'ended'), iif(n = 10, NULL, iif(n = 20, 'timeout', 'success')) FROM c",
-                     NULL, NULL, NULL),
-        SQLITE_OK);
+    insert(db, "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 100000)"
+               " INSERT INTO executions (id, sandbox, owner, background, created_ms, started_ms, ended_ms,"
+               " out_bytes1, out_bytes2, dropped1, dropped2, signal, state, outcome)"
+               " SELECT 'ex' || n, 'sb', 'anna', 0, n, n, n, 0, 0, 0, 0, 0,"
+               " iif(n = 10, 'running', 'ended'), iif(n = 10, NULL, iif(n = 20, 'timeout', 'success')) FROM c");
     for (size_t i = 0; i < ARRAY_LEN(filters); i++) {
         struct store_request c = {
             .table = &row_execution, .owner = "anna", .states = filters[i].states, .outcomes = filters[i].outcomes
@@ -749,6 +777,7 @@ int main(void)
         RUN_STORE(ST02_a_read_only_file_system_is_a_clear_error_at_the_start),
         RUN_STORE(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions),
         RUN_STORE(a_migration_derives_the_outcome_of_old_executions),
+        RUN_STORE(a_migration_reads_memory_and_storage_from_the_specs_of_old_sandboxes),
         RUN_STORE(a_page_of_executions_is_read_by_index_among_100000),
         RUN_STORE(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything),
         RUN_STORE(an_impossible_row_is_named),

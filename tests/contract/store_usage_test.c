@@ -6,7 +6,6 @@
 
 #define HOUR STORE_HOUR_MS
 #define NOON (UINT64_C(490000) * HOUR)
-#define SPEC "{\"spec\":{\"resources\":{\"memoryBytes\":536870912,\"storageBytes\":268435456}}}"
 
 static struct store_usage rows[64];
 static size_t nrows;
@@ -44,9 +43,11 @@ static void ask(const char *owner, unsigned by, uint64_t now)
 
 static struct store_sandbox make(const char *owner, char *by, uint64_t at)
 {
-    struct store_sandbox sb = {
-        .state = STORE_SANDBOX_RUNNING, .created_ms = at, .spec_json = (char *)SPEC, .created_by = by
-    };
+    struct store_sandbox sb = { .state = STORE_SANDBOX_RUNNING,
+                                .created_ms = at,
+                                .memory_bytes = 512 * MIB,
+                                .storage_bytes = 256 * MIB,
+                                .created_by = by };
 
     id_new("sb", sb.id);
     strcpy(sb.owner, owner);

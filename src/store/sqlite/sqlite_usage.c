@@ -27,19 +27,17 @@
                                                                                                            "mib_ms") ", memory_peak = max(memory_peak, excluded.memory_peak)"
 
 #define BY "substr(coalesce(created_by, ''), 1, 64)"
-#define MIB_OF(name)                                                                                \
-    "coalesce(CASE WHEN json_valid(spec_json) THEN json_extract(spec_json, '$.spec.resources." name \
-    "') END, 0) / 1048576"
+#define MIB_OF(column) column " / 1048576"
 /* One row for each hour from a to b of the sandboxes that `which` selects. */
 #define HOURS(a, b, which)                                                                                      \
     "WITH RECURSIVE lived(owner, whose, id, a, b, mem, sto) AS (SELECT owner, " BY ", id, " a ", min(" b ", " a \
-    " + " USAGE_SPAN_MAX_MS "), " MIB_OF("memoryBytes") ", " MIB_OF(                                            \
-        "storageBytes") " FROM sandboxes WHERE " which "),"                                                     \
-                        " span(owner, whose, id, a, b, mem, sto, hour) AS (SELECT *, a / " HOUR " * " HOUR      \
-                        " FROM lived WHERE a < b"                                                               \
-                        " UNION ALL SELECT owner, whose, id, a, b, mem, sto, hour + " HOUR                      \
-                        " FROM span WHERE hour + " HOUR " < b),"                                                \
-                        " hours AS (SELECT *, min(b, hour + " HOUR ") - max(a, hour) AS ms FROM span) "
+    " + " USAGE_SPAN_MAX_MS "), " MIB_OF("memory_bytes") ", " MIB_OF(                                           \
+        "storage_bytes") " FROM sandboxes WHERE " which "),"                                                    \
+                         " span(owner, whose, id, a, b, mem, sto, hour) AS (SELECT *, a / " HOUR " * " HOUR     \
+                         " FROM lived WHERE a < b"                                                              \
+                         " UNION ALL SELECT owner, whose, id, a, b, mem, sto, hour + " HOUR                     \
+                         " FROM span WHERE hour + " HOUR " < b),"                                               \
+                         " hours AS (SELECT *, min(b, hour + " HOUR ") - max(a, hour) AS ms FROM span) "
 
 /* --- adding --- */
 

@@ -20,6 +20,7 @@ RELEASED = {
     "0007_terminal_and_context.sql": "7e9343ac814e1eb1403794a60e47d76b7e5b55f0727dba2c0c79783f7980c2c9",
     "0008_sandbox_names.sql": "5f61e2711aeef5af85acad9cedd8688a5b9fd2a3144816b66a3264bf88229d7b",
     "0009_outcome.sql": "90251119914b57ec6663190b56e32dd2a25d8e9bde8c07154e9bc1b4edd9126d",
+    "0010_sandbox_resources.sql": "a92438688cc9c49c14051083030df031609a7e728fcba2e2a74e9ef00b9082e7",
 }
 
 
