@@ -23,6 +23,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/doc/json_input.h"
+#include "sandbox/hint.h"
 #include "service/result.h"
 
 #include <errno.h>
@@ -87,6 +88,10 @@ static void end_journal_write_row_json(const struct store_execution *row, struct
         jsonw_kstr(&w, "error", row->error_json);
     if (row->created_by)
         jsonw_kstr(&w, "createdBy", row->created_by);
+    if (row->hint)
+        jsonw_kstr(&w, "hint", row->hint);
+    if (row->context_reset)
+        jsonw_kbool(&w, "contextReset", true);
     jsonw_ku64(&w, "cpuUs", row->usage_cpu_us);
     jsonw_end_object(&w);
     buf_adds(out, "\t");
@@ -195,7 +200,7 @@ static struct end_journal_entry *end_journal_entry_new(struct end_journal *j, co
 static int end_journal_read_row(const json_t *o, struct store_execution *row, struct err *err)
 {
     const char *id = "", *sandbox = "", *owner = "", *context = "";
-    const char *ended_by = NULL, *error = NULL, *by = NULL;
+    const char *ended_by = NULL, *error = NULL, *by = NULL, *hint = NULL;
     uint64_t code = 0, signo = 0;
     bool failed = false;
 
@@ -220,6 +225,8 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
         json_input_text(o, "", "createdBy", 1, ID_LEN, &by, err) < 0 ||
         json_input_u64(o, "", "cpuUs", 0, INT64_MAX, &row->usage_cpu_us, NULL, err) < 0 ||
         json_input_text(o, "", "endedBy", 1, 32, &ended_by, err) < 0 ||
+        json_input_text(o, "", "hint", 1, HINT_MAX, &hint, err) < 0 ||
+        json_input_bool(o, "", "contextReset", &row->context_reset, err) < 0 ||
         json_input_text(o, "", "error", 2, JSON_INPUT_SIZE_MAX, &error, err) < 0)
         return -1;
     if (!id_valid(id, "ex") || !id_valid(sandbox, "sb"))
@@ -234,6 +241,7 @@ static int end_journal_read_row(const json_t *o, struct store_execution *row, st
     row->ended_by = (char *)ended_by;
     row->error_json = (char *)error;
     row->created_by = (char *)by;
+    row->hint = (char *)hint;
     result_set_row_outcome(row);
     return 0;
 }

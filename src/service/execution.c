@@ -145,6 +145,7 @@ void execution_free(struct execution *ex)
     free(ex->input);
     free(ex->receipt_json);
     free(ex->error_json);
+    free(ex->hint);
     free(ex);
 }
 

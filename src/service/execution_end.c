@@ -59,6 +59,8 @@ static void execution_fill_ended_row(const struct execution *ex, struct store_ex
         row->out_bytes[i] = s->kept[i] + row->dropped[i];
     }
     row->ended_by = ex->has_ended_by ? (char *)ended_by_name(ex->ended_by) : NULL;
+    row->hint = ex->hint;
+    row->context_reset = ex->has_receipt && ex->context_reset;
     row->receipt_json = ex->receipt_json;
     row->error_json = ex->error_json;
     memcpy(row->context, ex->context_id, sizeof(row->context));
@@ -186,7 +188,8 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
         receipt.ended_by = ENDED_BUDGET;
     if (failure_hint_write(&ex->failure, ex->context_id[0] ? HINT_CONTEXT : HINT_PROCESS, &receipt,
                            ex->sandbox->services->executions->modules, ev_now(ex->sandbox->services->ev), hint))
-        receipt.hint = hint;
+        receipt.hint = ex->hint = str_dup(hint);
+    ex->context_reset = receipt.context_reset;
     failure_done(&ex->failure);
     r = &receipt;
     jsonw_init(&w, &out, 0);

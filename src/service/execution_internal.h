@@ -65,7 +65,7 @@ struct execution {
     struct execution *next_in_context; /* the next one in that queue */
     char context_id[ID_SIZE];          /* "": not of a context */
     bool awaits_input, is_only_execution;
-    bool context_reset;           /* it began in a language kernel that replaced a dead one */
+    bool context_reset; /* it began in a language kernel that replaced a dead one; at the end as in the receipt */
     struct exec_clocks cpu_clock; /* of an execution in a context that has a CPU time limit */
     struct ev_timer cpu_timer;
     struct fair_queue_slot start_slot; /* slot for the start */
@@ -106,6 +106,7 @@ struct execution {
     enum ended_by ended_by;
     bool has_ended_by;
     char *receipt_json, *error_json;
+    char *hint;          /* NULL: none */
     bool over_budget;    /* killed because a budget is used up */
     uint64_t end_cpu_us; /* CPU counter of the sandbox at the end, for usage; 0: unknown */
 

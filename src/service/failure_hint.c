@@ -57,22 +57,3 @@ bool failure_hint_write(const struct failure *f, enum hint_place place, const st
     }
     return hint_write(&facts, ret);
 }
-
-/* A hint has no control characters, so only quotes and backslashes are escaped in it. */
-bool failure_hint_read(const char *receipt_json, char ret[HINT_MAX])
-{
-    static const char key[] = "\"hint\":\"";
-    const char *p = strstr(receipt_json, key);
-    size_t n = 0;
-
-    ret[0] = '\0';
-    if (!p)
-        return false;
-    for (p += sizeof(key) - 1; *p && *p != '"' && n + 1 < HINT_MAX; p++) {
-        if (*p == '\\' && p[1])
-            p++;
-        ret[n++] = *p;
-    }
-    ret[n] = '\0';
-    return n > 0;
-}

@@ -11,5 +11,3 @@ void failure_hint_add_event(struct failure *f, const struct kernel_event *e);
  * modules are unknown. */
 bool failure_hint_write(const struct failure *f, enum hint_place place, const struct receipt *r,
                         struct host_modules *modules, uint64_t now_ns, char ret[HINT_MAX]);
-/* The hint of a receipt as receipt_json() wrote it. False: it has none. */
-bool failure_hint_read(const char *receipt_json, char ret[HINT_MAX]);

@@ -66,6 +66,8 @@ static const struct row_column execution_columns[] = {
     COLUMN(store_execution, signal, ROW_I32, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, ended_by, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, outcome, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
+    COLUMN(store_execution, hint, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
+    COLUMN(store_execution, context_reset, ROW_BOOL, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, receipt_json, ROW_TEXT, .set = STORE_EXECUTION_SET_RECEIPT),
     COLUMN(store_execution, error_json, ROW_TEXT, .set = STORE_EXECUTION_SET_END),
     COLUMN(store_execution, idempotency, ROW_TEXT),

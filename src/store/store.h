@@ -181,7 +181,9 @@ struct store_execution {
     int32_t exit_code;
     int32_t signal; /* 0: none */
     char *ended_by;
-    char *outcome; /* a name of enum outcome; NULL: it has not ended */
+    char *outcome;      /* a name of enum outcome; NULL: it has not ended */
+    char *hint;         /* why it failed, for the user; NULL: none */
+    bool context_reset; /* the state of its context was lost with it */
     char *receipt_json;
     char *error_json;
     char *idempotency; /* the Idempotency-Key of its request, or NULL */
@@ -194,7 +196,8 @@ struct store_execution {
 #define STORE_EXECUTION_SET_STATE (1u << 0)
 #define STORE_EXECUTION_SET_STARTED (1u << 1)
 #define STORE_EXECUTION_SET_OUTPUT (1u << 2) /* out_bytes and dropped */
-#define STORE_EXECUTION_SET_END (1u << 3)    /* ended_ms, exit_code, signal, ended_by, outcome, error_json */
+#define STORE_EXECUTION_SET_END \
+    (1u << 3) /* ended_ms, exit_code, signal, ended_by, outcome, hint, context_reset, error_json */
 #define STORE_EXECUTION_SET_RECEIPT (1u << 4)
 
 typedef void store_execution_fn(void *arg, const struct err *err, const struct store_execution *row);

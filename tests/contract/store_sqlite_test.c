@@ -637,6 +637,38 @@ TEST(a_migration_reads_memory_and_storage_from_the_specs_of_old_sandboxes)
     sqlite3_close(db);
 }
 
+TEST(a_migration_reads_hint_and_reset_from_the_receipts_of_old_executions)
+{
+    static const struct {
+        const char *receipt, *hint;
+        bool reset;
+    } rows[] = { { "'{\"hint\":\"raise \\\"x\\\"\",\"contextReset\":true}'", "raise \"x\"", true },
+                 { "'{\"contextReset\":false}'", "none", false },
+                 { "'{\"stdin\":\"\\\"contextReset\\\":true \\\"hint\\\":\\\"x\\\"\"}'", "none", false },
+                 { "'{\"hint\":7}'", "none", false },
+                 { "'nonsense'", "none", false },
+                 { "NULL", "none", false } };
+    sqlite3 *db = open_migrated("receipts", 10);
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        auto_free char *sql = str_printf("INSERT INTO executions (id, sandbox, owner, state, receipt_json, background,"
+                                         " created_ms, started_ms, ended_ms, out_bytes1, out_bytes2, dropped1,"
+                                         " dropped2, signal) VALUES ('ex%zu', 'sb', 'anna', 'ended', %s, 0, 1, 1, 1, 0,"
+                                         " 0, 0, 0, 0)",
+                                         i, rows[i].receipt);
+        insert(db, sql);
+    }
+    migrate(db);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        auto_free char *sql = str_printf("SELECT coalesce(hint, 'none') = '%s' AND context_reset = %d FROM executions"
+                                         " WHERE id = 'ex%zu'",
+                                         rows[i].hint, rows[i].reset, i);
+        if (query(db, sql) != 1)
+            fail_msg("%s: not %s, %d", rows[i].receipt, rows[i].hint, rows[i].reset);
+    }
+    sqlite3_close(db);
+}
+
 /* Neither scans a table or sorts rows, nor reads many more rows than the page has. */
 static void expect_fast_list(sqlite3 *db, const struct store_request *c)
 {
@@ -778,6 +810,7 @@ int main(void)
         RUN_STORE(a_migration_reads_terminals_and_contexts_from_the_requests_of_old_executions),
         RUN_STORE(a_migration_derives_the_outcome_of_old_executions),
         RUN_STORE(a_migration_reads_memory_and_storage_from_the_specs_of_old_sandboxes),
+        RUN_STORE(a_migration_reads_hint_and_reset_from_the_receipts_of_old_executions),
         RUN_STORE(a_page_of_executions_is_read_by_index_among_100000),
         RUN_STORE(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything),
         RUN_STORE(an_impossible_row_is_named),

@@ -7,7 +7,6 @@
 #include "core/base/str.h"
 #include "server/api/api_internal.h"
 #include "service/context.h"
-#include "service/failure_hint.h"
 #include "service/result.h"
 
 #include <errno.h>
@@ -152,12 +151,9 @@ void stored_output_write_execution(struct manager *m, const struct store_executi
                         .dropped_bytes = row->dropped[0] + row->dropped[1] + row->dropped[2],
                         .started_ms = row->started_ms,
                         .ended_ms = row->ended_ms,
+                        .hint = row->hint,
                         .error_json = row->error_json };
 
-    char hint[HINT_MAX];
-
-    if (row->receipt_json && failure_hint_read(row->receipt_json, hint))
-        r.hint = hint;
     jsonw_object(w);
     if (view.output != EXECUTION_OUTPUT_NONE) {
         bool whole = stored_output_read_all(m, row, view.output, &output);
@@ -168,7 +164,7 @@ void stored_output_write_execution(struct manager *m, const struct store_executi
     result_write(&r, w);
     result_output_done(&output);
     execution_write_place(row, w);
-    if (row->receipt_json && strstr(row->receipt_json, "\"contextReset\":true"))
+    if (row->context_reset)
         jsonw_kbool(w, "contextReset", true);
     result_write_stored_receipt(row->receipt_json, view.receipt, w);
     jsonw_end_object(w);

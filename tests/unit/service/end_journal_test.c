@@ -17,6 +17,8 @@ static struct store_execution ended_row(const char *id)
                                    .has_exit_code = true,
                                    .exit_code = 3,
                                    .ended_by = (char *)"exit",
+                                   .hint = (char *)"raise \"memory\"",
+                                   .context_reset = true,
                                    .receipt_json = (char *)"{\"final\":false}" };
 
     str_copy(row.id, sizeof(row.id), id);
@@ -41,6 +43,23 @@ static void reopen(struct store_scene *s)
     end_journal_free(j);
 }
 
+static void on_row_with_hint(void *arg, const struct err *err, const struct store_execution *row)
+{
+    char **ret = arg;
+
+    *ret = str_dup(!err && row->hint ? row->hint : "");
+}
+
+static void check_hint(struct store_scene *s, const char *id, const char *expected)
+{
+    auto_free char *hint = NULL;
+
+    store_execution_get(s->store, "me", id, on_row_with_hint, &hint);
+    while (!hint)
+        ev_turn(s->ev, 1000);
+    assert_string_equal(hint, expected);
+}
+
 TEST(an_end_that_was_not_committed_is_restored_once)
 {
     struct store_execution row;
@@ -56,6 +75,8 @@ TEST(an_end_that_was_not_committed_is_restored_once)
     assert_int_equal(row.ended_ms, 1500);
     assert_int_equal(row.exit_code, 3);
     assert_int_equal(row.out_bytes[0], 7);
+    assert_true(row.context_reset);
+    check_hint(&s, one, "raise \"memory\"");
     reopen(&s); /* the line is still there, and changes nothing */
     assert_true(store_scene_has_execution(&s, one, &row));
     assert_int_equal(row.ended_ms, 1500);
@@ -72,7 +93,8 @@ TEST(the_journal_ends_a_row_that_is_still_live)
     row.state = STORE_EXECUTION_RUNNING;
     row.ended_ms = 0;
     row.has_exit_code = false;
-    row.ended_by = row.receipt_json = NULL;
+    row.ended_by = row.receipt_json = row.hint = NULL;
+    row.context_reset = false;
     store_execution_insert(s.store, &row, NULL, NULL);
     append_and_die(&s, one);
     reopen(&s);
