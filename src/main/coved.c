@@ -46,12 +46,15 @@ static int coved_connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, st
 
 static int coved_open_store(struct coved *d, struct err *err)
 {
-    auto_free char *path = str_printf("%s/cove.db", d->paths.state_dir);
-    struct store_settings set = { .path = path, .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full") };
+    struct store_settings set = { .sync_full = str_eq(conf_text(&d->conf, SETTING_SYNC), "full") };
 
     if (mkdir(d->paths.output_dir, 0700) < 0 && errno != EEXIST)
         return err_sys(err, errno == ENOSPC ? ERR_DISK_FULL : ERR_DENIED, "%.160s", d->paths.output_dir);
-    return store_open(d->ev, &set, &d->store, err);
+    if (store_url_parse(conf_text(&d->conf, SETTING_STORE_URL), d->paths.state_dir, &set.url, err) < 0)
+        return -1;
+    int bad = store_open(d->ev, &set, &d->store, err);
+    store_url_done(&set.url);
+    return bad;
 }
 
 static int coved_open_recorder(struct coved *d, struct err *err)

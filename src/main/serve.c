@@ -16,6 +16,7 @@
 #include "main/serve/sockets.h"
 #include "main/serve/supervisor.h"
 #include "server/tls/pem_source.h"
+#include "store/store_url.h"
 
 #include "cove_version.h"
 
@@ -34,6 +35,7 @@ struct serve_process {
     struct ev *ev;
     struct conf conf;
     struct server_paths paths;
+    struct store_url store_url;
     struct supervisor *supervisor;
     char *cove_path, *coved_path;
     const char *cove_command; /* as the user types it */
@@ -156,7 +158,8 @@ static int serve_prepare(struct serve_process *s, int *lock, struct err *err)
                        "a server that root did not start cannot give sandboxes every wall and limit; start it as root, "
                        "or with --limits-enforced false to accept weaker ones");
     if (serve_find_programs(s, err) < 0 || serve_resolve_paths(s, &s->paths, err) < 0 ||
-        server_paths_create(&s->paths, err) < 0 || server_paths_lock(&s->paths, lock, err) < 0 ||
+        store_url_parse(conf_text(&s->conf, SETTING_STORE_URL), s->paths.state_dir, &s->store_url, err) < 0 ||
+        server_paths_create(&s->paths, s->store_url.file, err) < 0 || server_paths_lock(&s->paths, lock, err) < 0 ||
         serve_open_sockets(s, err) < 0 || serve_pass_configuration(s, err) < 0 || serve_open_pem_socket(s, err) < 0)
         return -1;
     return 0;
@@ -318,6 +321,7 @@ static void serve_done(struct serve_process *s)
     pem_source_done(&s->pem_source);
     fd_close(&s->pem_sock);
     ev_free(s->ev);
+    store_url_done(&s->store_url);
     server_paths_done(&s->paths);
     conf_done(&s->conf);
     free(s->cove_path);
@@ -359,6 +363,7 @@ static int serve_check_texts(const struct serve_process *s, struct problems *pr)
 {
     static const enum conf_setting dirs[] = { SETTING_STATE_DIR, SETTING_RUN_DIR };
     const char *listen = conf_text(&s->conf, SETTING_LISTEN);
+    struct store_url store_url = { 0 };
     struct err err = { 0 };
 
     for (size_t i = 0; i < ARRAY_LEN(dirs) && pr->n == 0; i++) {
@@ -371,6 +376,9 @@ static int serve_check_texts(const struct serve_process *s, struct problems *pr)
     }
     if (pr->n == 0 && !str_eq(listen, "off") && sockets_check_address(listen, &err) < 0)
         serve_add_problem(s, SETTING_LISTEN, &err, pr);
+    if (pr->n == 0 && store_url_parse(conf_text(&s->conf, SETTING_STORE_URL), "", &store_url, &err) < 0)
+        serve_add_problem(s, SETTING_STORE_URL, &err, pr);
+    store_url_done(&store_url);
     if (pr->n == 0)
         serve_check_tls(s, pr);
     return pr->n ? -1 : 0;

@@ -29,7 +29,7 @@ struct backup_run {
     bool json, quiet;
     struct conf conf;
     struct server_paths paths;
-    char *db;
+    struct store_settings store;
 };
 
 /* --- the backup file --- */
@@ -105,6 +105,8 @@ static int backup_from_server(struct backup_run *w, struct backup_target *t, str
     struct client_settings set = { .url = url ? url->value : NULL, .cacert = ca ? ca->value : NULL };
     auto_(client) client = NULL;
 
+    if (args_find(&w->args, OPT_STORE_URL))
+        return url ? err_set(err, ERR_USAGE, "--url names a server and --store-url a database; use one of them") : 1;
     if (!elsewhere && backup_is_socket(w->paths.api_socket))
         set.socket = w->paths.api_socket;
     else if (!elsewhere && (args_find(&w->args, OPT_STATE_DIR) || !backup_is_socket(CLIENT_SOCKET_DEFAULT)))
@@ -133,11 +135,10 @@ static void backup_on_done(void *arg, const struct err *err)
 
 static int backup_copy_store(struct backup_run *w, const char *path, struct err *err)
 {
-    struct store_settings set = { .path = w->db };
     struct backup_copy c = { 0 };
     struct store *store = NULL;
 
-    if (store_open(w->ev, &set, &store, err) < 0)
+    if (store_open(w->ev, &w->store, &store, err) < 0)
         return -1;
     store_backup(store, path, backup_on_done, &c);
     while (!c.done)
@@ -181,9 +182,11 @@ static int backup_from_database(struct backup_run *w, struct backup_target *t, s
     uid_t me = geteuid();
     gid_t my_group = getegid();
 
-    if (access(w->db, F_OK) < 0)
-        return err_set(err, ERR_MISSING,
-                       "no server runs here, and there is no database at %.150s; use --url or --state-dir", w->db);
+    if (store_check_exists(&w->store, err) < 0) {
+        struct err why = *err;
+
+        return err_set(err, why.id, "no server runs here, and %s; use --url, --state-dir or --store-url", why.msg);
+    }
     if (server_paths_lock(&w->paths, &lock, err) < 0 || backup_switch_user(w->paths.uid, w->paths.gid, err) < 0)
         return -1;
     unlink(path);
@@ -245,7 +248,6 @@ static int backup_create(struct backup_run *w, struct err *err)
 /* For the audit trail of the next server: no server can write to it now. */
 static int backup_mark_restored(struct backup_run *w, struct err *err)
 {
-    struct store_settings set = { .path = w->db };
     uid_t me = geteuid();
     gid_t my_group = getegid();
     struct backup_copy c = { 0 };
@@ -254,7 +256,7 @@ static int backup_mark_restored(struct backup_run *w, struct err *err)
 
     if (backup_switch_user(w->paths.uid, w->paths.gid, err) < 0)
         return -1;
-    int bad = store_open(w->ev, &set, &store, err);
+    int bad = store_open(w->ev, &w->store, &store, err);
     if (!bad) {
         store_meta_put(store, "server.restored", clock_rfc3339(clock_real_ns(), at), backup_on_done, &c);
         while (!c.done)
@@ -271,18 +273,16 @@ static int backup_mark_restored(struct backup_run *w, struct err *err)
 static int backup_restore(struct backup_run *w, struct err *err)
 {
     const char *name = w->args.rest[0];
-    struct store_settings set = { .path = w->db };
-    auto_free char *kept = str_printf("%s.before-restore", w->db);
-    bool fresh = access(w->db, F_OK) < 0;
+    auto_free char *kept = NULL;
     auto_fd int lock = -1;
 
     if (access(name, R_OK) < 0)
         return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_DENIED, "%.150s", name);
     /* With the modes of `cove serve`, which may not have created them yet. */
-    if (server_paths_create(&w->paths, err) < 0)
+    if (server_paths_create(&w->paths, w->store.url.file, err) < 0)
         return -1;
     umask(077);
-    if (server_paths_lock(&w->paths, &lock, err) < 0 || store_restore(&set, name, err) < 0 ||
+    if (server_paths_lock(&w->paths, &lock, err) < 0 || store_restore(&w->store, name, &kept, err) < 0 ||
         backup_mark_restored(w, err) < 0)
         return -1;
     struct buf json = { 0 };
@@ -292,14 +292,14 @@ static int backup_restore(struct backup_run *w, struct err *err)
     jsonw_object(&j);
     jsonw_kstr(&j, "restored", name);
     jsonw_key(&j, "kept");
-    if (fresh)
-        jsonw_null(&j);
-    else
+    if (kept)
         jsonw_str(&j, kept);
+    else
+        jsonw_null(&j);
     jsonw_end_object(&j);
-    auto_free char *text = fresh ? str_printf("%.120s is now the server's database", name)
-                                 : str_printf("%.120s is now the server's database; the previous one is kept as %.120s",
-                                              name, kept);
+    auto_free char *text = kept ? str_printf("%.120s is now the server's database; the previous one is kept as %.120s",
+                                             name, kept)
+                                : str_printf("%.120s is now the server's database", name);
     return backup_report(w, &json, text);
 }
 
@@ -319,16 +319,16 @@ static int backup_resolve_paths(struct backup_run *w, struct err *err)
 
     if (server_paths_resolve(&wishes, &w->paths, err) < 0)
         return -1;
-    w->db = str_printf("%s/cove.db", w->paths.state_dir);
-    return 0;
+    return store_url_parse(conf_text(&w->conf, SETTING_STORE_URL), w->paths.state_dir, &w->store.url, err);
 }
 
 /* Reads the settings as `cove serve` does, so that both use the same directories. */
 static int backup_read_settings(struct backup_run *w)
 {
     static struct problems pr;
-    const struct arg *config = args_find(&w->args, OPT_CONFIG), *dir = args_find(&w->args, OPT_STATE_DIR);
-    const char *argv[6] = { "cove-store" };
+    const struct arg *config = args_find(&w->args, OPT_CONFIG), *dir = args_find(&w->args, OPT_STATE_DIR),
+                     *url = args_find(&w->args, OPT_STORE_URL);
+    const char *argv[8] = { "cove-store" };
     int argc = 1;
     auto_buf out = { 0 };
 
@@ -339,6 +339,10 @@ static int backup_read_settings(struct backup_run *w)
     if (dir) {
         argv[argc++] = "--state-dir";
         argv[argc++] = dir->value;
+    }
+    if (url) {
+        argv[argc++] = "--store-url";
+        argv[argc++] = url->value;
     }
     if (conf_read_command_line(&w->conf, argc, (char **)(uintptr_t)argv, environ, NULL, 0, &pr) == 0)
         return 0;
@@ -378,7 +382,7 @@ int main(int argc, char **argv)
     ev_free(w.ev);
     server_paths_done(&w.paths);
     conf_done(&w.conf);
-    free(w.db);
+    store_url_done(&w.store.url);
     args_done(&w.args);
     return status < 0 ? report_error(&err, json) : status;
 }

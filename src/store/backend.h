@@ -94,7 +94,7 @@ struct store_request {
 };
 
 struct store_backend {
-    const char *name;
+    const char *name; /* for messages */
     int (*open)(const struct store_settings *set, void **ret, struct err *err);
     void (*close)(void *db);
     int (*begin)(void *db, struct err *err);
@@ -106,9 +106,13 @@ struct store_backend {
      * any other space it can. False: nothing was left to release. While the reserve is used up,
      * calls that insert rows are refused with ERR_STORE_FULL. */
     bool (*make_room)(void *db);
-    int (*step)(void *db, struct store_request *c, struct err *err); /* 1: there is more to do */
-    void (*abandon)(void *db, struct store_request *c);              /* ends a call in steps early */
-    int (*restore)(const struct store_settings *set, const char *backup, struct err *err);
+    int (*check)(void *db, struct store_request *c, struct err *err); /* one step; 1: there is more to do */
+    int (*check_exists)(const struct store_settings *set, struct err *err);
+
+    /* Optional; NULL: this database has tools of its own for backups. */
+    int (*backup)(void *db, struct store_request *c, struct err *err); /* one step; 1: there is more to do */
+    void (*abandon_backup)(void *db, struct store_request *c);         /* may be called before the first step */
+    int (*restore)(const struct store_settings *set, const char *backup, char **ret_kept, struct err *err);
 };
 
 extern const struct store_backend store_sqlite;

@@ -17,6 +17,7 @@
  *    only `batch` and the first of `stepwise`; otherwise the loop owns these two.
  * 2. A call is answered only after the commit of its batch. */
 #include "store/requests.h"
+#include "store/stores.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
@@ -49,8 +50,6 @@ struct store {
     store_event_listener_fn *on_event;
     void *event_arg;
 };
-
-static const struct store_backend *const store_backends[] = { &store_sqlite };
 
 static void store_request_list_init(struct store_request_list *l)
 {
@@ -145,6 +144,11 @@ static bool store_run_batch(struct store *st)
     return store_commit_batch(st, &err) == 0;
 }
 
+static int store_run_step(struct store *st, struct store_request *c)
+{
+    return c->op == STORE_OP_CHECK ? st->backend->check(st->db, c, &c->err) : st->backend->backup(st->db, c, &c->err);
+}
+
 static void store_thread_run(void *arg)
 {
     struct store *st = arg;
@@ -156,7 +160,7 @@ static void store_thread_run(void *arg)
                 store_run_request_alone(st, c);
     st->stepwise_finished = false;
     if (slow) {
-        int rc = slow->rejected ? 0 : st->backend->step(st->db, slow, &slow->err);
+        int rc = slow->rejected ? 0 : store_run_step(st, slow);
 
         slow->failed = slow->rejected || rc < 0;
         st->stepwise_finished = rc <= 0;
@@ -189,7 +193,8 @@ static void store_abandon_stepwise(struct store *st)
 
     err_set(&err, ERR_BUSY, "the store is closing");
     while ((c = store_request_list_pop(&st->stepwise))) {
-        st->backend->abandon(st->db, c);
+        if (c->op == STORE_OP_BACKUP && !c->rejected)
+            st->backend->abandon_backup(st->db, c);
         store_request_reject(c, &err);
         store_finish_request(st, c);
     }
@@ -232,6 +237,12 @@ static void store_on_batch_done(void *arg)
     store_start_batch(st);
 }
 
+static int store_set_no_backup(const struct store_backend *backend, struct err *err)
+{
+    return err_set(err, ERR_NOT_SUPPORTED_YET,
+                   "cove has no backups of a %s database; use the backups of the database itself", backend->name);
+}
+
 struct store_request *store_request_submit(struct store *st, struct store_request *c)
 {
     struct err err = { 0 };
@@ -243,6 +254,9 @@ struct store_request *store_request_submit(struct store *st, struct store_reques
         store_request_reject(c, &err);
     } else if (!c->rejected && (st->stats.waiting >= WAITING_MAX || st->bytes + c->bytes > BYTES_MAX)) {
         err_set(&err, ERR_BUSY, "too many calls wait for the store; try again later");
+        store_request_reject(c, &err);
+    } else if (!c->rejected && c->op == STORE_OP_BACKUP && !st->backend->backup) {
+        store_set_no_backup(st->backend, &err);
         store_request_reject(c, &err);
     }
     st->stats.calls++;
@@ -266,24 +280,12 @@ void store_stats(const struct store *st, struct store_stats *ret)
     *ret = st->stats;
 }
 
-static int store_find_backend(const struct store_settings *set, const struct store_backend **ret, struct err *err)
-{
-    const char *name = set->backend ? set->backend : "sqlite";
-
-    for (size_t i = 0; i < ARRAY_LEN(store_backends); i++)
-        if (str_eq(store_backends[i]->name, name)) {
-            *ret = store_backends[i];
-            return 0;
-        }
-    return err_set(err, ERR_INVALID, "store '%s': unknown; use sqlite", name);
-}
-
 int store_open(struct ev *ev, const struct store_settings *set, struct store **ret, struct err *err)
 {
-    const struct store_backend *backend;
+    const struct store_backend *backend = stores_backend(set->url.scheme);
     void *db;
 
-    if (store_find_backend(set, &backend, err) < 0 || backend->open(set, &db, err) < 0)
+    if (backend->open(set, &db, err) < 0)
         return -1;
     struct store *st = mem_new(struct store);
     st->ev = ev;
@@ -331,11 +333,14 @@ void store_close(struct store *st)
     free(st);
 }
 
-int store_restore(const struct store_settings *set, const char *backup, struct err *err)
+int store_restore(const struct store_settings *set, const char *backup, char **ret_kept, struct err *err)
 {
-    const struct store_backend *backend;
+    const struct store_backend *backend = stores_backend(set->url.scheme);
 
-    if (store_find_backend(set, &backend, err) < 0)
-        return -1;
-    return backend->restore(set, backup, err);
+    return backend->restore ? backend->restore(set, backup, ret_kept, err) : store_set_no_backup(backend, err);
+}
+
+int store_check_exists(const struct store_settings *set, struct err *err)
+{
+    return stores_backend(set->url.scheme)->check_exists(set, err);
 }

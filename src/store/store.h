@@ -31,6 +31,7 @@
 #include "core/base/err.h"
 #include "core/base/id.h"
 #include "core/ev/ev.h"
+#include "store/store_url.h"
 
 struct store;
 struct store_request; /* a call that is not answered yet */
@@ -43,9 +44,8 @@ struct store_request; /* a call that is not answered yet */
 #define STORE_CURSOR_SIZE 80
 
 struct store_settings {
-    const char *backend; /* NULL is "sqlite" */
-    const char *path;    /* the database file; its directory is created (0700) if it does not exist */
-    bool sync_full;      /* an acknowledged change also survives power loss */
+    struct store_url url; /* the directory of url.file is created (0700) if it does not exist */
+    bool sync_full;       /* an acknowledged change also survives power loss */
 };
 
 /* Opens the store, and creates or migrates the schema. Blocks, so call it before the loop runs.
@@ -401,12 +401,14 @@ struct store_request *store_check(struct store *st, store_done_fn *done, void *a
 
 /* Writes a consistent copy of the store while the store goes on working. The file is created
  * with mode 0600 and appears under its name only when it is complete; ERR_EXISTS when the path
- * exists. */
+ * exists. ERR_NOT_SUPPORTED_YET: not with a store of this scheme. */
 struct store_request *store_backup(struct store *st, const char *path, store_done_fn *done, void *arg);
 /* Replaces the store by a backup; the store must not be open (ERR_STORE_IN_USE). The backup is
- * checked first; the previous store is kept under its name with ".before-restore" appended.
- * Blocks. */
-int store_restore(const struct store_settings *set, const char *backup, struct err *err);
+ * checked first. The previous store is kept: *ret_kept is its new name, which the caller frees;
+ * NULL: there was none. Blocks. ERR_NOT_SUPPORTED_YET: not with a store of this scheme. */
+int store_restore(const struct store_settings *set, const char *backup, char **ret_kept, struct err *err);
+/* ERR_MISSING: store_open would create a new store. */
+int store_check_exists(const struct store_settings *set, struct err *err);
 
 struct store_stats {
     uint64_t calls, commits, errors; /* since the start */

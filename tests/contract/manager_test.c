@@ -101,7 +101,7 @@ static uint32_t creating_max = 16, starting_max = 64; /* for the next world */
 
 static void open_world(struct world *w)
 {
-    struct store_settings s = { .path = db };
+    struct store_settings s = { .url.file = db };
     struct manager_settings m = { .output_dir = output,
                                   .connect = knock,
                                   .executions_max = 64,

@@ -10,7 +10,7 @@
 
 struct ev *loop;
 struct store *store;
-const char *host_backend = "sqlite";
+enum store_scheme host_scheme;
 char host_dir[64];
 struct got got;
 
@@ -22,7 +22,7 @@ char *host_path(void)
 int host_open(struct err *err)
 {
     auto_free char *path = host_path();
-    struct store_settings set = { .backend = host_backend, .path = path };
+    struct store_settings set = { .url = { host_scheme, path } };
 
     return store_open(loop, &set, &store, err);
 }

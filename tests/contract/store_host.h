@@ -9,8 +9,8 @@
 
 extern struct ev *loop;
 extern struct store *store;
-extern const char *host_backend; /* the backend under test */
-extern char host_dir[64];        /* made for each test and removed after it */
+extern enum store_scheme host_scheme; /* of the store under test */
+extern char host_dir[64];             /* made for each test and removed after it */
 
 int host_setup(void **state);    /* directory, loop and an open store with the tenants anna and bert */
 int host_teardown(void **state); /* removes all of it */

@@ -56,7 +56,7 @@ TEST(ST02_a_second_process_is_refused_and_the_first_continues)
     assert_true(pid >= 0);
     if (pid == 0) {
         auto_free char *path = host_path();
-        struct store_settings set = { .path = path };
+        struct store_settings set = { .url.file = path };
         struct store *second;
         struct ev *ev;
         struct err err = { 0 };
@@ -256,8 +256,9 @@ TEST(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything)
     auto_free char *path = host_path();
     auto_free char *backup = str_printf("%s/backup", host_dir);
     auto_free char *old = str_printf("%s.before-restore", path);
-    struct store_settings set = { .path = path };
+    struct store_settings set = { .url.file = path };
     struct store_sandbox sb = a_sandbox("anna", 1);
+    auto_free char *kept = NULL;
     struct err err = { 0 };
     bool told = false;
 
@@ -275,9 +276,10 @@ TEST(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything)
         told = err.id == ERR_STORE_CORRUPT;
     }
     assert_true(told);
-    if (store_restore(&set, backup, &err) < 0)
+    if (store_restore(&set, backup, &kept, &err) < 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(access(old, F_OK), 0); /* the damaged file is kept for inspection */
+    assert_string_equal(kept, old); /* the damaged file is kept for inspection */
+    assert_int_equal(access(old, F_OK), 0);
     assert_int_equal(host_open(&err), 0);
     OK(store_check(store, on_done, NULL));
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
@@ -328,20 +330,21 @@ TEST(a_damaged_newer_or_foreign_backup_is_not_restored)
     auto_free char *path = host_path();
     auto_free char *backup = str_printf("%s/backup", host_dir);
     auto_free char *other = str_printf("%s/other", host_dir);
-    struct store_settings set = { .path = path };
+    struct store_settings set = { .url.file = path };
     struct store_sandbox sb = a_sandbox("anna", 1);
+    auto_free char *kept = NULL;
     struct err err = { 0 };
 
     fill_and_back_up(&sb, 50, backup);
     run_sql(other, "CREATE TABLE bookmarks (url TEXT)");
-    assert_int_equal(store_restore(&set, other, &err), -1);
+    assert_int_equal(store_restore(&set, other, &kept, &err), -1);
     assert_int_equal(err.id, ERR_STORE_CORRUPT);
     run_sql(backup, "PRAGMA user_version = 9999");
-    assert_int_equal(store_restore(&set, backup, &err), -1);
+    assert_int_equal(store_restore(&set, backup, &kept, &err), -1);
     assert_int_equal(err.id, ERR_STORE_NEWER);
     run_sql(backup, "PRAGMA user_version = 1");
     damage(backup);
-    assert_int_equal(store_restore(&set, backup, &err), -1);
+    assert_int_equal(store_restore(&set, backup, &kept, &err), -1);
     assert_int_equal(err.id, ERR_STORE_CORRUPT);
     assert_int_equal(host_open(&err), 0); /* the data is still there */
     OK(store_sandbox_get(store, "anna", sb.id, on_sandbox, NULL));
@@ -352,8 +355,9 @@ TEST(a_backup_is_one_plain_file_that_can_be_read_from_a_read_only_directory)
     auto_free char *path = host_path();
     auto_free char *place = str_printf("%s/small", host_dir);
     auto_free char *backup = str_printf("%s/backup", place);
-    struct store_settings set = { .path = path };
+    struct store_settings set = { .url.file = path };
     struct store_sandbox sb = a_sandbox("anna", 1);
+    auto_free char *kept = NULL;
     struct err err = { 0 };
 
     assert_int_equal(mkdir(place, 0700), 0);
@@ -363,7 +367,7 @@ TEST(a_backup_is_one_plain_file_that_can_be_read_from_a_read_only_directory)
     close_store();
     int rc = mount(NULL, place, NULL, MS_REMOUNT | MS_RDONLY, NULL);
     if (rc == 0)
-        rc = store_restore(&set, backup, &err);
+        rc = store_restore(&set, backup, &kept, &err);
     umount2(place, MNT_DETACH);
     if (rc < 0)
         fail_msg("%s", err.msg);
@@ -755,8 +759,9 @@ TEST(ST08_files_are_private_whatever_the_umask_and_their_previous_mode)
     auto_free char *path = str_printf("%s/state/cove.db", host_dir);
     auto_free char *wal = str_printf("%s-wal", path);
     auto_free char *backup = str_printf("%s/backup", host_dir);
-    struct store_settings set = { .path = path };
+    struct store_settings set = { .url.file = path };
     struct store_sandbox sb = a_sandbox("anna", 1);
+    auto_free char *kept = NULL;
     struct err err = { 0 };
 
     close_store();
@@ -776,7 +781,7 @@ TEST(ST08_files_are_private_whatever_the_umask_and_their_previous_mode)
         assert_int_equal(chmod(dir, 0777), 0); /* another user opens it up; the next start closes it */
         assert_int_equal(chmod(path, 0666), 0);
     }
-    assert_int_equal(store_restore(&set, backup, &err), 0);
+    assert_int_equal(store_restore(&set, backup, &kept, &err), 0);
     expect_mode(path, 0600);
     expect_mode(dir, 0700);
     umask(old);

@@ -1,5 +1,5 @@
 /* The contract of every store, whatever its database. The program runs all tests once for each
- * backend in `backends`; a new backend is added only there. */
+ * backend of stores.c; a new backend is added only there. */
 #include "store_host.h"
 
 #include "core/base/clock.h"
@@ -7,11 +7,10 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "policy/outcome.h"
+#include "store/stores.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
-
-static const char *const backends[] = { "sqlite" };
 
 /* --- rows are read back as they were written --- */
 
@@ -1347,7 +1346,8 @@ TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
     auto_free char *path = host_path();
     auto_free char *backup = str_printf("%s/backup", host_dir);
     auto_free char *large = mem_alloc(50001);
-    struct store_settings set = { .backend = host_backend, .path = path };
+    struct store_settings set = { .url = { host_scheme, path } };
+    auto_free char *kept = NULL;
     struct err err = { 0 };
     struct store_sandbox before[60], after = a_sandbox("anna", 9);
 
@@ -1367,14 +1367,14 @@ TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
     assert_int_equal(backup_ended, 1);
     FAILS(ERR_EXISTS, store_backup(store, backup, on_done, NULL));
     OK(store_sandbox_insert(store, &after, 0, on_done, NULL));
-    assert_int_equal(store_restore(&set, backup, &err), -1); /* not while a server uses it */
+    assert_int_equal(store_restore(&set, backup, &kept, &err), -1); /* not while a server uses it */
     assert_int_equal(err.id, ERR_STORE_IN_USE);
     store_close(store);
     store = NULL;
 
-    assert_int_equal(store_restore(&set, "/nonexistent/backup", &err), -1);
+    assert_int_equal(store_restore(&set, "/nonexistent/backup", &kept, &err), -1);
     assert_int_equal(err.id, ERR_STORE_FAILED);
-    if (store_restore(&set, backup, &err) < 0)
+    if (store_restore(&set, backup, &kept, &err) < 0)
         fail_msg("%s", err.msg);
     if (host_open(&err) < 0)
         fail_msg("%s", err.msg);
@@ -1385,15 +1385,55 @@ TEST(a_backup_of_a_busy_store_is_complete_and_can_be_restored)
     OK(store_sandbox_insert(store, &after, 0, on_done, NULL)); /* it can be written to */
 }
 
-TEST(an_unknown_backend_is_refused_with_a_list_of_known_ones)
+/* --- a database without backups --- */
+
+static struct store_backend no_backup; /* replaces every backend while its name is set */
+
+const struct store_backend *__real_stores_backend(enum store_scheme scheme);
+const struct store_backend *__wrap_stores_backend(enum store_scheme scheme);
+const struct store_backend *__wrap_stores_backend(enum store_scheme scheme)
 {
-    struct store_settings set = { .backend = "oracle", .path = "/nowhere" };
-    struct store *none = NULL;
+    return no_backup.name ? &no_backup : __real_stores_backend(scheme);
+}
+
+TEST(backup_and_restore_are_refused_for_a_database_that_has_none)
+{
+    auto_free char *path = host_path();
+    auto_free char *backup = str_printf("%s/backup", host_dir);
+    struct store_settings set = { .url = { host_scheme, path } };
+    struct store_sandbox sb = a_sandbox("anna", 1);
+    struct err err = { 0 };
+    char *kept = NULL;
+
+    store_close(store);
+    no_backup = *__real_stores_backend(host_scheme);
+    no_backup.name = "Oracle";
+    no_backup.backup = NULL;
+    no_backup.abandon_backup = NULL;
+    no_backup.restore = NULL;
+    assert_int_equal(host_open(&err), 0);
+    FAILS(ERR_NOT_SUPPORTED_YET, store_backup(store, backup, on_done, NULL));
+    assert_non_null(strstr(got.err.msg, "Oracle"));
+    assert_int_equal(access(backup, F_OK), -1);
+    OK(store_sandbox_insert(store, &sb, 0, on_done, NULL)); /* the store continues to work */
+    store_close(store);
+    store = NULL;
+    assert_int_equal(store_restore(&set, backup, &kept, &err), -1);
+    assert_int_equal(err.id, ERR_NOT_SUPPORTED_YET);
+    assert_null(kept);
+    no_backup.name = NULL;
+}
+
+TEST(a_store_exists_after_it_was_opened_once)
+{
+    auto_free char *path = host_path();
+    auto_free char *other = str_printf("%s/other.db", host_dir);
     struct err err = { 0 };
 
-    assert_int_equal(store_open(loop, &set, &none, &err), -1);
-    assert_int_equal(err.id, ERR_INVALID);
-    assert_non_null(strstr(err.msg, "sqlite"));
+    assert_int_equal(store_check_exists(&(struct store_settings){ .url = { host_scheme, path } }, &err), 0);
+    assert_int_equal(store_check_exists(&(struct store_settings){ .url = { host_scheme, other } }, &err), -1);
+    assert_int_equal(err.id, ERR_MISSING);
+    assert_non_null(strstr(err.msg, "other.db"));
 }
 
 #define RUN_STORE(name) cmocka_unit_test_setup_teardown(name, host_setup, host_teardown)
@@ -1442,13 +1482,12 @@ int main(void)
         RUN_STORE(retention_by_size_finally_removes_the_oldest_ended_sandboxes),
         RUN_STORE(acknowledged_calls_survive_kill_9_at_any_moment),
         RUN_STORE(a_backup_of_a_busy_store_is_complete_and_can_be_restored),
-        RUN_STORE(an_unknown_backend_is_refused_with_a_list_of_known_ones),
+        RUN_STORE(backup_and_restore_are_refused_for_a_database_that_has_none),
+        RUN_STORE(a_store_exists_after_it_was_opened_once),
     };
     int failed = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
-        host_backend = backends[i];
-        failed += cmocka_run_group_tests_name(backends[i], tests, NULL, NULL);
-    }
+    for (host_scheme = 0; host_scheme < STORE_SCHEME_COUNT; host_scheme++)
+        failed += cmocka_run_group_tests_name(stores_backend(host_scheme)->name, tests, NULL, NULL);
     return failed;
 }

@@ -331,6 +331,5 @@ int main(void)
         RUN_STORE(a_budget_is_kept_replaced_and_removed),
     };
 
-    host_backend = "sqlite";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,58 @@ class Upkeep(Case):
         self.start()
         self.assertIn("one", self.names())
 
+    def test_a_database_in_another_place_is_served_copied_and_restored(self):
+        db = os.path.join(self.dir, "elsewhere", "deep", "my.db")
+        store = ("--store-url", f"sqlite:{db}")
+        live, copy = os.path.join(self.dir, "live.db"), os.path.join(self.dir, "copy.db")
+        self.start(*store)
+        self.there("key", "create", "-q", "one")
+        self.assertEqual(os.stat(db).st_mode & 0o777, 0o600)
+        self.assertEqual(os.stat(os.path.dirname(db)).st_mode & 0o777, 0o700)
+        self.assertFalse(os.path.exists(self.db))
+        self.assertEqual(self.here("backup", "--state-dir", self.place, "--json", live).json["from"], "server")
+        self.assertIn("server_running", self.here("backup", "--state-dir", self.place, *store, copy, code=125).err)
+        self.there("key", "create", "-q", "two")
+        self.stop()
+
+        missing = self.here("backup", "--state-dir", self.place, copy, code=125)
+        self.assertIn("not_found", missing.err)
+        self.assertIn(f"there is no database at {self.db}", missing.err)
+        self.assertEqual(self.here("backup", "--state-dir", self.place, "--json", *store, copy).json["from"], "database")
+        both = self.here("backup", "--url", "http://127.0.0.1:1", *store, copy + "2", code=2)
+        self.assertIn("use one of them", both.err)
+        told = self.here("restore", "--state-dir", self.place, "--json", *store, live).json
+        self.assertEqual(told["kept"], db + ".before-restore")
+        self.start(*store)
+        self.assertIn("one", self.names())
+        self.assertNotIn("two", self.names())
+        self.stop()
+
+        config = os.path.join(self.dir, "cove.yaml")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write("store: sqlite:moved/new.db\n")  # below the state directory
+        told = self.here("restore", "--state-dir", self.place, "--config", config, "--json", copy).json
+        self.assertIsNone(told["kept"])
+        self.start("--config", config)
+        self.assertLessEqual({"one", "two"}, self.names())
+        self.assertTrue(os.path.exists(os.path.join(self.place, "state", "moved", "new.db")))
+        self.assertFalse(os.path.exists(self.db))
+
+    def test_an_unknown_store_is_an_error_at_its_line_and_starts_nothing(self):
+        config = os.path.join(self.dir, "cove.yaml")
+        for text, code, says in (("store: oracle:x", 2, "unknown scheme 'oracle'; use sqlite:PATH"),
+                                 ("store:\n  url: /srv/x.db", 2, "'/srv/x.db' has no scheme"),
+                                 ("store: postgres://u:secret@h/d", 125, "no PostgreSQL support yet")):
+            with open(config, "w", encoding="utf-8") as f:
+                f.write(text + "\n")
+            for command in (("serve", "--listen", "127.0.0.1:0"), ("restore", config), ("backup", self.db)):
+                refused = self.here(command[0], "--config", config, "--state-dir", self.place, *command[1:], code=code)
+                self.assertIn(says, refused.err)
+                self.assertNotIn("secret", refused.err)
+                if command[0] == "serve":
+                    self.assertIn(f"cove.yaml:{text.count(chr(10)) + 1}", refused.err)
+            self.assertFalse(os.path.exists(self.place))
+
     def test_a_damaged_backup_changes_nothing(self):
         self.start()
         self.there("key", "create", "-q", "one")

@@ -83,7 +83,7 @@ static void keep_nothing(void *arg UNUSED, struct store_retention *ret)
 
 static int serve(void)
 {
-    struct store_settings store_set = { .path = db };
+    struct store_settings store_set = { .url.file = db };
     struct served s = { 0 };
     struct auth_settings auth_set = { .rate = { "none", "none", "none" }, .on_revoked = on_revoked, .arg = &s };
     uint8_t pepper[MAC_LEN];

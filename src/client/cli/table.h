@@ -62,6 +62,7 @@ enum opt_id {
     OPT_DEVICE,
     OPT_RECURSIVE,
     OPT_CONFIG,
+    OPT_STORE_URL,
     OPT_PRINT_CONFIG,
     OPT_KEY_FILE,
     OPT_HEAD,

@@ -1,6 +1,6 @@
-/* The file is a tree of mappings; the path of a key is the name of a setting. A key that is
- * neither a setting nor the beginning of one is an error at its line, with the nearest name of a
- * setting. */
+/* The file is a tree of mappings; the path of a key is the name of a setting. A text in the place
+ * of a mapping that has a setting `url` is that setting: "store: sqlite:PATH". A key that is neither
+ * a setting nor the beginning of one is an error at its line, with the nearest name of a setting. */
 #include "main/conf/conf_file.h"
 
 #include "core/base/fd.h"
@@ -82,7 +82,8 @@ static void conf_read_map(struct conf *c, const struct doc *map, const char *pre
     for (size_t i = 0; i < map->n; i++) {
         const struct doc *item = &map->items[i];
         auto_free char *path = str_printf("%s%s%s", prefix, *prefix ? "." : "", item->key);
-        int s = conf_find_setting(path);
+        auto_free char *short_of = str_printf("%s.url", path);
+        int s = conf_find_setting(item->kind == DOC_TEXT && conf_begins_setting(path) ? short_of : path);
 
         if (s >= 0)
             conf_read_setting(c, (enum conf_setting)s, item, pr);

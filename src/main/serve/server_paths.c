@@ -118,15 +118,17 @@ static int server_paths_make_dir(const char *path, mode_t mode, uid_t uid, gid_t
     return 0;
 }
 
-int server_paths_create(const struct server_paths *p, struct err *err)
+int server_paths_create(const struct server_paths *p, const char *store_file, struct err *err)
 {
+    auto_free char *store_dir = store_file ? str_dup_n(store_file, (size_t)(strrchr(store_file, '/') - store_file))
+                                           : NULL;
     uid_t me = geteuid();
 
     if (server_paths_make_dir(p->run_dir, me == 0 ? 0755 : 0700, me, getegid(), err) < 0 ||
         server_paths_make_dir(p->state_dir, 0700, p->uid, p->gid, err) < 0 ||
         server_paths_make_dir(p->output_dir, 0700, p->uid, p->gid, err) < 0)
         return -1;
-    return 0;
+    return store_dir ? server_paths_make_dir(store_dir, 0700, p->uid, p->gid, err) : 0;
 }
 
 int server_paths_lock(const struct server_paths *p, int *ret_fd, struct err *err)

@@ -30,9 +30,9 @@ struct server_paths_settings {
 int server_paths_resolve(const struct server_paths_settings *wishes, struct server_paths *ret, struct err *err);
 void server_paths_done(struct server_paths *p);
 
-/* Creates the directories with their owners and modes. Refuses existing directories of another
- * owner. */
-int server_paths_create(const struct server_paths *p, struct err *err);
+/* Creates the directories with their owners and modes, and that of store_file (NULL: the store is
+ * not a file) for coved. Refuses existing directories of another owner. */
+int server_paths_create(const struct server_paths *p, const char *store_file, struct err *err);
 /* Fails with SERVER_RUNNING if another server holds the lock. The lock lasts until the last process
  * closes the descriptor. */
 int server_paths_lock(const struct server_paths *p, int *ret_fd, struct err *err);

@@ -322,7 +322,7 @@ static void sqlite_close(void *arg)
 
 static int db_open_migrated(const struct store_settings *set, sqlite3 **ret, struct err *err)
 {
-    if (db_prepare_file(set->path, err) < 0 || db_open_file(set->path, set->sync_full, ret, err) < 0)
+    if (db_prepare_file(set->url.file, err) < 0 || db_open_file(set->url.file, set->sync_full, ret, err) < 0)
         return -1;
     if (schema_migrate(*ret, &schema_current, err) == 0)
         return 0;
@@ -332,16 +332,16 @@ static int db_open_migrated(const struct store_settings *set, sqlite3 **ret, str
 
 static int sqlite_open(const struct store_settings *set, void **ret, struct err *err)
 {
-    auto_free char *reserve = str_printf("%s-reserve", set->path);
+    auto_free char *reserve = str_printf("%s-reserve", set->url.file);
     sqlite3 *h;
 
     /* Opening needs space too; a server that was killed on a full disk left the reserve for it. */
     if (db_open_migrated(set, &h, err) < 0 &&
         (err->id != ERR_STORE_FULL || unlink(reserve) < 0 || db_open_migrated(set, &h, err) < 0))
-        return err_wrap(err, "%s", set->path);
+        return err_wrap(err, "%s", set->url.file);
     struct sqlite_db *db = mem_new(struct sqlite_db);
     db->h = h;
-    db->path = str_dup(set->path);
+    db->path = str_dup(set->url.file);
     db->reserve_path = take_ptr(&reserve);
     db_make_reserve(db); /* if the disk is full already, the next insert reports it */
     *ret = db;
@@ -521,19 +521,30 @@ static int sqlite_run(void *arg, struct store_request *c, struct err *err)
     }
 }
 
-static int sqlite_step(void *arg, struct store_request *c, struct err *err)
+static int sqlite_check(void *arg, struct store_request *c, struct err *err)
 {
-    return c->op == STORE_OP_CHECK ? db_check_step(arg, c, err) : db_backup_step(arg, c, err);
+    return db_check_step(arg, c, err);
 }
 
-static void sqlite_abandon(void *arg UNUSED, struct store_request *c)
+static int sqlite_check_exists(const struct store_settings *set, struct err *err)
 {
-    if (c->op == STORE_OP_BACKUP)
-        db_backup_abandon(c);
+    if (access(set->url.file, F_OK) < 0)
+        return err_set(err, ERR_MISSING, "there is no database at %.160s", set->url.file);
+    return 0;
+}
+
+static int sqlite_backup(void *arg, struct store_request *c, struct err *err)
+{
+    return db_backup_step(arg, c, err);
+}
+
+static void sqlite_abandon_backup(void *arg UNUSED, struct store_request *c)
+{
+    db_backup_abandon(c);
 }
 
 const struct store_backend store_sqlite = {
-    .name = "sqlite",
+    .name = "SQLite",
     .open = sqlite_open,
     .close = sqlite_close,
     .begin = sqlite_begin,
@@ -542,7 +553,9 @@ const struct store_backend store_sqlite = {
     .in_transaction = sqlite_in_transaction,
     .run = sqlite_run,
     .make_room = sqlite_make_room,
-    .step = sqlite_step,
-    .abandon = sqlite_abandon,
+    .check = sqlite_check,
+    .check_exists = sqlite_check_exists,
+    .backup = sqlite_backup,
+    .abandon_backup = sqlite_abandon_backup,
     .restore = db_restore,
 };

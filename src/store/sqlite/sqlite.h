@@ -95,4 +95,4 @@ int db_gc(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_check_step(struct sqlite_db *db, struct store_request *c, struct err *err);
 int db_backup_step(struct sqlite_db *db, struct store_request *c, struct err *err);
 void db_backup_abandon(struct store_request *c);
-int db_restore(const struct store_settings *set, const char *backup, struct err *err);
+int db_restore(const struct store_settings *set, const char *backup, char **ret_kept, struct err *err);

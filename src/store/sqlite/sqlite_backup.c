@@ -229,7 +229,7 @@ static int db_lock_store(int fd, struct err *err)
     return err_sys(err, ERR_STORE_FAILED, "locking the store");
 }
 
-static int db_keep_old(const char *path, struct err *err)
+static int db_keep_old(const char *path, char **ret_kept, struct err *err)
 {
     auto_free char *old = str_printf("%s.before-restore", path);
     auto_free char *wal = str_printf("%s-wal", path);
@@ -241,35 +241,39 @@ static int db_keep_old(const char *path, struct err *err)
         return err_sys(err, ERR_STORE_FAILED, "keeping %s", old);
     if (rename(wal, old_wal) < 0 && errno != ENOENT) /* only for a store that could not be opened */
         return err_sys(err, ERR_STORE_FAILED, "keeping %s", old_wal);
+    *ret_kept = take_ptr(&old);
     return 0;
 }
 
-int db_restore(const struct store_settings *set, const char *backup, struct err *err)
+int db_restore(const struct store_settings *set, const char *backup, char **ret_kept, struct err *err)
 {
+    auto_free char *kept = NULL;
     struct db_backup_copy *copy = NULL;
     sqlite3 *from = NULL;
     auto_fd int lock = -1;
-    bool fresh = access(set->path, F_OK) < 0;
+    bool fresh = access(set->url.file, F_OK) < 0;
     int rc = -1;
 
     if (db_open_backup(backup, &from, err) < 0)
         return err_wrap(err, "%s", backup);
-    if (db_prepare_file(set->path, err) < 0 || db_checkpoint_old(set->path, err) < 0)
+    if (db_prepare_file(set->url.file, err) < 0 || db_checkpoint_old(set->url.file, err) < 0)
         goto out;
-    if ((lock = open(set->path, O_RDWR | O_CLOEXEC)) < 0) {
-        err_sys(err, ERR_STORE_FAILED, "opening %s", set->path);
+    if ((lock = open(set->url.file, O_RDWR | O_CLOEXEC)) < 0) {
+        err_sys(err, ERR_STORE_FAILED, "opening %s", set->url.file);
         goto out;
     }
-    if (db_lock_store(lock, err) < 0 || db_backup_copy_new(from, set->path, &copy, err) < 0)
+    if (db_lock_store(lock, err) < 0 || db_backup_copy_new(from, set->url.file, &copy, err) < 0)
         goto out;
     while ((rc = db_backup_copy_step(copy, STEP_PAGES, err)) > 0)
         ;
     if (rc == 0 && !fresh)
-        rc = db_keep_old(set->path, err);
-    if (rc == 0 && rename(copy->temp_path, set->path) < 0)
-        rc = err_sys(err, ERR_STORE_FAILED, "replacing %s", set->path);
-    if (rc == 0 && (rc = db_prepare_file(set->path, err)) == 0) /* its owner, when root restores for another user */
-        rc = db_sync_dir(set->path, err);
+        rc = db_keep_old(set->url.file, &kept, err);
+    if (rc == 0 && rename(copy->temp_path, set->url.file) < 0)
+        rc = err_sys(err, ERR_STORE_FAILED, "replacing %s", set->url.file);
+    if (rc == 0 && (rc = db_prepare_file(set->url.file, err)) == 0) /* its owner, when root restores for another user */
+        rc = db_sync_dir(set->url.file, err);
+    if (rc == 0)
+        *ret_kept = take_ptr(&kept);
 out:
     db_backup_copy_free(copy);
     sqlite3_close(from);

@@ -72,7 +72,7 @@ static void answered(struct scene *s)
 
 static void scene_open(struct scene *s, uint32_t live_max)
 {
-    struct store_settings store = { .path = db };
+    struct store_settings store = { .url.file = db };
     struct manager_settings set = { .output_dir = dir,
                                     .connect = connect_jailer,
                                     .arg = s,

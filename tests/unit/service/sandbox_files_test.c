@@ -71,7 +71,7 @@ static void scene_open(struct scene *s)
 
     *s = (struct scene){ .k = { .jailer = -1, .runtime = -1, .cpu = -1, .oom = -1 } };
     assert_int_equal(ev_new(&s->k.ev, NULL), 0);
-    assert_int_equal(store_open(s->k.ev, &(struct store_settings){ .path = db }, &s->store, NULL), 0);
+    assert_int_equal(store_open(s->k.ev, &(struct store_settings){ .url.file = db }, &s->store, NULL), 0);
     set.store = s->store;
     assert_int_equal(manager_new(s->k.ev, &set, &s->m, NULL), 0);
     while (!manager_ready(s->m, NULL))

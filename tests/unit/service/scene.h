@@ -80,7 +80,7 @@ static inline void scene_start(struct scene *s)
                                     .sync_full = s->set.sync_full };
     struct err err = { 0 };
 
-    if (store_open(s->k.ev, &(struct store_settings){ .path = scene_db }, &s->store, &err) < 0)
+    if (store_open(s->k.ev, &(struct store_settings){ .url.file = scene_db }, &s->store, &err) < 0)
         fail_msg("%s", err.msg);
     s->pools = pools_new(s->k.ev);
     set.store = s->store;

@@ -26,7 +26,7 @@ struct store_scene {
 static inline void store_scene_open_store(struct store_scene *s)
 {
     auto_free char *path = str_printf("%s/cove.db", s->dir);
-    struct store_settings set = { .path = path };
+    struct store_settings set = { .url.file = path };
     struct err err = { 0 };
 
     if (store_open(s->ev, &set, &s->store, &err) < 0)

@@ -55,6 +55,7 @@ TEST(an_error_in_a_file_names_its_line_and_the_nearest_setting)
         { "http:\n  maxBody: 1\n", ERR_CONF_VALUE, 2, "http.maxBody must be from 1K to 1G" },
         { "drainTimeout: 30\n", ERR_CONF_VALUE, 1, "is not a time with its unit" },
         { "limits:\n  enforced: perhaps\n", ERR_CONF_VALUE, 2, "neither true nor false" },
+        { "store: [sqlite:a.db]\n", ERR_CONF_VALUE, 1, "store must be a mapping of settings" },
         { "listen: [a, b]\n", ERR_CONF_VALUE, 1, "listen must be a single value, not a list" },
         { "allowedHosts: [[a]]\n", ERR_CONF_VALUE, 1, "a list of texts" },
         { "- listen\n", ERR_CONF_SYNTAX, 1, "not a mapping" },
@@ -91,6 +92,30 @@ TEST(an_empty_file_and_lists_are_accepted)
     assert_string_equal(conf_list(&c, SETTING_ORIGINS)[1], "https://y");
     assert_null(conf_list(&c, SETTING_ORIGINS)[2]);
     conf_done(&c);
+}
+
+TEST(a_store_is_given_by_its_url_or_by_a_mapping)
+{
+    static const char *const texts[] = { "store: sqlite:/srv/my.db\n", "store: 'sqlite:/srv/my.db'\n",
+                                         "store:\n  url: sqlite:/srv/my.db\n  sync: full\n",
+                                         "{\"store\": \"sqlite:/srv/my.db\"}\n" };
+    char *const env[] = { (char[]){ "COVE_STORE_URL=sqlite:env.db" }, NULL };
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct conf c;
+
+        conf_init(&c);
+        assert_string_equal(conf_text(&c, SETTING_STORE_URL), "sqlite:cove.db");
+        assert_int_equal(read_text(&c, texts[i]), 0);
+        assert_string_equal(conf_text(&c, SETTING_STORE_URL), "sqlite:/srv/my.db");
+        assert_string_equal(conf_text(&c, SETTING_SYNC), i == 2 ? "full" : "normal");
+        assert_int_equal(conf_read_environment(&c, env, &err), 0);
+        assert_string_equal(conf_text(&c, SETTING_STORE_URL), "sqlite:env.db");
+        assert_int_equal(conf_read_flag(&c, "--store-url", "sqlite:flag.db", &err), 0);
+        assert_string_equal(conf_text(&c, SETTING_STORE_URL), "sqlite:flag.db");
+        conf_done(&c);
+    }
 }
 
 TEST(a_mistyped_variable_is_an_error_and_foreign_variables_are_ignored)
@@ -170,6 +195,7 @@ int main(void)
         RUN(flags_override_variables_and_variables_override_the_file),
         RUN(an_error_in_a_file_names_its_line_and_the_nearest_setting),
         RUN(an_empty_file_and_lists_are_accepted),
+        RUN(a_store_is_given_by_its_url_or_by_a_mapping),
         RUN(a_mistyped_variable_is_an_error_and_foreign_variables_are_ignored),
         RUN(printed_settings_are_a_file_that_sets_the_same_values),
         RUN(a_file_that_others_may_write_is_refused),

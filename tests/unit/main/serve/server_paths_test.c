@@ -7,6 +7,8 @@
 #include "main/serve/server_paths.h"
 #include "main/serve/sockets.h"
 
+#include <sys/stat.h>
+
 TEST(directories_follow_the_settings_then_the_user)
 {
     static const struct {
@@ -58,6 +60,33 @@ TEST(relative_or_overlong_paths_and_invalid_users_are_refused)
     }
 }
 
+TEST(the_directory_of_the_store_is_created_for_its_user_alone_and_that_of_another_user_is_refused)
+{
+    char dir[] = "/tmp/cove-paths-XXXXXX";
+    struct server_paths p;
+    struct stat st;
+    struct err err = { 0 };
+
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chmod(dir, 0755), 0);
+    auto_free char *base = str_printf("%s/base", dir), *file = str_printf("%s/db/deep/my.db", dir);
+    auto_free char *deep = str_printf("%s/db/deep", dir);
+    struct server_paths_settings w = { .user = "12345", .euid = geteuid(), .state_dir = base };
+    assert_int_equal(server_paths_resolve(&w, &p, &err), 0);
+    if (server_paths_create(&p, file, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(stat(deep, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(st.st_uid, p.uid);
+    assert_int_equal(server_paths_create(&p, NULL, &err), 0);
+    assert_int_equal(server_paths_create(&p, "/proc/my.db", &err), -1);
+    if (geteuid() == 0)
+        assert_non_null(strstr(err.msg, "/proc belongs to uid 0"));
+    server_paths_done(&p);
+    auto_free char *command = str_printf("rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 TEST(only_literal_addresses_with_a_port_are_accepted)
 {
     static const char *const good[] = { "127.0.0.1:0", "localhost:0" };
@@ -90,6 +119,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         RUN(directories_follow_the_settings_then_the_user),
         RUN(relative_or_overlong_paths_and_invalid_users_are_refused),
+        RUN(the_directory_of_the_store_is_created_for_its_user_alone_and_that_of_another_user_is_refused),
         RUN(only_literal_addresses_with_a_port_are_accepted),
     };
 

@@ -116,7 +116,7 @@ static int scene_connect(void *arg, int *ret_jailer, int *ret_monitor, struct er
 
 static void scene_open(struct scene *s)
 {
-    struct store_settings store = { .path = db };
+    struct store_settings store = { .url.file = db };
     struct manager_settings set = { .output_dir = dir,
                                     .connect = scene_connect,
                                     .arg = s,

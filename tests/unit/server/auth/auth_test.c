@@ -48,7 +48,7 @@ static void open_auth(void)
 static void open_store(void)
 {
     auto_free char *path = str_printf("%s/cove.db", dir);
-    struct store_settings set = { .path = path };
+    struct store_settings set = { .url.file = path };
     struct err err = { 0 };
 
     if (store_open(loop, &set, &store, &err) < 0)

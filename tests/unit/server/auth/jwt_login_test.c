@@ -66,7 +66,7 @@ static int setup(void **state UNUSED)
     now_ns = 1000 * NS_PER_S;
     now_ms = 1700000000000;
     ended[0] = '\0';
-    if (store_open(loop, &(struct store_settings){ .path = db }, &store, &err) < 0)
+    if (store_open(loop, &(struct store_settings){ .url.file = db }, &store, &err) < 0)
         fail_msg("%s", err.msg);
     return 0;
 }

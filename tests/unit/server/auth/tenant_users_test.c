@@ -108,7 +108,7 @@ static int setup(void **state UNUSED)
     if (!mkdtemp(dir) || ev_new(&loop, &err) < 0)
         return -1;
     auto_free char *path = str_printf("%s/cove.db", dir);
-    if (store_open(loop, &(struct store_settings){ .path = path }, &store, &err) < 0 ||
+    if (store_open(loop, &(struct store_settings){ .url.file = path }, &store, &err) < 0 ||
         auth_new(loop, store, &set, &auth, &err) < 0)
         return -1;
     nrevoked = 0;

@@ -126,7 +126,7 @@ static const struct http_route *const second_tables[] = { second_routes, NULL };
 static int open_stores(struct err *err)
 {
     auto_free char *db = str_printf("%s/cove.db", dir), *log = str_printf("%s/audit", dir);
-    struct store_settings store_set = { .path = db };
+    struct store_settings store_set = { .url.file = db };
     struct auth_settings auth_set = { .owner_uid = geteuid() };
     struct audit_settings audit_set = { .dir = log };
     struct audit_open_report found;

@@ -39,7 +39,7 @@ static int connect_jailer(void *arg, int *ret_jailer, int *ret_monitor, struct e
 
 static void scene_open(struct scene *s, uint32_t running_max, uint32_t waiting_max)
 {
-    struct store_settings store = { .path = db };
+    struct store_settings store = { .url.file = db };
     struct manager_settings set = { .output_dir = dir,
                                     .connect = connect_jailer,
                                     .arg = s,
