@@ -76,6 +76,9 @@ static void canon_write_operator_limits(const struct operator_limits *f, struct 
     for (unsigned i = 0; i < GRANT_COUNT; i++)
         if (f->forbidden_grants >> i & 1)
             buf_addf(out, "floor-forbid %s\n", grant_name((enum grant)i));
+    for (unsigned i = 0; i < DRIVER_COUNT; i++)
+        if (f->forbidden_drivers & DRIVER_BIT(i))
+            buf_addf(out, "floor-forbid-driver %s\n", driver_name((enum driver_id)i));
     for (unsigned nr = 0; nr < 64 * FILTER_DENY_WORDS; nr++)
         if (policy_denies(f->deny, nr) && syscall_name(nr))
             buf_addf(out, "floor-deny %s\n", syscall_name(nr));
@@ -96,6 +99,10 @@ void canon_write(const struct policy *p, const struct operator_limits *f, struct
     buf_adds(out, "\n");
     if (p->has_profile)
         canon_add_value(out, "profile", p->profile_line, profile_name(p->profile), NULL);
+    if (p->driver_line)
+        canon_add_value(out, "driver", p->driver_line, driver_name(p->driver), NULL);
+    if (p->network_line)
+        canon_add_value(out, "network", p->network_line, network_mode_name(p->network.mode), NULL);
     canon_write_files(p, out);
     for (unsigned i = 0; i < GRANT_COUNT; i++)
         if (p->grants >> i & 1)
@@ -266,6 +273,14 @@ static bool canon_read_value(struct canon_reader *r, char **f, size_t n)
         p->profile_line = line;
         return p->has_profile = profile_parse(f[2], &p->profile);
     }
+    if (str_eq(f[0], "driver")) {
+        p->driver_line = line;
+        return driver_parse(f[2], &p->driver);
+    }
+    if (str_eq(f[0], "network")) {
+        p->network_line = line;
+        return network_mode_parse(f[2], &p->network.mode);
+    }
     if (str_eq(f[0], "hide"))
         return canon_read_path(p, NULL, f[2], line);
     if (str_eq(f[0], "env") || str_eq(f[0], "pass"))
@@ -284,6 +299,7 @@ static bool canon_read_operator_limits(struct canon_reader *r, char **f, size_t 
 {
     struct operator_limits *fl = r->f;
     enum policy_workspace w;
+    enum driver_id d;
     enum grant g;
     enum limit l;
     unsigned nr;
@@ -305,6 +321,8 @@ static bool canon_read_operator_limits(struct canon_reader *r, char **f, size_t 
         fl->allowed_workspaces |= 1u << w;
     } else if (str_eq(f[0], "floor-forbid") && grant_parse(f[1], &g)) {
         fl->forbidden_grants |= 1u << g;
+    } else if (str_eq(f[0], "floor-forbid-driver") && driver_parse(f[1], &d)) {
+        fl->forbidden_drivers |= DRIVER_BIT(d);
     } else if (str_eq(f[0], "floor-deny") && canon_find_deniable_call(f[1], &nr)) {
         policy_deny(fl->deny, nr);
     } else if (str_eq(f[0], "floor-limit") && n == 3 && canon_read_limit(f[1], f[2], &l, &number)) {

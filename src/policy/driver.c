@@ -46,3 +46,24 @@ int driver_unknown_error(const char *what, const char *name, struct err *err)
         return err_set(err, ERR_DRIVER_MISSING, "%s: unknown driver '%.40s'; did you mean %s?", what, name, near.best);
     return err_set(err, ERR_DRIVER_MISSING, "%s: unknown driver '%.40s'; use %s", what, name, names.data);
 }
+
+enum driver_id driver_default(uint32_t forbidden)
+{
+    for (unsigned i = 0; i < DRIVER_COUNT; i++)
+        if (!(forbidden & DRIVER_BIT(i)))
+            return (enum driver_id)i;
+    return DRIVER_NATIVE; /* every driver is forbidden: driver_check_allowed refuses it */
+}
+
+int driver_check_allowed(uint32_t forbidden, enum driver_id d, const char *what, const char *whose, struct err *err)
+{
+    auto_buf allowed = { 0 };
+
+    if (!(forbidden & DRIVER_BIT(d)))
+        return 0;
+    for (unsigned i = 0; i < DRIVER_COUNT; i++)
+        if (!(forbidden & DRIVER_BIT(i)))
+            buf_addf(&allowed, "%s%s", allowed.len ? ", " : "", driver_table[i].name);
+    return err_set(err, ERR_DRIVER_REFUSED, "%s: %.80s does not allow driver %s; it allows %s", what, whose,
+                   driver_table[d].name, allowed.len ? allowed.data : "none");
+}

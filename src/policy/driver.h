@@ -17,3 +17,13 @@ const char *driver_summary(enum driver_id d);
 bool driver_parse(const char *name, enum driver_id *ret);
 /* Returns -1 with an error that lists the drivers: "WHAT: unknown driver 'NAME'; use ...". */
 int driver_unknown_error(const char *what, const char *name, struct err *err);
+
+/* A set of drivers: one bit per driver. */
+#define DRIVER_BIT(d) (1u << (d))
+#define DRIVERS_ALL (DRIVER_BIT(DRIVER_COUNT) - 1)
+
+/* The driver of a sandbox whose driver is not chosen: the first of the table that is not
+ * forbidden. */
+enum driver_id driver_default(uint32_t forbidden);
+/* Refuses a forbidden driver: "WHAT: WHOSE does not allow driver NAME; it allows ...". */
+int driver_check_allowed(uint32_t forbidden, enum driver_id d, const char *what, const char *whose, struct err *err);

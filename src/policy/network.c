@@ -2,17 +2,26 @@
 
 #include "core/base/str.h"
 
-static const char *const network_mode_names[] = { [NETWORK_NONE] = "none" };
+static const struct {
+    const char *name, *summary;
+} network_mode_table[] = {
+    [NETWORK_NONE] = { "none", "loopback only: no other host can be reached" },
+};
 
 const char *network_mode_name(enum network_mode m)
 {
-    return network_mode_names[m];
+    return network_mode_table[m].name;
+}
+
+const char *network_mode_summary(enum network_mode m)
+{
+    return network_mode_table[m].summary;
 }
 
 bool network_mode_parse(const char *name, enum network_mode *ret)
 {
     for (unsigned i = 0; i < NETWORK_MODES; i++)
-        if (str_eq(name, network_mode_names[i])) {
+        if (str_eq(name, network_mode_table[i].name)) {
             *ret = (enum network_mode)i;
             return true;
         }

@@ -14,5 +14,6 @@ struct network_policy {
 };
 
 const char *network_mode_name(enum network_mode m);
+const char *network_mode_summary(enum network_mode m);
 bool network_mode_parse(const char *name, enum network_mode *ret);
 bool network_policy_equal(const struct network_policy *a, const struct network_policy *b);

@@ -158,6 +158,8 @@ int operator_limits_check(const struct operator_limits *f, const struct policy *
         if (f->forbidden_grants & p->grants & 1u << g)
             return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "syscalls.grant: %.80s forbids '%s'", f->file,
                            grant_name((enum grant)g));
+    if (p->driver_line && driver_check_allowed(f->forbidden_drivers, p->driver, "driver", f->file, err) < 0)
+        return -1;
     if (f->allowed_workspaces && !(f->allowed_workspaces >> p->workspace & 1))
         return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "filesystem.workspace: %.80s does not allow mode %s", f->file,
                        policy_workspace_name(p->workspace));

@@ -9,8 +9,10 @@
 #include "core/base/base.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "policy/driver.h"
 #include "policy/level.h"
 #include "policy/limits.h"
+#include "policy/network.h"
 #include "policy/syscalls.h"
 
 #define POLICY_NAME_MAX 64
@@ -40,6 +42,10 @@ struct policy {
     char base[POLICY_NAME_MAX]; /* the built-in policy that it extends */
     char *file;                 /* as the user wrote it; NULL: built-in */
     enum level level;
+    enum driver_id driver;
+    uint32_t driver_line; /* 0: the policy does not choose a driver */
+    struct network_policy network;
+    uint32_t network_line;
 
     struct limits limits;
     uint32_t limit_line[LIMIT_COUNT];
@@ -72,6 +78,7 @@ struct operator_limits {
     uint64_t has_max; /* one bit per limit that has a maximum */
     uint64_t max[LIMIT_COUNT];
     uint32_t forbidden_grants;        /* one bit per enum grant */
+    uint32_t forbidden_drivers;       /* one bit per enum driver_id */
     uint64_t deny[FILTER_DENY_WORDS]; /* denied, whatever the policy says */
     uint32_t allowed_workspaces;      /* one bit per allowed enum policy_workspace; 0: all */
     bool requires_every_wall;         /* including the walls that only root can raise */
@@ -110,7 +117,7 @@ uint64_t operator_limits_lower(const struct operator_limits *f, struct limits *l
 /* The canonical form: the lines in which cove-policy passes a policy and the operator limits to
  * cove. Versioned, in a fixed order, and strict: canon_parse accepts exactly what canon_write
  * writes. docs/policies.md has the grammar. */
-#define CANON_VERSION 1
+#define CANON_VERSION 2
 #define CANON_MAX (1024 * KIB)
 void canon_write(const struct policy *p, const struct operator_limits *f, struct buf *out);
 /* On failure there is nothing to free. */

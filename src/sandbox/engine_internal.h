@@ -206,6 +206,7 @@ struct sandbox_handle {
     void *arg;
     char id[ID_SIZE];
     enum level level;
+    struct network_policy network;
     struct sandbox_kind kind;
     struct limits limits;
     char policy[64];

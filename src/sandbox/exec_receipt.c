@@ -60,6 +60,7 @@ void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, c
     (void)str_copy(r->request, sizeof(r->request), spec->request ? spec->request : "");
     r->exit_code = -1;
     r->level = b->level;
+    r->network = b->network;
     str_copy(r->policy, sizeof(r->policy), b->policy);
     r->limits = b->limits;
     r->limits.v[LIMIT_WALL] = spec->wall_ms;

@@ -288,6 +288,7 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
         jsonw_kstr(w, "policy", r->policy);
     jsonw_kstr(w, "profile", r->profile);
     jsonw_kstr(w, "driver", r->driver);
+    jsonw_kstr(w, "network", network_mode_name(r->network.mode));
     jsonw_kstr(w, "cgroup", r->cgroup);
     receipt_json_all_walls(r, w);
     receipt_json_limits(r, w);
@@ -494,10 +495,12 @@ static void receipt_print_walls(const struct receipt *r, struct buf *out)
 {
     bool named = r->level == LEVEL_CUSTOM && r->policy[0];
 
-    buf_addf(out, "walls    level %s%s%s, driver %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
-             level_name(r->level), named ? " by policy " : "", named ? r->policy : "", r->driver,
-             receipt_count_bits(r->host_walls & ~JAIL_ROOTLESS), receipt_count_bits(r->inside_walls), r->landlock_abi,
-             r->cgroup);
+    buf_addf(
+        out,
+        "walls    level %s%s%s, driver %s, network %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
+        level_name(r->level), named ? " by policy " : "", named ? r->policy : "", r->driver,
+        network_mode_name(r->network.mode), receipt_count_bits(r->host_walls & ~JAIL_ROOTLESS),
+        receipt_count_bits(r->inside_walls), r->landlock_abi, r->cgroup);
     if (r->host_walls & JAIL_ROOTLESS)
         buf_adds(out, ", rootless");
     buf_adds(out, "\n");

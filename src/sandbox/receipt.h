@@ -8,6 +8,7 @@
 #include "policy/ended_by.h"
 #include "policy/level.h"
 #include "policy/limits.h"
+#include "policy/network.h"
 
 /* A figure that may be unknown: `why` is NULL when `v` is measured, else the reason why not. */
 struct receipt_figure {
@@ -43,6 +44,7 @@ struct receipt {
     char policy[64]; /* name of the policy; "" without a policy */
     char profile[16];
     char driver[16];
+    struct network_policy network;
     char cgroup[16];
     uint32_t host_walls;   /* JAIL_WALL_*: raised by the jailer */
     uint32_t inside_walls; /* RT_WALL_*: verified by PID 1 */

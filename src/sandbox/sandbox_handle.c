@@ -452,6 +452,7 @@ static void sandbox_handle_set_owner(struct sandbox_handle *b, const struct sand
     b->ops = ops;
     b->arg = arg;
     b->level = spec->level;
+    b->network = spec->network;
     if (spec->policy)
         (void)str_copy(b->policy, sizeof(b->policy), spec->policy);
     b->require_all_walls = spec->require_all_walls;

@@ -158,7 +158,7 @@ class DryRun(Case):
         plan = run("run", "--dry-run", "--json", "--memory", "64M", "--runtime", "python", "-c", "print(1)").json
         self.assertEqual(plan["limits"]["memoryBytes"], 64 << 20)
         self.assertEqual(plan["argv"][1:], ["-c", "print(1)"])
-        self.assertEqual((plan["profile"], plan["level"], plan["net"]), ("python", "standard", "none"))
+        self.assertEqual((plan["profile"], plan["level"], plan["network"]), ("python", "standard", "none"))
         self.assertIn("seccomp", plan["walls"])
 
     def test_a_dry_run_names_the_source_of_profile_workspace_and_environment(self):

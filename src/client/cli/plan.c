@@ -119,6 +119,29 @@ static const char *plan_profile_source(const struct run_options *r, char buf[RUN
     return r->runtime ? "--runtime" : "the program";
 }
 
+static const char *plan_driver_source(const struct run_options *r, char buf[RUN_OPTIONS_SOURCE_TEXT])
+{
+    switch (r->driver_source) {
+    case RUN_OPTION_FROM_FLAG:
+        return "--driver";
+    case RUN_OPTION_FROM_POLICY:
+        return plan_policy_line(r, r->policy->driver_line, buf);
+    case RUN_OPTION_FROM_OPERATOR_LIMITS:
+        return r->operator_limits->file;
+    default:
+        return r->policy ? r->policy->base : "standard";
+    }
+}
+
+static const char *plan_network_source(const struct run_options *r, char buf[RUN_OPTIONS_SOURCE_TEXT])
+{
+    if (r->network_flag)
+        return "--net";
+    if (r->policy && r->policy->network_line)
+        return plan_policy_line(r, r->policy->network_line, buf);
+    return r->policy ? r->policy->base : "standard";
+}
+
 static const char *plan_workspace_source(const struct run_options *r, char buf[RUN_OPTIONS_SOURCE_TEXT])
 {
     if (r->workspace_flag)
@@ -260,10 +283,15 @@ void plan_print(const struct run_options *r, const struct program *p, struct buf
     const char *const *env = level_environment(r->level);
     size_t nwalls;
     const struct wall *walls = walls_all(&nwalls);
+    char source[RUN_OPTIONS_SOURCE_TEXT];
 
     buf_adds(out, "Dry run: nothing was started.\n\n");
     plan_print_program(r, p, out);
     plan_print_calls(r, out);
+    buf_addf(out, "Driver\n  %-11s %s (%s)\n", driver_name(r->driver), driver_summary(r->driver),
+             plan_driver_source(r, source));
+    buf_addf(out, "Network\n  %-11s %s (%s)\n", network_mode_name(r->network.mode),
+             network_mode_summary(r->network.mode), plan_network_source(r, source));
     buf_addf(out, "Walls (level %s, policy %s; a wall that cannot be raised is an error)\n", level_name(r->level),
              plan_policy_title(r));
     for (size_t i = 0; i < nwalls; i++)
@@ -275,7 +303,6 @@ void plan_print(const struct run_options *r, const struct program *p, struct buf
         buf_addf(out, "  %s (%s)\n", env[i], level_name(r->level));
     for (size_t i = 0; i < r->nenv; i++) {
         auto_free char *text = str_dup(r->env[i]);
-        char source[RUN_OPTIONS_SOURCE_TEXT];
 
         str_strip_control_chars(text);
         buf_addf(out, "  %s (%s)\n", text, plan_env_source(r, i, source));
@@ -350,6 +377,8 @@ static void plan_json_sources(const struct run_options *r, struct jsonw *w)
     jsonw_key(w, "sources");
     jsonw_object(w);
     jsonw_kstr(w, "profile", plan_profile_source(r, text));
+    jsonw_kstr(w, "driver", plan_driver_source(r, text));
+    jsonw_kstr(w, "network", plan_network_source(r, text));
     jsonw_kstr(w, "workspace", plan_workspace_source(r, text));
     jsonw_key(w, "env"); /* same order as "env" above */
     jsonw_array(w);
@@ -373,7 +402,8 @@ void plan_json(const struct run_options *r, const struct program *p, struct buf 
     jsonw_kstr(&w, "profile", profile_name(p->profile));
     jsonw_ku64(&w, "systemCallsAllowed", plan_calls_allowed(r, p));
     plan_json_calls(r, &w);
-    jsonw_kstr(&w, "net", "none");
+    jsonw_kstr(&w, "driver", driver_name(r->driver));
+    jsonw_kstr(&w, "network", network_mode_name(r->network.mode));
     jsonw_key(&w, "argv");
     jsonw_array(&w);
     for (size_t i = 0; i < p->argc; i++)

@@ -391,6 +391,8 @@ static int cli_run_start(struct cli_run *r, const struct cli_settings *settings,
     char dir[STATE_DIR_MAX];
     int jailer;
     struct sandbox_spec spec = {
+        .driver = r->options.driver,
+        .network = r->options.network,
         .level = r->options.level,
         .policy = r->policy.name,
         .profile = r->program.profile,

@@ -137,10 +137,20 @@ static int run_options_read_level(const struct run_options *r, const char *text,
     return 0;
 }
 
-static int run_options_read_net(const char *text, struct err *err)
+static int run_options_read_driver(struct run_options *r, const char *text, struct err *err)
 {
-    if (str_eq(text, "none"))
+    if (!driver_parse(text, &r->driver))
+        return driver_unknown_error("--driver", text, err);
+    r->driver_source = RUN_OPTION_FROM_FLAG;
+    return 0;
+}
+
+static int run_options_read_net(struct run_options *r, const char *text, struct err *err)
+{
+    if (network_mode_parse(text, &r->network.mode)) {
+        r->network_flag = true;
         return 0;
+    }
     return err_set(err, ERR_NOT_SUPPORTED_YET, "--net %.40s: sandboxes of this version have no network; use --net none",
                    text);
 }
@@ -214,7 +224,9 @@ static int run_options_read_option(struct run_options *r, const struct arg *a, s
     case OPT_LEVEL:
         return run_options_read_level(r, a->value, err);
     case OPT_NET:
-        return run_options_read_net(a->value, err);
+        return run_options_read_net(r, a->value, err);
+    case OPT_DRIVER:
+        return run_options_read_driver(r, a->value, err);
     case OPT_TTY:
         r->tty = true;
         return 0;
@@ -252,6 +264,9 @@ static int run_options_apply_policy(struct run_options *r, const struct policy *
     if (p->level == LEVEL_HIGH)
         return run_options_refuse_high("policy", err);
     r->level = p->level;
+    r->driver = p->driver;
+    r->driver_source = p->driver_line ? RUN_OPTION_FROM_POLICY : RUN_OPTION_FROM_LEVEL;
+    r->network = p->network;
     r->limits = p->limits;
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (p->limit_line[i]) {
@@ -292,6 +307,12 @@ static int run_options_apply_operator_limits(struct run_options *r, struct err *
     if (f->level == LEVEL_HIGH)
         return err_set(err, ERR_POLICY_OPERATOR_LIMIT,
                        "level: %.80s requires level high, and this version has no driver for it", f->file);
+    if (r->driver_source == RUN_OPTION_FROM_LEVEL && f->forbidden_drivers & DRIVER_BIT(r->driver)) {
+        r->driver = driver_default(f->forbidden_drivers);
+        r->driver_source = RUN_OPTION_FROM_OPERATOR_LIMITS;
+    }
+    if (driver_check_allowed(f->forbidden_drivers, r->driver, "--driver", f->file, err) < 0)
+        return -1;
     for (unsigned g = 0; g < GRANT_COUNT; g++)
         if (f->forbidden_grants & r->grants & 1u << g)
             return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "--policy: %.80s forbids the grant '%s'", f->file,

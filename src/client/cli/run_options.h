@@ -37,6 +37,10 @@ struct run_options {
     const struct policy *policy;                   /* borrowed; NULL: standard */
     const struct operator_limits *operator_limits; /* borrowed; NULL: none */
     enum level level;
+    enum driver_id driver;
+    enum run_options_source driver_source; /* a flag, the policy, the operator limits or the level */
+    struct network_policy network;
+    bool network_flag; /* given by --net, not by the policy */
     uint32_t grants;
     uint64_t deny[FILTER_DENY_WORDS];
     uint8_t source[LIMIT_COUNT]; /* enum run_options_source */

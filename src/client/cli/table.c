@@ -456,6 +456,12 @@ const char *const *cli_completion_values(enum opt_complete c)
     static const char *const runtimes[] = { "python", "node", "bash", "sh", NULL };
     static const char *const levels[] = { "standard", "high", NULL };
     static const char *const policies[] = { "standard", "debug", NULL };
+    static const char *const drivers[] = {
+#define DRIVER(name, id, summary) #name,
+#include "policy/drivers.def"
+#undef DRIVER
+        NULL
+    };
     static const char *const nets[] = { "none", NULL };
     static const char *const none[] = { NULL };
 
@@ -466,6 +472,8 @@ const char *const *cli_completion_values(enum opt_complete c)
         return policies;
     case COMPLETE_LEVEL:
         return levels;
+    case COMPLETE_DRIVER:
+        return drivers;
     case COMPLETE_NET:
         return nets;
     default:

@@ -17,6 +17,7 @@ enum opt_id {
     OPT_SKILLS,
     OPT_POLICY,
     OPT_LEVEL,
+    OPT_DRIVER,
     OPT_NET,
     OPT_TTY,
     OPT_STDIN,
@@ -121,6 +122,7 @@ enum opt_complete {
     COMPLETE_RUNTIME,
     COMPLETE_POLICY,
     COMPLETE_LEVEL,
+    COMPLETE_DRIVER,
     COMPLETE_NET,
     COMPLETE_ENV,
     COMPLETE_NAME, /* a name that the server knows */

@@ -25,6 +25,7 @@ static int ctl_sandbox_create(struct ctl *c, struct err *err)
     ctl_set_text(c, OPT_RUNTIME, body, "runtime");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_LEVEL, body, "level");
+    ctl_set_text(c, OPT_DRIVER, body, "driver");
     ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
     if (ctl_set_resources(c, body, err) < 0 || ctl_sandbox_set_limit(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
         ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||

@@ -130,6 +130,7 @@ static int ctl_template_read_flags(const struct ctl *c, json_t *body, struct err
 
     ctl_set_text(c, OPT_RUNTIME, body, "runtime");
     ctl_set_text(c, OPT_LEVEL, body, "level");
+    ctl_set_text(c, OPT_DRIVER, body, "driver");
     ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
     for (size_t i = 0; i < c->args.n; i++)
         if (c->args.items[i].opt->id == OPT_PRELOAD)

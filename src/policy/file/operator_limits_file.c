@@ -116,7 +116,34 @@ static void operator_limits_read_filesystem(void *arg, const struct doc *d)
 
 static void operator_limits_read_network(void *arg, const struct doc *d)
 {
-    schema_network(((struct operator_limits_reading *)arg)->problems, d);
+    struct network_policy none = { NETWORK_NONE };
+
+    (void)schema_network(((struct operator_limits_reading *)arg)->problems, d, &none);
+}
+
+static void operator_limits_read_allowed_drivers(void *arg, const struct doc *d)
+{
+    struct operator_limits_reading *r = arg;
+    uint32_t allowed = 0;
+    enum driver_id driver;
+
+    if (!schema_list(r->problems, d, "drivers.allowed"))
+        return;
+    for (size_t i = 0; i < d->n; i++)
+        if (schema_driver(r->problems, &d->items[i], "drivers.allowed", &driver))
+            allowed |= DRIVER_BIT(driver);
+    if (d->n == 0)
+        problems_add(r->problems, ERR_POLICY_VALUE, d->line, d->col, "Write [native], or omit it.",
+                     "drivers.allowed: must name at least one driver");
+    r->limits->forbidden_drivers |= DRIVERS_ALL & ~allowed;
+}
+
+static void operator_limits_read_drivers(void *arg, const struct doc *d)
+{
+    static const struct schema_key keys[] = { { "allowed", operator_limits_read_allowed_drivers } };
+    struct operator_limits_reading *r = arg;
+
+    schema_map(r->problems, d, "drivers", keys, ARRAY_LEN(keys), r);
 }
 
 static void operator_limits_read_walls(void *arg, const struct doc *d)
@@ -149,6 +176,7 @@ static const struct schema_key operator_limits_keys[] = {
     { "version", operator_limits_skip_key },           { "level", operator_limits_read_level },
     { "limits", operator_limits_read_limits },         { "syscalls", operator_limits_read_syscalls },
     { "filesystem", operator_limits_read_filesystem }, { "network", operator_limits_read_network },
+    { "drivers", operator_limits_read_drivers },
 };
 
 int operator_limits_file_read(const char *data, size_t len, const char *file, struct operator_limits *ret,

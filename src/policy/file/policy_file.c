@@ -276,11 +276,22 @@ static void policy_file_read_filesystem(void *arg, const struct doc *d)
     schema_map(r->problems, d, "filesystem", keys, ARRAY_LEN(keys), r);
 }
 
-/* Network and system calls. */
+/* Network, driver and system calls. */
 
 static void policy_file_read_network(void *arg, const struct doc *d)
 {
-    schema_network(((struct policy_file_reading *)arg)->problems, d);
+    struct policy_file_reading *r = arg;
+
+    if (schema_network(r->problems, d, &r->policy->network))
+        r->policy->network_line = d->line;
+}
+
+static void policy_file_read_driver(void *arg, const struct doc *d)
+{
+    struct policy_file_reading *r = arg;
+
+    if (schema_driver(r->problems, d, "driver", &r->policy->driver))
+        r->policy->driver_line = d->line;
 }
 
 static void policy_file_read_grants(void *arg, const struct doc *d)
@@ -435,6 +446,7 @@ static const struct schema_key policy_file_keys[] = {
     { "profile", policy_file_read_profile },
     { "filesystem", policy_file_read_filesystem },
     { "network", policy_file_read_network },
+    { "driver", policy_file_read_driver },
     { "syscalls", policy_file_read_syscalls },
     { "limits", policy_file_read_limits },
     { "environment", policy_file_read_environment },

@@ -95,13 +95,27 @@ static void policy_rows_add_environment(const struct policy *p, struct policy_ro
     }
 }
 
+static enum driver_id policy_rows_driver(const struct policy *p, const struct operator_limits *f)
+{
+    return p->driver_line ? p->driver : driver_default(f->forbidden_drivers);
+}
+
+static char *policy_rows_driver_source(const struct policy *p, const struct operator_limits *f)
+{
+    if (!p->driver_line && f->forbidden_drivers & DRIVER_BIT(p->driver))
+        return str_dup(f->file);
+    return policy_rows_source_of(p, p->driver_line);
+}
+
 void policy_rows_build(const struct policy *p, const struct operator_limits *f, struct policy_rows *ret)
 {
     *ret = (struct policy_rows){ 0 };
     add(ret, str_dup("level"), str_dup(level_name(p->level)), policy_rows_source_of(p, 0));
     add(ret, str_dup("profile"), str_dup(p->has_profile ? profile_name(p->profile) : "by the program"),
         policy_rows_source_of(p, p->profile_line));
-    add(ret, str_dup("network"), str_dup("none"), policy_rows_source_of(p, 0));
+    add(ret, str_dup("driver"), str_dup(driver_name(policy_rows_driver(p, f))), policy_rows_driver_source(p, f));
+    add(ret, str_dup("network"), str_dup(network_mode_name(p->network.mode)),
+        policy_rows_source_of(p, p->network_line));
     policy_rows_add_files(p, ret);
     policy_rows_add_calls(p, f, ret);
     policy_rows_add_limits(p, f, ret);
@@ -234,7 +248,8 @@ void policy_rows_json(const struct policy *p, const struct operator_limits *f, c
     if (p->has_profile)
         jsonw_kstr(&w, "profile", profile_name(p->profile));
     policy_rows_json_files(p, r, &w);
-    jsonw_kstr(&w, "network", "none");
+    jsonw_kstr(&w, "driver", driver_name(policy_rows_driver(p, f)));
+    jsonw_kstr(&w, "network", network_mode_name(p->network.mode));
     jsonw_key(&w, "syscalls");
     jsonw_object(&w);
     policy_rows_json_list(&w, r, "deny", "syscalls.deny.");

@@ -3,9 +3,11 @@
 #include "core/base/str.h"
 #include "policy/policy.h"
 
-static const char full[] = "cove-policy 1\n"
+static const char full[] = "cove-policy 2\n"
                            "policy build standard dir/my%20policy.yaml\n"
                            "profile 4 python\n"
+                           "driver 5 bwrap\n"
+                           "network 6 none\n"
                            "workspace 7 copyOnWrite /srv/%C3%A4\n"
                            "bind 9 /usr/share /mnt/share\n"
                            "hide 12 /usr/bin/gcc\n"
@@ -21,6 +23,7 @@ static const char full[] = "cove-policy 1\n"
                            "floor-enforce pids\n"
                            "floor-workspace memory\n"
                            "floor-forbid debug\n"
+                           "floor-forbid-driver native\n"
                            "floor-deny ptrace\n"
                            "floor-limit memoryBytes 1073741824\n"
                            "end\n";
@@ -37,6 +40,10 @@ TEST(every_field_survives_the_canonical_form)
     assert_string_equal(p.file, "dir/my policy.yaml");
     assert_int_equal(p.level, LEVEL_CUSTOM);
     assert_true(p.has_profile && p.profile == PROFILE_PYTHON);
+    assert_int_equal(p.driver, DRIVER_BWRAP);
+    assert_int_equal(p.driver_line, 5);
+    assert_int_equal(p.network.mode, NETWORK_NONE);
+    assert_int_equal(p.network_line, 6);
     assert_int_equal(p.workspace, POLICY_COPY_ON_WRITE);
     assert_string_equal(p.workspace_dir, "/srv/\xc3\xa4");
     assert_int_equal(p.npaths, 2);
@@ -53,6 +60,7 @@ TEST(every_field_survives_the_canonical_form)
     assert_int_equal(p.limit_line[LIMIT_PIDS], 0);
     assert_string_equal(f.file, "/etc/cove/floor.yaml");
     assert_int_equal(f.forbidden_grants, GRANT_BIT(DEBUG));
+    assert_int_equal(f.forbidden_drivers, DRIVER_BIT(DRIVER_NATIVE));
     assert_int_equal(f.allowed_workspaces, 1u << POLICY_MEMORY);
     assert_true(policy_denies(f.deny, 101));
     assert_int_equal(f.has_max, LIMIT_BIT(MEMORY));
@@ -88,9 +96,9 @@ TEST(any_other_form_is_refused)
     static const struct {
         const char *from, *to;
     } cases[] = {
-        { "cove-policy 1\n", "" },
-        { "cove-policy 1\n", "cove-policy 2\n" },
-        { "cove-policy 1\n", "cove-policy 01\n" },
+        { "cove-policy 2\n", "" },
+        { "cove-policy 2\n", "cove-policy 3\n" },
+        { "cove-policy 2\n", "cove-policy 02\n" },
         { "end\n", "" },
         { "end\n", "end" },
         { "end\n", "end\nend\n" },
@@ -133,6 +141,10 @@ TEST(any_other_form_is_refused)
         { "floor /etc/cove/floor.yaml standard\n", "" },
         { "floor /etc/cove/floor.yaml standard", "floor /etc/cove/floor.yaml extreme" },
         { "floor-forbid debug", "floor-forbid root" },
+        { "floor-forbid-driver native", "floor-forbid-driver docker" },
+        { "driver 5 bwrap", "driver 5 docker" },
+        { "driver 5 bwrap", "driver 0 bwrap" },
+        { "network 6 none", "network 6 all" },
         { "floor-walls all", "floor-walls some" },
         { "floor-enforce pids", "floor-enforce pid" },
         { "floor-deny ptrace", "floor-deny read" },

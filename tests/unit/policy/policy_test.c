@@ -84,6 +84,13 @@ TEST(a_policy_beyond_the_operator_limits_is_refused_naming_the_field)
     p.workspace = POLICY_READ_WRITE;
     assert_int_equal(operator_limits_check(&f, &p, &err), -1);
     assert_non_null(strstr(err.msg, "filesystem.workspace"));
+    p.workspace = POLICY_MEMORY;
+    f.forbidden_drivers = DRIVER_BIT(DRIVER_NATIVE);
+    assert_int_equal(operator_limits_check(&f, &p, &err), 0); /* the user did not choose native */
+    p.driver_line = 5;
+    assert_int_equal(operator_limits_check(&f, &p, &err), -1);
+    assert_int_equal(err.id, ERR_DRIVER_REFUSED);
+    assert_string_equal(err.msg, "driver: floor.yaml does not allow driver native; it allows bwrap");
     assert_true(policy_builtin("debug", &p));
     assert_int_equal(operator_limits_check(&f, &p, &err), -1);
     assert_non_null(strstr(err.msg, "syscalls.grant"));

@@ -16,7 +16,7 @@ static struct receipt plain(void)
     r.wall_ns.v = 1234567;
     r.cpu_ns.v = 2000;
     r.memory_peak.v = 5 * MIB;
-    r.driver[0] = 'n';
+    str_copy(r.driver, sizeof(r.driver), "bwrap");
     str_copy(r.profile, sizeof(r.profile), "shell");
     str_copy(r.cgroup, sizeof(r.cgroup), "v1");
     r.host_walls = JAIL_WALL_SECCOMP | JAIL_WALL_USER_NS;

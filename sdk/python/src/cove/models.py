@@ -280,6 +280,7 @@ class Receipt:
     policy: Optional[str] = None
     profile: Optional[str] = None
     driver: Optional[str] = None
+    network: Optional[str] = None
     cgroup: Optional[str] = None
     walls: Dict[str, Any] = dataclasses.field(default_factory=dict)
     limits: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -29,6 +29,8 @@ TEST(options_without_flags_have_the_defaults_of_the_tables)
 
     assert_int_equal(BUILD(&r, &err, "--", "true"), 0);
     assert_int_equal(r.level, LEVEL_STANDARD);
+    assert_int_equal(r.driver, DRIVER_NATIVE);
+    assert_int_equal(r.network.mode, NETWORK_NONE);
     assert_int_equal(r.limits.v[LIMIT_MEMORY], 512 * MIB);
     assert_int_equal(r.limits.v[LIMIT_WALL], 30000);
     assert_string_equal(r.cwd, "/workspace");
@@ -45,12 +47,15 @@ TEST(every_flag_sets_its_option)
 
     assert_int_equal(BUILD(&r, &err, "--level", "standard", "--memory", "600M", "--cpus=0.5", "--pids", "50",
                            "--timeout", "2s", "--cpu-time", "1s", "--env", "A=b", "--bind-ro", "/usr/share:/mnt/share",
-                           "--workspace", "/tmp:cow", "--skills", "/opt/s/", "--net", "none", "-i", "--json",
-                           "--receipt=/tmp/r", "--keep", "--dry-run", "--cwd", "sub/dir", "--quiet", "--state-dir",
-                           "/run/x", "--max-output", "1M", "a", "b"),
+                           "--workspace", "/tmp:cow", "--skills", "/opt/s/", "--net", "none", "--driver", "bwrap", "-i",
+                           "--json", "--receipt=/tmp/r", "--keep", "--dry-run", "--cwd", "sub/dir", "--quiet",
+                           "--state-dir", "/run/x", "--max-output", "1M", "a", "b"),
                      0);
     assert_int_equal(r.limits.v[LIMIT_MEMORY], 600 * MIB);
     assert_int_equal(r.limits.v[LIMIT_CPU], 500);
+    assert_int_equal(r.driver, DRIVER_BWRAP);
+    assert_int_equal(r.driver_source, RUN_OPTION_FROM_FLAG);
+    assert_true(r.network_flag);
     assert_int_equal(r.limits.v[LIMIT_PIDS], 50);
     assert_int_equal(r.limits.v[LIMIT_WALL], 2000);
     assert_int_equal(r.limits.v[LIMIT_CPU_TIME], 1000);
@@ -104,6 +109,9 @@ TEST(errors_name_the_flag_and_have_the_right_code)
         { { "run", "--level", "high", "x" }, ERR_LEVEL_UNAVAILABLE, "second kernel" },
         { { "run", "--level", "custom", "x" }, ERR_USAGE, "--policy FILE" },
         { { "run", "--level", "extreme", "x" }, ERR_INVALID, "standard, high or custom" },
+        { { "run", "--driver", "bwarp", "x" },
+          ERR_DRIVER_MISSING,
+          "--driver: unknown driver 'bwarp'; did you mean bwrap?" },
         { { "run", "--net", "host", "x" }, ERR_NOT_SUPPORTED_YET, "use --net none" },
         { { "run", "--memory", "lots", "x" }, ERR_INVALID, "--memory lots" },
         { { "run", "--memory", "1", "x" }, ERR_INVALID, "--memory 1" },
@@ -216,6 +224,8 @@ TEST(flags_override_the_policy_and_the_policy_overrides_the_level)
     p.paths[p.npaths++] = (struct policy_path){ NULL, dst, 7 };
     p.workspace = POLICY_COPY_ON_WRITE;
     p.workspace_dir = dir;
+    p.driver = DRIVER_BWRAP;
+    p.driver_line = 8;
     p.grants = GRANT_BIT(DEBUG);
     policy_deny(p.deny, 312);
     under_policy = &p;
@@ -234,12 +244,16 @@ TEST(flags_override_the_policy_and_the_policy_overrides_the_level)
     assert_null(r.binds[0].src);
     assert_string_equal(r.workspace, "/srv");
     assert_true(r.cow);
+    assert_int_equal(r.driver, DRIVER_BWRAP);
+    assert_int_equal(r.driver_source, RUN_OPTION_FROM_POLICY);
     assert_int_equal(r.grants, GRANT_BIT(DEBUG));
     assert_true(policy_denies(r.deny, 312));
     run_options_done(&r);
 
-    assert_int_equal(BUILD(&r, &err, "-w", "/tmp", "--", "true"), 0);
+    assert_int_equal(BUILD(&r, &err, "-w", "/tmp", "--driver", "native", "--", "true"), 0);
     assert_string_equal(r.workspace, "/tmp");
+    assert_int_equal(r.driver, DRIVER_NATIVE);
+    assert_int_equal(r.driver_source, RUN_OPTION_FROM_FLAG);
     assert_false(r.cow);
     run_options_done(&r);
     under_policy = NULL;
@@ -299,6 +313,14 @@ TEST(operator_limits_refuse_chosen_values_and_lower_defaults)
     assert_int_equal(BUILD(&r, &err, "--", "true"), -1);
     assert_non_null(strstr(err.msg, "forbids the grant 'debug'"));
     under_policy = NULL;
+    f.forbidden_drivers = DRIVER_BIT(DRIVER_NATIVE);
+    assert_int_equal(BUILD(&r, &err, "--", "true"), 0);
+    assert_int_equal(r.driver, DRIVER_BWRAP); /* not chosen: the first that is allowed */
+    assert_int_equal(r.driver_source, RUN_OPTION_FROM_OPERATOR_LIMITS);
+    run_options_done(&r);
+    assert_int_equal(BUILD(&r, &err, "--driver", "native", "--", "true"), -1);
+    assert_int_equal(err.id, ERR_DRIVER_REFUSED);
+    assert_string_equal(err.msg, "--driver: floor.yaml does not allow driver native; it allows bwrap");
     f.level = LEVEL_HIGH;
     assert_int_equal(BUILD(&r, &err, "--", "true"), -1);
     assert_non_null(strstr(err.msg, "requires level high"));

@@ -21,6 +21,7 @@ TEST(operator_limits_have_maxima_prohibitions_and_modes)
                   "walls: all\n"
                   "enforce: [memoryBytes, pids]\n"
                   "network: none\n"
+                  "drivers: {allowed: [bwrap]}\n"
                   "limits: {memoryBytes: 1G, cpuTimeMs: 60s, cpuSet: 0-3, pids: 100, idleTimeoutMs: unlimited}\n"
                   "syscalls: {forbid: [debug], deny: [inotify_init1]}\n"
                   "filesystem: {workspace: [copyOnWrite]}\n",
@@ -32,6 +33,7 @@ TEST(operator_limits_have_maxima_prohibitions_and_modes)
     assert_int_equal(f.must_enforce, LIMIT_BIT(MEMORY) | LIMIT_BIT(PIDS));
     assert_int_equal(f.forbidden_grants, GRANT_BIT(DEBUG));
     assert_true(policy_denies(f.deny, (unsigned)syscall_number("inotify_init1")));
+    assert_int_equal(f.forbidden_drivers, DRIVER_BIT(DRIVER_NATIVE));
     assert_int_equal(f.allowed_workspaces, 1u << POLICY_MEMORY | 1u << POLICY_COPY_ON_WRITE);
     operator_limits_done(&f);
 }
@@ -41,13 +43,16 @@ TEST(of_two_files_the_stricter_applies_in_every_point)
     struct operator_limits f = { 0 };
 
     assert_int_equal(read_text("version: 1\nlimits: {memoryBytes: 1G, pids: 50, cpuSet: 0-3}\n"
-                               "filesystem: {workspace: [copyOnWrite, readWrite]}\n",
+                               "filesystem: {workspace: [copyOnWrite, readWrite]}\n"
+                               "drivers: {allowed: [native]}\n",
                                &f),
                      0);
     assert_int_equal(read_text("version: 1\nlimits: {memoryBytes: 64M, pids: 100, cpuSet: 2-5}\n"
-                               "syscalls: {forbid: [debug]}\nfilesystem: {workspace: [copyOnWrite]}\n",
+                               "syscalls: {forbid: [debug]}\nfilesystem: {workspace: [copyOnWrite]}\n"
+                               "drivers: {allowed: [native, bwrap]}\n",
                                &f),
                      0);
+    assert_int_equal(f.forbidden_drivers, DRIVER_BIT(DRIVER_BWRAP));
     assert_int_equal(f.max[LIMIT_MEMORY], 64 * MIB);
     assert_int_equal(f.max[LIMIT_PIDS], 50);
     assert_int_equal(f.max[LIMIT_CPUSET], 12);
@@ -74,6 +79,10 @@ TEST(errors_in_operator_limits_have_their_line)
         { "version: 1\nlimits:\n  memory: 1G\n", 3, ERR_POLICY_KEY },
         { "version: 1\nsyscalls:\n  grant: [debug]\n", 3, ERR_POLICY_KEY },
         { "version: 1\nfilesystem:\n  workspace: copyOnWrite\n", 3, ERR_POLICY_VALUE },
+        { "version: 1\ndrivers: [native]\n", 2, ERR_POLICY_VALUE },
+        { "version: 1\ndrivers: {allowed: []}\n", 2, ERR_POLICY_VALUE },
+        { "version: 1\ndrivers: {allowed: [docker]}\n", 2, ERR_DRIVER_MISSING },
+        { "version: 1\ndriver: native\n", 2, ERR_POLICY_KEY },
         { "version: 1\nnetwork: all\n", 2, ERR_POLICY_FEATURE },
     };
 

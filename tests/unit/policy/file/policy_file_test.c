@@ -32,6 +32,7 @@ TEST(every_key_is_read_with_its_line)
               "extends: standard\n"
               "profile: node\n"
               "network: none\n"
+              "driver: bwrap\n"
               "filesystem:\n"
               "  workspace: {mode: copyOnWrite, path: .}\n"
               "  readOnly:\n"
@@ -55,22 +56,26 @@ TEST(every_key_is_read_with_its_line)
     assert_string_equal(p.base, "standard");
     assert_int_equal(p.level, LEVEL_CUSTOM);
     assert_true(p.has_profile && p.profile == PROFILE_NODE && p.profile_line == 5);
+    assert_int_equal(p.network.mode, NETWORK_NONE);
+    assert_int_equal(p.network_line, 6);
+    assert_int_equal(p.driver, DRIVER_BWRAP);
+    assert_int_equal(p.driver_line, 7);
     assert_int_equal(p.workspace, POLICY_COPY_ON_WRITE);
     assert_string_equal(p.workspace_dir, "/home/u/proj");
     assert_int_equal(p.npaths, 4);
     assert_string_equal(p.paths[0].src, "/home/u/proj/data");
     assert_string_equal(p.paths[0].dst, "/mnt/data");
-    assert_int_equal(p.paths[0].line, 10);
+    assert_int_equal(p.paths[0].line, 11);
     assert_string_equal(p.paths[1].src, "/srv/models");
     assert_string_equal(p.paths[1].dst, "/mnt/models");
     assert_string_equal(p.paths[2].src, "/home/u/proj/skills");
     assert_string_equal(p.paths[2].dst, "/skills");
     assert_null(p.paths[3].src);
     assert_true(policy_denies(p.deny, 101));
-    assert_int_equal(p.deny_line[101], 15);
+    assert_int_equal(p.deny_line[101], 16);
     assert_int_equal(p.grants, GRANT_BIT(DEBUG));
     assert_int_equal(p.limits.v[LIMIT_MEMORY], 256 * MIB);
-    assert_int_equal(p.limit_line[LIMIT_MEMORY], 18);
+    assert_int_equal(p.limit_line[LIMIT_MEMORY], 19);
     assert_int_equal(p.limit_line[LIMIT_SWAP], 0);
     assert_int_equal(p.nenv, 3);
     assert_string_equal(p.env[0].text, "A=b c");
@@ -197,6 +202,10 @@ TEST(every_error_has_its_position_code_and_message)
         { V "network: all\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
         { V "network: {mode: none}\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
         { V "network: {allowedDomains: [a]}\n", 2, 10, ERR_POLICY_FEATURE, "sandbox-runtime" },
+        /* driver */
+        { V "driver: bwarp\n", 2, 9, ERR_DRIVER_MISSING, "driver: unknown driver 'bwarp'; did you mean bwrap?" },
+        { V "driver: qemu\n", 2, 9, ERR_DRIVER_MISSING, "driver: unknown driver 'qemu'; use native, bwrap" },
+        { V "driver: [native]\n", 2, 9, ERR_POLICY_VALUE, "single value" },
         /* limits */
         { V "limits: 5\n", 2, 9, ERR_POLICY_VALUE, "mapping" },
         { V "limits:\n  pids: many\n", 3, 9, ERR_POLICY_VALUE, "whole number" },

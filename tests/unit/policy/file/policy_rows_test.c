@@ -40,11 +40,33 @@ TEST(a_policy_is_shown_completely_and_each_value_with_its_source)
     assert_string_equal(row(&r, "environment.set.HOME")->value, "/tmp");
     assert_string_equal(row(&r, "environment.set.USER")->source, "standard");
     assert_string_equal(row(&r, "network")->value, "none");
+    assert_string_equal(row(&r, "driver")->value, "native");
+    assert_string_equal(row(&r, "driver")->source, "standard");
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
         auto_free char *key = str_printf("limits.%s", limit_info((enum limit)i)->name);
 
         (void)row(&r, key);
     }
+    policy_rows_done(&r);
+    policy_done(&p);
+}
+
+TEST(the_driver_of_a_policy_is_its_own_or_the_first_that_the_operator_allows)
+{
+    static char file[] = "f.yaml";
+    struct operator_limits f = { .file = file, .forbidden_drivers = DRIVER_BIT(DRIVER_NATIVE) };
+    struct policy p;
+    struct policy_rows r;
+
+    rows_for("version: 1\n", &f, &p, &r);
+    assert_string_equal(row(&r, "driver")->value, "bwrap");
+    assert_string_equal(row(&r, "driver")->source, "f.yaml");
+    policy_rows_done(&r);
+    policy_done(&p);
+    rows_for("version: 1\nnetwork: none\ndriver: bwrap\n", &f, &p, &r);
+    assert_string_equal(row(&r, "driver")->value, "bwrap");
+    assert_string_equal(row(&r, "driver")->source, "p.yaml:3");
+    assert_string_equal(row(&r, "network")->source, "p.yaml:2");
     policy_rows_done(&r);
     policy_done(&p);
 }
@@ -57,10 +79,11 @@ TEST(the_json_of_a_policy_is_a_valid_policy_file)
     struct problems pr = { .file = "q.json" };
     auto_buf out = { 0 };
 
-    rows_for("version: 1\nname: x\nextends: debug\nprofile: node\nlimits: {memoryBytes: 64M, cpuSet: 0-1}\n"
-             "filesystem: {readOnly: [/a], hide: [/usr/bin/gcc], workspace: {path: w}}\nsyscalls: {deny: [kcmp]}\n"
-             "environment: {pass: [A]}\n",
-             &none, &p, &r);
+    rows_for(
+        "version: 1\nname: x\nextends: debug\nprofile: node\ndriver: bwrap\nlimits: {memoryBytes: 64M, cpuSet: 0-1}\n"
+        "filesystem: {readOnly: [/a], hide: [/usr/bin/gcc], workspace: {path: w}}\nsyscalls: {deny: [kcmp]}\n"
+        "environment: {pass: [A]}\n",
+        &none, &p, &r);
     policy_rows_json(&p, &none, &r, &out);
     const char *from = strstr(out.data, "\"policy\": ") + strlen("\"policy\": ");
     const char *to = strstr(out.data, "\"level\"");
@@ -70,6 +93,7 @@ TEST(the_json_of_a_policy_is_a_valid_policy_file)
         fail_msg("%s\n%s", pr.list[0].msg, out.data);
     assert_memory_equal(p.deny, q.deny, sizeof(p.deny));
     assert_int_equal(p.grants, q.grants);
+    assert_int_equal(q.driver, DRIVER_BWRAP);
     assert_int_equal(q.limits.v[LIMIT_MEMORY], 64 * MIB);
     assert_int_equal(q.limits.v[LIMIT_CPUSET], 3);
     assert_int_equal(q.npaths, 2);
@@ -104,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_policy_is_shown_completely_and_each_value_with_its_source),
+        RUN(the_driver_of_a_policy_is_its_own_or_the_first_that_the_operator_allows),
         RUN(the_json_of_a_policy_is_a_valid_policy_file),
         RUN(a_diff_shows_both_values_and_rows_of_only_one_policy),
     };
