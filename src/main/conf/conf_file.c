@@ -1,6 +1,7 @@
 /* The file is a tree of mappings; the path of a key is the name of a setting. A text in the place
- * of a mapping that has a setting `url` is that setting: "store: sqlite:PATH". A key that is neither
- * a setting nor the beginning of one is an error at its line, with the nearest name of a setting. */
+ * of a mapping that has a setting `url` is that setting: "store: sqlite:PATH". A key that is
+ * neither a setting nor the beginning of one is an error at its line, with the nearest name of a
+ * setting. */
 #include "main/conf/conf_file.h"
 
 #include "core/base/fd.h"
