@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/kernel_receipt.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -215,7 +216,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
 {
     static const char why[] = "the language kernel of a context is one process for all its executions";
     const struct output_stream *s = &ex->output.stream;
-    struct language_kernel_figures f = {
+    struct kernel_figures f = {
         .execution = ex->id,
         .request = ex->request_id,
         .final = true,
@@ -232,9 +233,9 @@ static void context_execution_make_receipt(const struct context *cx, const struc
         .dropped_bytes = s->dropped[0] + s->dropped[1] + s->dropped[2],
     };
 
-    language_kernel_make_receipt(&cx->kernel, &f, by, code, signo, r);
+    kernel_receipt_make(&cx->kernel, &f, by, code, signo, r);
     if (ex->state == EXECUTION_RUNNING)
-        language_kernel_set_denials(&cx->kernel, r);
+        kernel_receipt_set_denials(&cx->kernel, r);
     else
         r->denials_why = "its code was never started";
     r->context_reset = ex->context_reset || context_is_restarting(cx);

@@ -47,7 +47,7 @@ struct language_kernel_death {
 
 struct language_kernel_ops {
     uint64_t grace_ns; /* from an interrupt to the kill; after a timeout it is LANGUAGE_KERNEL_TIMEOUT_GRACE_NS */
-    /* A request finishes when its denials are known: language_kernel_set_denials. */
+    /* A request finishes when its denials are known: kernel_receipt_set_denials. */
     bool collects_denials;
     bool keeps_code_stderr; /* the error of its death quotes stderr of the code, not only of the start */
 
@@ -141,20 +141,3 @@ void language_kernel_interrupt(struct language_kernel *k, enum ended_by cause);
 /* Why it died; subject begins the message. The death must have a receipt. */
 void language_kernel_death_error(const struct language_kernel *k, const struct language_kernel_death *death,
                                  const char *subject, struct err *ret);
-
-/* The figures of one request, for its receipt. */
-struct language_kernel_figures {
-    const char *execution, *request;
-    bool final; /* no sums of the request follow later */
-    uint64_t started_real_ns, wall_ns;
-    uint64_t cpu_base_ns;  /* CPU counter of the sandbox at its start; SANDBOX_USAGE_UNKNOWN: not known */
-    const char *cpu_why;   /* why CPU time is not known */
-    const char *other_why; /* why the figures of the process as a whole are missing */
-    uint64_t wall_limit_ms, cpu_limit_ms, output_limit; /* 0: no limit */
-    uint64_t stdout_bytes, stderr_bytes, dropped_bytes;
-};
-void language_kernel_make_receipt(const struct language_kernel *k, const struct language_kernel_figures *f,
-                                  enum ended_by by, int exit_code, int signo, struct receipt *ret);
-/* Sets the denials of the last request, for an owner with collects_denials. Valid in on_finished
- * and on_died; the list is borrowed from the language kernel. */
-void language_kernel_set_denials(const struct language_kernel *k, struct receipt *ret);

@@ -9,10 +9,11 @@
 #include "core/base/clock.h"
 #include "core/base/jsonw.h"
 #include "core/base/str.h"
+#include "service/kernel_receipt.h"
 
 void run_make_receipt(struct run *r, enum ended_by by, int code, int signo)
 {
-    struct language_kernel_figures f = {
+    struct kernel_figures f = {
         .execution = r->id,
         .request = r->request.request_id,
         .final = false, /* the final sums come later and are not reported */
@@ -28,7 +29,7 @@ void run_make_receipt(struct run *r, enum ended_by by, int code, int signo)
         .dropped_bytes = r->stream.dropped[0] + r->stream.dropped[1],
     };
 
-    language_kernel_make_receipt(&r->kernel, &f, by, code, signo, &r->receipt);
+    kernel_receipt_make(&r->kernel, &f, by, code, signo, &r->receipt);
     r->has_receipt = true;
 }
 
