@@ -15,11 +15,10 @@
 #include "client/cli/verbs.h"
 
 #include "client/cli/policy_select.h"
-#include "client/cli/host_facts.h"
 #include "client/cli/plan.h"
 #include "client/cli/program.h"
-#include "client/cli/denial_notes.h"
 #include "client/cli/report.h"
+#include "client/cli/run_notes.h"
 #include "client/cli/run_options.h"
 #include "client/cli/session.h"
 #include "client/cli/state_dir.h"
@@ -418,91 +417,7 @@ static int cli_run_start(struct cli_run *r, const struct cli_settings *settings,
     return sandbox_handle_new(r->engine, &spec, &box_ops, r, &r->sandbox, err);
 }
 
-/* --- notes at the end --- */
-
-/* A hint names the end too. */
-static void cli_run_note_end(const struct cli_run *r, const struct receipt *rc, const char *hint)
-{
-    char text[LIMIT_TEXT];
-    const uint64_t *v = r->options.limits.v;
-
-    switch (hint[0] ? ENDED_EXIT : rc->ended_by) {
-    case ENDED_TIMEOUT:
-        report_note("ended: timeout after %s (--timeout)", limit_print(LIMIT_WALL, v[LIMIT_WALL], text));
-        break;
-    case ENDED_CPU:
-        report_note("ended: used more than %s of processor time (--cpu-time)",
-                    limit_print(LIMIT_CPU_TIME, v[LIMIT_CPU_TIME], text));
-        break;
-    case ENDED_MEMORY:
-        report_note("ended: used more than %s of memory (--memory)", limit_print(LIMIT_MEMORY, v[LIMIT_MEMORY], text));
-        break;
-    case ENDED_LIFETIME:
-        report_note("ended: the lifetime of the sandbox, %s, is over (--lifetime)",
-                    limit_print(LIMIT_LIFETIME, v[LIMIT_LIFETIME], text));
-        break;
-    case ENDED_LOST:
-        report_note("the sandbox was lost before the program ended");
-        break;
-    default:
-        break;
-    }
-    if (rc->dropped_bytes && !hint[0])
-        report_note("%s of output beyond the limit were dropped (--max-output)", str_size(rc->dropped_bytes, text));
-}
-
-static const char *cli_run_limit_flag(enum limit l)
-{
-    return limit_info(l)->flag;
-}
-
-/* Writes the hint for a failed program, and returns whether there is one. */
-static bool cli_run_write_hint(const struct cli_run *r, const struct receipt *rc, char ret[HINT_MAX])
-{
-    struct limit_hit hits[LIMIT_COUNT];
-    auto_(python_modules) modules = NULL;
-    struct hint_facts facts = { .place = HINT_RUN,
-                                .has_program = hint_host_has_program,
-                                .setting = cli_run_limit_flag };
-
-    ret[0] = '\0';
-    if (receipt_exit_code(rc) == 0)
-        return false;
-    if (failure_needs_modules(&r->session.failure_texts))
-        modules = python_modules_scan();
-    hint_facts_from_receipt(&facts, rc, hits);
-    failure_fill_facts(&r->session.failure_texts, &facts);
-    facts.modules = modules;
-    return hint_write(&facts, ret);
-}
-
-/* A missing wall refuses the run; a limit that this host cannot enforce is reported here,
- * in one line. */
-static void cli_run_note_limits(const struct cli_run *r, const struct receipt *rc)
-{
-    auto_buf names = { 0 };
-    uint64_t cpus = host_facts_processors();
-
-    if (r->options.source[LIMIT_CPU] == RUN_OPTION_FROM_FLAG && r->options.limits.v[LIMIT_CPU] > cpus * 1000)
-        report_note("--cpus: this host has only %" PRIu64 " processor%s, so the limit has no effect", cpus,
-                    cpus == 1 ? "" : "s");
-    for (int i = 0; i < LIMIT_COUNT; i++) {
-        bool asked = r->options.chosen >> i & 1 || i == LIMIT_MEMORY || i == LIMIT_CPU || i == LIMIT_PIDS;
-
-        if (asked && rc->enforced[i] < 2 && !limit_is_unlimited((enum limit)i, r->options.limits.v[i])) {
-            const struct limit_info *info = limit_info((enum limit)i);
-
-            buf_addf(&names, "%s%s%s (%s)", names.len ? ", " : "", info->flag ? "--" : "",
-                     info->flag ? info->flag : info->name, rc->enforced[i] ? "in part" : "not at all");
-        }
-    }
-    if (!names.len)
-        return;
-    /* The only cause that the user can often fix. */
-    bool homeless = receipt_rootless(rc) && str_eq(rc->cgroup, "none");
-    report_note("this host does not fully enforce: %s%s%s", names.data, homeless ? "; " : "",
-                homeless ? host_facts_cgroup_advice_here() : "");
-}
+/* --- the result --- */
 
 static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc)
 {
@@ -515,7 +430,7 @@ static void cli_run_print_json(const struct cli_run *r, const struct receipt *rc
     session_json(&r->session, r->failed, &w);
     jsonw_kstr(&w, "sandboxId", sandbox_handle_id(r->sandbox));
     jsonw_kbool(&w, "kept", r->is_kept);
-    if (cli_run_write_hint(r, rc, hint))
+    if (run_notes_write_hint(rc, &r->session.failure_texts, hint))
         jsonw_kstr(&w, "hint", hint);
     if (r->failed)
         report_error_json(&w, &r->why);
@@ -546,22 +461,11 @@ static int cli_run_write_receipt(const struct cli_run *r, const struct receipt *
     return 0;
 }
 
-static void cli_run_note_kept(const struct cli_run *r)
-{
-    const char *id = sandbox_handle_id(r->sandbox);
-    auto_buf more = { 0 };
-
-    report_note("sandbox %s is kept and frozen", id);
-    buf_addf(&more, "  cove shell %s   start a shell in it\n  cove rm %s      end it\n", id, id);
-    fd_write_all(STDERR_FILENO, more.data, more.len);
-}
-
 static int cli_run_conclude(struct cli_run *r)
 {
     const struct receipt *rc = r->session_started && r->session.exec && r->session.receipt
                                    ? exec_handle_receipt(r->session.exec)
                                    : NULL;
-    char hint[HINT_MAX] = "";
     struct err err = { 0 };
 
     if (r->signaled)
@@ -575,23 +479,12 @@ static int cli_run_conclude(struct cli_run *r)
     }
     if (r->options.json)
         cli_run_print_json(r, rc);
-    else if (!r->options.quiet && !r->session.output_errno) {
-        if (isatty(STDERR_FILENO) && cli_run_write_hint(r, rc, hint) && hint_is_general(hint))
-            hint[0] = '\0';
-        cli_run_note_end(r, rc, hint);
-    }
-    if (!r->options.json && !r->options.quiet)
-        cli_run_note_limits(r, rc);
-    if (!r->options.json && !r->options.quiet && !r->options.receipt && receipt_exit_code(rc) != 0) {
-        denial_notes_limits(rc, hint);
-        denial_notes_calls(rc, false, hint);
-        if (hint[0])
-            hint_note(hint);
-    }
+    else if (!r->options.quiet)
+        run_notes_print(&r->options, rc, &r->session.failure_texts, r->session.output_errno == 0);
     if (r->options.receipt && cli_run_write_receipt(r, rc, &err) < 0)
         return report_error(&err, false);
     if (r->is_kept && !r->options.json && !r->options.quiet)
-        cli_run_note_kept(r);
+        run_notes_kept(sandbox_handle_id(r->sandbox));
     if (r->failed)
         return r->options.json ? err_info(r->why.id)->exit : report_error(&r->why, false);
     return r->session.output_errno ? STATUS_PIPE : receipt_exit_code(rc);
