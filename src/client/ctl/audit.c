@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define KEYS_MAX 8u
 #define PEM_MAX 4096u
 #define BROKEN 1 /* exit status of verify: the log was changed */

@@ -11,8 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 static const char *const budget_periods[] = { "day", "month" };
 
 static const struct {

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define PATIENCE_MS 700
 
 enum ctl_complete_kind {

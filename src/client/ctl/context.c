@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define CODE_MAX (512 * KIB)
 #define LINE_MAX_ (64 * KIB)
 
@@ -86,17 +85,14 @@ static int ctl_context_create(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object(), *answer = NULL;
     auto_free char *sandbox = NULL;
-    json_t *env = NULL;
 
     if (ctl_require_args(c, 1, 1, "context create [FLAGS] SANDBOX", err) < 0 ||
         ctl_resolve_sandbox(c, c->args.rest[0], &sandbox, err) < 0)
         return -1;
     ctl_set_text(c, OPT_RUNTIME, body, "language");
     ctl_set_text(c, OPT_CWD, body, "cwd");
-    if (ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if (ctl_set_pairs(c, OPT_ENV, true, body, "env", err) < 0)
         return -1;
-    if (env)
-        json_object_set_new(body, "env", env);
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/contexts", sandbox);
     if (client_json(c->client, "POST", path, text, &answer, err) < 0)
@@ -335,7 +331,7 @@ static int ctl_context_make_body(struct ctl *c, json_t *body, struct err *err)
     if (!text)
         return err_set(err, ERR_INVALID, "the code is not UTF-8");
     json_object_set_new(body, "code", text);
-    return ctl_set_limit(c, OPT_LIMIT + LIMIT_WALL, LIMIT_WALL, body, "timeoutMs", err);
+    return ctl_set_limit(c, LIMIT_WALL, body, "timeoutMs", err);
 }
 
 static int ctl_context_execute_unstreamed(struct ctl *c, const char *sandbox, const char *context, json_t *body,
@@ -421,7 +417,7 @@ static int ctl_repl_execute(struct ctl *c, const char *sandbox, const char *cont
     if (!code)
         return err_set(err, ERR_INVALID, "the code is not UTF-8");
     json_object_set_new(body, "code", code);
-    if (ctl_set_limit(c, OPT_LIMIT + LIMIT_WALL, LIMIT_WALL, body, "timeoutMs", err) < 0)
+    if (ctl_set_limit(c, LIMIT_WALL, body, "timeoutMs", err) < 0)
         return -1;
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     int bad = ctl_context_execute_streamed(&s, sandbox, context, text, err);

@@ -19,8 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 struct ctl_cp_location { /* one side of the copy */
     char *id;            /* sandbox; NULL: local */
     bool kept;           /* on this host, by `cove run --keep` */

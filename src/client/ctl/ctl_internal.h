@@ -13,6 +13,8 @@
 
 #include <jansson.h>
 
+#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t /* freed at the end of its scope */
+
 struct ctl {
     struct ev *ev;
     struct client *client; /* NULL at the start of login and logout, and without a usable server */
@@ -154,15 +156,17 @@ const char *ctl_age(const char *moment, uint64_t now_ms, char buf[CTL_AGE]);
 int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, const json_t *item), void *arg,
                       struct err *err);
 
-/* Collects the NAME=VALUE pairs of a repeated flag in an object; NULL if the flag was not given.
- * from_env: a bare NAME takes the value of the environment. */
-int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err);
-/* Parses a flag such as "1m", "256M" or "0.5" into body[key] and checks the range of the limit; no
+/* Collects the NAME=VALUE pairs of a repeated flag in the object body[key]; no effect if the flag
+ * was not given. from_env: a bare NAME takes the value of the environment. */
+int ctl_set_pairs(const struct ctl *c, int opt, bool from_env, json_t *body, const char *key, struct err *err);
+/* Parses the flag of a limit, such as "1m", "256M" or "0.5", into body[key] and checks its range; no
  * effect if the flag was not given. */
-int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err);
+int ctl_set_limit(const struct ctl *c, enum limit l, json_t *body, const char *key, struct err *err);
 int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err);  /* --memory, --cpus, --pids, --disk */
 int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err); /* --timeout, --cpu-time, --max-output */
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
+/* The flags that a sandbox and a template have in common. */
+int ctl_set_spec(const struct ctl *c, json_t *body, struct err *err);
 
 /* The code of a request: sets body.code, from -c, from the file `path` or, for "-", from standard
  * input, and body.language. `path` is NULL if none was given. */

@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 /* A server can name any provider, also one that other servers trust, and request a token that is
  * valid there. Only the user can judge whether the provider is the right one, so the purpose and
  * the recipient of the token are printed. */

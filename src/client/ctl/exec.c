@@ -15,8 +15,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 static const char *const exec_shell[] = { "/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh", NULL };
 
 static volatile int exec_signal; /* that interrupted us; 0: none */
@@ -86,7 +84,6 @@ static int ctl_exec_make_body(struct ctl *c, json_t *body, struct err *err)
 {
     bool tty = args_find(&c->args, OPT_TTY) != NULL, script = ctl_exec_is_script(c);
     bool code = args_find(&c->args, OPT_CODE) || script;
-    json_t *env = NULL;
     int bad = 0;
 
     if (ctl_require_args(c, code || tty ? 1 : 2, 1025, "exec [FLAGS] SANDBOX -- COMMAND...", err) < 0)
@@ -106,10 +103,8 @@ static int ctl_exec_make_body(struct ctl *c, json_t *body, struct err *err)
     if (args_find(&c->args, OPT_ISOLATED))
         json_object_set_new(body, "isolated", json_true());
     ctl_set_text(c, OPT_CWD, body, "cwd");
-    if (bad || ctl_set_run_limits(c, body, err) < 0 || ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if (bad || ctl_set_run_limits(c, body, err) < 0 || ctl_set_pairs(c, OPT_ENV, true, body, "env", err) < 0)
         return -1;
-    if (env)
-        json_object_set_new(body, "env", env);
     return tty ? 0 : ctl_exec_put_input(c, body, err);
 }
 
@@ -287,7 +282,6 @@ int ctl_exec(struct ctl *c, struct err *err)
 static int ctl_shell_on_server(struct ctl *c, char *sandbox, bool terminal, struct err *err)
 {
     AUTO_JSON *body = json_object();
-    json_t *env = NULL;
     int bad = 0;
 
     if (c->args.nrest > 1)
@@ -295,10 +289,8 @@ static int ctl_shell_on_server(struct ctl *c, char *sandbox, bool terminal, stru
     else if (!terminal)
         json_object_set_new(body, "command", json_pack("[s,s,s]", exec_shell[0], exec_shell[1], exec_shell[2]));
     ctl_set_text(c, OPT_CWD, body, "cwd");
-    if (bad || ctl_set_run_limits(c, body, err) < 0 || ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if (bad || ctl_set_run_limits(c, body, err) < 0 || ctl_set_pairs(c, OPT_ENV, true, body, "env", err) < 0)
         return -1;
-    if (env)
-        json_object_set_new(body, "env", env);
     auto_free char *path = ctl_api_path("/v1/sandboxes/%s/executions", sandbox);
     if (terminal)
         return ctl_exec_on_terminal(c, sandbox, path, body, err);

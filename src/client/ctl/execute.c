@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define FILE_MAX (3 * MIB) /* the maximum that fits into a request as base64 */
 
 /* --- the request --- */
@@ -72,7 +71,6 @@ static void ctl_execute_put_command(const struct ctl *c, json_t *body)
 static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
 {
     bool command = c->args.nrest > 1 || (c->args.nrest == 1 && c->args.after_dashes);
-    json_t *env = NULL;
 
     if (command && args_find(&c->args, OPT_CODE))
         return err_set(err, ERR_USAGE, "-c CODE and a command exclude each other; give one of them");
@@ -84,10 +82,8 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
     else if (ctl_put_code(c, c->args.nrest ? c->args.rest[0] : NULL, body, err) < 0)
         return -1;
     if (ctl_put_stdin(c, body, err) < 0 || ctl_execute_put_files(c, body, err) < 0 ||
-        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+        ctl_set_pairs(c, OPT_ENV, true, body, "env", err) < 0)
         return -1;
-    if (env)
-        json_object_set_new(body, "env", env);
     if (ctl_set_resources(c, body, err) < 0)
         return -1;
     if (args_find(&c->args, OPT_CACHE))

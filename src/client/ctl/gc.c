@@ -5,8 +5,6 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 static void ctl_gc_add_row(struct ctl_table *t, const json_t *answer, const char *what, const char *count,
                            const char *bytes)
 {

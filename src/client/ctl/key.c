@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #define YEARS_MS (100ull * 365 * 24 * 3600 * 1000) /* longer durations are mistakes */
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 
 static int ctl_key_show_secret(struct ctl *c, const json_t *answer)
 {

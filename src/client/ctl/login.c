@@ -15,7 +15,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define KEY_MAX (16 * KIB)
 
 /* --- reading the key from a terminal or a pipe --- */

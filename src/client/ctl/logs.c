@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 struct ctl_logs_copy {
     struct ctl_follow *f;
     int fd;

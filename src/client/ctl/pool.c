@@ -8,8 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 /* --- printing --- */
 
 static const char *ctl_pool_number_text(const json_t *object, const char *key, char buf[24])

@@ -199,7 +199,7 @@ int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, c
 
 /* --- flags --- */
 
-int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, struct err *err)
+int ctl_set_pairs(const struct ctl *c, int opt, bool from_env, json_t *body, const char *key, struct err *err)
 {
     json_t *object = NULL;
 
@@ -224,13 +224,14 @@ int ctl_read_pairs(const struct ctl *c, int opt, bool from_env, json_t **ret, st
             return err_set(err, ERR_USAGE, "--%s %.60s: the value is not UTF-8", c->args.items[i].opt->name, name);
         }
     }
-    *ret = object;
+    if (object)
+        json_object_set_new(body, key, object);
     return 0;
 }
 
-int ctl_set_limit(const struct ctl *c, int opt, enum limit l, json_t *body, const char *key, struct err *err)
+int ctl_set_limit(const struct ctl *c, enum limit l, json_t *body, const char *key, struct err *err)
 {
-    const struct arg *a = args_find(&c->args, opt);
+    const struct arg *a = args_find(&c->args, OPT_LIMIT + (int)l);
     uint64_t v;
 
     if (!a)
@@ -253,7 +254,7 @@ int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err)
     json_t *given = json_object_get(body, "resources"), *r = given ? json_incref(given) : json_object();
 
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
-        if (ctl_set_limit(c, OPT_LIMIT + (int)each[i].limit, each[i].limit, r, each[i].key, err) < 0) {
+        if (ctl_set_limit(c, each[i].limit, r, each[i].key, err) < 0) {
             json_decref(r);
             return -1;
         }
@@ -274,7 +275,7 @@ int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err)
     } each[] = { { LIMIT_WALL, "timeoutMs" }, { LIMIT_CPU_TIME, "cpuTimeMs" }, { LIMIT_OUTPUT, "outputBytes" } };
 
     for (size_t i = 0; i < ARRAY_LEN(each); i++)
-        if (ctl_set_limit(c, OPT_LIMIT + (int)each[i].limit, each[i].limit, body, each[i].key, err) < 0)
+        if (ctl_set_limit(c, each[i].limit, body, each[i].key, err) < 0)
             return -1;
     return 0;
 }
@@ -285,4 +286,18 @@ void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key)
 
     if (a)
         json_object_set_new(body, key, json_string(a->value));
+}
+
+int ctl_set_spec(const struct ctl *c, json_t *body, struct err *err)
+{
+    ctl_set_text(c, OPT_RUNTIME, body, "runtime");
+    ctl_set_text(c, OPT_LEVEL, body, "level");
+    ctl_set_text(c, OPT_DRIVER, body, "driver");
+    ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
+    if (ctl_set_resources(c, body, err) < 0 || ctl_set_limit(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
+        ctl_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
+        ctl_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
+        ctl_set_pairs(c, OPT_ENV, true, body, "env", err) < 0)
+        return -1;
+    return ctl_set_pairs(c, OPT_METADATA, false, body, "metadata", err);
 }

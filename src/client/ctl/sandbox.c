@@ -7,37 +7,16 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
-static int ctl_sandbox_set_limit(const struct ctl *c, enum limit l, json_t *body, const char *key, struct err *err)
-{
-    return ctl_set_limit(c, OPT_LIMIT + (int)l, l, body, key, err);
-}
-
 static int ctl_sandbox_create(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object(), *answer = NULL;
-    json_t *env = NULL, *metadata = NULL;
 
     if (ctl_require_args(c, 0, 0, "sandbox create [FLAGS]", err) < 0)
         return -1;
     ctl_set_text(c, OPT_NAME, body, "name");
-    ctl_set_text(c, OPT_RUNTIME, body, "runtime");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
-    ctl_set_text(c, OPT_LEVEL, body, "level");
-    ctl_set_text(c, OPT_DRIVER, body, "driver");
-    ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
-    if (ctl_set_resources(c, body, err) < 0 || ctl_sandbox_set_limit(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
-        ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
-        ctl_sandbox_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
-        ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
+    if (ctl_set_spec(c, body, err) < 0)
         return -1;
-    if (env)
-        json_object_set_new(body, "env", env);
-    if (ctl_read_pairs(c, OPT_METADATA, false, &metadata, err) < 0)
-        return -1;
-    if (metadata)
-        json_object_set_new(body, "metadata", metadata);
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     if (client_json(c->client, "POST", "/v1/sandboxes", text, &answer, err) < 0)
         return -1;
@@ -132,16 +111,13 @@ static void ctl_sandbox_print_all(const json_t *s)
 static int ctl_sandbox_set(struct ctl *c, struct err *err)
 {
     AUTO_JSON *body = json_object();
-    json_t *metadata = NULL;
 
     ctl_set_text(c, OPT_NAME, body, "name");
     ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
-    if (ctl_sandbox_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
-        ctl_sandbox_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
-        ctl_read_pairs(c, OPT_METADATA, false, &metadata, err) < 0)
+    if (ctl_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
+        ctl_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
+        ctl_set_pairs(c, OPT_METADATA, false, body, "metadata", err) < 0)
         return -1;
-    if (metadata)
-        json_object_set_new(body, "metadata", metadata);
     if (json_object_size(body) == 0)
         return err_set(err, ERR_USAGE,
                        "sandbox set: changes nothing; use --name, --metadata, --lifetime, --idle or --idle-action");

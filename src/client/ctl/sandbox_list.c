@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define PATIENCE_MS 2000 /* with a server, if there are kept sandboxes to list */
 
 /* --- listing --- */

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define SPEC_MAX (256 * KIB)
 
 /* --- printing --- */
@@ -122,34 +121,14 @@ static int ctl_template_read_spec(const struct ctl *c, json_t *body, struct err 
 
 static int ctl_template_read_flags(const struct ctl *c, json_t *body, struct err *err)
 {
-    static const struct {
-        enum limit limit;
-        const char *key;
-    } times[] = { { LIMIT_WALL, "timeoutMs" }, { LIMIT_LIFETIME, "lifetimeMs" }, { LIMIT_IDLE, "idleTimeoutMs" } };
-    json_t *env = NULL, *metadata = NULL, *preload = json_array();
+    AUTO_JSON *preload = json_array();
 
-    ctl_set_text(c, OPT_RUNTIME, body, "runtime");
-    ctl_set_text(c, OPT_LEVEL, body, "level");
-    ctl_set_text(c, OPT_DRIVER, body, "driver");
-    ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
     for (size_t i = 0; i < c->args.n; i++)
         if (c->args.items[i].opt->id == OPT_PRELOAD)
             json_array_append_new(preload, json_string(c->args.items[i].value));
     if (json_array_size(preload))
         json_object_set(body, "preload", preload);
-    json_decref(preload);
-    for (size_t i = 0; i < ARRAY_LEN(times); i++)
-        if (ctl_set_limit(c, OPT_LIMIT + (int)times[i].limit, times[i].limit, body, times[i].key, err) < 0)
-            return -1;
-    if (ctl_set_resources(c, body, err) < 0 || ctl_read_pairs(c, OPT_ENV, true, &env, err) < 0)
-        return -1;
-    if (env)
-        json_object_set_new(body, "env", env);
-    if (ctl_read_pairs(c, OPT_METADATA, false, &metadata, err) < 0)
-        return -1;
-    if (metadata)
-        json_object_set_new(body, "metadata", metadata);
-    return 0;
+    return ctl_set_spec(c, body, err);
 }
 
 static int ctl_template_set(struct ctl *c, struct err *err)

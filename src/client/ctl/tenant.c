@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 enum ctl_quota_unit { PLAIN, MILLIS, BYTES };
 
 static const struct {

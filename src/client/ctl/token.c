@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define TTL_MAX_MS (24ull * 3600 * 1000)
 
 static int ctl_token_set_ttl(const struct ctl *c, json_t *body, struct err *err)

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
 #define FIRST_MS 500u      /* between the first two samples */
 #define KEY_INTERRUPT 0x03 /* Ctrl-C */
 

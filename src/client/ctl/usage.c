@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 static void ctl_usage_add_query(struct buf *out, const char *name, const char *value)
 {
     auto_free char *escaped = fetch_escape(value);

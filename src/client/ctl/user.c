@@ -9,8 +9,6 @@
 
 #include <stdio.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 /* An API path with the tenant of --tenant. */
 static char *ctl_user_tenant_path(const struct ctl *c, const char *path)
 {
