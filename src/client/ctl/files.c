@@ -9,14 +9,19 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define AUTO_JSON __attribute__((cleanup(json_decrefp))) json_t
-
 struct ctl_files_args {
     char *sandbox;
     const char *first;        /* path of SANDBOX:PATH; NULL: none */
     const char *const *paths; /* the others, NULL-terminated */
     size_t n;                 /* all paths */
 };
+
+/* The arguments of one call of a verb. */
+struct ctl_files_call {
+    const char *sandbox, *path, *to; /* absolute paths; to: of `mv` only */
+};
+
+#define PATHS_MAX 1000u /* of a verb that is called once for each path */
 
 static int ctl_files_read_args(struct ctl *c, size_t min, size_t max, const char *usage, struct ctl_files_args *ret,
                                struct err *err)
@@ -29,10 +34,10 @@ static int ctl_files_read_args(struct ctl *c, size_t min, size_t max, const char
     ret->paths = (const char *const *)(c->args.rest + (c->args.nrest ? 1 : 0));
     ret->n = (size_t)(c->args.nrest ? c->args.nrest - 1 : 0) + joined;
     if (c->args.nrest == 0 || ret->n < min)
-        return err_set(err, ERR_USAGE, "missing argument; usage: cove %s", usage);
+        return err_set(err, ERR_USAGE, "missing argument; usage: cove files %s", usage);
     if (ret->n > max)
-        return err_set(err, ERR_USAGE, "unexpected argument '%.60s'; usage: cove %s", c->args.rest[c->args.nrest - 1],
-                       usage);
+        return err_set(err, ERR_USAGE, "unexpected argument '%.60s'; usage: cove files %s",
+                       c->args.rest[c->args.nrest - 1], usage);
     return ctl_resolve_sandbox(c, name, &ret->sandbox, err);
 }
 
@@ -73,16 +78,12 @@ static void ctl_files_add_row(void *arg, const json_t *e)
                   ctl_age(ctl_field_text(e, "modifiedAt"), l->now_ms, age), name);
 }
 
-static int ctl_files_list(struct ctl *c, struct err *err)
+static int ctl_files_list(struct ctl *c, const struct ctl_files_call *call, struct err *err)
 {
+    auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files/list?path=%s", call->sandbox, call->path);
     struct ctl_files_listing l = { .now_ms = clock_real_ms(), .items = json_array() };
     AUTO_JSON *whole = json_pack("{s:o}", "items", l.items);
-    struct ctl_files_args a = { 0 };
 
-    if (ctl_files_read_args(c, 0, 1, "files ls SANDBOX[:PATH]", &a, err) < 0)
-        return -1;
-    auto_free char *sandbox = a.sandbox, *path = ctl_files_path(&a, 0);
-    auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files/list?path=%s", sandbox, path);
     ctl_table_row(&l.table, "mode", "kind", "size", "modified", "name");
     int bad = ctl_for_each_item(c, api, ctl_files_add_row, &l, err);
     if (!bad && !c->json && !c->quiet)
@@ -105,33 +106,19 @@ static bool ctl_files_print_bytes(void *arg, const void *data, size_t len)
     return false;
 }
 
-static int ctl_files_print(struct ctl *c, struct err *err)
+static int ctl_files_print(struct ctl *c, const struct ctl_files_call *call, struct err *err)
 {
-    struct ctl_files_args a = { 0 };
+    auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files?path=%s", call->sandbox, call->path);
 
-    if (ctl_files_read_args(c, 1, 1000, "files cat SANDBOX:PATH...", &a, err) < 0)
-        return -1;
-    auto_free char *sandbox = a.sandbox;
-    for (size_t i = 0; i < a.n; i++) {
-        auto_free char *path = ctl_files_path(&a, i);
-        auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files?path=%s", sandbox, path);
-
-        if (client_download(c->client, api, ctl_files_print_bytes, err, err) < 0)
-            return -1;
-    }
-    return 0;
+    return client_download(c->client, api, ctl_files_print_bytes, err, err);
 }
 
-static int ctl_files_stat(struct ctl *c, struct err *err)
+static int ctl_files_stat(struct ctl *c, const struct ctl_files_call *call, struct err *err)
 {
     static const char *const shown[] = { "name", "kind", "mode", "modifiedAt", "target" };
-    struct ctl_files_args a = { 0 };
+    auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files/stat?path=%s", call->sandbox, call->path);
     AUTO_JSON *e = NULL;
 
-    if (ctl_files_read_args(c, 1, 1, "files stat SANDBOX:PATH", &a, err) < 0)
-        return -1;
-    auto_free char *sandbox = a.sandbox, *path = ctl_files_path(&a, 0);
-    auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files/stat?path=%s", sandbox, path);
     if (client_json(c->client, "GET", api, NULL, &e, err) < 0)
         return -1;
     if (c->json)
@@ -145,6 +132,7 @@ static int ctl_files_stat(struct ctl *c, struct err *err)
 
 /* --- changing --- */
 
+/* Frees `body`. */
 static int ctl_files_send(struct ctl *c, const char *sandbox, const char *what, json_t *body, struct err *err)
 {
     auto_free char *api = ctl_api_path("/v1/sandboxes/%s/files/%s", sandbox, what);
@@ -156,64 +144,69 @@ static int ctl_files_send(struct ctl *c, const char *sandbox, const char *what, 
     return client_json(c->client, "POST", api, text, NULL, err);
 }
 
-static int ctl_files_mkdir(struct ctl *c, struct err *err)
+static int ctl_files_mkdir(struct ctl *c, const struct ctl_files_call *call, struct err *err)
 {
-    struct ctl_files_args a = { 0 };
-
-    if (ctl_files_read_args(c, 1, 1000, "files mkdir SANDBOX:PATH...", &a, err) < 0)
-        return -1;
-    auto_free char *sandbox = a.sandbox;
-    for (size_t i = 0; i < a.n; i++) {
-        auto_free char *path = ctl_files_path(&a, i);
-
-        if (ctl_files_send(c, sandbox, "mkdir", json_pack("{s:s,s:b}", "path", path, "parents", 1), err) < 0)
-            return -1;
-    }
-    return 0;
+    return ctl_files_send(c, call->sandbox, "mkdir", json_pack("{s:s,s:b}", "path", call->path, "parents", 1), err);
 }
 
-static int ctl_files_move(struct ctl *c, struct err *err)
+static int ctl_files_move(struct ctl *c, const struct ctl_files_call *call, struct err *err)
 {
-    struct ctl_files_args a = { 0 };
-
-    if (ctl_files_read_args(c, 2, 2, "files mv SANDBOX:FROM TO", &a, err) < 0)
-        return -1;
-    auto_free char *sandbox = a.sandbox, *from = ctl_files_path(&a, 0), *to = ctl_files_path(&a, 1);
-    return ctl_files_send(c, sandbox, "move", json_pack("{s:s,s:s,s:b}", "from", from, "to", to, "parents", 1), err);
+    return ctl_files_send(c, call->sandbox, "move",
+                          json_pack("{s:s,s:s,s:b}", "from", call->path, "to", call->to, "parents", 1), err);
 }
 
-static int ctl_files_remove(struct ctl *c, struct err *err)
+static int ctl_files_remove(struct ctl *c, const struct ctl_files_call *call, struct err *err)
 {
-    const char *form = args_find(&c->args, OPT_RECURSIVE) ? "/v1/sandboxes/%s/files?path=%s&recursive=true"
-                                                          : "/v1/sandboxes/%s/files?path=%s";
+    bool recursive = args_find(&c->args, OPT_RECURSIVE);
+    auto_free char *api = ctl_api_path(recursive ? "/v1/sandboxes/%s/files?path=%s&recursive=true"
+                                                 : "/v1/sandboxes/%s/files?path=%s",
+                                       call->sandbox, call->path);
+
+    if (client_json(c->client, "DELETE", api, NULL, NULL, err) == 0)
+        return 0;
+    if (err->id == ERR_EXISTS && !recursive)
+        err_set(err, ERR_EXISTS, "%s: the directory is not empty; -r removes it with its contents", call->path);
+    return -1;
+}
+
+struct ctl_files_verb {
+    const char *word;
+    int (*fn)(struct ctl *c, const struct ctl_files_call *call, struct err *err);
+    size_t min, max; /* paths */
+    const char *usage;
+};
+
+static int ctl_files_run(struct ctl *c, const struct ctl_files_verb *v, struct err *err)
+{
     struct ctl_files_args a = { 0 };
 
-    if (ctl_files_read_args(c, 1, 1000, "files rm [-r] SANDBOX:PATH...", &a, err) < 0)
+    if (ctl_files_read_args(c, v->min, v->max, v->usage, &a, err) < 0)
         return -1;
-    auto_free char *sandbox = a.sandbox;
-    for (size_t i = 0; i < a.n; i++) {
+    auto_free char *sandbox = a.sandbox, *to = v->max == 2 ? ctl_files_path(&a, 1) : NULL;
+    for (size_t i = 0; i < (v->max == PATHS_MAX ? a.n : 1); i++) {
         auto_free char *path = ctl_files_path(&a, i);
-        auto_free char *api = ctl_api_path(form, sandbox, path);
+        struct ctl_files_call call = { sandbox, path, to };
+        int status = v->fn(c, &call, err);
 
-        if (client_json(c->client, "DELETE", api, NULL, NULL, err) == 0)
-            continue;
-        if (err->id == ERR_EXISTS && !args_find(&c->args, OPT_RECURSIVE))
-            return err_set(err, ERR_EXISTS, "%s: the directory is not empty; -r removes it with its contents", path);
-        return -1;
+        if (status != 0)
+            return status;
     }
     return 0;
 }
 
 int ctl_files(struct ctl *c, const char *what, struct err *err)
 {
-    static const struct {
-        const char *word;
-        int (*fn)(struct ctl *c, struct err *err);
-    } verbs[] = { { "ls", ctl_files_list },     { "cat", ctl_files_print }, { "stat", ctl_files_stat },
-                  { "mkdir", ctl_files_mkdir }, { "mv", ctl_files_move },   { "rm", ctl_files_remove } };
+    static const struct ctl_files_verb verbs[] = {
+        { "ls", ctl_files_list, 0, 1, "ls SANDBOX[:PATH]" },
+        { "cat", ctl_files_print, 1, PATHS_MAX, "cat SANDBOX:PATH..." },
+        { "stat", ctl_files_stat, 1, 1, "stat SANDBOX:PATH" },
+        { "mkdir", ctl_files_mkdir, 1, PATHS_MAX, "mkdir SANDBOX:PATH..." },
+        { "mv", ctl_files_move, 2, 2, "mv SANDBOX:FROM TO" },
+        { "rm", ctl_files_remove, 1, PATHS_MAX, "rm [-r] SANDBOX:PATH..." },
+    };
 
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         if (str_eq(what, verbs[i].word))
-            return verbs[i].fn(c, err);
+            return ctl_files_run(c, &verbs[i], err);
     return err_set(err, ERR_BUG, "'files %s' is not implemented", what);
 }
