@@ -159,8 +159,8 @@ int ctl_for_each_item(struct ctl *c, const char *path, void (*each)(void *arg, c
 /* Collects the NAME=VALUE pairs of a repeated flag in the object body[key]; no effect if the flag
  * was not given. from_env: a bare NAME takes the value of the environment. */
 int ctl_set_pairs(const struct ctl *c, int opt, bool from_env, json_t *body, const char *key, struct err *err);
-/* Parses the flag of a limit, such as "1m", "256M" or "0.5", into body[key] and checks its range; no
- * effect if the flag was not given. */
+/* Parses the flag of a limit, such as "1m", "256M" or "0.5", into body[key] and checks its range;
+ * no effect if the flag was not given. */
 int ctl_set_limit(const struct ctl *c, enum limit l, json_t *body, const char *key, struct err *err);
 int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err);  /* --memory, --cpus, --pids, --disk */
 int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err); /* --timeout, --cpu-time, --max-output */
