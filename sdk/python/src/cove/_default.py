@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 import atexit
+import functools
+import inspect
 import os
 import threading
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Optional, TypeVar
 
-from ._json import Duration, Size
 from ._sync.client import Cove
-from ._sync.execution import OnResult, OnText
-from .models import Resources
-from .options import Content
-from .result import Result
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+R = TypeVar("R")
 
 _lock = threading.Lock()
 _client: Optional[Cove] = None
@@ -48,21 +51,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def execute(code: Optional[str] = None, *, command: Union[str, Sequence[str], None] = None, language: Optional[str] = None,
-            template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
-            stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
-            timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
-            policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
-            cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
-            cache: Optional[bool] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
-            on_result: Optional[OnResult] = None) -> Result:
-    """Runs code, or a command, in a fresh sandbox that is removed afterwards.
+def _shared(method: Callable[Concatenate[Cove, P], R]) -> Callable[P, R]:
+    """A method of the shared client as a function with the other arguments of the method."""
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return method(client(), *args, **kwargs)
+
+    whole = inspect.signature(method)
+    setattr(call, "__signature__", whole.replace(parameters=[*whole.parameters.values()][1:]))
+    call.__module__, call.__qualname__ = "cove", method.__name__
+    return call
+
+
+execute = _shared(Cove.execute)
+execute.__doc__ = """Runs code, or a command, in a fresh sandbox that is removed afterwards.
 
         print(cove.execute("6 * 7").text)
 
     The server is that of COVE_URL and COVE_API_KEY, or of this machine. The arguments are those of
     `Cove.execute`. Threads and forked processes can call this at any time.
     """
-    return client().execute(code, command=command, language=language, template=template, files=files, outputs=outputs, stdin=stdin, env=env, cwd=cwd,
-                            timeout=timeout, output_bytes=output_bytes, level=level, policy=policy, memory=memory, disk=disk,
-                            cpus=cpus, pids=pids, resources=resources, cache=cache, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
