@@ -80,7 +80,7 @@ static int native_write_id_maps(const struct native_template *t, pid_t pid, uid_
 }
 
 /* EPERM, ENOSPC, EUSERS and EINVAL mean that the host allows no namespaces, or no more of them. */
-static int native_clone_failed(struct err *err)
+int native_clone_failed(struct err *err)
 {
     bool refused = errno == EPERM || errno == ENOSPC || errno == EUSERS || errno == EINVAL;
 
@@ -142,8 +142,7 @@ int native_enter_netns(struct native_template *t, int network, struct err *err)
     return 0;
 }
 
-int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
-                 struct err *err)
+int native_spawn(struct native_template *t, const struct native_spec *spec, struct native_process *ret, struct err *err)
 {
     auto_fd int go = eventfd(0, EFD_CLOEXEC);
     auto_fd int pidfd = -1;
@@ -189,8 +188,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, pid_
         (void)waitpid(pid, NULL, 0);
         return -1;
     }
-    *ret_pid = pid;
-    *ret_pidfd = take_fd(&pidfd);
+    *ret = (struct native_process){ .pid = pid, .pidfd = take_fd(&pidfd), .messages = -1 };
     return 0;
 }
 

@@ -44,6 +44,7 @@ struct native_template {
     uid_t owner;                 /* uid that owns the user namespaces */
     bool joinable;               /* the owner may enter its sandboxes and their networks */
     bool net_ready;              /* the caller is in the network that the next sandbox gets */
+    int boot_file;               /* for a runtime that raises the last walls itself: core/wire/boot_file.h */
 };
 
 struct native_spec {
@@ -60,6 +61,14 @@ struct native_spec {
     /* Called in the child to send the listener of its filter. If the kernel provides none, listener
      * is -1 and sys is the errno. Must not allocate. Returns -1 with errno. */
     int (*send_listener)(int monitor, const char *id, int listener, int sys);
+};
+
+struct native_process { /* a sandbox whose walls are being raised */
+    pid_t pid;
+    int pidfd;
+    /* The end of a pipe, which does not block, with the messages of the program that makes the
+     * namespaces, in case it fails. -1: the child reports its failure itself. */
+    int messages;
 };
 
 /* Called by the spawner in its new namespaces: builds the root, which is the same for every
@@ -82,8 +91,10 @@ int native_enter_netns(struct native_template *t, int network, struct err *err);
 /* Sets up the network that the caller has just entered: loopback only. Allocates nothing. */
 int native_setup_netns(const struct native_template *t, struct err *err);
 /* Starts a sandbox. Returns when its id maps are written; the child continues alone. */
-int native_spawn(struct native_template *t, const struct native_spec *spec, pid_t *ret_pid, int *ret_pidfd,
+int native_spawn(struct native_template *t, const struct native_spec *spec, struct native_process *ret,
                  struct err *err);
+/* clone3 refused new namespaces, or a process: sets err from errno and returns -1. */
+int native_clone_failed(struct err *err);
 /* Checks the target path of a bind: absolute, normalized, and not a path that cove itself needs.
  * Pure. */
 int native_check_target(const char *dst, struct err *err);

@@ -5,14 +5,9 @@
 #include "core/base/fd.h"
 #include "core/base/mutate.h"
 #include "host/isolate/sys.h"
+#include "inside/confine/seccomp.h"
 
 #include <errno.h>
-#include <linux/seccomp.h>
-#include <sys/syscall.h>
-
-#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
-#endif
 
 int rlimits_apply(const struct native_spec *spec, struct err *err)
 {
@@ -55,13 +50,6 @@ int rlimits_apply(const struct native_spec *spec, struct err *err)
     return 0;
 }
 
-static int seccomp_load(const struct native_filter *f, unsigned long flags)
-{
-    struct sock_fprog prog = { .len = (unsigned short)f->len, .filter = (struct sock_filter *)(uintptr_t)f->prog };
-
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
-}
-
 /* For a kernel that provides no listener. This is rare, so the filter is built only when needed. */
 static int seccomp_install_without_listener(const struct native_template *t, struct err *err)
 {
@@ -69,13 +57,14 @@ static int seccomp_install_without_listener(const struct native_template *t, str
 
     if (t->monitor >= 0 && filter_build(&t->calls, false, plain.prog, &plain.len, err) < 0)
         return -1;
-    if (seccomp_load(t->monitor >= 0 ? &plain : &t->filter, 0) < 0)
+    const struct native_filter *f = t->monitor >= 0 ? &plain : &t->filter;
+
+    if (seccomp_load(f->prog, f->len) < 0)
         return err_sys(err, ERR_WALL_MISSING, "system call filter");
     return 0;
 }
 
-/* Both filters deny a call in the same way; with a listener the monitor also learns of it. Without
- * WAIT_KILLABLE_RECV (before Linux 5.19) a signal turns one call into two notifications. */
+/* Both filters deny a call in the same way; with a listener the monitor also learns of it. */
 int seccomp_install_filter(const struct native_template *t, const struct native_spec *spec, int monitor,
                            struct err *err)
 {
@@ -84,9 +73,7 @@ int seccomp_install_filter(const struct native_template *t, const struct native_
     if (wall_is_mutated("seccomp"))
         return 0;
     if (t->monitor >= 0) {
-        listener = seccomp_load(&t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
-        if (listener < 0 && errno == EINVAL)
-            listener = seccomp_load(&t->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+        listener = seccomp_load_with_listener(t->filter.prog, t->filter.len);
         why = listener < 0 ? errno : 0;
     }
     if (listener < 0 && seccomp_install_without_listener(t, err) < 0)

@@ -16,6 +16,7 @@
 
 #include "core/base/fd.h"
 #include "core/base/mutate.h"
+#include "core/base/str.h"
 #include "host/isolate/sys.h"
 
 #include <dirent.h>
@@ -258,8 +259,10 @@ static void template_root_add_mask(struct template_root *r, const char *name, bo
 {
     for (size_t i = 0; root_proc_masks[i]; i++)
         if (strcmp(name, root_proc_masks[i]) == 0) {
-            r->mask_is_dir[r->nmasks] = dir;
-            r->masks[r->nmasks++] = root_proc_masks[i];
+            struct proc_mask *m = &r->masks[r->nmasks++];
+
+            m->is_dir = dir;
+            (void)str_copy(m->name, sizeof(m->name), name);
         }
 }
 

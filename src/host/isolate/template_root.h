@@ -8,13 +8,13 @@
 
 #include "core/base/base.h"
 #include "core/base/err.h"
+#include "inside/confine/proc_mount.h"
 #include "policy/root_layout.h"
 
 struct template_root {
-    int fd;                            /* "/" of the template */
-    int proc;                          /* procfs of this pid namespace, for writing id maps */
-    const char *masks[ROOT_MASKS_MAX]; /* entries of /proc that exist here and must be covered */
-    bool mask_is_dir[ROOT_MASKS_MAX];
+    int fd;   /* "/" of the template */
+    int proc; /* procfs of this pid namespace, for writing id maps */
+    struct proc_mask masks[ROOT_MASKS_MAX];
     size_t nmasks;
 };
 

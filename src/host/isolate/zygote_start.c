@@ -7,7 +7,7 @@
 #include "host/isolate/zygote_start.h"
 
 #include "core/base/fd.h"
-#include "host/isolate/caps.h"
+#include "inside/confine/caps.h"
 #include "host/isolate/sys.h"
 
 #include <errno.h>

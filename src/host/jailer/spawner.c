@@ -5,13 +5,13 @@
 
 #include "core/base/fd.h"
 #include "core/base/mem.h"
+#include "host/bwrap/bwrap.h"
 #include "host/rootless/rootless.h"
 #include "host/isolate/sys.h"
 #include "host/isolate/zygote_start.h"
-#include "core/wire/frame.h"
+#include "core/wire/early_error.h"
 #include "core/wire/jail.h"
 #include "core/wire/seccomp_listener.h"
-#include "core/wire/rt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,49 +55,57 @@ struct spawner {
 
 /* --- in the spawner --- */
 
-struct spawner_children { /* maps a pid in the spawner to the jailer's token */
-    struct {
-        pid_t pid;
-        uint64_t token;
-    } * entries;
+/* The differences between the drivers, in the process that raises the walls. */
+static int spawner_no_preparation(struct native_template *t UNUSED, struct err *err UNUSED)
+{
+    return 0;
+}
+
+static int spawner_same_status(int status)
+{
+    return status;
+}
+
+static const struct spawner_driver {
+    int (*set_template)(struct native_template *t, struct err *err); /* after native_set_template */
+    int (*spawn)(struct native_template *t, const struct native_spec *spec, struct native_process *ret,
+                 struct err *err);
+    int (*wait_status)(int status); /* wait status of PID 1 from that of the process that was spawned */
+} spawner_drivers[DRIVER_COUNT] = {
+    [DRIVER_NATIVE] = { spawner_no_preparation, native_spawn, spawner_same_status },
+    [DRIVER_BWRAP] = { bwrap_set_template, bwrap_spawn, bwrap_wait_status },
+};
+
+struct spawner_child {
+    pid_t pid;
+    uint64_t token; /* the jailer's */
+    int messages;   /* as in native_process; -1: none */
+    int control;    /* with messages: a duplicate, to report a failure */
+};
+
+struct spawner_children {
+    struct spawner_child *entries;
     size_t n, cap;
 };
 
-static void spawner_children_add(struct spawner_children *b, pid_t pid, uint64_t token)
+static void spawner_children_add(struct spawner_children *b, struct spawner_child child)
 {
     if (b->n == b->cap) {
         b->cap = b->cap ? b->cap * 2 : 64;
         b->entries = mem_resize(b->entries, b->cap, sizeof(*b->entries));
     }
-    b->entries[b->n].pid = pid;
-    b->entries[b->n++].token = token;
+    b->entries[b->n++] = child;
 }
 
-static bool spawner_children_remove(struct spawner_children *b, pid_t pid, uint64_t *token)
+static bool spawner_children_remove(struct spawner_children *b, pid_t pid, struct spawner_child *ret)
 {
     for (size_t i = 0; i < b->n; i++)
         if (b->entries[i].pid == pid) {
-            *token = b->entries[i].token;
+            *ret = b->entries[i];
             b->entries[i] = b->entries[--b->n];
             return true;
         }
     return false;
-}
-
-/* The child of native_spawn reports its failure on the control socket, as a frame that the engine
- * waits for anyway. */
-static void spawner_report_failure(int control, const struct err *err)
-{
-    uint8_t packet[FRAME_HEADER + 512];
-    struct rt_error e = { .id = (uint32_t)err->id, .sys = err->sys };
-    struct err ignored;
-
-    (void)snprintf(e.msg, sizeof(e.msg), "%s", err->msg);
-    int len = rt_error_encode(&e, packet + FRAME_HEADER, &ignored);
-    if (len < 0)
-        return;
-    frame_header(packet, &(struct frame){ .type = FRAME_ERROR, .len = (uint32_t)len });
-    (void)fd_send(control, packet, FRAME_HEADER + (size_t)len, NULL, 0, 0);
 }
 
 static void spawner_send_event(int sock, const struct spawner_event *n, int fd)
@@ -127,33 +135,38 @@ static bool spawner_place_fds(struct native_spec *spec, int *fds, size_t nfds)
     return true;
 }
 
-static void spawner_make_sandbox(int sock, struct native_template *t, const struct err *broken,
-                                 struct spawner_children *children, struct spawner_order *o, int *fds, size_t nfds)
+static void spawner_make_sandbox(int sock, struct native_template *t, const struct spawner_driver *driver,
+                                 const struct err *broken, struct spawner_children *children, struct spawner_order *o,
+                                 int *fds, size_t nfds)
 {
     struct spawner_event note = { .kind = SPAWNER_EVENT_FAILED, .token = o->token };
-    auto_fd int pidfd = -1;
-    pid_t pid;
+    struct native_process p = { .pidfd = -1, .messages = -1 };
 
-    o->spec.report_failure = spawner_report_failure;
+    o->spec.report_failure = early_error_send;
     o->spec.send_listener = seccomp_listener_send;
     if (broken->id != ERR_NONE)
         note.err = *broken;
     else if (!spawner_place_fds(&o->spec, fds, nfds))
         err_set(&note.err, ERR_BUG, "the spawner received %zu descriptors", nfds);
-    else if (native_spawn(t, &o->spec, &pid, &pidfd, &note.err) == 0) {
+    else if (driver->spawn(t, &o->spec, &p, &note.err) == 0) {
         note.kind = SPAWNER_EVENT_SPAWNED;
-        spawner_children_add(children, pid, o->token);
+        spawner_children_add(children, (struct spawner_child){ .pid = p.pid,
+                                                               .token = o->token,
+                                                               .messages = p.messages,
+                                                               .control = p.messages >= 0 ? take_fd(&fds[0]) : -1 });
     }
-    spawner_send_event(sock, &note, pidfd);
+    spawner_send_event(sock, &note, p.pidfd);
+    fd_close(&p.pidfd);
     for (size_t i = 0; i < nfds; i++)
-        close(fds[i]);
+        fd_close(&fds[i]);
 }
 
 /* The received descriptor stays open on purpose: its uid locks last as long as this process. */
 static void spawner_apply_template(struct native_template *t, struct err *broken, const struct spawner_order *o)
 {
-    if (broken->id == ERR_NONE)
-        (void)native_set_template(t, &o->template.filter, o->template.owner, o->template.joinable, broken);
+    if (broken->id == ERR_NONE &&
+        native_set_template(t, &o->template.filter, o->template.owner, o->template.joinable, broken) == 0)
+        (void)spawner_drivers[o->template.driver].set_template(t, broken);
 }
 
 /* On failure, a network namespace is made with the next sandbox, and its requester gets the
@@ -178,14 +191,32 @@ static void spawner_start_zygote(const struct native_template *t, const struct e
         close(fds[i]);
 }
 
-static void spawner_reap(int sock, struct spawner_children *children)
+/* The runtime closes its end of the pipe when it starts, so the pipe holds only messages from
+ * before PID 1 existed. */
+static void spawner_report_messages(struct spawner_child *child)
+{
+    struct err err;
+
+    if (child->messages >= 0 && bwrap_read_failure(child->messages, &err))
+        early_error_send(child->control, &err);
+    fd_close(&child->messages);
+    fd_close(&child->control);
+}
+
+static void spawner_reap(int sock, const struct spawner_driver *driver, struct spawner_children *children)
 {
     struct spawner_event note = { .kind = SPAWNER_EVENT_ENDED };
+    struct spawner_child child;
+    int status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &note.status, WNOHANG)) > 0)
-        if (spawner_children_remove(children, pid, &note.token))
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        if (spawner_children_remove(children, pid, &child)) {
+            spawner_report_messages(&child);
+            note.token = child.token;
+            note.status = driver->wait_status(status);
             spawner_send_event(sock, &note, -1);
+        }
 }
 
 /* While no order is pending, prepares the next network namespace, unless the jailer has promised
@@ -211,6 +242,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
     static struct spawner_order order;
     struct err broken = { 0 };
     struct spawner_children children = { 0 };
+    const struct spawner_driver *driver = &spawner_drivers[DRIVER_NATIVE]; /* until the template is known */
     bool promised = !rootless; /* the jailer will send a network namespace */
     size_t made = 0;
     sigset_t chld;
@@ -249,7 +281,7 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
 
             while (read(kids, si, sizeof(si)) > 0)
                 ;
-            spawner_reap(sock, &children);
+            spawner_reap(sock, driver, &children);
         }
         if (!p[0].revents)
             continue;
@@ -266,10 +298,11 @@ static NORETURN void spawner_main(int sock, bool rootless, const struct template
             continue;
         }
         if (order.kind == SPAWNER_ORDER_TEMPLATE) {
+            driver = &spawner_drivers[order.template.driver];
             spawner_apply_template(&t, &broken, &order);
             continue;
         }
-        spawner_make_sandbox(sock, &t, &broken, &children, &order, fds, nfds);
+        spawner_make_sandbox(sock, &t, driver, &broken, &children, &order, fds, nfds);
         made++;
     }
 }

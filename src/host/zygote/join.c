@@ -21,7 +21,7 @@
 #include "core/base/fd.h"
 #include "core/base/deny_openat2.h"
 #include "core/base/mutate.h"
-#include "host/isolate/caps.h"
+#include "inside/confine/caps.h"
 #include "host/isolate/rlimits_seccomp.h"
 #include "host/isolate/sys.h"
 

@@ -1,4 +1,4 @@
-#include "host/isolate/caps.h"
+#include "inside/confine/caps.h"
 
 #include "core/base/mutate.h"
 

@@ -1,0 +1,38 @@
+/* boot_file.h - the last walls of a sandbox, for a runtime that raises them itself because the
+ * program that made its namespaces cannot.
+ *
+ * The runtime is then started as `cove-runtime ID`, with CAP_SYS_ADMIN and CAP_SETPCAP in the user
+ * namespace of the sandbox, and inherits two more descriptors, which it closes before it reads a
+ * frame: BOOT_FILE_FD, a sealed file with this header and two programs for seccomp after it, and
+ * BOOT_MONITOR_FD, the socket to the monitor, if `notify` is not 0. Many runtimes share one file
+ * and its offset, so it is read with pread. */
+#pragma once
+
+#include "core/base/base.h"
+#include "core/base/err.h"
+
+#include <linux/filter.h>
+
+#define BOOT_FILE_FD 4
+#define BOOT_MONITOR_FD 5
+#define BOOT_MASKS_MAX 32
+#define BOOT_PROGRAM_MAX 4096u /* instructions: the limit of Linux */
+
+struct boot_mask { /* an entry of /proc that is covered */
+    char name[24];
+    uint32_t is_dir;
+};
+
+struct boot_file_header {
+    uint32_t notify; /* instructions of the filter whose denied calls go to a listener; 0: no monitor */
+    uint32_t plain;  /* instructions of the filter without a listener, which follow */
+    uint32_t nmasks;
+    struct boot_mask masks[BOOT_MASKS_MAX];
+};
+
+/* Returns a sealed, close-on-exec descriptor, or -1 and sets err. */
+int boot_file_make(const struct boot_file_header *head, const struct sock_filter *notify,
+                   const struct sock_filter *plain, struct err *err);
+/* Reads and checks the header and the programs: `notify`, then `plain`, in one allocation that the
+ * caller frees. Returns NULL and sets err if the file is not valid. */
+struct sock_filter *boot_file_read(int fd, struct boot_file_header *ret, struct err *err);
