@@ -266,7 +266,7 @@ static void coved_open_api(struct coved *d)
                                              .auth = d->auth,
                                              .audit = server_audit_log(d->recorder),
                                              .version = COVE_VERSION,
-                                             .operator_limits = d->operator_limits.file ? &d->operator_limits : NULL,
+                                             .operator_limits = &d->operator_limits,
                                              .scratch_dir = d->paths.state_dir,
                                              .login_issuer = conf_text(&d->conf, SETTING_JWT_ISSUER),
                                              .login_audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
@@ -500,8 +500,9 @@ static int coved_serve(struct coved *d, struct err *err)
     };
 
     if (coved_drop_privileges(err) < 0 || server_paths_resolve(&w, &d->paths, err) < 0 || ev_new(&d->ev, err) < 0 ||
-        coved_watch_signals(d, err) < 0 || coved_read_operator_limits(d, err) < 0 || coved_open_store(d, err) < 0 ||
-        coved_open_recorder(d, err) < 0 || coved_open_auth(d, err) < 0 || coved_open_manager(d, err) < 0)
+        coved_watch_signals(d, err) < 0 || coved_read_operator_limits(d, err) < 0 ||
+        coved_restrict_drivers(d, err) < 0 || coved_open_store(d, err) < 0 || coved_open_recorder(d, err) < 0 ||
+        coved_open_auth(d, err) < 0 || coved_open_manager(d, err) < 0)
         return -1;
     if (coved_open_wallclock(d, err) < 0)
         return -1;

@@ -48,6 +48,8 @@ struct coved {
 int coved_read_settings(struct coved *d, int argc, char **argv, struct problems *pr);
 void coved_count_sockets(struct coved *d);
 const struct store_pool *coved_default_pool(struct coved *d); /* NULL: the setting is off */
+/* Adds the setting drivers.allowed to the operator limits. */
+int coved_restrict_drivers(struct coved *d, struct err *err);
 /* Drops every privilege that coved might have been started with. Fails with ERR_DENIED as root. */
 int coved_drop_privileges(struct err *err);
 

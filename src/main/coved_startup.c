@@ -148,3 +148,20 @@ const struct store_pool *coved_default_pool(struct coved *d)
     (void)str_copy(d->default_pool.template, sizeof(d->default_pool.template), "python");
     return &d->default_pool;
 }
+
+int coved_restrict_drivers(struct coved *d, struct err *err)
+{
+    const char *const *names = conf_list(&d->conf, SETTING_DRIVERS);
+    uint32_t allowed = 0;
+    enum driver_id driver;
+
+    for (size_t i = 0; names[i]; i++) {
+        if (!driver_parse(names[i], &driver))
+            return driver_unknown_error("drivers.allowed", names[i], err);
+        allowed |= DRIVER_BIT(driver);
+    }
+    d->operator_limits.forbidden_drivers |= DRIVERS_ALL & ~allowed;
+    if (d->operator_limits.forbidden_drivers == DRIVERS_ALL)
+        return err_set(err, ERR_CONF_VALUE, "drivers.allowed: no driver is left that the operator limits allow too");
+    return 0;
+}

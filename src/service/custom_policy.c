@@ -197,6 +197,11 @@ static int custom_policy_copy_to_spec(struct spec *s, const struct policy *p, co
             s->explicit_limits |= 1ull << i;
         }
     s->level = LEVEL_CUSTOM;
+    if (p->driver_line) {
+        s->driver = p->driver;
+        s->has_driver = true;
+    }
+    s->network = p->network;
     str_copy(s->policy_name, sizeof(s->policy_name), p->name);
     s->has_profile = p->has_profile;
     s->profile = p->profile;
@@ -269,6 +274,13 @@ int custom_policy_check_operator_limit(const struct operator_limits *f, enum lim
 
 int custom_policy_apply_operator_limits(struct spec *s, const struct operator_limits *f, struct err *err)
 {
+    uint32_t forbidden = f ? f->forbidden_drivers : 0;
+
+    if (!s->has_driver)
+        s->driver = driver_default(forbidden);
+    s->has_driver = true;
+    if (driver_check_allowed(forbidden, s->driver, "driver", "the operator of this server", err) < 0)
+        return -1;
     if (!f || !f->file)
         return 0;
     if (f->level == LEVEL_HIGH)

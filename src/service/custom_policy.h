@@ -13,8 +13,8 @@
  * problems, which the caller frees. */
 int custom_policy_read(struct spec *s, const json_t *document, char **ret_details, struct err *err);
 
-/* Explicit values beyond the operator limits are errors; defaults are lowered. f may be NULL: no
- * limits. */
+/* Explicit values beyond the operator limits are errors; defaults are lowered. A spec without
+ * a driver gets the first allowed one. f may be NULL: no limits. */
 int custom_policy_apply_operator_limits(struct spec *s, const struct operator_limits *f, struct err *err);
 /* The same for one value of a request ("timeoutMs") that corresponds to limit l; 0: not set. */
 int custom_policy_check_operator_limit(const struct operator_limits *f, enum limit l, const char *name, uint64_t value,

@@ -290,6 +290,24 @@ static int spec_read_names(struct spec *s, const json_t *object, struct err *err
     return 0;
 }
 
+static int spec_read_driver(struct spec *s, const json_t *object, struct err *err)
+{
+    const char *driver = NULL, *network = NULL;
+
+    if (json_input_text(object, "", "driver", 1, SPEC_NAME_MAX, &driver, err) < 0 ||
+        json_input_text(object, "", "network", 1, SPEC_NAME_MAX, &network, err) < 0)
+        return -1;
+    if (driver && !driver_parse(driver, &s->driver)) {
+        (void)driver_unknown_error("driver", driver, err);
+        err_sanitize(err);
+        return -1;
+    }
+    s->has_driver = s->has_driver || driver;
+    if (network && !network_mode_parse(network, &s->network.mode))
+        return err_set(err, ERR_POLICY_FEATURE, "network: sandboxes of this version have no network; use none");
+    return 0;
+}
+
 /* The policy is read first: other fields override it. */
 static int spec_read_policy(struct spec *s, const json_t *object, char **ret_details, struct err *err)
 {
@@ -315,7 +333,7 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
     static const char *const names[] = { "runtime",       "level",      "policy",    "resources",
                                          "env",           "metadata",   "timeoutMs", "lifetimeMs",
                                          "idleTimeoutMs", "idleAction", "template",  "preload",
-                                         "name",          NULL };
+                                         "name",          "driver",     "network",   NULL };
     json_t *sub[3] = { NULL };
     char *details = NULL;
 
@@ -339,7 +357,7 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
         json_input_object(object, "", "env", &sub[1], err) < 0 ||
         json_input_object(object, "", "metadata", &sub[2], err) < 0)
         return -1;
-    if (spec_read_preload(s, object, err) < 0)
+    if (spec_read_driver(s, object, err) < 0 || spec_read_preload(s, object, err) < 0)
         return -1;
     if (sub[0] && spec_read_resources(s, sub[0], err) < 0)
         return -1;
@@ -381,7 +399,9 @@ void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret)
 {
     const struct language *rt = language_by_name(s->runtime);
 
-    *ret = (struct sandbox_spec){ .level = s->level,
+    *ret = (struct sandbox_spec){ .driver = s->driver,
+                                  .network = s->network,
+                                  .level = s->level,
                                   .policy = s->policy ? s->policy_name : NULL,
                                   .profile = s->has_profile ? s->profile
                                              : rt           ? rt->profile
@@ -407,6 +427,8 @@ const char *spec_limit_name(enum limit l)
 void spec_json(const struct spec *s, struct jsonw *w)
 {
     jsonw_kstr(w, "runtime", s->runtime);
+    jsonw_kstr(w, "driver", driver_name(s->driver));
+    jsonw_kstr(w, "network", network_mode_name(s->network.mode));
     jsonw_kstr(w, "level", level_name(s->level));
     if (s->policy)
         jsonw_kraw(w, "policy", s->policy);

@@ -33,6 +33,9 @@ extern const char *const idle_action_names[]; /* NULL-terminated */
 struct spec {
     char runtime[40]; /* name of the language; "": not chosen yet */
     enum level level;
+    enum driver_id driver;
+    bool has_driver; /* false: the operator's default; custom_policy_apply_operator_limits sets it */
+    struct network_policy network;
     struct limits limits;
     uint64_t explicit_limits; /* bit per limit that a template or request set */
     bool cpu_pinning;

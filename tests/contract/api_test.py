@@ -1638,7 +1638,13 @@ def the_server_reports_its_capabilities_and_its_state(s):
     assert names == ["python", "node", "bash", "sh"]
     assert s.call("GET", "/v1/runtimes/sh").json["available"] is True
     assert s.call("GET", "/v1/runtimes/perl").status == 404
-    assert s.call("GET", "/v1/capabilities").json["limits"]["memoryBytes"]["default"] == 512 << 20
+    told = s.call("GET", "/v1/capabilities").json
+    assert told["limits"]["memoryBytes"]["default"] == 512 << 20
+    drivers = {d["name"]: d for d in told["drivers"]}
+    assert list(drivers) == ["native", "bwrap"] and all(d["allowed"] and d["summary"] for d in told["drivers"]), told
+    assert drivers["native"]["available"] is True and drivers["native"]["default"] is True, told
+    assert drivers["bwrap"]["default"] is False, told
+    assert drivers["bwrap"]["available"] or (drivers["bwrap"]["reason"] and drivers["bwrap"]["fix"]), told
     assert s.call("GET", "/health", key=False).json["status"] == "ok"
     entrance = s.call("GET", "/", key=False)
     assert entrance.json["name"] == "cove" and entrance.json["version"], entrance.body

@@ -1,5 +1,9 @@
-"""The driver of a sandbox, as a user chooses it and sees it: options, policy files, operator limits."""
+"""The driver of a sandbox, as a user chooses it and sees it."""
+import json
+import os
+
 from cove import Case, run
+from served import OwnServer, Served
 
 
 class Choice(Case):
@@ -70,3 +74,56 @@ class Receipts(Case):
         self.assertEqual((receipt["driver"], receipt["network"]), ("native", "none"))
         done = run("run", "--receipt", "--", "true")
         self.assertIn("driver native, network none, ", done.err)
+
+
+class OfAServer(Served):
+    def test_driver_and_network_of_a_sandbox_are_shown(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--driver", "native").out.strip()
+        info = self.cove("sandbox", "info", "--json", sandbox).json
+        self.assertEqual((info["driver"], info["network"]), ("native", "none"))
+        self.assertRegex(self.cove("sandbox", "info", sandbox).out, r"(?m)^driver +native$")
+        for program in (["--", "true"], ["-c", "6 * 7"]):
+            path = os.path.join(self.dir, "receipt.json")
+            self.cove("exec", f"--receipt={path}", sandbox, *program)
+            with open(path, encoding="utf-8") as f:
+                receipt = json.load(f)
+            self.assertEqual((receipt["driver"], receipt["network"]), ("native", "none"), receipt)
+
+    def test_the_api_refuses_an_unknown_driver_with_the_nearest_name(self):
+        answer = self.ask("POST", "/v1/sandboxes", 404, {"driver": "bwarp"}, self.key)
+        self.assertEqual(answer["error"]["code"], "driver_not_found")
+        self.assertIn("did you mean bwrap?", answer["error"]["message"])
+        answer = self.ask("POST", "/v1/execute", 404, {"code": "1", "driver": "qemu"}, self.key)
+        self.assertEqual(answer["error"]["code"], "driver_not_found")
+        policy = {"version": 1, "driver": "nativ"}
+        answer = self.ask("POST", "/v1/sandboxes", 404, {"policy": policy, "level": "custom"}, self.key)
+        self.assertEqual(answer["error"]["details"]["errors"][0]["path"], "policy.driver")
+        self.assertEqual(answer["error"]["details"]["errors"][0]["code"], "driver_not_found")
+
+    def test_a_template_has_a_driver(self):
+        made = self.operator("template", "set", "with-bwrap", "--runtime", "sh", "--driver", "bwrap", "--json").json
+        self.assertEqual(made["spec"]["driver"], "bwrap")
+        sandbox = self.cove("sandbox", "create", "-q", "--template", "with-bwrap", "--driver", "native").out.strip()
+        self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).json["driver"], "native")
+
+    def test_capabilities_list_the_drivers(self):
+        drivers = {d["name"]: d for d in self.ask("GET", "/v1/capabilities", 200)["drivers"]}
+        self.assertEqual([d["default"] for d in drivers.values()], [True, False])
+        self.assertTrue(drivers["native"]["available"])
+        self.assertEqual(drivers["bwrap"]["available"], "reason" not in drivers["bwrap"])
+
+
+class OnlyNative(OwnServer):
+    settings = ["--drivers-allowed", "native"]
+
+    def test_a_driver_that_is_not_allowed_is_refused_everywhere(self):
+        done = self.cove("sandbox", "create", "--driver", "bwrap", code=125)
+        self.assertIn("does not allow driver bwrap; it allows native [driver_not_allowed]", done.err)
+        done = self.cove("template", "set", "t", "--runtime", "sh", "--driver", "bwrap", code=125)
+        self.assertIn("driver_not_allowed", done.err)
+        self.cove("sandbox", "create", "-q")
+
+    def test_a_driver_that_does_not_exist_cannot_be_allowed(self):
+        done = run("serve", "--drivers-allowed", "native,bwarp", "--state-dir", self.dir + "/state")
+        self.assertNotEqual(done.code, 0)
+        self.assertIn("drivers.allowed: unknown driver 'bwarp'; did you mean bwrap?", done.err)

@@ -92,8 +92,8 @@ static void ctl_sandbox_print_id(const json_t *s)
 
 static void ctl_sandbox_print_all(const json_t *s)
 {
-    static const char *const shown[] = { "id",    "name",      "state",     "runtime", "template",
-                                         "level", "createdAt", "expiresAt", "endedAt", "endedBy" };
+    static const char *const shown[] = { "id",     "name",      "state",     "runtime", "template", "level",
+                                         "driver", "createdAt", "expiresAt", "endedAt", "endedBy" };
     const json_t *r = json_object_get(s, "resources"), *why = json_object_get(s, "reason");
     char memory[32], storage[32];
 

@@ -103,7 +103,7 @@ static enum driver_id policy_rows_driver(const struct policy *p, const struct op
 static char *policy_rows_driver_source(const struct policy *p, const struct operator_limits *f)
 {
     if (!p->driver_line && f->forbidden_drivers & DRIVER_BIT(p->driver))
-        return str_dup(f->file);
+        return str_dup(f->file ? f->file : "drivers.allowed");
     return policy_rows_source_of(p, p->driver_line);
 }
 

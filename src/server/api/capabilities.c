@@ -5,6 +5,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "policy/file/policy_rows.h"
+#include "service/driver_states.h"
 
 #include <limits.h>
 
@@ -157,6 +158,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     jsonw_karray(&w, "runtimes");
     api_write_runtimes(&w);
     jsonw_end_array(&w);
+    driver_states_json(api->settings.operator_limits, &w);
     capabilities_write_limits(&w);
     capabilities_write_pools(&w);
     api_object_end(req, 200, &w);

@@ -324,7 +324,7 @@ static int execute_read_options(struct execute_request *c, struct err *err)
 /* The fields of the request override those of the template. */
 static int execute_read_spec(struct execute_request *c, struct err *err)
 {
-    static const char *const names[] = { "level", "policy", "resources" };
+    static const char *const names[] = { "level", "policy", "resources", "driver" };
     auto_json *over = json_object();
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -439,9 +439,10 @@ static void execute_on_template(void *arg, const struct err *err, const struct s
 
 static void api_execute(struct http_req *req, void *ctx)
 {
-    static const char *const names[] = { "code",  "command", "language",  "template",    "level",   "policy",
-                                         "env",   "cwd",     "resources", "files",       "stdin",   "outputs",
-                                         "cache", "stream",  "timeoutMs", "outputBytes", "receipt", NULL };
+    static const char *const names[] = { "code",        "command", "language", "template",  "level",
+                                         "policy",      "env",     "cwd",      "resources", "files",
+                                         "stdin",       "outputs", "cache",    "stream",    "timeoutMs",
+                                         "outputBytes", "receipt", "driver",   NULL };
     struct execute_request *c = mem_new(struct execute_request);
     const char *template = NULL;
     struct err err = { 0 };

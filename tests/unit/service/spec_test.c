@@ -1,6 +1,7 @@
 /* Specs: a request over a template over the defaults. */
 #include "tests/unit/test.h"
 
+#include "service/custom_policy.h"
 #include "service/spec.h"
 
 #include <stdio.h>
@@ -77,9 +78,10 @@ TEST(a_stored_spec_is_read_back_and_contains_no_variables)
 
     spec_init(&s);
     spec_init(&again);
-    assert_int_equal(read_over(&s, "{\"runtime\":\"bash\",\"resources\":{\"cpuMillis\":250,\"storageBytes\":1048576},"
-                                   "\"env\":{\"SECRET\":\"hunter2\"},\"idleTimeoutMs\":5,\"timeoutMs\":7}"),
-                     0);
+    assert_int_equal(
+        read_over(&s, "{\"runtime\":\"bash\",\"resources\":{\"cpuMillis\":250,\"storageBytes\":1048576},"
+                      "\"driver\":\"bwrap\",\"env\":{\"SECRET\":\"hunter2\"},\"idleTimeoutMs\":5,\"timeoutMs\":7}"),
+        0);
     assert_int_equal(spec_finish(&s, &last), 0);
     jsonw_init(&w, &out, 0);
     jsonw_object(&w);
@@ -90,9 +92,48 @@ TEST(a_stored_spec_is_read_back_and_contains_no_variables)
     assert_int_equal(spec_finish(&again, &last), 0);
     assert_memory_equal(&again.limits, &s.limits, sizeof(s.limits));
     assert_string_equal(again.runtime, "bash");
+    assert_int_equal(again.driver, DRIVER_BWRAP);
     buf_done(&out);
     spec_done(&s);
     spec_done(&again);
+}
+
+TEST(the_driver_of_a_request_overrides_policy_and_template)
+{
+    struct operator_limits only_bwrap = { .forbidden_drivers = DRIVER_BIT(DRIVER_NATIVE) }, any = { 0 };
+    struct sandbox_spec sandbox;
+    struct spec s;
+
+    spec_init(&s);
+    assert_int_equal(read_over(&s, "{\"level\":\"custom\",\"policy\":{\"version\":1,\"driver\":\"bwrap\"}}"), 0);
+    assert_true(s.has_driver && s.driver == DRIVER_BWRAP);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &only_bwrap, &last), 0);
+    assert_int_equal(read_over(&s, "{\"driver\":\"native\"}"), 0);
+    assert_int_equal(s.driver, DRIVER_NATIVE);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &any, &last), 0);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &only_bwrap, &last), -1);
+    assert_int_equal(last.id, ERR_DRIVER_REFUSED);
+    assert_string_equal(last.msg, "driver: the operator of this server does not allow driver native; it allows bwrap");
+    spec_fill_sandbox_spec(&s, &sandbox);
+    assert_int_equal(sandbox.driver, DRIVER_NATIVE);
+    assert_int_equal(sandbox.network.mode, NETWORK_NONE);
+    spec_done(&s);
+}
+
+TEST(a_spec_without_a_driver_gets_the_first_that_the_operator_allows)
+{
+    struct operator_limits only_bwrap = { .forbidden_drivers = DRIVER_BIT(DRIVER_NATIVE) };
+    struct spec s;
+
+    spec_init(&s);
+    assert_int_equal(read_over(&s, "{}"), 0);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, NULL, &last), 0);
+    assert_int_equal(s.driver, DRIVER_NATIVE);
+    spec_done(&s);
+    spec_init(&s);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &only_bwrap, &last), 0);
+    assert_int_equal(s.driver, DRIVER_BWRAP);
+    spec_done(&s);
 }
 
 TEST(every_bad_value_is_refused_by_name)
@@ -105,6 +146,9 @@ TEST(every_bad_value_is_refused_by_name)
         { "{\"runtime\":\"python-data\"}", "runtime: 'python-data' is a template; use \"template\": \"python-data\"" },
         { "{\"runtime\":7}", "runtime" },
         { "{\"runtime\":\"\"}", "runtime" },
+        { "{\"driver\":\"bwarp\"}", "driver: unknown driver 'bwarp'; did you mean bwrap?" },
+        { "{\"driver\":7}", "driver" },
+        { "{\"network\":\"bridge\"}", "network: sandboxes of this version have no network; use none" },
         { "{\"level\":\"low\"}", "level" },
         { "{\"level\":\"custom\"}", "level" },
         { "{\"owner\":\"me\"}", "owner" },
@@ -204,6 +248,8 @@ int main(void)
         RUN(defaults_apply_to_absent_fields),
         RUN(a_request_overrides_its_template),
         RUN(a_stored_spec_is_read_back_and_contains_no_variables),
+        RUN(the_driver_of_a_request_overrides_policy_and_template),
+        RUN(a_spec_without_a_driver_gets_the_first_that_the_operator_allows),
         RUN(every_bad_value_is_refused_by_name),
         RUN(js07_variables_and_metadata_are_limited),
         RUN(an_empty_spec_is_one_of_python),

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._sync.terminals import Terminal, Terminals
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
-        Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
+        Driver, Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
         SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Used, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .result import OmittedFile, Result
@@ -85,7 +85,7 @@ HOMES = {
     "events": ("InputRequestEvent ChannelEvent Event ExitEvent FileEvent OutputEvent ExceptionEvent ResizeEvent "
         "DisplayEvent StartedEvent"),
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
-        "FileUrl SandboxEvent Inspection Level LimitRange Policy Readiness Reason Receipt ReceiptSummary Resources "
+        "FileUrl SandboxEvent Driver Inspection Level LimitRange Policy Readiness Reason Receipt ReceiptSummary Resources "
         "Runtime SandboxInfo SandboxStatus SandboxToken ServerEvent Template TemplateSpec Ticket Usage Used Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
@@ -100,7 +100,7 @@ __all__ = [
     "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Commands", "Completions",
-    "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Event", "EventGap", "EventStream", "Events",
+    "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
     "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "Executions", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
     "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",

@@ -58,6 +58,9 @@ class SandboxInfo:
     """Seconds; 0: no idle timeout."""
     idle_action: str = "end"
     metadata: Dict[str, str] = dataclasses.field(default_factory=dict)
+    driver: Optional[str] = None
+    """The driver that made it: native or bwrap."""
+    network: Optional[str] = None
     template: Optional[str] = None
     name: Optional[str] = None
     created_at: Optional[datetime.datetime] = None
@@ -355,6 +358,7 @@ class TemplateSpec:
     """Python modules that are imported before a sandbox is requested."""
     policy: Optional[Mapping[str, Any]] = None
     """A policy as docs/policies.md describes; the level is then custom."""
+    driver: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -487,6 +491,22 @@ class Level:
 
 
 @dataclasses.dataclass(frozen=True)
+class Driver:
+    """A driver of a server, which makes sandboxes."""
+
+    name: str
+    summary: str
+    allowed: bool
+    """Whether the operator allows it."""
+    default: bool
+    available: bool
+    reason: Optional[str] = None
+    """Why it is not available."""
+    fix: Optional[str] = None
+    raw: Mapping[str, Any] = raw()
+
+
+@dataclasses.dataclass(frozen=True)
 class LimitRange:
     default: int
     min: int
@@ -496,12 +516,13 @@ class LimitRange:
 
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
-    """The levels, languages and limits of a server."""
+    """The levels, languages, drivers and limits of a server."""
 
     version: str
     levels: List[Level]
     runtimes: List[Runtime]
     limits: Dict[str, LimitRange]
+    drivers: List[Driver] = dataclasses.field(default_factory=list)
     raw: Mapping[str, Any] = raw()
 
 

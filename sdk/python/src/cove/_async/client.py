@@ -133,7 +133,7 @@ class AsyncCove:
     async def execute(self, code: Optional[str] = None, *, command: Union[str, Sequence[str], None] = None, language: Optional[str] = None,
                       template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
                       stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
-                      timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None,
+                      timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None, driver: Optional[str] = None,
                       policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
                       cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
                       cache: Optional[bool] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
@@ -148,7 +148,7 @@ class AsyncCove:
             cache: the program is pure, so the server may return the result of an earlier identical
                 run.
             timeout: seconds, or a text such as "500ms".
-            memory, disk, cpus, pids, resources: as for `Sandbox.create`.
+            driver, memory, disk, cpus, pids, resources: as for `Sandbox.create`.
             on_stdout, on_stderr: called with each piece of text as it is written.
             on_result: called with each displayed value.
 
@@ -160,7 +160,7 @@ class AsyncCove:
         """
         limits = limits_of(memory, disk, cpus, pids, resources)
         body = execute_body(code, command, files, outputs, env, timeout, limits, language=language, template=template, stdin=stdin, cwd=cwd,
-                            outputBytes=output_bytes, level=level, policy=policy, cache=cache)
+                            outputBytes=output_bytes, level=level, driver=driver, policy=policy, cache=cache)
         if on_stdout is not None or on_stderr is not None or on_result is not None:
             return await self._listen(body, on_stdout, on_stderr, on_result)
         return await self._http.get(Result, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,

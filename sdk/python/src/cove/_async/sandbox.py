@@ -55,7 +55,7 @@ class AsyncSandbox:
 
     @classmethod
     async def create(cls, template: Optional[str] = None, *, name: Optional[str] = None, runtime: Optional[str] = None, level: Optional[str] = None,
-                     policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
+                     driver: Optional[str] = None, policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
                      cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
                      env: Optional[Mapping[str, str]] = None, metadata: Optional[Mapping[str, str]] = None, timeout: Optional[Duration] = None,
                      lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None, idle_action: Optional[str] = None,
@@ -69,6 +69,8 @@ class AsyncSandbox:
             name: a name for `connect` and `list`; only one sandbox at a time can have it.
             runtime: the language of `run_code`, if it is not that of the template.
             level: the strength of the walls; "standard" or "high".
+            driver: what makes the sandbox: "native" or "bwrap", as docs/drivers.md describes;
+                default: that of the template or policy, else the first that the operator allows.
             policy: your own walls and limits, as docs/policies.md describes; the level is then
                 "custom".
             memory: bytes, or a text such as "512M".
@@ -89,7 +91,7 @@ class AsyncSandbox:
         if template in LANGUAGES and runtime is None:
             template, runtime = None, template
         spec = TemplateSpec(runtime, level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
-                            lifetime, idle_timeout, idle_action, policy=policy)
+                            lifetime, idle_timeout, idle_action, policy=policy, driver=driver)
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template, name=name)},
                     headers={"Idempotency-Key": idempotency_key or fresh_key()})
         owner = client is None

@@ -1,0 +1,99 @@
+#include "sandbox/driver_availability.h"
+
+#include "core/base/fd.h"
+#include "core/base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* A kernel setting that stops Bubblewrap, which makes its user namespace without privileges. */
+struct driver_sysctl {
+    const char *path;  /* below the root */
+    const char *stops; /* the value that forbids unprivileged user namespaces */
+    const char *why;
+    const char *fix;
+};
+
+static const struct driver_sysctl driver_sysctls[] = {
+    { "/proc/sys/kernel/unprivileged_userns_clone", "0",
+      "the kernel forbids user namespaces of plain users (kernel.unprivileged_userns_clone is 0)",
+      "sysctl -w kernel.unprivileged_userns_clone=1" },
+    { "/proc/sys/user/max_user_namespaces", "0",
+      "the kernel permits no user namespaces (user.max_user_namespaces is 0)",
+      "sysctl -w user.max_user_namespaces=15000" },
+    { "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+      "AppArmor restricts user namespaces of plain users, and no AppArmor profile permits them to bwrap",
+      "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load an AppArmor profile for bwrap" },
+};
+
+static bool driver_find_program(const char *root, const char *const *paths, char *ret, size_t size)
+{
+    char path[PATH_MAX];
+
+    for (; *paths; paths++) {
+        snprintf(path, sizeof(path), "%s%s", root, *paths);
+        if (access(path, X_OK) == 0)
+            return str_copy(ret, size, *paths);
+    }
+    return false;
+}
+
+static bool driver_sysctl_stops(const char *root, const struct driver_sysctl *s)
+{
+    char path[PATH_MAX], text[16] = "";
+
+    snprintf(path, sizeof(path), "%s%s", root, s->path);
+    auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : fd_read_full(fd, text, sizeof(text) - 1);
+    if (n < 0)
+        return false; /* a kernel without the setting does not restrict */
+    text[strcspn(text, "\n")] = '\0';
+    return str_eq(text, s->stops);
+}
+
+static bool driver_has_apparmor_profile(const char *root)
+{
+    static const char *const profiles[] = { "/etc/apparmor.d/bwrap", "/etc/apparmor.d/bwrap-userns-restrict",
+                                            "/etc/apparmor.d/usr.bin.bwrap", NULL };
+    char path[PATH_MAX];
+
+    for (const char *const *p = profiles; *p; p++) {
+        snprintf(path, sizeof(path), "%s%s", root, *p);
+        if (access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void driver_check_bwrap(const char *root, struct driver_availability *ret)
+{
+    static const char *const paths[] = { "/usr/bin/bwrap", "/bin/bwrap", NULL };
+
+    if (!driver_find_program(root, paths, ret->path, sizeof(ret->path))) {
+        snprintf(ret->why, sizeof(ret->why), "bwrap is not installed: neither %s nor %s exists", paths[0], paths[1]);
+        snprintf(ret->fix, sizeof(ret->fix), "apt install bubblewrap");
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(driver_sysctls); i++) {
+        const struct driver_sysctl *s = &driver_sysctls[i];
+
+        if (!driver_sysctl_stops(root, s) || (str_eq(s->stops, "1") && driver_has_apparmor_profile(root)))
+            continue;
+        (void)str_copy(ret->why, sizeof(ret->why), s->why);
+        (void)str_copy(ret->fix, sizeof(ret->fix), s->fix);
+        return;
+    }
+    ret->available = true;
+}
+
+void driver_availability_check(enum driver_id d, const char *root, struct driver_availability *ret)
+{
+    *ret = (struct driver_availability){ 0 };
+    if (d == DRIVER_BWRAP)
+        driver_check_bwrap(root, ret);
+    else
+        ret->available = true;
+}

@@ -1,0 +1,31 @@
+#include "service/driver_states.h"
+
+#include "sandbox/driver_availability.h"
+
+static void driver_state_json(enum driver_id d, uint32_t forbidden, struct jsonw *w)
+{
+    struct driver_availability a;
+
+    driver_availability_check(d, "", &a);
+    jsonw_object(w);
+    jsonw_kstr(w, "name", driver_name(d));
+    jsonw_kstr(w, "summary", driver_summary(d));
+    jsonw_kbool(w, "allowed", !(forbidden & DRIVER_BIT(d)));
+    jsonw_kbool(w, "default", d == driver_default(forbidden));
+    jsonw_kbool(w, "available", a.available);
+    if (!a.available) {
+        jsonw_kstr(w, "reason", a.why);
+        jsonw_kstr(w, "fix", a.fix);
+    }
+    jsonw_end_object(w);
+}
+
+void driver_states_json(const struct operator_limits *f, struct jsonw *w)
+{
+    uint32_t forbidden = f ? f->forbidden_drivers : 0;
+
+    jsonw_karray(w, "drivers");
+    for (unsigned i = 0; i < DRIVER_COUNT; i++)
+        driver_state_json((enum driver_id)i, forbidden, w);
+    jsonw_end_array(w);
+}

@@ -1,0 +1,8 @@
+/* driver_states.h - the drivers as a server lists them: allowed, available, and why not. */
+#pragma once
+
+#include "core/base/jsonw.h"
+#include "policy/policy.h"
+
+/* Writes the member "drivers" of an open object. f may be NULL: every driver is allowed. */
+void driver_states_json(const struct operator_limits *f, struct jsonw *w);
