@@ -20,7 +20,7 @@ import traceback
 import api_test
 import ws_test
 from api_test import Server
-from ws_test import CLOSE, PING, PONG, TEXT, frame
+from ws_test import CLOSE, PING, PONG, TEXT, bounded, frame
 
 CASES = []
 
@@ -36,7 +36,7 @@ class Refused(Exception):
         self.status, self.body = status, body
 
 
-class Stream:
+class Stream(ws_test.Waiting):
     """The WebSocket of a sandbox: messages as dicts."""
 
     def __init__(self, server, sandbox, query="", key=True, headers=(), timeout=60):
@@ -56,17 +56,10 @@ class Stream:
             self.s.close()
             raise Refused(int(top.split()[1]), self.data)
 
-    more, need, read = ws_test.Client.more, ws_test.Client.need, ws_test.Client.read
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.s.close()
-
     def send(self, type_, **fields):
         self.s.sendall(frame(TEXT, json.dumps({"type": type_, **fields}).encode()))
 
+    @bounded
     def receive(self):
         """The next message; None when the socket was closed, with its code in `closed`."""
         while True:
@@ -86,6 +79,7 @@ class Stream:
                 assert abs(datetime.datetime.fromisoformat(m["at"].replace("Z", "+00:00")).timestamp() - time.time()) < 600
                 return m
 
+    @bounded
     def until(self, *types, **fields):
         """The next message of one of these types with these fields; those before it go to
         `skipped`."""
@@ -97,6 +91,7 @@ class Stream:
                 return m
             self.skipped.append(m)
 
+    @bounded
     def output(self, name=None, stream="stdout"):
         """All output of an execution up to its end, and the end."""
         pieces = []
@@ -109,6 +104,7 @@ class Stream:
             if m["stream"] == stream:
                 pieces.append(piece(m))
 
+    @bounded
     def shown(self, text, name=None):
         """Reads until the output contains this text."""
         whole = b""

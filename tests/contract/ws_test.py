@@ -6,6 +6,7 @@ A case whose name begins with WBnn is a case of the attack catalogue.
 """
 import base64
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -46,19 +47,26 @@ def frame(op, data=b"", fin=True, mask=True, rsv=0, length=None, size=None):
     return head + key + bytes(b ^ key[i & 3] for i, b in enumerate(data))
 
 
-class Client:
-    """A socket after its handshake."""
+def bounded(function):
+    """A method that waits for the server. The outermost one on the stack has the deadline: the
+    timeout of the socket begins again with every ping."""
+    @functools.wraps(function)
+    def wait(self, *args, **more):
+        if self.deadline is not None:
+            return function(self, *args, **more)
+        self.deadline = time.monotonic() + self.patience
+        try:
+            return function(self, *args, **more)
+        finally:
+            self.deadline = None
+    return wait
 
-    def __init__(self, server, *headers, unix=False, early=b"", timeout=60):
-        self.s = server.connect(unix, timeout)
-        self.s.sendall(handshake(*headers) + early)
-        self.data = b""
-        while b"\r\n\r\n" not in self.data:
-            self.more()
-        top, _, self.data = self.data.partition(b"\r\n\r\n")
-        self.status = int(top.split()[1])
-        self.headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in top.decode().split("\r\n")[1:])}
-        assert self.status == 101, top
+
+class Waiting:
+    """A socket `s`, and the bytes that were read from it but not used."""
+
+    patience = 180  # seconds of one wait, whatever arrives meanwhile
+    deadline = None
 
     def __enter__(self):
         return self
@@ -67,13 +75,12 @@ class Client:
         self.s.close()
 
     def more(self):
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise TimeoutError(f"waited {self.patience} s")
         piece = self.s.recv(1 << 16)
         if not piece:
             raise EOFError
         self.data += piece
-
-    def send(self, *frames):
-        self.s.sendall(b"".join(frames))
 
     def need(self, n):
         while len(self.data) < n:
@@ -81,6 +88,7 @@ class Client:
         piece, self.data = self.data[:n], self.data[n:]
         return piece
 
+    @bounded
     def read(self):
         first, n = self.need(2)
         assert first & 0x70 == 0 and first & 0x80 and not n & 0x80, "a server's frame must be complete, unmasked and without extensions"
@@ -90,9 +98,37 @@ class Client:
             n = struct.unpack(">Q", self.need(8))[0]
         return first & 15, self.need(n)
 
+
+class Client(Waiting):
+    """A socket after its handshake."""
+
+    def __init__(self, server, *headers, unix=False, early=b"", timeout=60, patience=Waiting.patience):
+        self.s, self.patience = server.connect(unix, timeout), patience
+        self.s.sendall(handshake(*headers) + early)
+        self.data = b""
+        while b"\r\n\r\n" not in self.data:
+            self.more()
+        top, _, self.data = self.data.partition(b"\r\n\r\n")
+        self.status = int(top.split()[1])
+        self.headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in top.decode().split("\r\n")[1:])}
+        assert self.status == 101, top
+
+    def send(self, *frames):
+        self.s.sendall(b"".join(frames))
+
     def say(self, text):
         self.send(frame(TEXT, text.encode()))
 
+    @bounded
+    def heard(self):
+        """The next message; pings before it are answered."""
+        while True:
+            op, data = self.read()
+            if op != PING:
+                return op, data
+            self.send(frame(PONG, data))
+
+    @bounded
     def ended(self):
         """The code of the close frame that ends the socket, None when there was none; messages
         before it are skipped."""
@@ -141,6 +177,20 @@ def basics(server):
     with Client(server, unix=True) as c:
         c.say("close 4001")
         assert c.read() == (TEXT, b"last words") and c.ended() == 4001
+
+
+@case
+def deadline(_):
+    """a test stops waiting for a message although pings arrive"""
+    with Server(ws_ping_ms=200) as s, Client(s, patience=1) as c:
+        began = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            c.heard()
+            raise AssertionError("a message that was not sent")
+        assert 1 < time.monotonic() - began < 20
+        c.patience = 60
+        c.say("here")
+        assert c.heard() == (TEXT, b"here")
 
 
 @case
@@ -261,12 +311,7 @@ def wb06_silence(server):
             alive.send(frame(PONG, data))
         assert silent.ended() == 1011
         alive.say("here")
-        while True:
-            op, data = alive.read()
-            if op == TEXT:
-                break
-            alive.send(frame(PONG, data))
-        assert data == b"here"
+        assert alive.heard() == (TEXT, b"here")
 
 
 @case

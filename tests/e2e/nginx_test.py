@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 import unittest
 
 from cove import ROOT, run
@@ -101,10 +102,11 @@ class Nginx(Tls):
         return bytes(got)
 
     def until(self, s, word):
-        got = b""
+        got, deadline = b"", time.monotonic() + 120
         while word not in got:
             piece = s.recv(4096)
             self.assertTrue(piece, got)
+            self.assertLess(time.monotonic(), deadline, got)  # the timeout of the socket begins again with every ping
             got += piece
         return got
 

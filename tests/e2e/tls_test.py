@@ -233,12 +233,13 @@ class Spoken(Tls):
             while b"\r\n\r\n" not in head:
                 head += s.recv(1)
             self.assertIn(b" 101 ", head)
-            got = b""
+            got, deadline = b"", time.monotonic() + 120
             for n in range(50):  # pings, masked with zeros; other messages of the server may stand between the pongs
                 s.sendall(bytes([0x89, 0x84, 0, 0, 0, 0]) + b"%04d" % n)
                 while b"\x8a\x04%04d" % n not in got:
                     piece = s.recv(4096)
                     self.assertTrue(piece, got)
+                    self.assertLess(time.monotonic(), deadline, got)  # the timeout of the socket begins again with every ping
                     got += piece
         wait_for(lambda: self.figure("api_websockets", "") == 0)
         self.stop()
