@@ -15,9 +15,12 @@ void owned_spec_set(struct owned_spec *s, const struct sandbox_spec *like)
 {
     struct owned_spec old = *s;
 
-    *s = (struct owned_spec){
-        .spec = { .level = like->level, .profile = like->profile, .grants = like->grants, .limits = like->limits }
-    };
+    *s = (struct owned_spec){ .spec = { .driver = like->driver,
+                                        .network = like->network,
+                                        .level = like->level,
+                                        .profile = like->profile,
+                                        .grants = like->grants,
+                                        .limits = like->limits } };
     memcpy(s->spec.deny, like->deny, sizeof(s->spec.deny));
     if (like->hostname)
         s->spec.hostname = s->hostname = str_dup(like->hostname);

@@ -295,7 +295,7 @@ TEST(a_spec_that_differs_for_the_jailer_is_a_miss)
 {
     static const struct sandbox_mount mount = { .kind = SANDBOX_MOUNT_BIND_RO, .fd = 0, .dst = "/mnt/x" };
     static const struct zygote_spec zygote = { "python", "" };
-    struct sandbox_spec specs[6];
+    struct sandbox_spec specs[7];
     struct scene s;
 
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
@@ -307,6 +307,7 @@ TEST(a_spec_that_differs_for_the_jailer_is_a_miss)
     specs[3].grants = GRANT_BIT(DEBUG);
     specs[4].zygote = &zygote;
     specs[5].level = LEVEL_CUSTOM; /* with the same walls */
+    specs[6].driver = DRIVER_BWRAP;
     begin_two(&s);
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
         if (pools_take(s.pools, &specs[i], NULL))
@@ -340,6 +341,26 @@ TEST(a_member_has_the_level_of_its_pool)
         fail_msg("%s", err.msg);
     put_pool(&s, &standard, &two); /* another level is another spec */
     assert_int_equal(info(&s, "p").generation, 2);
+    end(&s);
+}
+
+TEST(a_member_has_the_driver_of_its_pool)
+{
+    struct sandbox_spec bwrap = plain_spec(), native = plain_spec();
+    struct scene s;
+
+    bwrap.driver = DRIVER_BWRAP;
+    begin(&s);
+    put_pool(&s, &bwrap, &two);
+    take_template(&s);
+    asked_to_make(&s, 0);
+    asked_to_make(&s, 1);
+    made(&s, 0, ALL_OUTSIDE);
+    made(&s, 1, ALL_OUTSIDE);
+    assert_null(pools_take(s.pools, &native, NULL));
+    s.k.box = pools_take(s.pools, &bwrap, NULL);
+    assert_non_null(s.k.box);
+    assert_int_equal(s.k.box->kind.driver, DRIVER_BWRAP);
     end(&s);
 }
 
@@ -1174,6 +1195,7 @@ int main(void)
         RUN(a_member_can_be_taken_while_it_is_being_created),
         RUN(a_spec_that_differs_for_the_jailer_is_a_miss),
         RUN(a_member_has_the_level_of_its_pool),
+        RUN(a_member_has_the_driver_of_its_pool),
         RUN(limits_of_the_engine_come_with_the_claim),
         RUN(limits_of_memory_cpu_and_processes_are_set_before_the_claim),
         RUN(a_claim_fails_when_its_limits_cannot_be_set),
