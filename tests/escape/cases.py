@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from host import COVE, INSIDE, MIB, SLOW, SMALL, Escaped, Skip, Traces, nobody_left, processes, rounds, until
+from host import INSIDE, MIB, RUN, SLOW, SMALL, Escaped, Skip, Traces, nobody_left, processes, rounds, until
 
 TIGHT = ["--memory", "64M", "--disk", "16M", "--tmp", "8M"]
 
@@ -81,15 +81,15 @@ def ns24(host):
     """A mount that the host makes after the start, in a namespace whose mounts are shared."""
     host.needs_root("the case itself mounts on the host")
     kit = host.kit(late_mount="/usr/local/cove-late")
+    out = os.path.join(host.dir, "ns24")
     script = f"""
         set -e
-        "$1" run --bind-ro={kit}:{INSIDE} -- {INSIDE}/escape-probe NS24 >"$2" 2>&1 &
+        "$@" --bind-ro={kit}:{INSIDE} -- {INSIDE}/escape-probe NS24 >{out} 2>&1 &
         sleep 1
         mount -t tmpfs late /usr/local && touch /usr/local/cove-late
         wait $!
         """
-    out = os.path.join(host.dir, "ns24")
-    subprocess.run(["unshare", "-m", "--propagation", "shared", "sh", "-c", script, "sh", COVE, out], timeout=60, check=False)
+    subprocess.run(["unshare", "-m", "--propagation", "shared", "sh", "-c", script, "sh", *RUN], timeout=60, check=False)
     with open(out, encoding="utf-8") as f:
         said = f.read()
     must("NS24 HELD" in said, said[-300:])
@@ -113,7 +113,7 @@ def sandbox_uids(pid):
 def own_uid(host):
     """A plain user has only one uid: the sandbox must run as that user, and not as one with more
     rights."""
-    process = subprocess.Popen([COVE, "run", "-q", "--", "sleep", "20"], stdin=subprocess.DEVNULL)
+    process = subprocess.Popen([*RUN, "-q", "--", "sleep", "20"], stdin=subprocess.DEVNULL)
     try:
         must(until(lambda: any(b"sleep" in comm for comm, _ in people(process.pid)), 10), "no program started")
         uids = set().union(*(uids for _, uids in people(process.pid)))
@@ -140,7 +140,7 @@ def people(pid):
 def cp18(host):
     if host.plain_user:
         return own_uid(host)
-    running = [subprocess.Popen([COVE, "run", "--", "sleep", "20"], stdin=subprocess.DEVNULL) for _ in range(4)]
+    running = [subprocess.Popen([*RUN, "--", "sleep", "20"], stdin=subprocess.DEVNULL) for _ in range(4)]
     try:
         must(until(lambda: all(sandbox_uids(p.pid) for p in running), 10), "a sandbox has no uid of its own:",
              [sandbox_uids(p.pid) for p in running])
@@ -168,7 +168,7 @@ def cp12_inherited(host):
         with open("/proc/self/oom_score_adj", "wb", buffering=0) as f:
             f.write(b"-500")
 
-    done = subprocess.run([COVE, "run", "--", "sh", "-c", "nice; chrt -p $$ | grep -c RR; cat /proc/self/oom_score_adj"], text=True,
+    done = subprocess.run([*RUN, "--", "sh", "-c", "nice; chrt -p $$ | grep -c RR; cat /proc/self/oom_score_adj"], text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, preexec_fn=preferred, timeout=60, check=False)
     must(done.returncode == 0, done.stderr)
     nice, realtime, score = map(int, done.stdout.split())
@@ -264,7 +264,7 @@ def fs28(host):
     os.chmod(work, 0o777)
     for name in ("script.py", ".cove", "main.py", "stdin", ".script"):
         os.symlink(target, os.path.join(work, name))
-    done = subprocess.run([COVE, "run", "--workspace", work, script], stdin=subprocess.DEVNULL, capture_output=True,
+    done = subprocess.run([*RUN, "--workspace", work, script], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=60, check=False)
     with open(target, encoding="utf-8") as f:
         must(f.read() == "untouched", "the link was followed out of the workspace")
@@ -298,7 +298,7 @@ def nt15(host):
              "u=socket.socket(socket.AF_UNIX); u.bind('\\0cove-peer'); u.listen()\nprint('ready',flush=True)\ntime.sleep(20)")
     ask = ("import socket\nfor f,a in ((socket.AF_INET,('127.0.0.1',4711)),(socket.AF_UNIX,'\\0cove-peer')):\n"
            "  s=socket.socket(f)\n  try:\n    s.connect(a); print('REACHED',a)\n  except OSError as e: print(e)")
-    server = subprocess.Popen([COVE, "run", "--", "/usr/bin/python3", "-c", serve], stdin=subprocess.DEVNULL,
+    server = subprocess.Popen([*RUN, "--", "/usr/bin/python3", "-c", serve], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, text=True)
     try:
         must(server.stdout.readline().strip() == "ready", "the first sandbox cannot listen")
@@ -509,7 +509,7 @@ def rs23(host):
 def rs25(host):
     host.needs_root("inotify instances are counted per user of the host, and all sandboxes of a plain user are one user")
     kit = host.kit(hold=1)
-    hog = subprocess.Popen([COVE, "run", f"--bind-ro={kit}:{INSIDE}", "--", f"{INSIDE}/escape-probe", "RS25"],
+    hog = subprocess.Popen([*RUN, f"--bind-ro={kit}:{INSIDE}", "--", f"{INSIDE}/escape-probe", "RS25"],
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     time.sleep(0.7)
     try:
@@ -616,3 +616,17 @@ def bk01(host):
     done = host.cove("true", flags=["--level", "high"])
     must(done.code == 125 and "level_unavailable" in done.err, str(done))
     return "an unavailable level is refused, not lowered"
+
+
+def bk09(host):
+    """What plain bubblewrap leaves open is closed under the driver bwrap."""
+    if not os.path.exists("/usr/bin/bwrap"):
+        raise Skip("bubblewrap is not installed")
+    open_in_plain_bwrap = ["LK01", "LK02", "NS01", "NS02", "NS03", "PR01", "PR02", "PR03", "PR04", "SC02", "SC05", "FS01", "CP01"]
+    done = host.probe(*open_in_plain_bwrap, flags=["--driver", "bwrap"])
+    wrong = {case: done.outcomes.get(case) for case in open_in_plain_bwrap if done.outcomes.get(case, ("",))[0] != "HELD"}
+    must(done.ended and not wrong, f"{wrong} {done}")
+    must(done.receipt.get("driver") == "bwrap", f"the receipt names the driver {done.receipt.get('driver')}")
+    limits = [name for name in ("memoryBytes", "pids", "workspaceBytes") if done.receipt.get("limits", {}).get(name, {}).get("state") != "enforced"]
+    must(host.plain_user or not limits, f"not enforced: {limits}")
+    return f"{len(open_in_plain_bwrap)} cases"

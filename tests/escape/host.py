@@ -20,6 +20,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 COVE = os.path.abspath(os.environ.get("COVE", os.path.join(ROOT, "build/src/main/cove")))
+DRIVER = os.environ.get("COVE_DRIVER", "native")
+RUN = [COVE, "run"] + (["--driver", DRIVER] if DRIVER != "native" else [])
 PROBE = os.path.abspath(os.environ.get("COVE_PROBE", os.path.join(ROOT, "build/tests/escape/escape-probe")))
 INSIDE = f"/mnt/probe-{secrets.token_hex(4)}"  # unique to this run: it distinguishes its processes from those of a parallel run
 PARENT = os.environ.get("COVE_CGROUP_PARENT", "cove")  # directory below each cgroup root that holds the sandboxes of this run
@@ -174,7 +176,7 @@ class Host:
         out, err = tempfile.TemporaryFile(dir=self.dir), tempfile.TemporaryFile(dir=self.dir)
         began = time.monotonic()
         process = subprocess.Popen(
-            [COVE, "run", f"--receipt={receipt}", *flags, "--", *command], stdin=stdin or subprocess.DEVNULL, stdout=out,
+            [*RUN, f"--receipt={receipt}", *flags, "--", *command], stdin=stdin or subprocess.DEVNULL, stdout=out,
             stderr=err, env={**os.environ, "COVE_PLANTED_TOKEN": self.secret, **(env or {})}, cwd=cwd, pass_fds=pass_fds)
         code, maxrss = wait_for(process, timeout * SLOW)
         seconds = time.monotonic() - began

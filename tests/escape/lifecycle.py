@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import host as h
-from host import COVE, INSIDE, Escaped, Skip, Traces, until
+from host import INSIDE, RUN, Escaped, Skip, Traces, until
 
 ROUNDS = int(os.environ.get("COVE_KILL_ROUNDS", "200"))
 
@@ -17,7 +17,7 @@ ROUNDS = int(os.environ.get("COVE_KILL_ROUNDS", "200"))
 def kill_round(victim, nonce, delay):
     """Starts a sandbox, kills cove or its jailer after a while, and returns the processes that are
     left two seconds later."""
-    process = subprocess.Popen([COVE, "run", "--timeout", "60s", "--", "sh", "-c", f"sleep 60.{nonce} & sleep 60.{nonce}"],
+    process = subprocess.Popen([*RUN, "--timeout", "60s", "--", "sh", "-c", f"sleep 60.{nonce} & sleep 60.{nonce}"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(delay)
     people = h.descendants(process.pid)
@@ -67,7 +67,7 @@ def lc02(host):
     traces = Traces()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         cove, jailer = pool.map(kill_rounds, ("cove", "jailer"))
-    done = subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    done = subprocess.run([*RUN, "--", "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                           timeout=60)
     if done.returncode != 0:
         raise Escaped(f"the next start failed: {done.stderr}")
@@ -103,7 +103,7 @@ def fault(host, kit, call, n, error):
     with open(out, "wb") as f, open(err, "wb") as e:
         tracer = subprocess.Popen(
             ["strace", "-f", "--seccomp-bpf", "-qq", "-o", trace, "-e", f"trace={call}", "-e", "signal=none", "-e",
-             f"inject={call}:error={error}:when={n}", COVE, "run", "--timeout", "10s", f"--bind-ro={kit}:{INSIDE}", "--",
+             f"inject={call}:error={error}:when={n}", *RUN, "--timeout", "10s", f"--bind-ro={kit}:{INSIDE}", "--",
              f"{INSIDE}/escape-probe", *WALLS],
             stdin=subprocess.DEVNULL, stdout=f, stderr=e, cwd=host.dir)
     try:
@@ -164,7 +164,7 @@ def lc03(host):
     refused, harmless = sum(r for r, _ in found.values()), {call: n for call, (_, n) in found.items() if n}
     if not until(lambda: not h.processes(INSIDE), 3):
         raise Escaped(f"processes are left: {h.processes(INSIDE)[:5]}")
-    subprocess.run([COVE, "run", "--", "true"], stdin=subprocess.DEVNULL, check=False, timeout=60)
+    subprocess.run([*RUN, "--", "true"], stdin=subprocess.DEVNULL, check=False, timeout=60)
     traces.must_be_gone(5)
     return (f"{refused} faults refused the start, with a code and a reason; after {sum(harmless.values())} others every wall was up "
             f"({', '.join(f'{c} {n}' for c, n in harmless.items())})")

@@ -6,6 +6,7 @@ and prints TAP.
     tests/escape/run.py RS LC02            a part
     tests/escape/run.py --shard 2/3        every third case, beginning with the second
     tests/escape/run.py --as-user          as a plain user; root prepares everything first
+    tests/escape/run.py --driver bwrap     in sandboxes of another driver
     tests/escape/run.py --born             from forks of a zygote that joined their sandbox
     tests/escape/run.py --runner bwrap     the same probe in a sandbox with few walls, as a control
 
@@ -207,18 +208,25 @@ def born(words):
     return subprocess.call([sys.executable, os.path.join(HERE, "run.py"), *words], env=env)
 
 
+def with_driver(driver, words):
+    """Runs this suite again with every sandbox made by this driver."""
+    return subprocess.call([sys.executable, os.path.join(HERE, "run.py"), *words], env={**os.environ, "COVE_DRIVER": driver})
+
+
 def main():
     words = sys.argv[1:]
+    if words[:1] == ["--driver"]:
+        return with_driver(words[1], words[2:])
     if words[:1] == ["--born"]:
         return born(words[1:])
-    second = "COVE_BORN" in os.environ
+    second = "COVE_BORN" in os.environ or host.DRIVER != "native"
     apart.mounts()
     if words[:1] == ["--as-user"]:
         words = words[1:]
         if os.geteuid() == 0:
             return as_user(words)
     host.ignore_limits()
-    tap, here = Tap(", forked from a zygote" if second else ""), host.Host()
+    tap, here = Tap(", forked from a zygote" if "COVE_BORN" in os.environ else f", driver {host.DRIVER}" if second else ""), host.Host()
     try:
         if words[:2] == ["--runner", "bwrap"]:
             run_weak(tap, here)

@@ -20,7 +20,7 @@ SETUP_GCC, SETUP_CLANG = "build: set up gcc", "build: set up clang, sanitized"
 NO_ROOT = "needs root, as the native driver does"
 # Parts that a long script is split into; each is a task. A script without the option --shard stays
 # whole.
-SHARDS = {"e2e": 4, "docs": 2, "escape": 2, "escape/born": 2, "rootless": 2, "mutation": 2,
+SHARDS = {"e2e": 4, "docs": 2, "escape": 2, "escape/born": 2, "escape/bwrap": 2, "rootless": 2, "mutation": 2,
           "api/api": 3, "api/contexts": 2, "api/execute": 2, "api/pools": 2, "api/stream": 2, "api/tenants": 2, "api/tokens": 2,
           "api/transfers": 2, "http/http": 3, "http/ws": 2}
 WITHOUT_WORDS = ("api/schema", "catalogue", "policy/programs", "policy/syscalls_doc", "tools/deps")  # Python programs that can only be run as a whole
@@ -223,6 +223,8 @@ def suite_escape(wanted):
     attack = {"timeout": 1200, "select": by_case, "key": before_colon}
     return (script("escape", "escape", "tests/escape/run.py", **attack) +
             script("escape", "escape/born", "tests/escape/run.py", ["--born"], {"COVE_KILL_ROUNDS": "20", "COVE_INJECT_SECONDS": "0"}, **attack) +
+            script("escape", "escape/bwrap", "tests/escape/run.py", ["--driver", "bwrap"], {"COVE_KILL_ROUNDS": "10", "COVE_INJECT_SECONDS": "0"},
+                   **attack) +
             script("escape", "escape/storm", "tests/storm/run.py", ["--seed", "1", "--rounds", "3"], exclusive=True, root=False) +
             script("escape", "escape/canary", "tests/storm/run.py", ["--self-test"], exclusive=True, root=False))
 
@@ -231,6 +233,8 @@ def suite_rootless(wanted):
     """the attack catalogue as a plain user; make check-vm tests delegated cgroups"""
     return (script("rootless", "rootless", "tests/escape/run.py", ["--as-user"], {"COVE_KILL_ROUNDS": "10", "COVE_INJECT_SECONDS": "0"},
                    select=by_case, key=before_colon) +
+            script("rootless", "rootless/bwrap", "tests/escape/run.py",
+                   ["--driver", "bwrap", "--as-user", "NS", "PR", "SC", "CP", "FS", "LK", "NT", "LC10"], select=by_case, key=before_colon) +
             script("rootless", "rootless/storm", "tests/storm/run.py", ["--as-user", "--seed", "1", "--rounds", "3"], exclusive=True))
 
 

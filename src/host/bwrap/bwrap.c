@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -86,6 +87,13 @@ static int bwrap_take_uid(const struct native_template *t, const struct native_s
     return 0;
 }
 
+/* A plain user's child is uid 0 of the spawner's user namespace. Only a process with CAP_SETFCAP
+ * there may map that uid into a namespace below, which is all that Bubblewrap does with it. */
+static int bwrap_drop_capabilities(const struct native_template *t, struct err *err)
+{
+    return t->rootless ? caps_keep_only(CAP_SETFCAP, err) : caps_drop_all(err);
+}
+
 static int bwrap_keep_fds(const struct native_template *t, const struct native_spec *spec, int messages, int *control,
                           struct err *err)
 {
@@ -110,7 +118,7 @@ static NORETURN void bwrap_child_main(const struct native_template *t, const str
     if (bwrap_join_cgroups(spec, &err) < 0 || bwrap_reset_process(&err) < 0 || bwrap_take_uid(t, spec, &err) < 0 ||
         sandbox_mounts_add_scratch(spec, &err) < 0 || sandbox_mounts_attach_lent(spec, &err) < 0 ||
         bwrap_keep_fds(t, spec, messages, &control, &err) < 0 || rlimits_apply(spec, &err) < 0 ||
-        caps_drop_all(&err) < 0)
+        bwrap_drop_capabilities(t, &err) < 0)
         goto failed;
     execve(BWRAP_PROGRAM, (char *const *)(uintptr_t)bwrap_next_args.argv, mutated_environment());
     err_sys(&err, ERR_DRIVER_UNAVAILABLE, "cannot start " BWRAP_PROGRAM);
