@@ -1,124 +1,162 @@
 /* backend.h - the interface between the store and a database. Only src/store includes it.
  *
- * store.c owns the queue, the thread and the answers. A backend is a blocking handle that only
- * one thread uses at a time. `run` happens inside a transaction that may hold many calls: a call
- * that fails must leave no change in the transaction. Results are written into the request. */
+ * A backend is a set of primitive statements on rows. It knows no rule about tenants, usage or
+ * retention: those are in store/rules/, in C, and are the same for every backend. A statement
+ * that a backend cannot build from a row table has a function of its own here, which says
+ * completely what it reads or changes.
+ *
+ * store.c owns the queue, the thread and the answers. A backend is a blocking handle that only one
+ * thread uses at a time. */
 #pragma once
 
 #include "store/cursor.h"
 #include "store/rows.h"
 
-enum store_op {
-    STORE_OP_INSERT,
-    STORE_OP_GET,
-    STORE_OP_UPDATE,
-    STORE_OP_LIST,
-    STORE_OP_LOGIN,
-    STORE_OP_REMOVE, /* tenants, users and roles */
-    STORE_OP_EXECUTION_AGES,
-    STORE_OP_KEY_TOUCH,
-    STORE_OP_PUT, /* templates and pools: creates or replaces */
-    STORE_OP_DELETE,
-    STORE_OP_IDEM_CLAIM,
-    STORE_OP_IDEM_FINISH,
-    STORE_OP_IDEM_RENAME,
-    STORE_OP_IDEM_DROP,
-    STORE_OP_META_GET,
-    STORE_OP_META_PUT,
-    STORE_OP_EVENT_RANGE,
-    STORE_OP_USAGE_RECORD_CPU,
-    STORE_OP_USAGE_ADD,
-    STORE_OP_USAGE_LIST,
-    STORE_OP_BUDGET_PUT,
-    STORE_OP_BUDGET_LIST,
-    STORE_OP_COUNT,
-    STORE_OP_GC,
-    STORE_OP_CHECK, /* from here on: in steps, outside of a transaction */
-    STORE_OP_BACKUP,
+struct store_request;
+
+enum row_test {
+    ROW_IS,       /* the column has this value */
+    ROW_IS_NOT,   /* it has another value */
+    ROW_BELOW,    /* a number: it is below this one */
+    ROW_OWNED_BY, /* it is this owner; STORE_ANY_OWNER, or a table without owners: any row */
+    ROW_STATE_IN, /* the state is in this set of STORE_BIT(); 0: any state */
 };
 
-struct store_request {
-    struct store_request *next;
-    enum store_op op;
-    const struct row_table *table; /* describes row and rows; NULL for operations without rows */
+/* `value` is the text or the hash that a column is compared with; `number` the number, the state
+ * or the set of states. */
+struct row_condition {
+    const char *column;
+    enum row_test test;
+    const void *value;
+    uint64_t number;
+};
 
-    /* Arguments. */
-    void *row;
-    char owner[STORE_OWNER_MAX + 1]; /* STORE_ANY_OWNER: no owner condition in WHERE */
-    char *id;                        /* also the name of a template or meta text, a client's key, or a path */
-    char *text;
-    int32_t status;
-    uint32_t set;
-    struct store_condition condition;
-    uint32_t live_max;
-    bool only_if_no_keys, keep_admin, from_identity_provider;
+#define ROW_CONDITIONS_MAX 5
+
+/* The rows of a table that meet every condition. */
+struct row_query {
+    const struct row_table *table;
+    struct row_condition where[ROW_CONDITIONS_MAX + 1]; /* ends with a condition without a column */
+    bool ordered;                                       /* select: by key */
+};
+
+/* A page of a list, with its filters. */
+struct row_page {
+    const struct row_table *table;
+    char owner[STORE_OWNER_MAX + 1]; /* STORE_ANY_OWNER: all */
     uint32_t states, outcomes;
-    char filter_id[ID_SIZE]; /* LIST: rows of this sandbox; keys: of this user */
-    char *filter_name;       /* LIST: sandboxes with this name */
-    char *filter_template;   /* LIST: sandboxes of this template */
-    char **meta;             /* key, value, ..., NULL */
+    char id[ID_SIZE]; /* rows of this sandbox; keys: of this user; "": all */
+    char *name;       /* sandboxes with this name */
+    char *template;   /* sandboxes of this template */
+    char **meta;      /* key, value, ..., NULL */
     struct store_cursor cursor;
     bool has_cursor, oldest_first;
+    uint64_t after; /* events with a higher number */
     uint32_t limit;
-    uint64_t after;
-    uint8_t hash[STORE_HASH_LEN];
-    struct store_key_use *key_uses;
-    size_t nkey_uses;
-    struct store_retention retention;
-    struct store_cpu_reading *cpu_readings;
-    struct store_usage *usage_sums;
-    size_t nusage;
-    uint64_t from, to, now;
-    char usage_sandbox[ID_SIZE];          /* only usage of this sandbox */
-    char usage_user[STORE_OWNER_MAX + 1]; /* only usage of this user */
+};
 
-    /* Results. */
-    struct row_list rows;
-    bool more;
-    bool row_created;
-    uint64_t seq;
-    uint64_t first; /* start of the range that ends at seq */
-    char *value;
-    struct store_counts counts;
-    char (*removed)[ID_SIZE];
-    struct store_gc_report gc;
-    bool failed;
-    struct err err;
+/* Usage of whole hours. */
+struct usage_filter {
+    char owner[STORE_OWNER_MAX + 1];      /* STORE_ANY_OWNER: all */
+    char sandbox[ID_SIZE];                /* "": all */
+    char created_by[STORE_OWNER_MAX + 1]; /* "": all */
+    uint64_t from_ms, to_ms;
+    unsigned by; /* set of STORE_USAGE_BY_ */
+};
 
-    /* The callback. */
-    void (*done)(void);
-    void *arg;
-    size_t bytes;   /* memory held by the arguments */
-    bool rejected;  /* failed before it reached the backend */
-    void *progress; /* owned by the backend, for calls in steps */
+/* Rows that retention removes, the oldest first. */
+enum store_old {
+    STORE_OLD_EXECUTIONS,    /* that have ended, by the later one of end and creation */
+    STORE_OLD_SANDBOXES,     /* that have ended and have no execution left, by their end; with their events */
+    STORE_OLD_EVENTS,        /* by time */
+    STORE_OLD_FIRST_EVENTS,  /* by number, whatever their time */
+    STORE_OLD_IDEMPOTENCY,   /* by time */
+    STORE_OLD_USAGE,         /* by hour */
+    STORE_OLD_SANDBOX_USAGE, /* usage of single sandboxes, by hour */
+};
+
+/* An open database; the first member of the handle of every backend. */
+struct store_db {
+    const struct store_backend *ops;
 };
 
 struct store_backend {
     const char *name; /* for messages */
-    int (*open)(const struct store_settings *set, void **ret, struct err *err);
-    void (*close)(void *db);
-    int (*begin)(void *db, struct err *err);
-    int (*commit)(void *db, struct err *err);
-    void (*rollback)(void *db);       /* may be called without a transaction */
-    bool (*in_transaction)(void *db); /* false after begin: the database rolled it back by itself */
-    int (*run)(void *db, struct store_request *c, struct err *err);
-    /* The disk is full: releases a reserve that is kept for calls which end or remove rows, and
-     * any other space it can. False: nothing was left to release. While the reserve is used up,
-     * calls that insert rows are refused with ERR_STORE_FULL. */
-    bool (*make_room)(void *db);
-    int (*check)(void *db, struct store_request *c, struct err *err); /* one step; 1: there is more to do */
+    int (*open)(const struct store_settings *set, struct store_db **ret, struct err *err);
+    void (*close)(struct store_db *db);
     int (*check_exists)(const struct store_settings *set, struct err *err);
 
+    /* --- transactions; every statement below runs in one --- */
+    int (*begin)(struct store_db *db, struct err *err);
+    int (*commit)(struct store_db *db, struct err *err);
+    void (*rollback)(struct store_db *db);       /* may be called without a transaction */
+    bool (*in_transaction)(struct store_db *db); /* false after begin: the database rolled it back by itself */
+    /* One savepoint at a time: `undo` reverts what changed since it, and removes it; `release` only
+     * removes it. */
+    int (*savepoint)(struct store_db *db, struct err *err);
+    int (*release)(struct store_db *db, struct err *err);
+    void (*undo)(struct store_db *db);
+
+    /* --- rows. Results are appended to *ret, which may be NULL for no rows --- */
+    /* ret_seq: the generated number of the row, or NULL. ERR_EXISTS: its key is taken. */
+    int (*insert)(struct store_db *db, const struct row_table *t, const void *row, uint64_t *ret_seq, struct err *err);
+    /* Does nothing if the key is taken. */
+    int (*insert_missing)(struct store_db *db, const struct row_table *t, const void *row, bool *ret_inserted,
+                          struct err *err);
+    /* Inserts the row, or replaces all columns of the row with its key except created_ms, and
+     * increments its generation. */
+    int (*replace)(struct store_db *db, const struct row_table *t, const void *row, struct row_list *ret,
+                   struct err *err);
+    int (*select)(struct store_db *db, const struct row_query *q, struct row_list *ret, struct err *err);
+    int (*count)(struct store_db *db, const struct row_query *q, uint64_t *ret, struct err *err);
+    /* Sets the columns `set` to the values in row. *ret_n: number of updated rows. */
+    int (*update)(struct store_db *db, const struct row_query *q, const void *row, uint32_t set, struct row_list *ret,
+                  uint64_t *ret_n, struct err *err);
+    int (*remove)(struct store_db *db, const struct row_query *q, uint64_t *ret_n, struct err *err);
+    /* At most page->limit + 1 rows, so that the caller knows whether there is a next page. */
+    int (*list)(struct store_db *db, const struct row_page *page, struct row_list *ret, struct err *err);
+
+    /* --- usage --- */
+    /* Adds the figures to the row of the same hour, tenant, user and sandbox; memory_peak becomes
+     * the higher one. */
+    int (*add_usage)(struct store_db *db, const struct store_usage *u, struct err *err);
+    /* Sums, ordered by hour, tenant, user, sandbox; the columns that `by` does not name are "" or
+     * 0. At most `limit` rows. */
+    int (*sum_usage)(struct store_db *db, const struct usage_filter *f, uint32_t limit, struct row_list *ret,
+                     struct err *err);
+
+    /* --- retention --- */
+    /* Removes at most `limit` rows from before a time. *ret: what is known of them afterwards, as
+     * row_removed for executions, row_usage for usage of single sandboxes; NULL for all others. */
+    int (*remove_oldest)(struct store_db *db, enum store_old kind, uint64_t before_ms, uint32_t limit,
+                         struct row_list *ret, uint64_t *ret_n, struct err *err);
+    /* Returns some free space to the file system. *ret_more: it should be called again. */
+    int (*reclaim)(struct store_db *db, bool *ret_more, struct err *err);
+
+    /* --- figures --- */
+    int (*count_by_state)(struct store_db *db, const struct row_table *t, const char *owner, uint64_t *counts,
+                          struct err *err);
+    int (*output_bytes)(struct store_db *db, const char *owner, uint64_t *ret, struct err *err);
+    int (*used_bytes)(struct store_db *db, uint64_t *ret, struct err *err);
+    /* row_age: executions of the hour before now_ms, by tenant and age in minutes. */
+    int (*execution_ages)(struct store_db *db, uint64_t now_ms, struct row_list *ret, struct err *err);
+    /* *first: of the events that are stored; 0: none. *last: ever assigned, never again. */
+    int (*event_range)(struct store_db *db, uint64_t *first, uint64_t *last, struct err *err);
+
+    /* --- space --- */
+    /* False: only calls that end or remove rows are accepted (ERR_STORE_FULL). */
+    bool (*has_space)(struct store_db *db);
+    /* The disk is full: releases a reserve that is kept for calls which end or remove rows, and
+     * any other space it can. False: nothing was left to release. */
+    bool (*make_room)(struct store_db *db);
+
+    /* --- calls in steps, outside of a transaction --- */
+    int (*check)(struct store_db *db, struct store_request *c, struct err *err); /* one step; 1: there is more to do */
+
     /* Optional; NULL: this database has tools of its own for backups. */
-    int (*backup)(void *db, struct store_request *c, struct err *err); /* one step; 1: there is more to do */
-    void (*abandon_backup)(void *db, struct store_request *c);         /* may be called before the first step */
+    int (*backup)(struct store_db *db, struct store_request *c, struct err *err); /* one step; 1: there is more to do */
+    void (*abandon_backup)(struct store_db *db, struct store_request *c); /* may be called before the first step */
     int (*restore)(const struct store_settings *set, const char *backup, char **ret_kept, struct err *err);
 };
 
 extern const struct store_backend store_sqlite;
-
-/* The operation inserts rows, and is refused when the disk is full. */
-bool store_op_needs_space(enum store_op op);
-
-/* Drops the results of a run whose transaction was lost. */
-void store_request_reset(struct store_request *c);

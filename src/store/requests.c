@@ -53,13 +53,13 @@ void store_request_free(struct store_request *c)
         row_done(c->table, c->row);
         free(c->row);
     }
-    for (size_t i = 0; c->meta && c->meta[i]; i++)
-        free(c->meta[i]);
-    free(c->meta);
+    for (size_t i = 0; c->page.meta && c->page.meta[i]; i++)
+        free(c->page.meta[i]);
+    free(c->page.meta);
     free(c->id);
     free(c->text);
-    free(c->filter_name);
-    free(c->filter_template);
+    free(c->page.name);
+    free(c->page.template);
     free(c->key_uses);
     free(c->cpu_readings);
     free(c->usage_sums);
@@ -140,9 +140,9 @@ static void store_request_set_metadata_filter(struct store_request *c, const cha
         store_request_reject(c, &err);
         return;
     }
-    c->meta = mem_alloc((n + 1) * sizeof(char *));
+    c->page.meta = mem_alloc((n + 1) * sizeof(char *));
     for (size_t i = 0; i < n && !c->rejected; i++)
-        store_request_set_text(c, &c->meta[i], "the filter", meta[i], 4096);
+        store_request_set_text(c, &c->page.meta[i], "the filter", meta[i], 4096);
 }
 
 static void store_request_set_list(struct store_request *c, const struct store_list *q, const char *kind)
@@ -151,24 +151,26 @@ static void store_request_set_list(struct store_request *c, const struct store_l
 
     if (c->table->owned)
         store_request_set_owner(c, q->owner);
+    c->page.table = c->table;
+    memcpy(c->page.owner, c->owner, sizeof(c->owner));
     store_request_set_metadata_filter(c, q->meta);
-    store_request_set_text(c, &c->filter_name, "name", q->name, ID_TEXT_MAX);
-    store_request_set_text(c, &c->filter_template, "template", q->template, ID_TEXT_MAX);
-    c->states = q->states;
-    c->outcomes = q->outcomes;
-    c->oldest_first = q->oldest_first;
-    c->limit = q->limit == 0 ? LIST_DEFAULT : q->limit > STORE_LIST_MAX ? STORE_LIST_MAX : q->limit;
+    store_request_set_text(c, &c->page.name, "name", q->name, ID_TEXT_MAX);
+    store_request_set_text(c, &c->page.template, "template", q->template, ID_TEXT_MAX);
+    c->page.states = q->states;
+    c->page.outcomes = q->outcomes;
+    c->page.oldest_first = q->oldest_first;
+    c->page.limit = q->limit == 0 ? LIST_DEFAULT : q->limit > STORE_LIST_MAX ? STORE_LIST_MAX : q->limit;
     if (!c->rejected && q->sandbox && !id_valid(q->sandbox, "sb")) {
         err_set(&err, ERR_MISSING, "there is no such sandbox");
         store_request_reject(c, &err);
     } else if (q->sandbox) {
-        str_copy(c->filter_id, sizeof(c->filter_id), q->sandbox);
+        str_copy(c->page.id, sizeof(c->page.id), q->sandbox);
     } else if (q->user) {
-        str_copy(c->filter_id, sizeof(c->filter_id), q->user);
+        str_copy(c->page.id, sizeof(c->page.id), q->user);
     }
-    if (!c->rejected && q->cursor && store_cursor_parse(q->cursor, kind, &c->cursor, &err) < 0)
+    if (!c->rejected && q->cursor && store_cursor_parse(q->cursor, kind, &c->page.cursor, &err) < 0)
         store_request_reject(c, &err);
-    c->has_cursor = q->cursor != NULL;
+    c->page.has_cursor = q->cursor != NULL;
 }
 
 struct store_request *store_get_request(enum store_op op, const struct row_table *t, const char *owner, const char *id,
@@ -383,7 +385,7 @@ struct store_request *store_event_list(struct store *st, const char *owner, cons
     struct store_request *c = store_request_new(STORE_OP_LIST, &row_event, ANY(done), arg);
 
     store_request_set_list(c, &q, NULL);
-    c->after = after > INT64_MAX ? INT64_MAX : after;
+    c->page.after = after > INT64_MAX ? INT64_MAX : after;
     return store_request_submit(st, c);
 }
 
@@ -415,7 +417,7 @@ struct store_request *store_idem_rename(struct store *st, const char *owner, con
     struct store_request *c = store_get_request(STORE_OP_IDEM_RENAME, &row_idem, owner, key, ANY(done), arg);
 
     store_request_set_text(c, &c->text, "the resource", from, ID_SIZE - 1);
-    str_copy(c->filter_id, sizeof(c->filter_id), to);
+    str_copy(c->resource, sizeof(c->resource), to);
     return store_request_submit(st, c);
 }
 

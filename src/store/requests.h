@@ -1,13 +1,94 @@
-/* requests.h - how a call passes through the store, for requests.c. */
+/* requests.h - a call to the store, from its arguments to its answer. */
 #pragma once
 
 #include "store/backend.h"
+
+enum store_op {
+    STORE_OP_INSERT,
+    STORE_OP_GET,
+    STORE_OP_UPDATE,
+    STORE_OP_LIST,
+    STORE_OP_LOGIN,
+    STORE_OP_REMOVE, /* tenants, users and roles */
+    STORE_OP_EXECUTION_AGES,
+    STORE_OP_KEY_TOUCH,
+    STORE_OP_PUT, /* templates and pools: creates or replaces */
+    STORE_OP_DELETE,
+    STORE_OP_IDEM_CLAIM,
+    STORE_OP_IDEM_FINISH,
+    STORE_OP_IDEM_RENAME,
+    STORE_OP_IDEM_DROP,
+    STORE_OP_META_GET,
+    STORE_OP_META_PUT,
+    STORE_OP_EVENT_RANGE,
+    STORE_OP_USAGE_RECORD_CPU,
+    STORE_OP_USAGE_ADD,
+    STORE_OP_USAGE_LIST,
+    STORE_OP_BUDGET_PUT,
+    STORE_OP_BUDGET_LIST,
+    STORE_OP_COUNT,
+    STORE_OP_GC,
+    STORE_OP_CHECK, /* from here on: in steps, outside of a transaction */
+    STORE_OP_BACKUP,
+};
+
+struct store_request {
+    struct store_request *next;
+    enum store_op op;
+    const struct row_table *table; /* describes row and rows; NULL for operations without rows */
+
+    /* Arguments. */
+    void *row;
+    char owner[STORE_OWNER_MAX + 1]; /* STORE_ANY_OWNER: rows of every owner */
+    char *id;                        /* also the name of a template or meta text, a client's key, or a path */
+    char *text;
+    char resource[ID_SIZE];
+    int32_t status;
+    uint32_t set;
+    struct store_condition condition;
+    uint32_t live_max;
+    bool only_if_no_keys, keep_admin, from_identity_provider;
+    struct row_page page; /* LIST */
+    uint8_t hash[STORE_HASH_LEN];
+    struct store_key_use *key_uses;
+    size_t nkey_uses;
+    struct store_retention retention;
+    struct store_cpu_reading *cpu_readings;
+    struct store_usage *usage_sums;
+    size_t nusage;
+    struct usage_filter usage; /* USAGE_LIST */
+    uint64_t now_ms;
+
+    /* Results. */
+    struct row_list rows;
+    bool more;
+    bool row_created;
+    uint64_t seq;
+    uint64_t first; /* start of the range that ends at seq */
+    char *value;
+    struct store_counts counts;
+    char (*removed)[ID_SIZE];
+    struct store_gc_report gc;
+    bool failed;
+    struct err err;
+
+    /* The callback. */
+    void (*done)(void);
+    void *arg;
+    size_t bytes;   /* memory held by the arguments */
+    bool rejected;  /* failed before it reached the backend */
+    void *progress; /* owned by the backend, for calls in steps */
+};
 
 typedef void store_untyped_fn(void); /* a `done` of any type; requests.c knows which */
 
 struct store_request *store_request_new(enum store_op op, const struct row_table *t, store_untyped_fn *done, void *arg);
 void store_request_free(struct store_request *c);
+void store_request_reset(struct store_request *c); /* drops the results of a run whose transaction was lost */
 #define ANY(fn) ((store_untyped_fn *)(fn))
+
+/* The operation inserts rows, and is refused when the disk is full. */
+bool store_op_needs_space(enum store_op op);
 
 /* Common kinds of calls, with all arguments copied and checked. owner NULL: for a table without
  * owners. */

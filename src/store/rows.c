@@ -84,7 +84,7 @@ static const struct row_column key_columns[] = {
     COLUMN(store_key, scopes, ROW_TEXT),
     COLUMN(store_key, created_ms, ROW_U64),
     COLUMN(store_key, expires_ms, ROW_U64, .set = STORE_KEY_SET_EXPIRES),
-    COLUMN(store_key, last_used_ms, ROW_U64),
+    COLUMN(store_key, last_used_ms, ROW_U64, .set = STORE_KEY_SET_LAST_USED),
     COLUMN(store_key, revoked_ms, ROW_U64, .set = STORE_KEY_SET_REVOKED),
 };
 
@@ -109,10 +109,37 @@ static const struct row_column idem_columns[] = {
     FIXED(store_idem, owner),
     COLUMN(store_idem, key, ROW_TEXT),
     COLUMN(store_idem, request_hash, ROW_HASH),
-    FIXED(store_idem, resource, .optional = true),
-    COLUMN(store_idem, status, ROW_I32),
-    COLUMN(store_idem, body, ROW_TEXT),
+    FIXED(store_idem, resource, .optional = true, .set = STORE_IDEM_SET_RESOURCE),
+    COLUMN(store_idem, status, ROW_I32, .set = STORE_IDEM_SET_RESPONSE),
+    COLUMN(store_idem, body, ROW_TEXT, .set = STORE_IDEM_SET_RESPONSE),
     COLUMN(store_idem, at_ms, ROW_U64),
+};
+
+static const struct row_column charge_columns[] = {
+    FIXED(store_charge, id),
+    FIXED(store_charge, owner),
+    COLUMN(store_charge, created_by, ROW_TEXT),
+    COLUMN(store_charge, state, ROW_STATE),
+    COLUMN(store_charge, created_ms, ROW_U64),
+    COLUMN(store_charge, cpu_us, ROW_U64, .set = STORE_CHARGE_SET_CPU),
+    COLUMN(store_charge, memory_bytes, ROW_U64),
+    COLUMN(store_charge, storage_bytes, ROW_U64),
+};
+
+static const struct row_column removed_columns[] = {
+    FIXED(store_removed, id),
+    COLUMN(store_removed, output_bytes, ROW_U64),
+};
+
+static const struct row_column removed_user_columns[] = {
+    FIXED(store_removed_user, owner),
+    FIXED(store_removed_user, name),
+    COLUMN(store_removed_user, removed_ms, ROW_U64),
+};
+
+static const struct row_column meta_columns[] = {
+    COLUMN(store_meta, name, ROW_TEXT),
+    COLUMN(store_meta, value, ROW_TEXT),
 };
 
 #define COLUMNS(c) .columns = (c), .n = ARRAY_LEN(c)
@@ -157,14 +184,33 @@ const struct row_table row_idem = { .name = "idempotency",
                                     .display_name = "idempotency key",
                                     .size = sizeof(struct store_idem),
                                     .key = "key",
+                                    .primary_key = "owner, key",
                                     .owned = true,
                                     COLUMNS(idem_columns) };
 
-/* Without columns: sqlite_usage.c reads and writes them itself. */
-const struct row_table row_usage = { .name = "usage", .display_name = "usage", .size = sizeof(struct store_usage) };
-const struct row_table row_budget = { .name = "budgets",
-                                      .display_name = "budget",
-                                      .size = sizeof(struct store_budget) };
+const struct row_table row_charge = { .name = "sandboxes",
+                                      .display_name = "sandbox",
+                                      .size = sizeof(struct store_charge),
+                                      .key = "id",
+                                      .owned = true,
+                                      .states = sandbox_states,
+                                      .nstates = STORE_SANDBOX_STATES,
+                                      COLUMNS(charge_columns) };
+const struct row_table row_removed = { .name = "executions",
+                                       .display_name = "execution",
+                                       .size = sizeof(struct store_removed),
+                                       .key = "id",
+                                       COLUMNS(removed_columns) };
+const struct row_table row_removed_user = { .name = "removed_users",
+                                            .display_name = "removed user",
+                                            .size = sizeof(struct store_removed_user),
+                                            .key = "name",
+                                            .primary_key = "owner, name",
+                                            .owned = true,
+                                            COLUMNS(removed_user_columns) };
+const struct row_table row_meta = {
+    .name = "meta", .display_name = "text", .size = sizeof(struct store_meta), .key = "name", COLUMNS(meta_columns)
+};
 
 bool store_owner_valid(const char *owner)
 {

@@ -35,7 +35,8 @@ struct row_table {
     const char *name;         /* name in the database */
     const char *display_name; /* for messages, for example "sandbox" */
     size_t size;
-    const char *key; /* the column that identifies a row */
+    const char *key;         /* the column that identifies a row, among those of its owner */
+    const char *primary_key; /* columns, separated by commas; NULL: key */
     bool owned;
     bool by_name;        /* lists are ordered by name; otherwise by creation */
     bool has_generation; /* has a generation that every update increments */
@@ -50,8 +51,41 @@ extern const struct row_table row_sandbox, row_execution, row_key, row_template,
 extern const struct row_table row_pool;
 /* tenants.c */
 extern const struct row_table row_tenant, row_user, row_role, row_login, row_age;
-/* sqlite_usage.c */
+/* usage.c */
 extern const struct row_table row_usage, row_budget;
+
+/* --- rows that only the rules of the store use --- */
+
+struct store_charge { /* the columns of a sandbox that its usage is computed from */
+    char id[ID_SIZE];
+    char owner[STORE_OWNER_MAX + 1];
+    char *created_by;
+    enum store_sandbox_state state;
+    uint64_t created_ms;
+    uint64_t cpu_us;
+    uint64_t memory_bytes, storage_bytes;
+};
+#define STORE_CHARGE_SET_CPU (1u << 0)
+
+struct store_removed { /* an execution that retention removed */
+    char id[ID_SIZE];
+    uint64_t output_bytes;
+};
+
+struct store_removed_user { /* a name that an identity provider cannot bring back */
+    char owner[STORE_OWNER_MAX + 1];
+    char name[STORE_NAME_MAX + 1];
+    uint64_t removed_ms;
+};
+
+struct store_meta {
+    char *name, *value;
+};
+
+#define STORE_IDEM_SET_RESPONSE (1u << 0) /* status and body */
+#define STORE_IDEM_SET_RESOURCE (1u << 1)
+
+extern const struct row_table row_charge, row_removed, row_removed_user, row_meta;
 
 /* Whether the store accepts the row: owner, texts, numbers. */
 int row_check(const struct row_table *t, const void *row, struct err *err);

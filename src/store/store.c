@@ -23,6 +23,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/ev/work.h"
+#include "store/rules/rules.h"
 
 #define BATCH_MAX 512u       /* calls in one transaction: limits how long the first waits for the last */
 #define WAITING_MAX 8192u    /* waiting calls; more are refused with ERR_BUSY */
@@ -39,7 +40,7 @@ struct store {
     struct work_item work;
     struct ev_defer start_defer;
     const struct store_backend *backend;
-    void *db;
+    struct store_db *db;
     struct store_request_list waiting, batch, stepwise;
     size_t bytes;
     bool stepwise_finished; /* the first of `stepwise` had its last step */
@@ -95,7 +96,7 @@ static int store_commit_batch(struct store *st, struct err *err)
 static void store_run_request(struct store *st, struct store_request *c)
 {
     store_request_reset(c);
-    if (st->backend->run(st->db, c, &c->err) < 0)
+    if (store_run(st->db, c, &c->err) < 0)
         c->failed = true;
 }
 
@@ -283,7 +284,7 @@ void store_stats(const struct store *st, struct store_stats *ret)
 int store_open(struct ev *ev, const struct store_settings *set, struct store **ret, struct err *err)
 {
     const struct store_backend *backend = stores_backend(set->url.scheme);
-    void *db;
+    struct store_db *db;
 
     if (backend->open(set, &db, err) < 0)
         return -1;

@@ -239,6 +239,7 @@ struct store_key {
 #define STORE_KEY_SET_SECRET (1u << 1) /* prefix and hash */
 #define STORE_KEY_SET_EXPIRES (1u << 2)
 #define STORE_KEY_SET_REVOKED (1u << 3)
+#define STORE_KEY_SET_LAST_USED (1u << 4) /* only store_key_touch() sets it */
 
 typedef void store_key_fn(void *arg, const struct err *err, const struct store_key *row);
 typedef void store_keys_fn(void *arg, const struct err *err, const struct store_key *rows, size_t n, const char *next);

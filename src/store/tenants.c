@@ -22,7 +22,7 @@ static const struct row_column tenant_columns[] = {
     FIXED(store_tenant, name),
     COLUMN(store_tenant, created_ms, ROW_U64),
     COLUMN(store_tenant, suspended_ms, ROW_U64, .set = STORE_TENANT_SET_SUSPENDED),
-    COLUMN(store_tenant, removed_ms, ROW_U64),
+    COLUMN(store_tenant, removed_ms, ROW_U64, .set = STORE_TENANT_SET_REMOVED),
     QUOTA(STORE_QUOTA_SANDBOXES, "max_sandboxes"),
     QUOTA(STORE_QUOTA_CPU, "max_cpu_millis"),
     QUOTA(STORE_QUOTA_MEMORY, "max_memory_bytes"),
@@ -52,36 +52,30 @@ static const struct row_column age_columns[] = {
     COLUMN(store_age, n, ROW_U64),
 };
 
-#define KEY(member, kind, ...)                                                                          \
-    {                                                                                                   \
-        .name = "k." #member, .type = kind, .at = offsetof(struct store_login, key.member), __VA_ARGS__ \
+#define KEY(member, kind, ...)                                                                     \
+    {                                                                                              \
+        .name = #member, .type = kind, .at = offsetof(struct store_login, key.member), __VA_ARGS__ \
     }
-#define KEY_FIXED(member, ...) KEY(member, ROW_FIXED, .cap = sizeof(((struct store_login *)0)->key.member), __VA_ARGS__)
+#define KEY_FIXED(member) KEY(member, ROW_FIXED, .cap = sizeof(((struct store_login *)0)->key.member))
 
-/* The names are expressions of the statements in sqlite_tenants.c; this table is only read. */
+/* Composed by tenant_rules.c of the rows of a key, its user, role and tenant; not a table. */
 static const struct row_column login_columns[] = {
-    KEY_FIXED(id, .optional = true),
+    KEY_FIXED(id),
     KEY_FIXED(owner),
-    KEY_FIXED(user, .optional = true),
+    KEY_FIXED(user),
     KEY(name, ROW_TEXT),
-    KEY_FIXED(prefix, .optional = true),
+    KEY_FIXED(prefix),
     KEY(hash, ROW_HASH),
     KEY(scopes, ROW_TEXT),
     KEY(created_ms, ROW_U64),
     KEY(expires_ms, ROW_U64),
     KEY(last_used_ms, ROW_U64),
     KEY(revoked_ms, ROW_U64),
-    { .name = "u.role",
-      .type = ROW_FIXED,
-      .at = offsetof(struct store_login, role),
-      .cap = STORE_NAME_MAX + 1,
-      .optional = true },
-    { .name = "r.permissions", .type = ROW_TEXT, .at = offsetof(struct store_login, permissions) },
-    { .name = "u.disabled", .type = ROW_BOOL, .at = offsetof(struct store_login, disabled) },
-    { .name = "t.suspended_ms", .type = ROW_U64, .at = offsetof(struct store_login, suspended_ms) },
-    { .name = "t.removed_ms IS 0 AND (k.user IS NULL OR u.id IS NOT NULL)",
-      .type = ROW_BOOL,
-      .at = offsetof(struct store_login, member) },
+    FIXED(store_login, role),
+    COLUMN(store_login, permissions, ROW_TEXT),
+    COLUMN(store_login, disabled, ROW_BOOL),
+    COLUMN(store_login, suspended_ms, ROW_U64),
+    COLUMN(store_login, member, ROW_BOOL),
 };
 
 const struct row_table row_tenant = { .name = "tenants",
@@ -100,6 +94,7 @@ const struct row_table row_role = { .name = "roles",
                                     .display_name = "role",
                                     .size = sizeof(struct store_role),
                                     .key = "name",
+                                    .primary_key = "owner, name",
                                     .owned = true,
                                     .by_name = true,
                                     COLUMNS(role_columns) };
@@ -109,7 +104,7 @@ const struct row_table row_age = { .name = "executions",
                                    .key = "owner",
                                    COLUMNS(age_columns) };
 const struct row_table row_login = {
-    .name = "keys", .display_name = "key", .size = sizeof(struct store_login), .key = "k.id", COLUMNS(login_columns)
+    .name = "keys", .display_name = "key", .size = sizeof(struct store_login), .key = "id", COLUMNS(login_columns)
 };
 
 /* --- tenants --- */
@@ -155,7 +150,7 @@ struct store_request *store_tenant_remove(struct store *st, const char *name, ui
 {
     struct store_request *c = store_get_request(STORE_OP_REMOVE, &row_tenant, NULL, name, ANY(done), arg);
 
-    c->after = at_ms ? at_ms : 1;
+    c->now_ms = at_ms ? at_ms : 1;
     return store_request_submit(st, c);
 }
 
@@ -201,7 +196,7 @@ struct store_request *store_user_remove(struct store *st, const char *owner, con
     struct store_request *c = store_get_request(STORE_OP_REMOVE, &row_user, owner, id, ANY(done), arg);
 
     c->keep_admin = keep_admin;
-    c->after = at_ms ? at_ms : 1;
+    c->now_ms = at_ms ? at_ms : 1;
     return store_request_submit(st, c);
 }
 
@@ -250,7 +245,7 @@ struct store_request *store_execution_ages(struct store *st, uint64_t now_ms, st
 {
     struct store_request *c = store_request_new(STORE_OP_EXECUTION_AGES, &row_age, ANY(done), arg);
 
-    c->after = min_u64(now_ms, INT64_MAX);
+    c->now_ms = min_u64(now_ms, INT64_MAX);
     return store_request_submit(st, c);
 }
 

@@ -30,6 +30,7 @@ struct store_tenant {
 
 #define STORE_TENANT_SET_SUSPENDED (1u << 0)
 #define STORE_TENANT_SET_QUOTA(q) (1u << (1u + (unsigned)(q)))
+#define STORE_TENANT_SET_REMOVED (1u << 6) /* only store_tenant_remove() sets it */
 #define STORE_TENANT_SET_QUOTAS (((1u << STORE_QUOTA_COUNT) - 1u) << 1)
 
 typedef void store_tenant_fn(void *arg, const struct err *err, const struct store_tenant *row);

@@ -6,8 +6,61 @@
 #include "core/base/str.h"
 #include "store/requests.h"
 
-#define ANY(fn) ((store_untyped_fn *)(fn))
 #define AT_MAX (INT64_MAX / 2)
+
+#define COLUMN(s, member, kind, ...)                                                 \
+    {                                                                                \
+        .name = #member, .type = kind, .at = offsetof(struct s, member), __VA_ARGS__ \
+    }
+#define FIXED(s, member) COLUMN(s, member, ROW_FIXED, .cap = sizeof(((struct s *)0)->member))
+#define MAXIMUM(period, resource, column)                                                                            \
+    {                                                                                                                \
+        .name = column, .type = ROW_U64,                                                                             \
+        .at = offsetof(struct store_budget, max) + ((period)*STORE_BUDGET_RESOURCES + (resource)) * sizeof(uint64_t) \
+    }
+
+static const struct row_column usage_columns[] = {
+    COLUMN(store_usage, hour_ms, ROW_U64),
+    FIXED(store_usage, owner),
+    FIXED(store_usage, created_by),
+    FIXED(store_usage, sandbox),
+    COLUMN(store_usage, executions, ROW_U64),
+    COLUMN(store_usage, failed, ROW_U64),
+    COLUMN(store_usage, cpu_us, ROW_U64),
+    COLUMN(store_usage, execution_ms, ROW_U64),
+    COLUMN(store_usage, output_bytes, ROW_U64),
+    COLUMN(store_usage, sandbox_ms, ROW_U64),
+    COLUMN(store_usage, memory_mib_ms, ROW_U64),
+    COLUMN(store_usage, storage_mib_ms, ROW_U64),
+    COLUMN(store_usage, memory_peak, ROW_U64),
+};
+
+static const struct row_column budget_columns[] = {
+    FIXED(store_budget, owner),
+    MAXIMUM(STORE_PERIOD_DAY, STORE_BUDGET_CPU_TIME, "day_cpu_ms"),
+    MAXIMUM(STORE_PERIOD_DAY, STORE_BUDGET_SANDBOX_TIME, "day_sandbox_ms"),
+    MAXIMUM(STORE_PERIOD_DAY, STORE_BUDGET_EXECUTIONS, "day_executions"),
+    MAXIMUM(STORE_PERIOD_MONTH, STORE_BUDGET_CPU_TIME, "month_cpu_ms"),
+    MAXIMUM(STORE_PERIOD_MONTH, STORE_BUDGET_SANDBOX_TIME, "month_sandbox_ms"),
+    MAXIMUM(STORE_PERIOD_MONTH, STORE_BUDGET_EXECUTIONS, "month_executions"),
+    COLUMN(store_budget, updated_ms, ROW_U64),
+};
+
+const struct row_table row_usage = { .name = "usage",
+                                     .display_name = "usage",
+                                     .size = sizeof(struct store_usage),
+                                     .key = "sandbox",
+                                     .primary_key = "owner, hour_ms, created_by, sandbox",
+                                     .owned = true,
+                                     .columns = usage_columns,
+                                     .n = ARRAY_LEN(usage_columns) };
+const struct row_table row_budget = { .name = "budgets",
+                                      .display_name = "budget",
+                                      .size = sizeof(struct store_budget),
+                                      .key = "owner",
+                                      .owned = true,
+                                      .columns = budget_columns,
+                                      .n = ARRAY_LEN(budget_columns) };
 
 static void store_usage_set_owner(struct store_request *c, const char *owner, bool any)
 {
@@ -37,12 +90,13 @@ struct store_request *store_usage_list(struct store *st, const struct store_usag
     struct store_request *c = store_request_new(STORE_OP_USAGE_LIST, &row_usage, ANY(done), arg);
 
     store_usage_set_owner(c, q->owner, true);
-    store_usage_set_filter(c, c->usage_sandbox, sizeof(c->usage_sandbox), q->sandbox, "sandbox");
-    store_usage_set_filter(c, c->usage_user, sizeof(c->usage_user), q->created_by, "user");
-    c->from = min_u64(q->from_ms, AT_MAX) / STORE_HOUR_MS * STORE_HOUR_MS;
-    c->to = (min_u64(q->to_ms, AT_MAX) + STORE_HOUR_MS - 1) / STORE_HOUR_MS * STORE_HOUR_MS;
-    c->now = min_u64(q->now_ms, AT_MAX);
-    c->set = q->by;
+    store_usage_set_filter(c, c->usage.sandbox, sizeof(c->usage.sandbox), q->sandbox, "sandbox");
+    store_usage_set_filter(c, c->usage.created_by, sizeof(c->usage.created_by), q->created_by, "user");
+    memcpy(c->usage.owner, c->owner, sizeof(c->owner));
+    c->usage.from_ms = min_u64(q->from_ms, AT_MAX) / STORE_HOUR_MS * STORE_HOUR_MS;
+    c->usage.to_ms = (min_u64(q->to_ms, AT_MAX) + STORE_HOUR_MS - 1) / STORE_HOUR_MS * STORE_HOUR_MS;
+    c->now_ms = min_u64(q->now_ms, AT_MAX);
+    c->usage.by = q->by;
     return store_request_submit(st, c);
 }
 

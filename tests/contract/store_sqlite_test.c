@@ -674,10 +674,10 @@ TEST(a_migration_reads_hint_and_reset_from_the_receipts_of_old_executions)
 }
 
 /* Neither scans a table or sorts rows, nor reads many more rows than the page has. */
-static void expect_fast_list(sqlite3 *db, const struct store_request *c)
+static void expect_fast_list(sqlite3 *db, const struct row_page *page)
 {
     int owner, rows = 0;
-    auto_free char *sql = db_list_sql(c, &owner);
+    auto_free char *sql = db_list_sql(page, &owner);
     auto_free char *explain = str_printf("EXPLAIN QUERY PLAN %s", sql);
     sqlite3_stmt *st;
 
@@ -685,16 +685,16 @@ static void expect_fast_list(sqlite3 *db, const struct store_request *c)
     while (sqlite3_step(st) == SQLITE_ROW) {
         const char *line = (const char *)sqlite3_column_text(st, 3);
 
-        if ((strstr(line, "SCAN") && (c->states || c->outcomes)) || strstr(line, "TEMP B-TREE"))
+        if ((strstr(line, "SCAN") && (page->states || page->outcomes)) || strstr(line, "TEMP B-TREE"))
             fail_msg("%s: %s", line, sql);
     }
     sqlite3_finalize(st);
     assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
     if (owner)
-        sqlite3_bind_text(st, owner, c->owner, -1, SQLITE_STATIC);
-    if (c->has_cursor) {
-        sqlite3_bind_int64(st, owner + 1, (sqlite3_int64)c->cursor.created_ms);
-        sqlite3_bind_text(st, owner + 2, c->cursor.id, -1, SQLITE_STATIC);
+        sqlite3_bind_text(st, owner, page->owner, -1, SQLITE_STATIC);
+    if (page->has_cursor) {
+        sqlite3_bind_int64(st, owner + 1, (sqlite3_int64)page->cursor.created_ms);
+        sqlite3_bind_text(st, owner + 2, page->cursor.id, -1, SQLITE_STATIC);
     }
     sqlite3_bind_int(st, sqlite3_bind_parameter_count(st), 11);
     while (sqlite3_step(st) == SQLITE_ROW)
@@ -724,19 +724,19 @@ TEST(a_page_of_executions_is_read_by_index_among_100000)
                " SELECT 'ex' || n, 'sb', 'anna', 0, n, n, n, 0, 0, 0, 0, 0,"
                " iif(n = 10, 'running', 'ended'), iif(n = 10, NULL, iif(n = 20, 'timeout', 'success')) FROM c");
     for (size_t i = 0; i < ARRAY_LEN(filters); i++) {
-        struct store_request c = {
+        struct row_page page = {
             .table = &row_execution, .owner = "anna", .states = filters[i].states, .outcomes = filters[i].outcomes
         };
 
-        expect_fast_list(db, &c);
-        c.has_cursor = true;
-        c.cursor.created_ms = 90000;
-        expect_fast_list(db, &c);
-        strcpy(c.owner, STORE_ANY_OWNER);
-        expect_fast_list(db, &c);
-        c.has_cursor = false;
-        c.oldest_first = true;
-        expect_fast_list(db, &c);
+        expect_fast_list(db, &page);
+        page.has_cursor = true;
+        page.cursor.created_ms = 90000;
+        expect_fast_list(db, &page);
+        strcpy(page.owner, STORE_ANY_OWNER);
+        expect_fast_list(db, &page);
+        page.has_cursor = false;
+        page.oldest_first = true;
+        expect_fast_list(db, &page);
     }
     sqlite3_close(db);
 }

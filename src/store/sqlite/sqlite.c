@@ -292,9 +292,9 @@ static void db_make_reserve(struct sqlite_db *db)
         unlink(db->reserve_path);
 }
 
-static bool sqlite_make_room(void *arg)
+static bool sqlite_make_room(struct store_db *base)
 {
-    struct sqlite_db *db = arg;
+    struct sqlite_db *db = sqlite_db_of(base);
     bool gave = db->has_reserve && unlink(db->reserve_path) == 0;
     int frames = 0;
 
@@ -306,15 +306,16 @@ static bool sqlite_make_room(void *arg)
 
 /* --- the backend --- */
 
-static void sqlite_close(void *arg)
+static void sqlite_close(struct store_db *base)
 {
-    struct sqlite_db *db = arg;
+    struct sqlite_db *db = sqlite_db_of(base);
 
     for (size_t i = 0; i < DB_STATEMENTS; i++) {
         sqlite3_finalize(db->cache[i].st);
         free(db->cache[i].sql);
     }
     sqlite3_close(db->h);
+    free(db->add_usage_sql);
     free(db->reserve_path);
     free(db->path);
     free(db);
@@ -330,7 +331,7 @@ static int db_open_migrated(const struct store_settings *set, sqlite3 **ret, str
     return -1;
 }
 
-static int sqlite_open(const struct store_settings *set, void **ret, struct err *err)
+static int sqlite_open(const struct store_settings *set, struct store_db **ret, struct err *err)
 {
     auto_free char *reserve = str_printf("%s-reserve", set->url.file);
     sqlite3 *h;
@@ -344,13 +345,14 @@ static int sqlite_open(const struct store_settings *set, void **ret, struct err 
     db->path = str_dup(set->url.file);
     db->reserve_path = take_ptr(&reserve);
     db_make_reserve(db); /* if the disk is full already, the next insert reports it */
-    *ret = db;
+    db->base.ops = &store_sqlite;
+    *ret = &db->base;
     return 0;
 }
 
-static int sqlite_begin(void *arg, struct err *err)
+static int sqlite_begin(struct store_db *base, struct err *err)
 {
-    struct sqlite_db *db = arg;
+    struct sqlite_db *db = sqlite_db_of(base);
 
     if (!db->has_reserve) { /* a checkpoint of the WAL frees the space of removed rows */
         sqlite3_wal_checkpoint_v2(db->h, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
@@ -359,171 +361,56 @@ static int sqlite_begin(void *arg, struct err *err)
     return db_exec(db->h, "BEGIN", "beginning", err);
 }
 
-static int sqlite_commit(void *arg, struct err *err)
+static int sqlite_commit(struct store_db *base, struct err *err)
 {
-    return db_exec(((struct sqlite_db *)arg)->h, "COMMIT", "committing", err);
+    return db_exec(sqlite_db_of(base)->h, "COMMIT", "committing", err);
 }
 
-static void sqlite_rollback(void *arg)
+static void sqlite_rollback(struct store_db *base)
 {
-    struct sqlite_db *db = arg;
+    struct sqlite_db *db = sqlite_db_of(base);
 
     if (!sqlite3_get_autocommit(db->h))
         sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
 }
 
-static bool sqlite_in_transaction(void *arg)
+static bool sqlite_in_transaction(struct store_db *base)
 {
-    return !sqlite3_get_autocommit(((struct sqlite_db *)arg)->h);
+    return !sqlite3_get_autocommit(sqlite_db_of(base)->h);
 }
 
-static int db_key_touch(struct sqlite_db *db, struct store_request *c, struct err *err)
+/* A cached statement, because an end of an execution runs two of them. */
+static int sqlite_run_simple(struct store_db *base, const char *sql, struct err *err)
 {
-    sqlite3_stmt *st = db_statement(db, "UPDATE keys SET last_used_ms = max(last_used_ms, ?1) WHERE id = ?2", err);
+    struct sqlite_db *db = sqlite_db_of(base);
+    sqlite3_stmt *st = db_statement(db, sql, err);
 
-    for (size_t i = 0; st && i < c->nkey_uses; i++) {
-        db_bind_u64(st, 1, min_u64(c->key_uses[i].at_ms, INT64_MAX));
-        db_bind_text(st, 2, c->key_uses[i].id);
-        if (db_step(db, st, "recording the use of keys", err) < 0)
-            return -1;
-    }
-    return st ? 0 : -1;
+    return st && db_step(db, st, "writing", err) == 0 ? 0 : -1;
 }
 
-static int db_idem_finish(struct sqlite_db *db, struct store_request *c, struct err *err)
+static int sqlite_savepoint(struct store_db *base, struct err *err)
 {
-    bool drop = c->op == STORE_OP_IDEM_DROP;
-    sqlite3_stmt *st = db_statement(
-        db,
-        drop ? "DELETE FROM idempotency WHERE owner = ?1 AND key = ?2 AND (?4 IS NULL OR resource = ?4)"
-             : "UPDATE idempotency SET status = ?3, body = ?4 WHERE owner = ?1 AND key = ?2",
-        err);
-
-    if (!st)
-        return -1;
-    db_bind_text(st, 1, c->owner);
-    db_bind_text(st, 2, c->id);
-    sqlite3_bind_int(st, 3, c->status);
-    db_bind_text(st, 4, c->text);
-    if (db_step(db, st, "storing a response", err) < 0)
-        return -1;
-    if (!drop && sqlite3_changes(db->h) == 0)
-        return err_set(err, ERR_MISSING, "there is no such idempotency key");
-    return 0;
+    return sqlite_run_simple(base, "SAVEPOINT call", err);
 }
 
-static int db_idem_rename(struct sqlite_db *db, struct store_request *c, struct err *err)
+static int sqlite_release(struct store_db *base, struct err *err)
 {
-    sqlite3_stmt *st = db_statement(
-        db, "UPDATE idempotency SET resource = ?4 WHERE owner = ?1 AND key = ?2 AND resource = ?3", err);
-
-    if (!st)
-        return -1;
-    db_bind_text(st, 1, c->owner);
-    db_bind_text(st, 2, c->id);
-    db_bind_text(st, 3, c->text);
-    db_bind_text(st, 4, c->filter_id);
-    return db_step(db, st, "storing an idempotency key", err) < 0 ? -1 : 0;
+    return sqlite_run_simple(base, "RELEASE call", err);
 }
 
-static int db_meta(struct sqlite_db *db, struct store_request *c, struct err *err)
+static void sqlite_undo(struct store_db *base)
 {
-    bool put = c->op == STORE_OP_META_PUT;
-    sqlite3_stmt *st = db_statement(
-        db,
-        put ? "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-            : "SELECT value FROM meta WHERE name = ?1",
-        err);
-
-    if (!st)
-        return -1;
-    db_bind_text(st, 1, c->id);
-    if (put)
-        db_bind_text(st, 2, c->text);
-    int rc = db_step(db, st, "reading metadata of the server", err);
-    if (rc > 0) {
-        c->value = str_dup(db_column_text(st, 0));
-        sqlite3_reset(st);
-    }
-    return rc < 0 ? -1 : 0;
+    sqlite3_exec(sqlite_db_of(base)->h, "ROLLBACK TO call; RELEASE call", NULL, NULL, NULL);
 }
 
-/* The last number outlives its row, so that it is never reused: SQLite keeps it in a separate
- * table. */
-static int db_event_range(struct sqlite_db *db, struct store_request *c, struct err *err)
+static bool sqlite_has_space(struct store_db *base)
 {
-    uint64_t first = 0, last = 0;
-
-    if (db_query_u64(db, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", NULL, &last, err) < 0 ||
-        db_query_u64(db, "SELECT coalesce(min(seq), 0) FROM events", NULL, &first, err) < 0)
-        return -1;
-    c->first = first ? first : last + 1;
-    c->seq = last;
-    return 0;
+    return sqlite_db_of(base)->has_reserve;
 }
 
-static int sqlite_run(void *arg, struct store_request *c, struct err *err)
+static int sqlite_check(struct store_db *base, struct store_request *c, struct err *err)
 {
-    struct sqlite_db *db = arg;
-
-    if (store_op_needs_space(c->op) && !db->has_reserve)
-        return err_set(err, ERR_STORE_FULL,
-                       "the disk of the database is full; free some space (only ending and removing still work)");
-    switch (c->op) {
-    case STORE_OP_INSERT:
-        return db_insert_with_usage(db, c, err);
-    case STORE_OP_GET:
-        return db_get(db, c, err);
-    case STORE_OP_UPDATE:
-        return c->table == &row_user ? db_user_update(db, c, err) : db_update_with_usage(db, c, err);
-    case STORE_OP_LIST:
-        return db_list(db, c, err);
-    case STORE_OP_LOGIN:
-        return db_login(db, c, err);
-    case STORE_OP_EXECUTION_AGES:
-        return db_execution_ages(db, c, err);
-    case STORE_OP_REMOVE:
-        return db_remove_tenant_object(db, c, err);
-    case STORE_OP_KEY_TOUCH:
-        return db_key_touch(db, c, err);
-    case STORE_OP_PUT:
-        return db_put(db, c, err);
-    case STORE_OP_DELETE:
-        return db_delete(db, c, err);
-    case STORE_OP_IDEM_CLAIM:
-        return db_idem_claim(db, c, err);
-    case STORE_OP_IDEM_RENAME:
-        return db_idem_rename(db, c, err);
-    case STORE_OP_IDEM_FINISH:
-    case STORE_OP_IDEM_DROP:
-        return db_idem_finish(db, c, err);
-    case STORE_OP_META_GET:
-    case STORE_OP_META_PUT:
-        return db_meta(db, c, err);
-    case STORE_OP_USAGE_RECORD_CPU:
-        return db_usage_record_cpu(db, c, err);
-    case STORE_OP_USAGE_ADD:
-        return db_usage_add(db, c, err);
-    case STORE_OP_USAGE_LIST:
-        return db_usage_list(db, c, err);
-    case STORE_OP_BUDGET_PUT:
-        return db_budget_put(db, c, err);
-    case STORE_OP_BUDGET_LIST:
-        return db_budget_list(db, c, err);
-    case STORE_OP_EVENT_RANGE:
-        return db_event_range(db, c, err);
-    case STORE_OP_COUNT:
-        return db_count_all(db, c, err);
-    case STORE_OP_GC:
-        return db_gc(db, c, err);
-    default:
-        return err_set(err, ERR_BUG, "a call in steps was run in a transaction");
-    }
-}
-
-static int sqlite_check(void *arg, struct store_request *c, struct err *err)
-{
-    return db_check_step(arg, c, err);
+    return db_check_step(sqlite_db_of(base), c, err);
 }
 
 static int sqlite_check_exists(const struct store_settings *set, struct err *err)
@@ -533,12 +420,12 @@ static int sqlite_check_exists(const struct store_settings *set, struct err *err
     return 0;
 }
 
-static int sqlite_backup(void *arg, struct store_request *c, struct err *err)
+static int sqlite_backup(struct store_db *base, struct store_request *c, struct err *err)
 {
-    return db_backup_step(arg, c, err);
+    return db_backup_step(sqlite_db_of(base), c, err);
 }
 
-static void sqlite_abandon_backup(void *arg UNUSED, struct store_request *c)
+static void sqlite_abandon_backup(struct store_db *base UNUSED, struct store_request *c)
 {
     db_backup_abandon(c);
 }
@@ -551,7 +438,27 @@ const struct store_backend store_sqlite = {
     .commit = sqlite_commit,
     .rollback = sqlite_rollback,
     .in_transaction = sqlite_in_transaction,
-    .run = sqlite_run,
+    .savepoint = sqlite_savepoint,
+    .release = sqlite_release,
+    .undo = sqlite_undo,
+    .insert = db_insert,
+    .insert_missing = db_insert_missing,
+    .replace = db_replace,
+    .select = db_select,
+    .count = db_count,
+    .update = db_update,
+    .remove = db_remove,
+    .list = db_list,
+    .add_usage = db_add_usage,
+    .sum_usage = db_sum_usage,
+    .remove_oldest = db_remove_oldest,
+    .reclaim = db_reclaim,
+    .count_by_state = db_count_by_state,
+    .output_bytes = db_output_bytes,
+    .used_bytes = db_used_bytes,
+    .execution_ages = db_execution_ages,
+    .event_range = db_event_range,
+    .has_space = sqlite_has_space,
     .make_room = sqlite_make_room,
     .check = sqlite_check,
     .check_exists = sqlite_check_exists,

@@ -9,6 +9,7 @@
 #define DB_STATEMENTS 48u
 
 struct sqlite_db {
+    struct store_db base;
     sqlite3 *h;
     char *path;
     struct {
@@ -16,9 +17,15 @@ struct sqlite_db {
         sqlite3_stmt *st;
     } cache[DB_STATEMENTS];
     size_t next_evict;
-    char *reserve_path; /* a file that only occupies disk space */
+    char *add_usage_sql; /* built once: every end of an execution runs it */
+    char *reserve_path;  /* a file that only occupies disk space */
     bool has_reserve;
 };
+
+static inline struct sqlite_db *sqlite_db_of(struct store_db *base)
+{
+    return (struct sqlite_db *)(void *)base;
+}
 
 /* Converts an error code of SQLite. `what` names the operation; it must not contain SQL or file
  * names, because clients may see it. */
@@ -43,17 +50,6 @@ int db_open_file(const char *path, bool sync_full, sqlite3 **ret, struct err *er
 int db_prepare_file(const char *path, struct err *err);
 int db_sync_dir(const char *path, struct err *err); /* syncs the directory that contains path */
 
-/* sqlite_rows.c */
-int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_get(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_update(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err); /* appends to c->rows */
-/* Reads at most one row. 1: it is in c->rows. 0: there is none. */
-int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err);
-int db_put(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err);
-
 /* sqlite_lists.c */
 struct sql_builder { /* a statement; numbers its parameters in order */
     struct buf text;
@@ -61,35 +57,44 @@ struct sql_builder { /* a statement; numbers its parameters in order */
 };
 void sql_columns(struct sql_builder *s, const struct row_table *t);
 int sql_param(struct sql_builder *s, const char *before); /* returns the parameter's number */
-/* Returns the parameter's number, or 0 for any owner. */
-int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner);
-void sql_where_states(struct sql_builder *s, const struct row_table *t, uint32_t states);
-int db_list(struct sqlite_db *db, struct store_request *c, struct err *err);
+void sql_state_in(struct sql_builder *s, const struct row_table *t, uint32_t states);
 /* The statement of a list, which the caller frees. *ret_owner: the number of the owner's
  * parameter; 0: any owner. */
-char *db_list_sql(const struct store_request *c, int *ret_owner);
+char *db_list_sql(const struct row_page *page, int *ret_owner);
 
-/* sqlite_tenants.c */
-/* Checks the rows that a new row refers to. */
-int db_check_references(struct sqlite_db *db, const struct store_request *c, struct err *err);
-int db_user_update(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_remove_tenant_object(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_execution_ages(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_login(struct sqlite_db *db, struct store_request *c, struct err *err);
+/* sqlite_rows.c */
+void sql_insert(struct sql_builder *s, const struct row_table *t);
+void db_bind_row(sqlite3_stmt *st, const struct row_table *t, const void *row); /* to the parameters of sql_insert() */
+/* Appends the row that the statement is at. */
+int db_read_row(const struct row_table *t, sqlite3_stmt *st, struct row_list *ret, struct err *err);
+/* Steps to the end: only then is a change complete. ret NULL: the rows are not read. */
+int db_read_rows(struct sqlite_db *db, const struct row_table *t, sqlite3_stmt *st, const char *what,
+                 struct row_list *ret, struct err *err);
 
-/* sqlite_usage.c */
-int db_insert_with_usage(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_update_with_usage(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_usage_record_cpu(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_usage_add(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_usage_list(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_usage_fold(struct sqlite_db *db, uint64_t before_ms, uint32_t limit, uint64_t *count, struct err *err);
-int db_budget_put(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_budget_list(struct sqlite_db *db, struct store_request *c, struct err *err);
-
-/* sqlite_gc.c */
-int db_count_all(struct sqlite_db *db, struct store_request *c, struct err *err);
-int db_gc(struct sqlite_db *db, struct store_request *c, struct err *err);
+/* Statements of backend.h: rows and lists, usage, retention and figures. */
+int db_insert(struct store_db *base, const struct row_table *t, const void *row, uint64_t *ret_seq, struct err *err);
+int db_insert_missing(struct store_db *base, const struct row_table *t, const void *row, bool *ret_inserted,
+                      struct err *err);
+int db_replace(struct store_db *base, const struct row_table *t, const void *row, struct row_list *ret,
+               struct err *err);
+int db_select(struct store_db *base, const struct row_query *q, struct row_list *ret, struct err *err);
+int db_count(struct store_db *base, const struct row_query *q, uint64_t *ret, struct err *err);
+int db_update(struct store_db *base, const struct row_query *q, const void *row, uint32_t set, struct row_list *ret,
+              uint64_t *ret_n, struct err *err);
+int db_remove(struct store_db *base, const struct row_query *q, uint64_t *ret_n, struct err *err);
+int db_list(struct store_db *base, const struct row_page *page, struct row_list *ret, struct err *err);
+int db_add_usage(struct store_db *base, const struct store_usage *u, struct err *err);
+int db_sum_usage(struct store_db *base, const struct usage_filter *f, uint32_t limit, struct row_list *ret,
+                 struct err *err);
+int db_remove_oldest(struct store_db *base, enum store_old kind, uint64_t before_ms, uint32_t limit,
+                     struct row_list *ret, uint64_t *ret_n, struct err *err);
+int db_reclaim(struct store_db *base, bool *ret_more, struct err *err);
+int db_count_by_state(struct store_db *base, const struct row_table *t, const char *owner, uint64_t *counts,
+                      struct err *err);
+int db_output_bytes(struct store_db *base, const char *owner, uint64_t *ret, struct err *err);
+int db_used_bytes(struct store_db *base, uint64_t *ret, struct err *err);
+int db_execution_ages(struct store_db *base, uint64_t now_ms, struct row_list *ret, struct err *err);
+int db_event_range(struct store_db *base, uint64_t *first, uint64_t *last, struct err *err);
 
 /* sqlite_backup.c */
 int db_check_step(struct sqlite_db *db, struct store_request *c, struct err *err);

@@ -14,6 +14,7 @@
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "store/requests.h"
 #include "store/sqlite/schema.h"
 
 #include <errno.h>

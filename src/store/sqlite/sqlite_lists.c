@@ -10,8 +10,10 @@
 
 void sql_columns(struct sql_builder *s, const struct row_table *t)
 {
-    for (size_t i = 0; i < t->n; i++)
-        buf_addf(&s->text, "%s%s", i ? ", " : "", t->columns[i].name);
+    for (size_t i = 0; i < t->n; i++) {
+        buf_adds(&s->text, i ? ", " : "");
+        buf_adds(&s->text, t->columns[i].name);
+    }
 }
 
 int sql_param(struct sql_builder *s, const char *before)
@@ -20,28 +22,35 @@ int sql_param(struct sql_builder *s, const char *before)
     return s->params;
 }
 
-int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner)
+/* Returns the parameter's number, or 0 for any owner. */
+static int sql_where_owner(struct sql_builder *s, const struct row_table *t, const char *owner)
 {
     if (!t->owned || str_eq(owner, STORE_ANY_OWNER))
         return 0;
     return sql_param(s, " AND owner = ");
 }
 
-void sql_where_states(struct sql_builder *s, const struct row_table *t, uint32_t states)
+void sql_state_in(struct sql_builder *s, const struct row_table *t, uint32_t states)
 {
     const char *comma = "";
 
-    if (states == STORE_NO_STATE)
-        buf_adds(&s->text, " AND 0");
-    if (!states || !t->states || states == STORE_NO_STATE)
-        return;
-    buf_adds(&s->text, " AND state IN (");
+    buf_adds(&s->text, "state IN (");
     for (unsigned i = 0; i < t->nstates; i++)
         if (states & STORE_BIT(i)) {
             buf_addf(&s->text, "%s'%s'", comma, t->states[i]);
             comma = ", ";
         }
     buf_adds(&s->text, ")");
+}
+
+static void sql_where_states(struct sql_builder *s, const struct row_table *t, uint32_t states)
+{
+    if (states == STORE_NO_STATE)
+        buf_adds(&s->text, " AND 0");
+    if (!states || !t->states || states == STORE_NO_STATE)
+        return;
+    buf_adds(&s->text, " AND ");
+    sql_state_in(s, t, states);
 }
 
 static void sql_where_outcomes(struct sql_builder *s, uint32_t outcomes)
@@ -63,9 +72,9 @@ static void sql_where_outcomes(struct sql_builder *s, uint32_t outcomes)
 
 /* --- list --- */
 
-static void sql_where_metadata(struct sql_builder *s, const struct store_request *c)
+static void sql_where_metadata(struct sql_builder *s, const struct row_page *page)
 {
-    for (size_t i = 0; c->meta && c->meta[i]; i += 2) {
+    for (size_t i = 0; page->meta && page->meta[i]; i += 2) {
         sql_param(s, " AND EXISTS (SELECT 1 FROM json_each(sandboxes.metadata_json) AS m WHERE m.key = ");
         sql_param(s, " AND m.type = 'text' AND m.value = ");
         buf_adds(&s->text, ")");
@@ -74,27 +83,27 @@ static void sql_where_metadata(struct sql_builder *s, const struct store_request
 
 /* Rows after the cursor, in the order of the list: by name, by creation, or for events by
  * number. */
-static void sql_where_after(struct sql_builder *s, const struct store_request *c)
+static void sql_where_after(struct sql_builder *s, const struct row_page *page)
 {
-    if (c->table == &row_event) {
+    if (page->table == &row_event) {
         sql_param(s, " AND seq > ");
-    } else if (c->has_cursor && c->table->by_name) {
+    } else if (page->has_cursor && page->table->by_name) {
         sql_param(s, " AND name > ");
-    } else if (c->has_cursor) {
-        buf_addf(&s->text, " AND (created_ms, id) %s ", c->oldest_first ? ">" : "<");
+    } else if (page->has_cursor) {
+        buf_addf(&s->text, " AND (created_ms, id) %s ", page->oldest_first ? ">" : "<");
         sql_param(s, "(");
         sql_param(s, ", ");
         buf_adds(&s->text, ")");
     }
 }
 
-static void sql_order(struct sql_builder *s, const struct store_request *c)
+static void sql_order(struct sql_builder *s, const struct row_page *page)
 {
-    const char *direction = c->oldest_first ? "ASC" : "DESC";
+    const char *direction = page->oldest_first ? "ASC" : "DESC";
 
-    if (c->table == &row_event)
+    if (page->table == &row_event)
         buf_adds(&s->text, " ORDER BY seq");
-    else if (c->table->by_name)
+    else if (page->table->by_name)
         buf_adds(&s->text, " ORDER BY name");
     else
         buf_addf(&s->text, " ORDER BY created_ms %s, id %s", direction, direction);
@@ -104,99 +113,92 @@ static void sql_order(struct sql_builder *s, const struct store_request *c)
  * with some phases only are merged from one ordered index range for each phase, so that a page
  * costs the same however rare its rows are. ret: names of the phases. 0: a list without phases;
  * that of one sandbox reads the rows of the sandbox instead. */
-static size_t sql_list_phases(const struct store_request *c, const char *ret[OUTCOME_COUNT + STORE_EXECUTION_STATES])
+static size_t sql_list_phases(const struct row_page *page, const char *ret[OUTCOME_COUNT + STORE_EXECUTION_STATES])
 {
-    bool ended = !c->states || c->states & ~STORE_EXECUTION_LIVE;
+    bool ended = !page->states || page->states & ~STORE_EXECUTION_LIVE;
     size_t n = 0;
 
-    if (c->table != &row_execution || c->filter_id[0] || !(c->states | c->outcomes) || c->states == STORE_NO_STATE ||
-        c->outcomes == STORE_NO_STATE)
+    if (page->table != &row_execution || page->id[0] || !(page->states | page->outcomes) ||
+        page->states == STORE_NO_STATE || page->outcomes == STORE_NO_STATE)
         return 0;
     for (unsigned i = 0; ended && i < OUTCOME_COUNT; i++)
-        if (!c->outcomes || c->outcomes & STORE_BIT(i))
+        if (!page->outcomes || page->outcomes & STORE_BIT(i))
             ret[n++] = outcome_name((enum outcome)i);
-    for (unsigned i = 0; !c->outcomes && i < STORE_EXECUTION_STATES; i++)
-        if (c->states & STORE_EXECUTION_LIVE & STORE_BIT(i))
-            ret[n++] = c->table->states[i];
+    for (unsigned i = 0; !page->outcomes && i < STORE_EXECUTION_STATES; i++)
+        if (page->states & STORE_EXECUTION_LIVE & STORE_BIT(i))
+            ret[n++] = page->table->states[i];
     return n;
 }
 
 /* The parts of a merged list have the same parameters. Returns the one of the owner, or 0. */
-static int sql_list_part(struct sql_builder *s, const struct store_request *c, const char *phase)
+static int sql_list_part(struct sql_builder *s, const struct row_page *page, const char *phase)
 {
     s->params = 0;
     buf_adds(&s->text, "SELECT ");
-    sql_columns(s, c->table);
-    buf_addf(&s->text, " FROM %s WHERE 1", c->table->name);
-    int owner = sql_where_owner(s, c->table, c->owner);
+    sql_columns(s, page->table);
+    buf_addf(&s->text, " FROM %s WHERE 1", page->table->name);
+    int owner = sql_where_owner(s, page->table, page->owner);
     if (phase)
         buf_addf(&s->text, " AND coalesce(outcome, state) = '%s'", phase);
-    if (c->filter_id[0])
-        sql_param(s, c->table == &row_key ? " AND user = " : " AND sandbox = ");
-    if (c->filter_name)
+    if (page->id[0])
+        sql_param(s, page->table == &row_key ? " AND user = " : " AND sandbox = ");
+    if (page->name)
         sql_param(s, " AND name = ");
-    if (c->filter_template)
+    if (page->template)
         sql_param(s, " AND template = ");
-    sql_where_states(s, c->table, c->states);
-    sql_where_outcomes(s, c->outcomes);
-    sql_where_metadata(s, c);
-    sql_where_after(s, c);
+    sql_where_states(s, page->table, page->states);
+    sql_where_outcomes(s, page->outcomes);
+    sql_where_metadata(s, page);
+    sql_where_after(s, page);
     return owner;
 }
 
-char *db_list_sql(const struct store_request *c, int *ret_owner)
+char *db_list_sql(const struct row_page *page, int *ret_owner)
 {
     const char *phases[OUTCOME_COUNT + STORE_EXECUTION_STATES];
-    size_t n = sql_list_phases(c, phases);
+    size_t n = sql_list_phases(page, phases);
     struct sql_builder s = { 0 };
 
-    *ret_owner = sql_list_part(&s, c, n ? phases[0] : NULL);
+    *ret_owner = sql_list_part(&s, page, n ? phases[0] : NULL);
     for (size_t i = 1; i < n; i++) {
         buf_adds(&s.text, " UNION ALL ");
-        sql_list_part(&s, c, phases[i]);
+        sql_list_part(&s, page, phases[i]);
     }
-    sql_order(&s, c);
+    sql_order(&s, page);
     sql_param(&s, " LIMIT ");
     return s.text.data;
 }
 
-static void db_bind_list(sqlite3_stmt *st, const struct store_request *c, int i)
+static void db_bind_list(sqlite3_stmt *st, const struct row_page *page, int i)
 {
-    if (c->filter_id[0])
-        db_bind_text(st, ++i, c->filter_id);
-    if (c->filter_name)
-        db_bind_text(st, ++i, c->filter_name);
-    if (c->filter_template)
-        db_bind_text(st, ++i, c->filter_template);
-    for (size_t k = 0; c->meta && c->meta[k]; k++)
-        db_bind_text(st, ++i, c->meta[k]);
-    if (c->table == &row_event)
-        db_bind_u64(st, ++i, c->after);
-    else if (c->has_cursor && !c->table->by_name)
-        db_bind_u64(st, ++i, c->cursor.created_ms);
-    if (c->has_cursor)
-        db_bind_text(st, ++i, c->cursor.id);
-    db_bind_u64(st, ++i, c->limit + 1);
+    if (page->id[0])
+        db_bind_text(st, ++i, page->id);
+    if (page->name)
+        db_bind_text(st, ++i, page->name);
+    if (page->template)
+        db_bind_text(st, ++i, page->template);
+    for (size_t k = 0; page->meta && page->meta[k]; k++)
+        db_bind_text(st, ++i, page->meta[k]);
+    if (page->table == &row_event)
+        db_bind_u64(st, ++i, page->after);
+    else if (page->has_cursor && !page->table->by_name)
+        db_bind_u64(st, ++i, page->cursor.created_ms);
+    if (page->has_cursor)
+        db_bind_text(st, ++i, page->cursor.id);
+    db_bind_u64(st, ++i, page->limit + 1);
 }
 
-int db_list(struct sqlite_db *db, struct store_request *c, struct err *err)
+int db_list(struct store_db *base, const struct row_page *page, struct row_list *ret, struct err *err)
 {
-    int rc, owner;
-    auto_free char *sql = db_list_sql(c, &owner);
+    struct sqlite_db *db = sqlite_db_of(base);
+    int owner;
+    auto_free char *sql = db_list_sql(page, &owner);
     sqlite3_stmt *st = db_statement(db, sql, err);
 
     if (!st)
         return -1;
     if (owner)
-        db_bind_text(st, owner, c->owner);
-    db_bind_list(st, c, owner);
-    while ((rc = db_step(db, st, "reading a list", err)) > 0)
-        if (db_read_row(c, st, err) < 0)
-            return -1;
-    if (rc < 0)
-        return -1;
-    c->more = c->rows.n > c->limit; /* one row more than the limit was read, to know whether there is a next page */
-    if (c->more)
-        row_list_drop(c->table, &c->rows);
-    return 0;
+        db_bind_text(st, owner, page->owner);
+    db_bind_list(st, page, owner);
+    return db_read_rows(db, page->table, st, "reading a list", ret, err);
 }

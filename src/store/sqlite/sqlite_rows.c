@@ -1,10 +1,9 @@
-/* Rows in SQLite: one insert, get, update and list for every kind, built from the tables of
- * rows.c.
+/* Rows in SQLite: the primitive statements of backend.h for every kind of row, built from the row
+ * tables.
  *
- * The owner's WHERE is added in one place, `sql_where_owner`, and by every statement that reads
- * or changes owned rows; the contract suite runs each call with another owner's rows in the same
- * table. A conditional update is one statement that returns the updated row; only when it
- * returned nothing does a second statement find out why. */
+ * An owner is compared in one place for lists, sql_where_owner(), and in one place for all other
+ * statements, sql_where(); the contract suite runs each call with another owner's rows in the same
+ * table. States are written as literals, so that SQLite uses the partial indexes that name them. */
 #include "store/sqlite/sqlite.h"
 
 #include "core/base/buf.h"
@@ -97,313 +96,290 @@ static bool db_read_column(sqlite3_stmt *st, int i, const struct row_table *t, c
     return false;
 }
 
-int db_read_row(struct store_request *c, sqlite3_stmt *st, struct err *err)
+int db_read_row(const struct row_table *t, sqlite3_stmt *st, struct row_list *ret, struct err *err)
 {
-    void *row = row_list_add(c->table, &c->rows);
+    void *row = row_list_add(t, ret);
 
-    for (size_t i = 0; i < c->table->n; i++)
-        if (!db_read_column(st, (int)i, c->table, &c->table->columns[i], row)) {
-            const struct row_column *key = row_column(c->table, c->table->key);
+    for (size_t i = 0; i < t->n; i++)
+        if (!db_read_column(st, (int)i, t, &t->columns[i], row)) {
+            const struct row_column *key = row_column(t, t->key);
 
-            err_set(err, ERR_STORE_CORRUPT, "the %s '%s' has a %s that cannot be read", c->table->display_name,
-                    key->type == ROW_FIXED ? ROW_CONST_AT(char, row, key) : "?", c->table->columns[i].name);
+            err_set(err, ERR_STORE_CORRUPT, "the %s '%s' has a %s that cannot be read", t->display_name,
+                    key->type == ROW_FIXED ? ROW_CONST_AT(char, row, key) : "?", t->columns[i].name);
             sqlite3_reset(st);
             return -1;
         }
     return 0;
 }
 
-int db_fetch_row(struct sqlite_db *db, struct store_request *c, sqlite3_stmt *st, const char *what, struct err *err)
+int db_read_rows(struct sqlite_db *db, const struct row_table *t, sqlite3_stmt *st, const char *what,
+                 struct row_list *ret, struct err *err)
 {
-    int rc = db_step(db, st, what, err);
+    int rc;
 
-    if (rc <= 0)
-        return rc;
-    if (db_read_row(c, st, err) < 0)
-        return -1;
-    return db_step(db, st, what, err) < 0 ? -1 : 1; /* step to the end: only then is a change complete */
+    while ((rc = db_step(db, st, what, err)) > 0)
+        if (ret && db_read_row(t, st, ret, err) < 0)
+            return -1;
+    return rc;
 }
 
-/* --- names of sandboxes --- */
+/* --- conditions --- */
 
-/* The index sandboxes_living_names enforces the rule; this gives the message. It does not contain
- * the id, because the token of one sandbox may ask for the name of another. */
-static int db_check_sandbox_name(struct sqlite_db *db, const struct store_request *c, const char *owner,
-                                 struct err *err)
+static bool row_condition_applies(const struct row_table *t, const struct row_condition *c)
 {
-    const struct store_sandbox *sb = c->row;
-    sqlite3_stmt *st;
-
-    if (c->table != &row_sandbox || !sb->name || sb->state == STORE_SANDBOX_ENDED)
-        return 0;
-    st = db_statement(db, "SELECT id FROM sandboxes WHERE owner = ?1 AND name = ?2 AND state <> 'ended' AND id <> ?3",
-                      err);
-    if (!st)
-        return -1;
-    db_bind_text(st, 1, owner);
-    db_bind_text(st, 2, sb->name);
-    db_bind_text(st, 3, sb->id);
-    int rc = db_step(db, st, "looking for the name", err);
-    if (rc > 0)
-        err_set(err, ERR_EXISTS, "name '%.63s': another living sandbox has it; choose another, or end that sandbox",
-                sb->name);
-    sqlite3_reset(st);
-    return rc == 0 ? 0 : -1;
+    if (c->test == ROW_OWNED_BY)
+        return t->owned && !str_eq(c->value, STORE_ANY_OWNER);
+    return c->test != ROW_STATE_IN || c->number;
 }
 
-/* --- insert --- */
-
-static int db_check_before_insert(struct sqlite_db *db, const struct store_request *c, struct err *err)
+/* The condition is written without a parameter. */
+static bool row_condition_is_literal(const struct row_table *t, const struct row_condition *c)
 {
-    uint64_t n = 0;
-
-    if (db_check_references(db, c, err) < 0)
-        return -1;
-    if (c->table == &row_sandbox &&
-        db_check_sandbox_name(db, c, ((const struct store_sandbox *)c->row)->owner, err) < 0)
-        return -1;
-    if (c->live_max) {
-        const struct store_sandbox *sb = c->row;
-
-        if (db_query_u64(db, "SELECT count(*) FROM sandboxes WHERE owner = ?1 AND state <> 'ended'", sb->owner, &n,
-                         err) < 0)
-            return -1;
-        if (n >= c->live_max)
-            return err_set(err, ERR_LIMIT, "there are %" PRIu64 " sandboxes already, and the limit is %u", n,
-                           c->live_max);
-    }
-    if (c->only_if_no_keys) {
-        if (db_query_u64(db, "SELECT count(*) FROM keys", NULL, &n, err) < 0)
-            return -1;
-        if (n > 0)
-            return err_set(err, ERR_EXISTS, "there is a key already");
-    }
-    if (c->table == &row_execution) {
-        const struct store_execution *ex = c->row;
-        sqlite3_stmt *st = db_statement(db, "SELECT 1 FROM sandboxes WHERE id = ?1 AND owner = ?2", err);
-
-        if (!st)
-            return -1;
-        db_bind_text(st, 1, ex->sandbox);
-        db_bind_text(st, 2, ex->owner);
-        int rc = db_step(db, st, "looking for the sandbox", err);
-        sqlite3_reset(st);
-        if (rc <= 0)
-            return rc < 0 ? -1 : err_set(err, ERR_MISSING, "there is no sandbox %s", ex->sandbox);
-    }
-    return 0;
+    return row_column(t, c->column)->type == ROW_STATE;
 }
 
-static sqlite3_stmt *db_insert_statement(struct sqlite_db *db, const struct row_table *t, const void *row,
-                                         const char *tail, struct err *err)
+static void sql_where(struct sql_builder *s, const struct row_query *q)
 {
-    struct sql_builder s = { 0 };
-    const char *comma = "";
-    int i = 0;
+    static const char *const tests[] = { [ROW_IS] = "=", [ROW_IS_NOT] = "<>", [ROW_BELOW] = "<", [ROW_OWNED_BY] = "=" };
+    const char *before = " WHERE ";
 
-    buf_addf(&s.text, "INSERT INTO %s (", t->name);
-    for (size_t k = 0; k < t->n; k++)
-        if (!t->columns[k].is_generated) {
-            buf_addf(&s.text, "%s%s", comma, t->columns[k].name);
-            comma = ", ";
+    for (const struct row_condition *c = q->where; c->column; c++) {
+        if (!row_condition_applies(q->table, c))
+            continue;
+        buf_adds(&s->text, before);
+        if (c->test == ROW_STATE_IN)
+            sql_state_in(s, q->table, (uint32_t)c->number);
+        else if (row_condition_is_literal(q->table, c))
+            buf_addf(&s->text, "%s %s '%s'", c->column, tests[c->test], q->table->states[c->number]);
+        else
+            buf_addf(&s->text, "%s %s ?%d", c->column, tests[c->test], ++s->params);
+        before = " AND ";
+    }
+}
+
+static void db_bind_where(sqlite3_stmt *st, int i, const struct row_query *q)
+{
+    for (const struct row_condition *c = q->where; c->column; c++) {
+        if (!row_condition_applies(q->table, c) || row_condition_is_literal(q->table, c))
+            continue;
+        switch (row_column(q->table, c->column)->type) {
+        case ROW_FIXED:
+        case ROW_TEXT:
+            db_bind_text(st, ++i, c->value);
+            break;
+        case ROW_HASH:
+            sqlite3_bind_blob(st, ++i, c->value, STORE_HASH_LEN, SQLITE_STATIC);
+            break;
+        default:
+            db_bind_u64(st, ++i, c->number);
         }
-    buf_adds(&s.text, ") VALUES (");
-    comma = "";
-    for (size_t k = 0; k < t->n; k++)
-        if (!t->columns[k].is_generated) {
-            sql_param(&s, comma);
-            comma = ", ";
-        }
-    buf_addf(&s.text, ")%s", tail);
-    sqlite3_stmt *st = db_statement(db, s.text.data, err);
-    buf_done(&s.text);
-    for (size_t k = 0; st && k < t->n; k++)
-        if (!t->columns[k].is_generated)
-            db_bind_column(st, ++i, t, &t->columns[k], row);
+    }
+}
+
+/* Takes the text of the builder. */
+static sqlite3_stmt *sql_prepare(struct sqlite_db *db, struct sql_builder *s, struct err *err)
+{
+    sqlite3_stmt *st = db_statement(db, s->text.data, err);
+
+    buf_done(&s->text);
     return st;
 }
 
-int db_insert(struct sqlite_db *db, struct store_request *c, struct err *err)
-{
-    char what[48];
+/* --- insert and replace --- */
 
-    if (db_check_before_insert(db, c, err) < 0)
-        return -1;
-    sqlite3_stmt *st = db_insert_statement(db, c->table, c->row, "", err);
-    snprintf(what, sizeof(what), "writing the %s", c->table->display_name);
-    if (!st || db_step(db, st, what, err) < 0)
-        return -1;
-    c->seq = (uint64_t)sqlite3_last_insert_rowid(db->h);
-    return 0;
-}
-
-/* --- get --- */
-
-static int db_not_found_error(const struct store_request *c, struct err *err)
-{
-    char name[64];
-
-    snprintf(name, sizeof(name), "%s", c->id ? c->id : "");
-    str_strip_control_chars(name);
-    return err_set(err, ERR_MISSING, "there is no %s '%s'", c->table->display_name, name);
-}
-
-int db_get(struct sqlite_db *db, struct store_request *c, struct err *err)
-{
-    struct sql_builder s = { 0 };
-
-    buf_adds(&s.text, "SELECT ");
-    sql_columns(&s, c->table);
-    buf_addf(&s.text, " FROM %s WHERE %s = ?%d", c->table->name, c->table->key, ++s.params);
-    int owner = sql_where_owner(&s, c->table, c->owner);
-    sqlite3_stmt *st = db_statement(db, s.text.data, err);
-    buf_done(&s.text);
-    if (!st)
-        return -1;
-    db_bind_text(st, 1, c->id);
-    if (owner)
-        db_bind_text(st, owner, c->owner);
-    int rc = db_fetch_row(db, c, st, "reading", err);
-    return rc == 0 ? db_not_found_error(c, err) : rc < 0 ? -1 : 0;
-}
-
-/* --- update --- */
-
-/* Nothing was changed: either the row does not exist, or it does not meet `when`. */
-static int db_unchanged_error(struct sqlite_db *db, struct store_request *c, struct err *err)
-{
-    if (db_get(db, c, err) < 0)
-        return -1;
-    const struct row_column *state = row_column(c->table, "state");
-    const char *now = state ? c->table->states[*ROW_CONST_AT(unsigned, c->rows.rows, state)] : NULL;
-    if (now && c->condition.states && !(c->condition.states & STORE_BIT(*ROW_CONST_AT(unsigned, c->rows.rows, state))))
-        return err_set(err, ERR_EXISTS, "the %s %s is %s", c->table->display_name, c->id, now);
-    return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile; read it again", c->table->display_name, c->id);
-}
-
-static void sql_update(struct sql_builder *s, const struct store_request *c)
+void sql_insert(struct sql_builder *s, const struct row_table *t)
 {
     const char *comma = "";
 
-    buf_addf(&s->text, "UPDATE %s SET ", c->table->name);
-    for (size_t i = 0; i < c->table->n; i++)
-        if (c->table->columns[i].set & c->set) {
-            buf_addf(&s->text, "%s%s", comma, c->table->columns[i].name);
-            sql_param(s, " = ");
+    buf_addf(&s->text, "INSERT INTO %s (", t->name);
+    for (size_t i = 0; i < t->n; i++)
+        if (!t->columns[i].is_generated) {
+            buf_adds(&s->text, comma);
+            buf_adds(&s->text, t->columns[i].name);
             comma = ", ";
         }
-    if (c->table->has_generation)
-        buf_addf(&s->text, "%sgeneration = generation + 1", comma);
-    buf_addf(&s->text, " WHERE %s", c->table->key);
-    sql_param(s, " = ");
+    buf_adds(&s->text, ") VALUES (");
+    comma = "";
+    for (size_t i = 0; i < t->n; i++)
+        if (!t->columns[i].is_generated) {
+            sql_param(s, comma);
+            comma = ", ";
+        }
+    buf_adds(&s->text, ")");
 }
 
-int db_update(struct sqlite_db *db, struct store_request *c, struct err *err)
+void db_bind_row(sqlite3_stmt *st, const struct row_table *t, const void *row)
 {
-    struct sql_builder s = { 0 };
     int i = 0;
 
-    if (!c->set)
-        return err_set(err, ERR_BUG, "an update without columns");
-    if (c->set & STORE_SANDBOX_SET_NAME && db_check_sandbox_name(db, c, c->owner, err) < 0)
-        return -1;
-    sql_update(&s, c);
-    int owner = sql_where_owner(&s, c->table, c->owner);
-    sql_where_states(&s, c->table, c->condition.states);
-    int generation = c->condition.generation ? sql_param(&s, " AND generation = ") : 0;
-    buf_adds(&s.text, " RETURNING ");
-    sql_columns(&s, c->table);
-    sqlite3_stmt *st = db_statement(db, s.text.data, err);
-    buf_done(&s.text);
+    for (size_t k = 0; k < t->n; k++)
+        if (!t->columns[k].is_generated)
+            db_bind_column(st, ++i, t, &t->columns[k], row);
+}
+
+int db_insert(struct store_db *base, const struct row_table *t, const void *row, uint64_t *ret_seq, struct err *err)
+{
+    struct sqlite_db *db = sqlite_db_of(base);
+    struct sql_builder s = { 0 };
+    char what[48];
+
+    sql_insert(&s, t);
+    sqlite3_stmt *st = sql_prepare(db, &s, err);
     if (!st)
         return -1;
-    for (size_t k = 0; k < c->table->n; k++)
-        if (c->table->columns[k].set & c->set)
-            db_bind_column(st, ++i, c->table, &c->table->columns[k], c->row);
-    db_bind_text(st, ++i, c->id);
-    if (owner)
-        db_bind_text(st, owner, c->owner);
-    if (generation)
-        db_bind_u64(st, generation, c->condition.generation);
-    int rc = db_fetch_row(db, c, st, "writing", err);
-    return rc == 0 ? db_unchanged_error(db, c, err) : rc < 0 ? -1 : 0;
+    db_bind_row(st, t, row);
+    snprintf(what, sizeof(what), "writing the %s", t->display_name);
+    if (db_step(db, st, what, err) < 0)
+        return -1;
+    if (ret_seq)
+        *ret_seq = (uint64_t)sqlite3_last_insert_rowid(db->h);
+    return 0;
+}
+
+static const char *row_primary_key(const struct row_table *t)
+{
+    return t->primary_key ? t->primary_key : t->key;
+}
+
+int db_insert_missing(struct store_db *base, const struct row_table *t, const void *row, bool *ret_inserted,
+                      struct err *err)
+{
+    struct sqlite_db *db = sqlite_db_of(base);
+    struct sql_builder s = { 0 };
+
+    sql_insert(&s, t);
+    buf_addf(&s.text, " ON CONFLICT (%s) DO NOTHING", row_primary_key(t));
+    sqlite3_stmt *st = sql_prepare(db, &s, err);
+    if (!st)
+        return -1;
+    db_bind_row(st, t, row);
+    if (db_step(db, st, "storing a key", err) < 0)
+        return -1;
+    *ret_inserted = sqlite3_changes(db->h) > 0;
+    return 0;
 }
 
 /* Columns that a replacement keeps: the name, the creation time, and generated columns. */
-static bool db_column_survives_put(const struct row_table *t, const struct row_column *c)
+static bool db_column_survives_replace(const struct row_table *t, const struct row_column *c)
 {
     return c->is_generated || str_eq(c->name, t->key) || str_eq(c->name, "created_ms");
 }
 
-int db_put(struct sqlite_db *db, struct store_request *c, struct err *err)
+int db_replace(struct store_db *base, const struct row_table *t, const void *row, struct row_list *ret, struct err *err)
 {
-    struct sql_builder tail = { 0 };
+    struct sqlite_db *db = sqlite_db_of(base);
+    struct sql_builder s = { 0 };
+    const char *comma = "";
 
-    free(c->id);
-    c->id = str_dup(ROW_CONST_AT(char, c->row, row_column(c->table, c->table->key)));
-    if (c->condition.generation) { /* the row must exist and have this generation */
-        if (db_get(db, c, err) < 0)
-            return -1;
-        if (*ROW_CONST_AT(uint64_t, c->rows.rows, row_column(c->table, "generation")) != c->condition.generation)
-            return err_set(err, ERR_EXISTS, "the %s %s was changed meanwhile; read it again", c->table->display_name,
-                           c->id);
-        row_list_done(c->table, &c->rows);
+    sql_insert(&s, t);
+    buf_addf(&s.text, " ON CONFLICT (%s) DO UPDATE SET ", row_primary_key(t));
+    if (row_column(t, "generation")) {
+        buf_adds(&s.text, "generation = generation + 1");
+        comma = ", ";
     }
-    buf_addf(&tail.text, " ON CONFLICT (%s) DO UPDATE SET generation = generation + 1", c->table->key);
-    for (size_t i = 0; i < c->table->n; i++)
-        if (!db_column_survives_put(c->table, &c->table->columns[i]))
-            buf_addf(&tail.text, ", %s = excluded.%s", c->table->columns[i].name, c->table->columns[i].name);
-    buf_adds(&tail.text, " RETURNING ");
-    sql_columns(&tail, c->table);
-    sqlite3_stmt *st = db_insert_statement(db, c->table, c->row, tail.text.data, err);
-    buf_done(&tail.text);
-    return st && db_fetch_row(db, c, st, "writing", err) > 0 ? 0 : -1;
-}
-
-static int db_check_template_unused(struct sqlite_db *db, const char *name, struct err *err)
-{
-    sqlite3_stmt *st = db_statement(db, "SELECT name FROM pools WHERE template = ?1 ORDER BY name LIMIT 1", err);
-
+    for (size_t i = 0; i < t->n; i++)
+        if (!db_column_survives_replace(t, &t->columns[i])) {
+            buf_addf(&s.text, "%s%s = excluded.%s", comma, t->columns[i].name, t->columns[i].name);
+            comma = ", ";
+        }
+    if (ret) {
+        buf_adds(&s.text, " RETURNING ");
+        sql_columns(&s, t);
+    }
+    sqlite3_stmt *st = sql_prepare(db, &s, err);
     if (!st)
         return -1;
-    db_bind_text(st, 1, name);
-    int rc = db_step(db, st, "looking for pools", err);
-    if (rc > 0) {
-        err_set(err, ERR_TEMPLATE_USED, "the template %s is used by the pool %s", name, db_column_text(st, 0));
-        sqlite3_reset(st);
-    }
-    return rc == 0 ? 0 : -1;
+    db_bind_row(st, t, row);
+    return db_read_rows(db, t, st, "writing", ret, err);
 }
 
-int db_delete(struct sqlite_db *db, struct store_request *c, struct err *err)
-{
-    char sql[96];
+/* --- select, count, update, remove --- */
 
-    if (c->table == &row_template && db_check_template_unused(db, c->id, err) < 0)
-        return -1;
-    snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s = ?1 AND (?2 = 0 OR generation = ?2)", c->table->name,
-             c->table->key);
-    sqlite3_stmt *st = db_statement(db, sql, err);
+int db_select(struct store_db *base, const struct row_query *q, struct row_list *ret, struct err *err)
+{
+    struct sqlite_db *db = sqlite_db_of(base);
+    struct sql_builder s = { 0 };
+
+    buf_adds(&s.text, "SELECT ");
+    sql_columns(&s, q->table);
+    buf_addf(&s.text, " FROM %s", q->table->name);
+    sql_where(&s, q);
+    if (q->ordered)
+        buf_addf(&s.text, " ORDER BY %s", q->table->key);
+    sqlite3_stmt *st = sql_prepare(db, &s, err);
     if (!st)
         return -1;
-    db_bind_text(st, 1, c->id);
-    db_bind_u64(st, 2, c->condition.generation);
+    db_bind_where(st, 0, q);
+    return db_read_rows(db, q->table, st, "reading", ret, err);
+}
+
+int db_count(struct store_db *base, const struct row_query *q, uint64_t *ret, struct err *err)
+{
+    struct sqlite_db *db = sqlite_db_of(base);
+    struct sql_builder s = { 0 };
+
+    buf_addf(&s.text, "SELECT count(*) FROM %s", q->table->name);
+    sql_where(&s, q);
+    sqlite3_stmt *st = sql_prepare(db, &s, err);
+    if (!st)
+        return -1;
+    db_bind_where(st, 0, q);
+    if (db_step(db, st, "counting", err) < 0)
+        return -1;
+    *ret = (uint64_t)sqlite3_column_int64(st, 0);
+    sqlite3_reset(st);
+    return 0;
+}
+
+int db_update(struct store_db *base, const struct row_query *q, const void *row, uint32_t set, struct row_list *ret,
+              uint64_t *ret_n, struct err *err)
+{
+    struct sqlite_db *db = sqlite_db_of(base);
+    const struct row_table *t = q->table;
+    struct sql_builder s = { 0 };
+    const char *comma = "";
+    int i = 0;
+
+    buf_addf(&s.text, "UPDATE %s SET ", t->name);
+    for (size_t k = 0; k < t->n; k++)
+        if (t->columns[k].set & set) {
+            buf_addf(&s.text, "%s%s", comma, t->columns[k].name);
+            sql_param(&s, " = ");
+            comma = ", ";
+        }
+    if (t->has_generation)
+        buf_addf(&s.text, "%sgeneration = generation + 1", comma);
+    sql_where(&s, q);
+    if (ret) {
+        buf_adds(&s.text, " RETURNING ");
+        sql_columns(&s, t);
+    }
+    sqlite3_stmt *st = sql_prepare(db, &s, err);
+    if (!st)
+        return -1;
+    for (size_t k = 0; k < t->n; k++)
+        if (t->columns[k].set & set)
+            db_bind_column(st, ++i, t, &t->columns[k], row);
+    db_bind_where(st, i, q);
+    if (db_read_rows(db, t, st, "writing", ret, err) < 0)
+        return -1;
+    *ret_n = (uint64_t)sqlite3_changes(db->h);
+    return 0;
+}
+
+int db_remove(struct store_db *base, const struct row_query *q, uint64_t *ret_n, struct err *err)
+{
+    struct sqlite_db *db = sqlite_db_of(base);
+    struct sql_builder s = { 0 };
+
+    buf_addf(&s.text, "DELETE FROM %s", q->table->name);
+    sql_where(&s, q);
+    sqlite3_stmt *st = sql_prepare(db, &s, err);
+    if (!st)
+        return -1;
+    db_bind_where(st, 0, q);
     if (db_step(db, st, "removing", err) < 0)
         return -1;
-    return sqlite3_changes(db->h) > 0 ? 0 : db_unchanged_error(db, c, err);
-}
-
-/* The first row stays; a repeated request gets that row. */
-int db_idem_claim(struct sqlite_db *db, struct store_request *c, struct err *err)
-{
-    const struct store_idem *row = c->row;
-    sqlite3_stmt *st = db_insert_statement(db, c->table, row, " ON CONFLICT (owner, key) DO NOTHING", err);
-
-    if (!st || db_step(db, st, "storing an idempotency key", err) < 0)
-        return -1;
-    c->row_created = sqlite3_changes(db->h) > 0;
-    free(c->id);
-    c->id = str_dup(row->key);
-    str_copy(c->owner, sizeof(c->owner), row->owner);
-    return db_get(db, c, err);
+    *ret_n = (uint64_t)sqlite3_changes(db->h);
+    return 0;
 }
