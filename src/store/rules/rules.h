@@ -5,8 +5,8 @@
 #include "store/requests.h"
 #include "store/tenants.h"
 
-/* operations.c. Runs one call in the transaction of its batch: a call that fails leaves no change in
- * it. Results are written into the call. */
+/* operations.c. Runs one call in the transaction of its batch: a call that fails leaves no change
+ * in it. Results are written into the call. */
 int store_run(struct store_db *db, struct store_request *c, struct err *err);
 
 /* row_rules.c */
@@ -57,8 +57,8 @@ int usage_rules_merge_old(struct store_db *db, uint64_t before_ms, uint32_t limi
 int usage_rules_budget_put(struct store_db *db, struct store_request *c, struct err *err);
 int usage_rules_budget_list(struct store_db *db, struct store_request *c, struct err *err);
 
-/* The hours that a span of time touches: the hour at or after from_ms comes first. Spans longer than
- * 366 days end there: a wall clock that was set ahead must not fill the table. */
+/* The rest of a span of time, which is read hour by hour. A span is at most 366 days long: a wall
+ * clock that was set ahead must not fill the table. */
 struct usage_span {
     uint64_t from_ms, to_ms;
 };
