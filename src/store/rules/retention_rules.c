@@ -1,11 +1,11 @@
 /* Retention: which rows are removed, and in which order.
  *
- * 1. Executions that are too old are removed first. While the totals exceed their limits, the oldest
- *    executions, events and sandboxes follow. Sandboxes, events, idempotency keys and usage that are
- *    too old are removed last.
+ * 1. Executions that are too old are removed first. While the totals exceed their limits, the
+ *    oldest executions, events and sandboxes follow. Sandboxes, events, idempotency keys and
+ *    usage that are too old are removed last.
  * 2. A sandbox is removed after the last of its executions.
- * 3. One call removes at most STORE_GC_BATCH rows, so other calls never wait long. When the disk is
- *    full it removes fewer, because removing needs space too.
+ * 3. One call removes at most STORE_GC_BATCH rows, so other calls never wait long. When the disk
+ *    is full it removes fewer, because removing needs space too.
  * 4. A call runs in one savepoint: if it failed halfway, executions would be removed without a
  *    report of their output files. A dry run reverts the same savepoint. */
 #include "store/rules/rules.h"

@@ -1,6 +1,6 @@
-/* Rows of any kind: the conditions of a change, and the text of a refusal. A conditional update is
- * one statement that returns the updated row; only when it returned nothing does a second statement
- * find out why. */
+/* Rows of any kind: the conditions of a change, and the text of a refusal. A conditional update
+ * is one statement that returns the updated row; only when it returned nothing does a second
+ * statement find out why. */
 #include "store/rules/rules.h"
 
 #include "core/base/mem.h"

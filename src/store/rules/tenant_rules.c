@@ -1,8 +1,8 @@
 /* Tenants, users, roles and keys: rules that involve more than one row.
  *
  * Whether a tenant keeps an admin, whether a role is in use, whether a new row refers to existing
- * rows: each is checked in the transaction of the change, so two requests cannot both pass the check
- * and break the rule. */
+ * rows: each is checked in the transaction of the change, so two requests cannot both pass the
+ * check and break the rule. */
 #include "store/rules/rules.h"
 
 #include "core/base/mem.h"

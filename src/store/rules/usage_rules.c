@@ -1,13 +1,13 @@
-/* Usage: what is counted, when, and in which hour. The rules are at the top of usage.h; this is how
- * they are kept.
+/* Usage: what is counted, when, and in which hour. The rules are at the top of usage.h; this is
+ * how they are kept.
  *
- * 1. An end is counted in the savepoint of the statement that makes it: the update must find the row
- *    live, or the insert must be of a row that has already ended.
- * 2. `cpu_us` of a sandbox is the part of its counter that is contained in usage. It only grows, and
- *    each increase is added to usage.
+ * 1. An end is counted in the savepoint of the statement that makes it: the update must find the
+ *    row live, or the insert must be of a row that has already ended.
+ * 2. `cpu_us` of a sandbox is the part of its counter that is contained in usage. It only grows,
+ *    and each increase is added to usage.
  * 3. The hours of a sandbox come from one function, usage_span_next(), both at its end and in a
- *    report on a live sandbox; so the final usage of a sandbox agrees with the reports made while it
- *    lived. */
+ *    report on a live sandbox; so the final usage of a sandbox agrees with the reports made while
+ *    it lived. */
 #include "store/rules/rules.h"
 
 #include "core/base/mem.h"
@@ -142,8 +142,8 @@ static int usage_rules_count_execution(struct store_db *db, const struct store_e
     return usage_rules_add_row(db, &u, err);
 }
 
-/* A sandbox whose creation failed has no lifetime and no endedBy. CPU time and peak memory belong to
- * the hour of the end; they are added with its time if it has time in that hour. */
+/* A sandbox whose creation failed has no lifetime and no endedBy. CPU time and peak memory belong
+ * to the hour of the end; they are added with its time if it has time in that hour. */
 static int usage_rules_count_sandbox(struct store_db *db, const struct store_sandbox *row, bool inserted,
                                      const struct store_sandbox *said, struct err *err)
 {
