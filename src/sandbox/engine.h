@@ -1,7 +1,7 @@
-/* engine.h - sandboxes for a program that has an ev loop and a socket to a jailer.
+/* engine.h - sandboxes for a program that has an ev loop and the means of a driver.
  *
- * `struct engine` is the connection to the jailer, `struct sandbox_handle` one sandbox over that
- * connection, `struct exec_handle` one program that runs in a sandbox. Everything is
+ * `struct engine` has the connections of the drivers, `struct sandbox_handle` is one sandbox over
+ * such a connection, `struct exec_handle` one program that runs in a sandbox. Everything is
  * asynchronous: a call starts an operation and a callback reports its result. Nothing here
  * blocks, prints or keeps state on disk. The owner of an object frees it after the callback that
  * ends it (on_failed, on_ended, on_exit), or at any earlier time with the matching _free, after
@@ -14,21 +14,16 @@
 #include "core/base/base.h"
 #include "core/base/err.h"
 #include "core/base/id.h"
+#include "sandbox/driver/spec.h"
 #include "sandbox/receipt.h"
 #include "core/ev/ev.h"
-#include "policy/driver.h"
-#include "policy/level.h"
-#include "policy/limits.h"
-#include "policy/network.h"
-#include "policy/syscalls.h"
 
 struct engine;
 struct sandbox_handle;
-struct sandbox_spec;
 struct exec_handle;
 
 struct engine_ops {
-    void (*on_lost)(void *arg, const struct err *why); /* the jailer is gone, and every sandbox with it */
+    void (*on_lost)(void *arg, const struct err *why); /* a driver is gone, and every sandbox with it */
 };
 /* How many sandboxes an engine can hold when its process may open `nofile` descriptors. Creating
  * more fails with ERR_DESCRIPTORS. */
@@ -50,48 +45,13 @@ DEFINE_AUTO(engine, engine_free);
 /* Lists the sandboxes that live in the jailer, no matter which process created them, ordered by
  * id: the first ones, or those that follow the id `after`. ids is NULL when err is set. If the
  * list has ENGINE_LIST_MAX entries, there may be more. */
-#define ENGINE_LIST_MAX 1024
+#define ENGINE_LIST_MAX 1024 /* DRIVER_LIST_MAX */
 typedef void engine_list_fn(void *arg, const char (*ids)[ID_SIZE], size_t n, const struct err *err);
 void engine_list_sandboxes(struct engine *e, const char *after, engine_list_fn *fn, void *arg);
 /* for a sandbox without a sandbox_handle; no callback follows */
 void engine_destroy_sandbox(struct engine *e, const char *id);
 
 /* --- one sandbox --- */
-
-enum sandbox_mount_kind { SANDBOX_MOUNT_BIND_RO, SANDBOX_MOUNT_WORKSPACE, SANDBOX_MOUNT_WORKSPACE_COW };
-struct sandbox_mount {
-    enum sandbox_mount_kind kind;
-    int fd;          /* borrowed for the call */
-    const char *dst; /* target path; SANDBOX_MOUNT_BIND_RO only */
-};
-
-struct zygote_spec { /* sandboxes with different zygote specs are of different kinds; each kind has its own zygote */
-    const char *language;
-    const char *preload; /* module names separated by commas; "" is none */
-};
-
-struct sandbox_spec {
-    const char *id; /* "sb..."; NULL: generate one */
-    enum driver_id driver;
-    enum level level;
-    const char *policy; /* name of the policy, for the receipt; NULL: only the level applies */
-    enum profile profile;
-    uint32_t grants;                  /* GRANT_BIT: system call groups that are allowed in addition to the profile */
-    uint64_t deny[FILTER_DENY_WORDS]; /* bit per system call: denied although the profile allows it */
-    struct limits limits;
-    struct network_policy network;
-    bool require_all_walls; /* fail if a wall is missing that only root can raise */
-    /* Its interpreters may join the sandbox: engine_start_zygote,
-     * sandbox_handle_join_interpreter. NULL: none. */
-    const struct zygote_spec *zygote;
-    uint64_t require_enforced; /* bit per limit: fail on a host that cannot enforce the limit completely */
-    const char *hostname;      /* NULL is "cove" */
-    const char *const *env;    /* added to the level's own environment; NULL-terminated or NULL */
-    const struct sandbox_mount *mounts;
-    size_t nmounts;
-    uid_t owner_uid; /* owner of the files in a SANDBOX_MOUNT_WORKSPACE directory */
-    gid_t owner_gid;
-};
 
 struct sandbox_handle_ops {
     void (*on_ready)(void *arg); /* every wall is up; executions may start */
@@ -107,7 +67,7 @@ int sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const 
                        void *arg, struct sandbox_handle **ret, struct err *err);
 /* Creates a sandbox without an owner: its walls are up and it holds nothing of any caller.
  * on_ready reports that the sandbox waits for a claim; on_failed reports that it has ended, also
- * while it waits. Only the parts of `like` that the jailer needs are used; mounts are not
+ * while it waits. Only the parts of `like` that the driver needs are used; mounts are not
  * allowed. */
 int sandbox_handle_prepare(struct engine *e, const struct sandbox_spec *like, const struct sandbox_handle_ops *ops,
                            void *arg, struct sandbox_handle **ret, struct err *err);
@@ -162,7 +122,7 @@ bool sandbox_handle_can_freeze(const struct sandbox_handle *b);
 typedef void sandbox_handle_done_fn(void *arg, const struct err *err);
 /* Kills all processes, removes all files, and reads the final counters. */
 void sandbox_handle_destroy(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg);
-/* The jailer is gone: requests from now on may never be answered. */
+/* The driver is gone: requests from now on may never be answered. */
 bool sandbox_handle_is_lost(const struct sandbox_handle *b);
 void sandbox_handle_freeze(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg);
 void sandbox_handle_thaw(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg);
@@ -186,15 +146,6 @@ void sandbox_handle_warm_up(struct sandbox_handle *b);
 /* Why the sandbox ended, valid after on_ended: a clock of the sandbox, out of memory, or lost. */
 enum ended_by sandbox_handle_ended_by(const struct sandbox_handle *b);
 
-/* totals since the sandbox was created, or current values; SANDBOX_USAGE_UNKNOWN where the host
- * cannot measure */
-struct sandbox_handle_usage {
-    uint64_t cpu_ns, throttled_ns;
-    uint64_t memory, memory_peak, oom_kills;
-    uint64_t pids, pids_peak, pids_refused;
-    uint64_t io_read, io_write;
-};
-#define SANDBOX_USAGE_UNKNOWN UINT64_MAX
 /* Either u or err is NULL. */
 typedef void sandbox_handle_usage_fn(void *arg, const struct sandbox_handle_usage *u, const struct err *err);
 void sandbox_handle_usage(struct sandbox_handle *b, sandbox_handle_usage_fn *fn, void *arg);

@@ -1,127 +1,57 @@
-/* engine_internal.h - what engine.c, sandbox_stream.c, sandbox_handle.c, sandbox_handle_end.c,
- * sandbox_claim.c, exec_handle.c, exec_receipt.c and files.c know of one another. Only this
- * directory includes it.
+/* engine_internal.h - what engine.c, the files sandbox_*.c and exec_*.c, and files.c know of one
+ * another. Only this directory includes it, without the directories of the drivers.
  *
- * Ownership: the engine lists its sandbox_handles and its open requests, but owns only the
- * requests. A sandbox_handle owns its streams and lists its executions. Executions and
+ * Ownership: the engine owns the links of the drivers, and lists its sandbox_handles. A driver owns
+ * the requests. A sandbox_handle owns its streams and lists its executions. Executions and
  * sandbox_handles belong to the caller. Memory is released at once when none of our callbacks is
- * on the stack, else at the end of the loop iteration (engine_free_deferred), so every function
+ * on the stack, else at the end of the loop iteration (driver_free_deferred), so every function
  * may go on using an object after a callback in which the caller freed it. */
 #pragma once
 
 #include "sandbox/clocks.h"
-#include "core/base/backoff.h"
 #include "sandbox/engine.h"
 #include "sandbox/receipt.h"
 #include "core/wire/chan.h"
-#include "core/wire/jail.h"
+#include "sandbox/driver/driver.h"
 #include "core/wire/rt.h"
 
-/* A buffer for one encoded message. The build zeroes automatic variables; for 64 KiB, of which
- * about a hundred bytes are used, zeroing would cost more than the message. Encoders return how
- * much they wrote. */
-#define PAYLOAD(name) uint8_t name[FRAME_PAYLOAD_MAX] __attribute__((uninitialized))
+/* --- engine.c --- */
 
-/* --- engine.c: requests to the jailer --- */
-
-struct jailer_request;
-/* f is NULL when err is set. Descriptors that the callback does not take out of `fds` are closed
- * after it. */
-struct jailer_reply {
-    const struct frame *f;
-    int *fds;
-    size_t nfds;
-};
-typedef void jailer_reply_fn(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err);
-
-struct sandbox_kind { /* sandboxes that are made from one template */
-    enum driver_id driver;
-    struct filter_spec filter;
-    char language[16]; /* language of its zygote; "": no zygote */
-    uint64_t preload;  /* hash of the modules that the zygote loads */
-};
-
-struct jailer_request {
-    struct jailer_request *next;
-    uint32_t stream;
-    uint8_t type;
-    char id[ID_SIZE];             /* the sandbox of the request, or "" */
-    jailer_reply_fn *on_reply;    /* NULL: the reply is ignored */
-    void *owner;                  /* sandbox_handle, exec_handle or engine */
-    struct sandbox_kind kind;     /* J_TEMPLATE: the requested kind */
-    sandbox_handle_done_fn *done; /* for a request that a caller of the engine waits for */
-    sandbox_handle_usage_fn *on_usage;
-    engine_list_fn *on_list;
-    uint64_t lifetime_ms; /* J_SET_LIMITS: the requested lifetime */
-    void *done_arg;
-};
-
-#define JAILER_REQUEST_BUCKETS 64u
 #define SANDBOX_HANDLE_BUCKETS 256u
-/* If descriptors run out in the middle of a message of the jailer, the connection and all
+/* If descriptors run out in the middle of a message of a driver, the connection and all its
  * sandboxes are lost. */
 #define SANDBOX_HANDLE_FDS 4u /* control stream, pidfd, CPU counter and memory counter */
 #define OTHER_FDS 2048u       /* client connections, files, and interpreters on their way into a sandbox */
 
 struct engine {
     struct ev *ev;
-    struct chan chan;
     const struct engine_ops *ops;
     void *arg;
-    bool lost, lost_reported;
-    struct err why;
-    struct chan monitor;
-    struct ev_timer monitor_timer;
-    struct backoff monitor_backoff; /* between requests for the monitor; zero: do not ask for it */
-    const char *monitor_absent_why; /* why the monitor cannot be asked; NULL while it can */
+    struct driver_link *links[DRIVER_COUNT]; /* drivers with the same operations share one */
+    bool lost_reported;
     struct ev_timer lost_timer;
-    uint32_t next_stream;
     uint32_t cores;
-    struct sandbox_kind *templates; /* requested, and not refused */
-    size_t ntemplates;
-    struct jailer_request *requests[JAILER_REQUEST_BUCKETS];
     struct sandbox_handle *handles[SANDBOX_HANDLE_BUCKETS];
     uint64_t nhandles, max_handles;
     struct ev_defer defer;
 };
 
-/* Sends a request to the jailer. fn is called exactly once, later, with the reply or an error,
- * unless the owner is forgotten first. On an engine that lost its jailer, fn gets that error. */
-struct jailer_request *engine_request(struct engine *e, uint8_t type, const uint8_t *data, uint32_t len, const int *fds,
-                                      size_t nfds, jailer_reply_fn *fn, void *owner);
-struct jailer_request *engine_request_for_sandbox(struct engine *e, uint8_t type, const char *id, jailer_reply_fn *fn,
-                                                  void *owner);
-void engine_forget_requests(struct engine *e, const void *owner);
-/* Asks the monitor, which must be connected (monitor_absent_why is NULL), for the denials of a
- * sandbox. */
-struct jailer_request *engine_request_denials(struct engine *e, const char *id, jailer_reply_fn *fn, void *owner);
 /* True if it is certain that nothing was denied since the last request: the monitor sends its
  * notice before the denied call returns, so the notice has arrived here before any later action
  * of the program is visible. */
 bool engine_has_no_new_denials(const struct sandbox_handle *b);
-/* Requests the template unless that was done. A sandbox may be requested immediately after: the
- * jailer handles requests in order, and a template that fails also fails the sandboxes requested
- * in the meantime. */
-void engine_request_template(struct engine *e, const struct sandbox_kind *kind);
-void engine_forget_template(struct engine *e, const struct sandbox_kind *kind); /* so that it is requested again */
-void engine_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MAX]);
-struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec);
-bool sandbox_kind_equal(const struct sandbox_kind *a, const struct sandbox_kind *b);
-/* Compares all limits except those that the engine enforces, which the claim can choose. */
-bool engine_jailer_limits_equal(const struct limits *a, const struct limits *b);
-/* Equal, or SET_LIMITS can make them equal. */
-bool engine_jailer_limits_fit(const struct limits *made, const struct limits *want);
 void engine_add_handle(struct engine *e, struct sandbox_handle *b);
 void engine_remove_handle(struct engine *e, struct sandbox_handle *b);
 /* A sandbox_handle ended, perhaps the last one that on_lost waited for. */
 void engine_maybe_report_lost(struct engine *e);
-/* Encloses every callback from the event loop into this directory. */
-void engine_callback_begin(void);
-void engine_callback_end(void);
-/* Frees mem, now or at the end of the loop iteration. */
-void engine_free_deferred(struct ev *ev, struct ev_defer *d, void *mem);
-/* Converts an error from the other side; control characters are removed from its text. */
-void engine_error_from_wire(const struct rt_error *m, struct err *ret);
+
+/* --- spec_equal.c --- */
+
+struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec);
+/* Compares all limits except those that the engine enforces, which the claim can choose. */
+bool sandbox_limits_equal(const struct limits *a, const struct limits *b);
+/* Equal, or the claim can make them equal. */
+bool sandbox_limits_fit_claim(const struct limits *made, const struct limits *want);
 
 /* --- zygote.c --- */
 
@@ -180,7 +110,7 @@ void sandbox_streams_close_all(struct sandbox_handle *b, const struct err *why);
 /* --- sandbox_handle.c, sandbox_handle_end.c, sandbox_claim.c: one sandbox --- */
 
 enum sandbox_handle_state {
-    SANDBOX_HANDLE_CREATING, /* J_CREATE or J_ADOPT was sent */
+    SANDBOX_HANDLE_CREATING, /* the driver creates or adopts it */
     SANDBOX_HANDLE_HELLO,    /* HELLO was sent, followed by CLAIM */
     SANDBOX_HANDLE_CLAIMING, /* the reply to HELLO arrived */
     SANDBOX_HANDLE_READY,
@@ -198,7 +128,9 @@ enum sandbox_interpreter_state {
 };
 
 struct sandbox_handle {
-    struct engine *engine; /* NULL after engine_free */
+    struct engine *engine;    /* NULL after engine_free */
+    struct driver_link *link; /* NULL after engine_free */
+    const struct driver_caps *caps;
     struct ev *ev;
     struct sandbox_handle *next;
     enum sandbox_handle_state state;
@@ -222,23 +154,23 @@ struct sandbox_handle {
     bool resetting;    /* RESET was sent: frames of other streams are discarded */
     bool was_reset;    /* it was reset at least once: the file rules of its first claim still apply */
     struct sandbox_reset_report reset_report;
-    struct limits jailer_limits; /* the limits that the jailer has applied */
+    struct limits driver_limits; /* the limits that the driver has applied */
 
-    struct jail_created jailer_report;
+    struct driver_created created; /* without its descriptors */
     struct rt_claimed runtime_report;
     uint64_t epoch;
     struct chan chan;
     bool is_connected;    /* chan is in use */
-    bool jailer_answered; /* ENDING, DESTROYING: the jailer has answered all requests of this state */
+    bool driver_answered; /* ENDING, DESTROYING: the driver has answered all requests of this state */
     bool died_of_memory;  /* ENDING: memory ran out */
-    int32_t init_status;  /* exit status of PID 1, from J_EVENT; -1: unknown */
+    int32_t init_status;  /* wait status of PID 1; -1: unknown */
     /* The CPU counter as read in the loop iteration cpu_sampled_at: each read makes Linux sum it
      * up again. */
     uint64_t cpu_sample_ns, cpu_sampled_at;
     int pidfd, cpu_fd, oom_fd;
     enum sandbox_interpreter_state interpreter;
     bool supports_warm_up;               /* its runtime supports WARM_UP */
-    struct jailer_request *join_request; /* the request that brings an interpreter; NULL: none */
+    struct driver_request *join_request; /* the request that brings an interpreter; NULL: none */
 
     struct sandbox_stream *streams;
     uint32_t next_stream;
@@ -254,16 +186,16 @@ struct sandbox_handle {
     bool failed;                         /* it ends before it was ready: on_failed instead of on_ended */
     bool destroy_wanted;
     struct err why;
-    struct jail_stats stats;
+    struct sandbox_handle_usage stats;
     bool stats_known;
-    struct jail_denied denials;     /* the monitor's latest answer */
+    struct driver_denials denials;  /* the monitor's latest answer */
     const char *denials_absent_why; /* why there is no answer; NULL: there is */
     bool denials_known;             /* the monitor has answered at least once */
     /* The monitor reported that it watches the sandbox, and denials that were not requested yet. */
     bool is_monitored, has_new_denials;
     bool waits_for_monitor; /* the timer limits the wait for the monitor's answer */
     /* Counts that a receipt contains already; the last entry is overflow_count. */
-    uint64_t denials_reported[JAIL_DENIALS_MAX + 1];
+    uint64_t denials_reported[DRIVER_DENIALS_MAX + 1];
     struct err destroy_err;
     bool destroy_failed;
     sandbox_handle_done_fn *done;
@@ -288,7 +220,7 @@ int sandbox_handle_connect(struct sandbox_handle *b, int control_fd, struct err 
 void sandbox_handle_set_ready(struct sandbox_handle *b);
 /* The runtime violated the protocol. */
 void sandbox_handle_protocol_error(struct sandbox_handle *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
-void sandbox_handle_on_jailer_event(struct sandbox_handle *b, const struct jail_event *ev);
+void sandbox_handle_on_oom(struct sandbox_handle *b);        /* memory ran out */
 void sandbox_handle_detach_engine(struct sandbox_handle *b); /* the engine is freed */
 void sandbox_handle_exec_added(struct sandbox_handle *b);
 void sandbox_handle_exec_launched(struct sandbox_handle *b, struct exec_handle *launched);
@@ -308,7 +240,7 @@ void sandbox_handle_kill(struct sandbox_handle *b, const struct err *why); /* wh
 void sandbox_handle_end(struct sandbox_handle *b, const struct err *why);
 void sandbox_handle_end_timeout(struct sandbox_handle *b); /* the deadline of an end in progress has passed */
 void sandbox_handle_start_destroy(struct sandbox_handle *b);
-void sandbox_handle_jailer_lost(struct sandbox_handle *b, const struct err *why);
+void sandbox_handle_link_lost(struct sandbox_handle *b, const struct err *why);
 
 /* --- exec_handle.c --- */
 
@@ -355,13 +287,13 @@ struct exec_handle {
     bool denials_uncounted; /* denials were not counted for a part of its run */
     bool ran_concurrently;  /* another execution ran at the same time */
     uint64_t started_ns, cpu_base;
-    uint64_t dropped_bytes[2];                       /* receipt.dropped_bytes, by channel */
-    uint64_t denials_baseline[JAIL_DENIALS_MAX + 1]; /* counts at its launch; the last entry is overflow_count */
+    uint64_t dropped_bytes[2];                         /* receipt.dropped_bytes, by channel */
+    uint64_t denials_baseline[DRIVER_DENIALS_MAX + 1]; /* counts at its launch; the last entry is overflow_count */
     /* COLLECTING: the timer limits the wait for the monitor's answer. */
     bool waits_for_monitor;
     bool denials_marked;                    /* exec_handle_mark_denials was called */
     bool denials_mark_unknown;              /* denials_marked: the counts at the mark are not known */
-    struct jailer_request *denials_request; /* exec_handle_collect_denials waits for it; NULL: no */
+    struct driver_request *denials_request; /* exec_handle_collect_denials waits for it; NULL: no */
     struct ev_timer denials_timer;          /* limits the wait for denials_request */
     struct exec_clocks clocks;
     struct ev_timer timer;
@@ -376,7 +308,7 @@ void exec_handle_decide_end(struct exec_handle *x, enum ended_by cause);
 void exec_handle_sandbox_gone(struct exec_handle *x, const struct err *why, bool memory);
 void exec_handle_pause(struct exec_handle *x, bool paused);
 /* Sets the final figures. */
-void exec_handle_set_final_usage(struct exec_handle *x, const struct jail_stats *st, bool alone);
+void exec_handle_set_final_usage(struct exec_handle *x, const struct sandbox_handle_usage *st, bool alone);
 void exec_handle_finish(struct exec_handle *x);                      /* calls on_exit with the receipt as it is */
 void exec_handle_fail(struct exec_handle *x, const struct err *err); /* calls on_failed */
 void exec_handle_set_timer(struct exec_handle *x, uint64_t at);
@@ -397,7 +329,7 @@ void exec_resume_timeout(struct exec_handle *x);
 /* Timeout for the monitor's answer; longer than the monitor waits for a listener on its way. */
 #define MONITOR_ANSWER_NS (4 * NS_PER_S)
 /* Stores the monitor's answer. */
-void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a, const struct err *err);
+void denials_store_answer(struct sandbox_handle *b, const struct driver_denials *d, const struct err *err);
 void denials_monitor_lost(struct sandbox_handle *b); /* the next monitor counts from 0 */
 void denials_mark_baseline(struct exec_handle *x);   /* called at the launch */
 void denials_set_absent(struct exec_handle *x, const char *why);

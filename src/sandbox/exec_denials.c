@@ -16,25 +16,16 @@
 #include "core/base/mem.h"
 #include "policy/denial.h"
 
-#include <errno.h>
-
 /* --- the monitor's answers --- */
 
-void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a, const struct err *err)
+void denials_store_answer(struct sandbox_handle *b, const struct driver_denials *d, const struct err *err)
 {
-    if (err && b->engine->monitor_absent_why)
-        b->denials_absent_why = b->engine->monitor_absent_why;
-    else if (!a || jail_denied_decode(a->f, &b->denials, NULL) < 0)
-        b->denials_absent_why = "the monitor did not answer";
-    else if (b->denials.watched == JAIL_UNWATCHABLE && b->denials.sys == EBUSY)
-        b->denials_absent_why =
-            "another program on this host already listens to denied calls, and the kernel allows one listener";
-    else if (b->denials.watched == JAIL_UNWATCHED || b->denials.sys == EMFILE)
-        b->denials_absent_why = "the monitor already watches its maximum of sandboxes";
-    else if (b->denials.watched != JAIL_WATCHED)
-        b->denials_absent_why = "this kernel does not support listening to denied calls";
+    if (d)
+        b->denials = *d;
+    if (err && b->link->denials_absent_why)
+        b->denials_absent_why = b->link->denials_absent_why;
     else
-        b->denials_absent_why = NULL;
+        b->denials_absent_why = d ? d->absent_why : "the monitor did not answer";
     b->has_new_denials = b->denials_absent_why != NULL; /* ask again, since there was no answer */
     b->denials_known = b->denials_known || !b->denials_absent_why;
 }
@@ -42,7 +33,7 @@ void denials_store_answer(struct sandbox_handle *b, const struct jailer_reply *a
 void denials_monitor_lost(struct sandbox_handle *b)
 {
     b->is_monitored = b->has_new_denials = false;
-    b->denials = (struct jail_denied){ 0 };
+    b->denials = (struct driver_denials){ 0 };
     memset(b->denials_reported, 0, sizeof(b->denials_reported));
     for (struct exec_handle *x = b->execs; x; x = x->next) {
         x->denials_uncounted = x->denials_uncounted || x->state != EXEC_ENDED;
@@ -54,13 +45,13 @@ void denials_monitor_lost(struct sandbox_handle *b)
 
 void denials_mark_baseline(struct exec_handle *x)
 {
-    const struct jail_denied *d = &x->sandbox->denials;
+    const struct driver_denials *d = &x->sandbox->denials;
 
     /* A monitor that connects later does not know earlier denials. */
-    x->denials_uncounted = x->sandbox->engine->monitor_absent_why != NULL;
+    x->denials_uncounted = x->sandbox->link->denials_absent_why != NULL;
     for (uint32_t i = 0; i < d->n; i++)
         x->denials_baseline[i] = d->entries[i].count;
-    x->denials_baseline[JAIL_DENIALS_MAX] = d->overflow_count;
+    x->denials_baseline[DRIVER_DENIALS_MAX] = d->overflow_count;
 }
 
 void denials_set_absent(struct exec_handle *x, const char *why)
@@ -95,15 +86,15 @@ static const char *denials_unknown_why(const struct exec_handle *x)
     return NULL;
 }
 
-static void denials_add(struct exec_handle *x, const struct jail_denial *d, uint64_t count)
+static void denials_add(struct exec_handle *x, const struct driver_denial *d, uint64_t count)
 {
     struct receipt *r = &x->receipt;
     uint64_t args[6] = { 0 };
 
-    for (size_t a = 0; a < JAIL_DENIAL_ARGS; a++)
+    for (size_t a = 0; a < DRIVER_DENIAL_ARGS; a++)
         args[a] = d->args[a];
     if (!r->denials)
-        r->denials = mem_new_array(struct denial_count, JAIL_DENIALS_MAX);
+        r->denials = mem_new_array(struct denial_count, DRIVER_DENIALS_MAX);
     struct denial_count *to = &r->denials[r->ndenials++];
     denial_describe(&x->sandbox->kind.filter, d->nr, args, &to->denial);
     to->count = count;
@@ -111,7 +102,7 @@ static void denials_add(struct exec_handle *x, const struct jail_denial *d, uint
 
 static void denials_fill(struct exec_handle *x)
 {
-    const struct jail_denied *d = &x->sandbox->denials;
+    const struct driver_denials *d = &x->sandbox->denials;
 
     denials_set_absent(x, denials_unknown_why(x));
     if (x->receipt.denials_why)
@@ -122,7 +113,7 @@ static void denials_fill(struct exec_handle *x)
         if (count > 0)
             denials_add(x, &d->entries[i], count);
     }
-    x->receipt.denials_more = denials_new_count(x, JAIL_DENIALS_MAX, d->overflow_count);
+    x->receipt.denials_more = denials_new_count(x, DRIVER_DENIALS_MAX, d->overflow_count);
 }
 
 void denials_fill_receipt(struct exec_handle *x)
@@ -141,38 +132,32 @@ static void denials_complete_collection(struct exec_handle *x)
         x->ops->on_denials(x->arg);
 }
 
-static void denials_on_answer(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void denials_on_answer(struct driver_request *r, const struct driver_denials *d, const struct err *err)
 {
-    struct exec_handle *x = ask->owner;
+    struct exec_handle *x = r->owner;
 
-    denials_store_answer(x->sandbox, a, err);
+    denials_store_answer(x->sandbox, d, err);
     denials_fill(x);
     denials_complete_collection(x);
-}
-
-static void denials_forget_request(struct exec_handle *x)
-{
-    x->denials_request->on_reply = NULL;
-    x->denials_request->owner = NULL;
 }
 
 static void denials_on_timer(void *arg)
 {
     struct exec_handle *x = arg;
 
-    engine_callback_begin();
-    denials_forget_request(x);
+    driver_callback_begin();
+    driver_request_forget(x->denials_request);
     denials_store_answer(x->sandbox, NULL, NULL);
     denials_fill(x);
     denials_complete_collection(x);
-    engine_callback_end();
+    driver_callback_end();
 }
 
 void denials_end_collection(struct exec_handle *x)
 {
     if (!x->denials_request)
         return;
-    denials_forget_request(x);
+    driver_request_forget(x->denials_request);
     if (x->sandbox->has_new_denials)
         denials_set_absent(x, "its process ended before the monitor answered");
     else
@@ -184,7 +169,7 @@ void denials_drop_collection(struct exec_handle *x)
 {
     if (!x->denials_request)
         return;
-    denials_forget_request(x);
+    driver_request_forget(x->denials_request);
     x->denials_request = NULL;
     ev_timer_clear(x->ev, &x->denials_timer);
 }
@@ -205,8 +190,8 @@ bool exec_handle_collect_denials(struct exec_handle *x, bool was_cut_off)
 
     if (!b || x->state == EXEC_ENDED || x->denials_request)
         return true;
-    if (b->engine->monitor_absent_why) {
-        denials_set_absent(x, b->engine->monitor_absent_why);
+    if (b->link->denials_absent_why) {
+        denials_set_absent(x, b->link->denials_absent_why);
         return true;
     }
     /* An execution that was cut off may still wait for the monitor's answer. */
@@ -215,7 +200,7 @@ bool exec_handle_collect_denials(struct exec_handle *x, bool was_cut_off)
         denials_fill(x);
         return true;
     }
-    x->denials_request = engine_request_denials(b->engine, b->id, denials_on_answer, x);
+    x->denials_request = b->link->ops->denials(b->link, b->id, denials_on_answer, x);
     ev_timer_set(x->ev, &x->denials_timer, ev_now(x->ev) + MONITOR_ANSWER_NS, denials_on_timer, x);
     return false;
 }

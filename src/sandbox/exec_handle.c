@@ -5,7 +5,7 @@
  * dead; its death then takes up to two steps. First the runtime gets the request to kill the
  * whole process tree, because the runtime still holds output of the program and delivers it with
  * EXIT. If the runtime does not answer within GRACE_NS (a fork bomb leaves it no CPU time), the
- * jailer ends the sandbox.
+ * driver ends the sandbox.
  *
  * COLLECTING, the receipt and everything after EXIT are in exec_receipt.c.
  *
@@ -56,10 +56,10 @@ static void exec_handle_unlink(struct exec_handle *x)
 /* The execution gets no callback any more about an interpreter that is on its way. */
 static void exec_handle_cancel_join(struct exec_handle *x)
 {
-    struct jailer_request *join = x->sandbox ? x->sandbox->join_request : NULL;
+    struct driver_request *join = x->sandbox ? x->sandbox->join_request : NULL;
 
-    if (join && join->done_arg == x)
-        join->done = NULL;
+    if (join && join->then_arg == x)
+        join->then.done = NULL;
     free(take_ptr(&x->interpreter_request));
 }
 
@@ -74,7 +74,7 @@ void exec_handle_release(struct exec_handle *x)
         exec_handle_unlink(x);
     receipt_done(&x->receipt);
     free(take_ptr(&x->request));
-    engine_free_deferred(x->ev, &x->defer, x);
+    driver_free_deferred(x->ev, &x->defer, x);
 }
 
 /* --- frames of the program's stream --- */
@@ -174,7 +174,7 @@ static bool exec_handle_on_error(struct exec_handle *x, const struct frame *f)
     x->close_pending = x->confirm_end;
     if (x->state != EXEC_STARTING || rt_error_decode(f, &m, NULL) < 0)
         return false;
-    engine_error_from_wire(&m, &err);
+    rt_error_to_err(&m, &err);
     exec_handle_fail(x, &err);
     return true;
 }
@@ -248,7 +248,7 @@ static void exec_handle_launch(struct exec_handle *x)
 
     x->state = EXEC_STARTING;
     x->started_ns = ev_now(x->ev);
-    x->cpu_base = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit);
+    x->cpu_base = cpu_counter_read(b->cpu_fd, b->created.cpu_unit);
     denials_mark_baseline(x);
     sandbox_handle_exec_launched(b, x);
     exec_clocks_start(&x->clocks, x->wall_ms, x->cpu_ms, sandbox_handle_cpu_rate(b), x->started_ns, x->cpu_base);
@@ -330,7 +330,7 @@ static void exec_handle_on_interpreter(void *arg, const struct err *err)
 static bool exec_handle_can_join(const struct sandbox_handle *b, const struct exec_spec *spec)
 {
     return spec->prefer_interpreter && !spec->changes && b->kind.language[0] &&
-           b->interpreter == SANDBOX_INTERPRETER_NONE && !(b->join_request && b->join_request->done);
+           b->interpreter == SANDBOX_INTERPRETER_NONE && !(b->join_request && b->join_request->then.done);
 }
 
 static void exec_handle_join_interpreter(struct exec_handle *x, uint8_t *request, int len)
@@ -393,10 +393,10 @@ int sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec, 
         b->interpreter = SANDBOX_INTERPRETER_RESERVED;
     x->uses_interpreter = joined;
     if (brought) {
-        x->cpu_base = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit); /* until the launch */
+        x->cpu_base = cpu_counter_read(b->cpu_fd, b->created.cpu_unit); /* until the launch */
         exec_handle_join_interpreter(x, take_ptr(&later), later_len);
     } else if (x->changes) {
-        x->cpu_base = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit); /* until the launch */
+        x->cpu_base = cpu_counter_read(b->cpu_fd, b->created.cpu_unit); /* until the launch */
         exec_handle_set_timer(x, ev_now(x->ev) + STEP_NS);
         x->stream = exec_handle_open_path_request(x, FRAME_SNAPSHOT, &exec_handle_snapshot_ops);
     } else {
@@ -452,7 +452,7 @@ static void exec_handle_on_prepare_timer(struct exec_handle *x)
 static void exec_handle_on_clock(struct exec_handle *x)
 {
     enum ended_by cause;
-    uint64_t cpu = cpu_counter_read(x->sandbox->cpu_fd, x->sandbox->jailer_report.cpu_unit);
+    uint64_t cpu = cpu_counter_read(x->sandbox->cpu_fd, x->sandbox->created.cpu_unit);
 
     if (exec_clocks_check(&x->clocks, ev_now(x->ev), cpu, &cause))
         exec_handle_end(x, cause);
@@ -464,7 +464,7 @@ static void exec_handle_on_timer(void *arg)
 {
     struct exec_handle *x = arg;
 
-    engine_callback_begin();
+    driver_callback_begin();
     if (x->state == EXEC_PREPARING) {
         exec_handle_on_prepare_timer(x);
     } else if (x->awaits_resume) {
@@ -476,7 +476,7 @@ static void exec_handle_on_timer(void *arg)
     } else {
         exec_handle_on_clock(x);
     }
-    engine_callback_end();
+    driver_callback_end();
 }
 
 void exec_handle_pause(struct exec_handle *x, bool paused)

@@ -68,10 +68,11 @@ void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, c
     r->limits.v[LIMIT_OUTPUT] = spec->output_max;
     str_copy(r->profile, sizeof(r->profile), profile_name(b->kind.filter.profile));
     str_copy(r->driver, sizeof(r->driver), driver_name(b->kind.driver));
-    str_copy(r->cgroup, sizeof(r->cgroup), b->jailer_report.cgroup);
-    memcpy(r->enforced, b->jailer_report.enforced, sizeof(r->enforced));
-    memcpy(r->enforced_why, b->jailer_report.why, sizeof(r->enforced_why));
-    r->host_walls = b->jailer_report.walls;
+    str_copy(r->cgroup, sizeof(r->cgroup), b->created.cgroup);
+    memcpy(r->enforced, b->created.limits.enforcement, sizeof(r->enforced));
+    memcpy(r->enforced_why, b->created.limits.reason, sizeof(r->enforced_why));
+    r->host_walls = b->created.walls;
+    r->rootless = b->created.rootless;
     exec_receipt_set_walls(x);
     r->wall_ns = r->cpu_ns = r->read_bytes = r->write_bytes = r->tasks_started = receipt_figure_absent(unstarted);
     r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = receipt_figure_absent(later);
@@ -112,7 +113,7 @@ static void exec_receipt_explain_no_kills(struct receipt *r)
             "the sandbox was ended at its memory limit before the kernel killed a process");
 }
 
-static void exec_receipt_fill_counters(struct receipt *r, const struct jail_stats *st, bool alone)
+static void exec_receipt_fill_counters(struct receipt *r, const struct sandbox_handle_usage *st, bool alone)
 {
     static const char shared[] = "counted for the whole sandbox, in which other executions ran";
     static const char unknown[] = "this host's cgroups do not count it";
@@ -122,25 +123,25 @@ static void exec_receipt_fill_counters(struct receipt *r, const struct jail_stat
             shared);
         return;
     }
-    r->memory_peak = receipt_figure_counted(st->memory_peak, JAIL_UNKNOWN, unknown);
-    r->pids_peak = receipt_figure_counted(st->pids_peak, JAIL_UNKNOWN, unknown);
-    r->pids_refused = receipt_figure_counted(st->pids_refused, JAIL_UNKNOWN, unknown);
-    r->oom_kills = receipt_figure_counted(st->oom_kills, JAIL_UNKNOWN, unknown);
-    r->throttled_ns = receipt_figure_counted(st->throttled_ns, JAIL_UNKNOWN, unknown);
+    r->memory_peak = receipt_figure_counted(st->memory_peak, SANDBOX_USAGE_UNKNOWN, unknown);
+    r->pids_peak = receipt_figure_counted(st->pids_peak, SANDBOX_USAGE_UNKNOWN, unknown);
+    r->pids_refused = receipt_figure_counted(st->pids_refused, SANDBOX_USAGE_UNKNOWN, unknown);
+    r->oom_kills = receipt_figure_counted(st->oom_kills, SANDBOX_USAGE_UNKNOWN, unknown);
+    r->throttled_ns = receipt_figure_counted(st->throttled_ns, SANDBOX_USAGE_UNKNOWN, unknown);
     exec_receipt_explain_no_kills(r);
 }
 
-void exec_handle_set_final_usage(struct exec_handle *x, const struct jail_stats *st, bool alone)
+void exec_handle_set_final_usage(struct exec_handle *x, const struct sandbox_handle_usage *st, bool alone)
 {
     struct receipt *r = &x->receipt;
 
     if (!st) {
         r->memory_peak = r->pids_peak = r->pids_refused = r->oom_kills = r->throttled_ns = receipt_figure_absent(
-            "the jailer could not count it");
+            "the driver could not count it");
         return;
     }
     exec_receipt_fill_counters(r, st, alone);
-    if (alone && st->cpu_ns != JAIL_UNKNOWN && x->cpu_base != CPU_UNKNOWN && x->started_ns != 0 &&
+    if (alone && st->cpu_ns != SANDBOX_USAGE_UNKNOWN && x->cpu_base != CPU_UNKNOWN && x->started_ns != 0 &&
         st->cpu_ns >= x->cpu_base)
         r->cpu_ns = receipt_figure_known(st->cpu_ns - x->cpu_base);
     r->final = true;
@@ -174,7 +175,7 @@ static void exec_handle_enter_ended(struct exec_handle *x)
     exec_handle_drop_stream(x);
     free(take_ptr(&x->request));
     if (b->engine)
-        engine_forget_requests(b->engine, x);
+        b->link->ops->forget(b->link, x);
     if (!x->ops) {
         exec_handle_release(x);
     }
@@ -186,7 +187,7 @@ static void exec_handle_enter_ended(struct exec_handle *x)
 static void exec_receipt_finalize_shared(struct exec_handle *x)
 {
     if (x->sandbox->launched_execs > 1) {
-        exec_receipt_fill_counters(&x->receipt, &(struct jail_stats){ 0 }, false);
+        exec_receipt_fill_counters(&x->receipt, &(struct sandbox_handle_usage){ 0 }, false);
         x->receipt.final = true;
     }
 }
@@ -320,14 +321,14 @@ static void exec_receipt_request_changes(struct exec_handle *x)
         x->stream = exec_handle_open_path_request(x, FRAME_CHANGES, &exec_receipt_changes_ops);
 }
 
-static void exec_receipt_on_denials(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void exec_receipt_on_denials(struct driver_request *r, const struct driver_denials *d, const struct err *err)
 {
-    struct exec_handle *x = ask->owner;
+    struct exec_handle *x = r->owner;
 
     if (x->state != EXEC_COLLECTING || !x->waits_for_monitor)
         return;
     x->waits_for_monitor = false;
-    denials_store_answer(x->sandbox, a, err);
+    denials_store_answer(x->sandbox, d, err);
     denials_fill_receipt(x);
     exec_handle_set_timer(x, ev_now(x->ev) + STEP_NS);
     exec_receipt_request_changes(x);
@@ -335,10 +336,10 @@ static void exec_receipt_on_denials(struct jailer_request *ask, const struct jai
 
 static void exec_receipt_request_denials(struct exec_handle *x)
 {
-    struct engine *e = x->sandbox->engine;
+    struct driver_link *l = x->sandbox->link;
 
-    if (e->monitor_absent_why || !x->ops) {
-        denials_set_absent(x, e->monitor_absent_why);
+    if (l->denials_absent_why || !x->ops) {
+        denials_set_absent(x, l->denials_absent_why);
         exec_receipt_request_changes(x);
         return;
     }
@@ -351,23 +352,23 @@ static void exec_receipt_request_denials(struct exec_handle *x)
     }
     x->waits_for_monitor = true;
     exec_handle_set_timer(x, ev_now(x->ev) + MONITOR_ANSWER_NS);
-    engine_request_denials(e, x->sandbox->id, exec_receipt_on_denials, x);
+    l->ops->denials(l, x->sandbox->id, exec_receipt_on_denials, x);
 }
 
-static void exec_receipt_on_stats(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void exec_receipt_on_stats(struct driver_request *r, const struct sandbox_handle_usage *st,
+                                  const struct err *err UNUSED)
 {
-    struct exec_handle *x = ask->owner;
+    struct exec_handle *x = r->owner;
     struct sandbox_handle *b = x->sandbox;
-    struct jail_stats st;
 
     if (x->state != EXEC_COLLECTING || x->stream || x->waits_for_monitor)
         return;
-    if (!err && jail_stats_decode(a->f, &st, NULL) == 0) {
-        if (st.oom_kills != JAIL_UNKNOWN && st.oom_kills > b->oom_kills_attributed) {
-            b->oom_kills_attributed = st.oom_kills;
+    if (st) {
+        if (st->oom_kills != SANDBOX_USAGE_UNKNOWN && st->oom_kills > b->oom_kills_attributed) {
+            b->oom_kills_attributed = st->oom_kills;
             exec_handle_decide_end(x, ENDED_MEMORY);
         }
-        exec_receipt_fill_counters(&x->receipt, &st, b->launched_execs == 1);
+        exec_receipt_fill_counters(&x->receipt, st, b->launched_execs == 1);
     }
     exec_receipt_request_denials(x);
 }
@@ -380,14 +381,14 @@ static void exec_receipt_collect(struct exec_handle *x)
     uint64_t kills = oom_kills_read(b->oom_fd);
 
     x->state = EXEC_COLLECTING;
-    /* The jailer reports it too, but a program that loses a child and exits at once is faster. */
+    /* The driver reports it too, but a program that loses a child and exits at once is faster. */
     if (kills > b->oom_kills_attributed) {
         b->oom_kills_attributed = kills;
         exec_handle_decide_end(x, ENDED_MEMORY);
     }
     exec_handle_set_timer(x, ev_now(x->ev) + STEP_NS);
     if (x->ops && (by_itself || (x->end_decided && r->ended_by == ENDED_MEMORY)))
-        engine_request_for_sandbox(x->sandbox->engine, FRAME_J_STATS, x->sandbox->id, exec_receipt_on_stats, x);
+        b->link->ops->stats(b->link, b->id, exec_receipt_on_stats, x);
     else
         exec_receipt_request_denials(x);
 }
@@ -412,7 +413,7 @@ void exec_receipt_on_exit(struct exec_handle *x, const struct rt_exit *m)
 void exec_receipt_timeout(struct exec_handle *x)
 {
     if (x->waits_for_monitor) {
-        exec_receipt_on_denials(&(struct jailer_request){ .owner = x }, NULL, NULL);
+        exec_receipt_on_denials(&(struct driver_request){ .owner = x }, NULL, NULL);
         return;
     }
     exec_receipt_decide_by_exit(x);

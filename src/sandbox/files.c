@@ -204,7 +204,7 @@ static bool files_on_error(struct files_job *j, const struct frame *f)
 
     if (rt_error_decode(f, &m, NULL) < 0)
         return false;
-    engine_error_from_wire(&m, &err);
+    rt_error_to_err(&m, &err);
     files_job_finish(j, NULL, &err);
     return true;
 }
@@ -356,5 +356,5 @@ void files_free(struct files_job *j)
     if (j->stream)
         sandbox_stream_cancel(j->stream);
     j->stream = NULL;
-    engine_free_deferred(j->ev, &j->defer, j);
+    driver_free_deferred(j->ev, &j->defer, j);
 }

@@ -36,11 +36,6 @@ int receipt_exit_code(const struct receipt *r)
     return 125;
 }
 
-bool receipt_rootless(const struct receipt *r)
-{
-    return r->host_walls & JAIL_ROOTLESS;
-}
-
 /* --- JSON --- */
 
 struct receipt_named_figure {
@@ -104,7 +99,7 @@ static void receipt_json_all_walls(const struct receipt *r, struct jsonw *w)
     receipt_json_walls("outside", false, r->host_walls, w);
     receipt_json_walls("inside", true, r->inside_walls, w);
     jsonw_ku64(w, "landlockAbi", r->landlock_abi);
-    jsonw_kbool(w, "rootless", receipt_rootless(r));
+    jsonw_kbool(w, "rootless", r->rootless);
     jsonw_end_object(w);
 }
 
@@ -499,9 +494,9 @@ static void receipt_print_walls(const struct receipt *r, struct buf *out)
         out,
         "walls    level %s%s%s, driver %s, network %s, %u raised outside, %u seen inside, Landlock ABI %u, cgroup %s",
         level_name(r->level), named ? " by policy " : "", named ? r->policy : "", r->driver,
-        network_mode_name(r->network.mode), receipt_count_bits(r->host_walls & ~JAIL_ROOTLESS),
-        receipt_count_bits(r->inside_walls), r->landlock_abi, r->cgroup);
-    if (r->host_walls & JAIL_ROOTLESS)
+        network_mode_name(r->network.mode), receipt_count_bits(r->host_walls), receipt_count_bits(r->inside_walls),
+        r->landlock_abi, r->cgroup);
+    if (r->rootless)
         buf_adds(out, ", rootless");
     buf_adds(out, "\n");
 }

@@ -46,7 +46,8 @@ struct receipt {
     char driver[16];
     struct network_policy network;
     char cgroup[16];
-    uint32_t host_walls;   /* JAIL_WALL_*: raised by the jailer */
+    uint32_t host_walls;   /* JAIL_WALL_*: attested by the driver */
+    bool rootless;         /* the sandbox was made by an unprivileged user */
     uint32_t inside_walls; /* RT_WALL_*: verified by PID 1 */
     uint32_t landlock_abi;
     struct limits limits;
@@ -65,7 +66,6 @@ struct receipt {
     bool context_reset;      /* the language kernel was restarted, so the variables of its context are lost */
 };
 
-bool receipt_rootless(const struct receipt *r); /* the sandbox was made by an unprivileged user */
 /* Exit code of `cove run`: the program's own, 124, 123, 128+n or 125. */
 int receipt_exit_code(const struct receipt *r);
 void receipt_json(const struct receipt *r, struct jsonw *w);         /* writes one object */

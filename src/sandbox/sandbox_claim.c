@@ -1,14 +1,14 @@
-/* From a spec to a ready sandbox: J_CREATE, HELLO, CLAIM.
+/* From a spec to a ready sandbox: creation by the driver, HELLO, CLAIM.
  *
- * J_CREATE and CLAIM are both encoded when the sandbox_handle is created, so the caller's spec
- * need not be copied, and every mistake in it is found before anything exists. CLAIM follows
- * HELLO without waiting for the reply: the runtime reads them in order and refuses a claim from
- * a version that it does not speak, so waiting would only cost a round trip. A runtime that a
+ * The request to the driver and CLAIM are both encoded when the sandbox_handle is created, so the
+ * caller's spec need not be copied, and every mistake in it is found before anything exists. CLAIM
+ * follows HELLO without waiting for the reply: the runtime reads them in order and refuses a claim
+ * from a version that it does not speak, so waiting would only cost a round trip. A runtime that a
  * previous server process claimed answers HELLO and sends CLAIMED once more.
  *
  * Invariants:
- * 1. The walls are checked twice, at J_CREATED (for a prepared sandbox when it is claimed) and
- *    at CLAIMED; a sandbox with a missing wall never becomes ready.
+ * 1. The walls are checked twice, when the driver has created the sandbox (for a prepared one when
+ *    it is claimed) and at CLAIMED; a sandbox with a missing wall never becomes ready.
  * 2. Memory that held the claim (environment, entropy) is wiped before it is released. */
 #include "sandbox/engine_internal.h"
 
@@ -31,50 +31,6 @@ static int sandbox_claim_random_bytes(void *out, size_t len, struct err *err)
         done += n > 0 ? (size_t)n : 0;
     }
     return 0;
-}
-
-/* --- J_CREATE --- */
-
-static int sandbox_claim_add_mount(struct jail_create *m, const struct sandbox_mount *bm, struct err *err)
-{
-    static const uint8_t kinds[] = { [SANDBOX_MOUNT_BIND_RO] = JAIL_BIND_RO,
-                                     [SANDBOX_MOUNT_WORKSPACE] = JAIL_WORKSPACE,
-                                     [SANDBOX_MOUNT_WORKSPACE_COW] = JAIL_WORKSPACE_COW };
-    struct jail_mount *jm = &m->mounts[m->nmounts];
-
-    if ((size_t)bm->kind >= ARRAY_LEN(kinds) || bm->fd < 0)
-        return err_set(err, ERR_BUG, "mount %u: unknown kind, or no descriptor", m->nmounts);
-    jm->kind = kinds[bm->kind];
-    jm->fd = (uint8_t)m->nmounts;
-    if (bm->kind == SANDBOX_MOUNT_BIND_RO &&
-        (!bm->dst || bm->dst[0] != '/' || !str_copy(jm->dst, sizeof(jm->dst), bm->dst)))
-        return err_set(err, ERR_BIND_TARGET, "bind target '%s' is not an absolute path of at most %d bytes",
-                       bm->dst ? bm->dst : "", JAIL_DST_MAX - 1);
-    m->nmounts++;
-    return 0;
-}
-
-static int sandbox_claim_encode_create(const struct sandbox_handle *b, const struct sandbox_spec *spec, uint8_t *out,
-                                       struct err *err)
-{
-    struct jail_create m = { .owner_uid = spec->owner_uid,
-                             .owner_gid = spec->owner_gid,
-                             .network = (uint8_t)spec->network.mode,
-                             .nlimits = LIMIT_COUNT };
-
-    _Static_assert(LIMIT_COUNT <= JAIL_LIMITS_MAX, "every limit fits into the message");
-    memcpy(m.id, b->id, sizeof(m.id));
-    engine_template_name(&b->kind, m.template);
-    if (!str_copy(m.hostname, sizeof(m.hostname), spec->hostname ? spec->hostname : "cove"))
-        return err_set(err, ERR_INVALID, "hostname: longer than %d bytes", JAIL_NAME_MAX - 1);
-    memcpy(m.limits, spec->limits.v, sizeof(spec->limits.v));
-    if (spec->nmounts > JAIL_MOUNTS_MAX)
-        return err_set(err, ERR_LIMIT, "mounts: %zu are too many; a sandbox takes at most %d", spec->nmounts,
-                       JAIL_MOUNTS_MAX);
-    for (size_t i = 0; i < spec->nmounts; i++)
-        if (sandbox_claim_add_mount(&m, &spec->mounts[i], err) < 0)
-            return -1;
-    return jail_create_encode(&m, out, err);
 }
 
 /* --- CLAIM --- */
@@ -149,7 +105,7 @@ int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *s
 
     memcpy(m.id, b->id, sizeof(m.id));
     if (b->state != SANDBOX_HANDLE_CREATING)
-        m.walls = walls_inside_needed(b->jailer_report.walls & JAIL_ROOTLESS && !spec->require_all_walls);
+        m.walls = walls_inside_needed(b->created.rootless && !spec->require_all_walls);
     b->runtime_checks_walls = m.walls != 0;
     for (size_t i = 0; i < sandbox_claim_count_env(spec->env); i++)
         if (spec->env[i][0] == '=' || !strchr(spec->env[i], '='))
@@ -179,36 +135,36 @@ void sandbox_claim_drop(struct sandbox_handle *b)
 
 /* --- the steps --- */
 
-static void sandbox_claim_on_created(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err);
+static void sandbox_claim_on_created(struct driver_request *r, struct driver_created *c, const struct err *err);
 
-static void sandbox_claim_request_create(struct sandbox_handle *b, const struct sandbox_spec *spec,
-                                         const uint8_t *payload, uint32_t len)
+static int sandbox_claim_check_mounts(const struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err)
 {
-    int fds[JAIL_MOUNTS_MAX];
+    for (size_t i = 0; i < spec->nmounts; i++) {
+        const struct sandbox_mount *m = &spec->mounts[i];
 
-    for (size_t i = 0; i < spec->nmounts; i++)
-        fds[i] = spec->mounts[i].fd;
-    engine_request_template(b->engine, &b->kind);
-    struct jailer_request *a = engine_request(b->engine, FRAME_J_CREATE, payload, len, fds, spec->nmounts,
-                                              sandbox_claim_on_created, b);
-    memcpy(a->id, b->id, sizeof(a->id));
+        if (!(b->caps->mounts >> m->kind & 1))
+            return err_set(err, ERR_DRIVER_UNSUPPORTED, "mount %zu: driver %s has no mounts of this kind", i,
+                           driver_name(b->kind.driver));
+        if (m->kind == SANDBOX_MOUNT_BIND_RO &&
+            (!m->dst || m->dst[0] != '/' || strlen(m->dst) >= SANDBOX_MOUNT_DST_MAX))
+            return err_set(err, ERR_BIND_TARGET, "bind target '%s' is not an absolute path of at most %d bytes",
+                           m->dst ? m->dst : "", SANDBOX_MOUNT_DST_MAX - 1);
+    }
+    return 0;
 }
 
 int sandbox_claim_start(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err)
 {
-    PAYLOAD(payload);
-
-    if (sandbox_claim_random_bytes(&b->epoch, sizeof(b->epoch), err) < 0)
+    if (sandbox_claim_check_mounts(b, spec, err) < 0 ||
+        sandbox_claim_random_bytes(&b->epoch, sizeof(b->epoch), err) < 0)
         return -1;
     if (b->adopted) {
-        engine_request_for_sandbox(b->engine, FRAME_J_ADOPT, b->id, sandbox_claim_on_created, b);
+        b->link->ops->adopt(b->link, b->id, sandbox_claim_on_created, b);
         return 0;
     }
-    int len = sandbox_claim_encode_create(b, spec, payload, err);
-    if (len < 0 || (!b->is_unclaimed && sandbox_claim_prepare(b, spec, err) < 0))
+    if (!b->is_unclaimed && sandbox_claim_prepare(b, spec, err) < 0)
         return -1;
-    sandbox_claim_request_create(b, spec, payload, (uint32_t)len);
-    return 0;
+    return b->link->ops->create(b->link, b->id, &b->kind, spec, sandbox_claim_on_created, b, err) ? 0 : -1;
 }
 
 static void sandbox_claim_send_frame(struct sandbox_handle *b)
@@ -220,10 +176,9 @@ static void sandbox_claim_send_frame(struct sandbox_handle *b)
     b->claim_sent = true;
 }
 
-static void sandbox_claim_on_limits_set(struct jailer_request *ask, const struct jailer_reply *a UNUSED,
-                                        const struct err *err)
+static void sandbox_claim_on_limits_set(struct driver_request *r, const struct err *err)
 {
-    struct sandbox_handle *b = ask->owner;
+    struct sandbox_handle *b = r->owner;
 
     if (b->state >= SANDBOX_HANDLE_READY)
         return;
@@ -233,35 +188,23 @@ static void sandbox_claim_on_limits_set(struct jailer_request *ask, const struct
         sandbox_claim_send_frame(b);
 }
 
-/* The jailer enforces the lifetime too, starting when the sandbox is to be kept. */
+/* The driver enforces the lifetime too, starting when the sandbox is to be kept. */
 static void sandbox_claim_send_limits(struct sandbox_handle *b, bool all)
 {
-    const uint64_t *v = b->limits.v;
-    struct jail_set_limits m = { .lifetime_ms = v[LIMIT_LIFETIME] };
-    PAYLOAD(payload);
-
-    memcpy(m.id, b->id, sizeof(m.id));
-    if (all) {
-        m.memory = v[LIMIT_MEMORY];
-        m.swap = v[LIMIT_SWAP];
-        m.cpu = v[LIMIT_CPU];
-        m.pids = v[LIMIT_PIDS];
-    }
-    b->jailer_limits = b->limits;
-    int len = jail_set_limits_encode(&m, payload, NULL);
-    engine_request(b->engine, FRAME_J_SET_LIMITS, payload, len > 0 ? (uint32_t)len : 0, NULL, 0,
-                   all ? sandbox_claim_on_limits_set : NULL, all ? b : NULL);
+    b->driver_limits = b->limits;
+    b->link->ops->set_limits(b->link, b->id, b->limits.v[LIMIT_LIFETIME], all ? &b->limits : NULL,
+                             all ? sandbox_claim_on_limits_set : NULL, all ? b : NULL);
 }
 
 /* A sandbox that was prepared with other limits gets the limits of the claim before it runs
  * anything. */
 static void sandbox_claim_send(struct sandbox_handle *b)
 {
-    bool late = !engine_jailer_limits_equal(&b->jailer_limits, &b->limits);
+    bool late = !sandbox_limits_equal(&b->driver_limits, &b->limits);
 
     if (!late)
         sandbox_claim_send_frame(b);
-    if (late || b->limits.v[LIMIT_LIFETIME] != b->jailer_limits.v[LIMIT_LIFETIME])
+    if (late || b->limits.v[LIMIT_LIFETIME] != b->driver_limits.v[LIMIT_LIFETIME])
         sandbox_claim_send_limits(b, late);
 }
 
@@ -281,7 +224,7 @@ static void sandbox_claim_send_hello(struct sandbox_handle *b)
  * requires them. */
 static bool sandbox_claim_allows_rootless(const struct sandbox_handle *b)
 {
-    return b->jailer_report.walls & JAIL_ROOTLESS && !b->require_all_walls;
+    return b->created.rootless && !b->require_all_walls;
 }
 
 static int sandbox_claim_check_enforced(const struct sandbox_handle *b, struct err *err)
@@ -289,10 +232,10 @@ static int sandbox_claim_check_enforced(const struct sandbox_handle *b, struct e
     static const char *const states[] = { "not at all", "in part" };
 
     for (unsigned i = 0; i < LIMIT_COUNT; i++) {
-        uint8_t e = b->jailer_report.enforced[i];
-        const char *why = limit_reason_text(b->jailer_report.why[i]);
+        uint8_t e = b->created.limits.enforcement[i];
+        const char *why = limit_reason_text(b->created.limits.reason[i]);
 
-        if (b->require_enforced >> i & 1 && e < JAIL_ENFORCED && !limit_is_unlimited((enum limit)i, b->limits.v[i]))
+        if (b->require_enforced >> i & 1 && e < ENFORCEMENT_FULL && !limit_is_unlimited((enum limit)i, b->limits.v[i]))
             return err_set(err, ERR_LIMIT_PARTIAL,
                            "%s is enforced %s on this host, and this sandbox requires it completely%s%s",
                            limit_info((enum limit)i)->name, states[e], why ? ": " : "", why ? why : "");
@@ -300,34 +243,29 @@ static int sandbox_claim_check_enforced(const struct sandbox_handle *b, struct e
     return 0;
 }
 
-static int sandbox_claim_check_jailer_report(const struct sandbox_handle *b, struct err *err)
+static int sandbox_claim_check_driver_report(const struct sandbox_handle *b, struct err *err)
 {
-    if (walls_check_outside(b->level, sandbox_claim_allows_rootless(b), b->jailer_report.walls, err) < 0)
+    if (walls_check_outside(b->level, sandbox_claim_allows_rootless(b), b->created.walls, err) < 0)
         return -1;
     return sandbox_claim_check_enforced(b, err);
 }
 
-static int sandbox_claim_take_created(struct sandbox_handle *b, const struct jailer_reply *a, struct err *err)
+static int sandbox_claim_take_created(struct sandbox_handle *b, struct driver_created *c, struct err *err)
 {
-    struct jail_created *m = &b->jailer_report;
+    static const enum limit ours[] = { LIMIT_WALL, LIMIT_LIFETIME, LIMIT_IDLE, LIMIT_OUTPUT };
 
-    if (jail_created_decode(a->f, m, err) < 0)
-        return -1;
-    if (a->nfds != 2u + m->cpu_fd + m->oom_fd || m->cpu_unit > 1 || m->nlimits > LIMIT_COUNT)
-        return err_set(err, ERR_PROTOCOL, "J_CREATED with %zu descriptors", a->nfds);
-    b->pidfd = take_fd(&a->fds[1]);
-    if (m->cpu_fd)
-        b->cpu_fd = take_fd(&a->fds[2]);
-    if (m->oom_fd)
-        b->oom_fd = take_fd(&a->fds[2 + m->cpu_fd]);
-    /* The engine enforces these, whatever the host can do. */
-    m->enforced[LIMIT_WALL] = m->enforced[LIMIT_LIFETIME] = m->enforced[LIMIT_IDLE] = JAIL_ENFORCED;
-    m->enforced[LIMIT_OUTPUT] = JAIL_ENFORCED;
+    b->pidfd = take_fd(&c->pidfd);
+    b->cpu_fd = take_fd(&c->cpu_fd);
+    b->oom_fd = take_fd(&c->oom_fd);
+    b->created = *c;
+    b->created.control_fd = -1;
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++) /* the engine enforces these, whatever the host can do */
+        b->created.limits.enforcement[ours[i]] = ENFORCEMENT_FULL;
     if (b->cpu_fd >= 0)
-        m->enforced[LIMIT_CPU_TIME] = JAIL_ENFORCED;
-    if (!b->is_unclaimed && sandbox_claim_check_jailer_report(b, err) < 0)
+        b->created.limits.enforcement[LIMIT_CPU_TIME] = ENFORCEMENT_FULL;
+    if (!b->is_unclaimed && sandbox_claim_check_driver_report(b, err) < 0)
         return -1;
-    return sandbox_handle_connect(b, take_fd(&a->fds[0]), err);
+    return sandbox_handle_connect(b, take_fd(&c->control_fd), err);
 }
 
 /* The sandbox has work to do before it reads HELLO, so its owner can use the time. */
@@ -338,29 +276,26 @@ static void sandbox_claim_greet(struct sandbox_handle *b)
         b->ops->on_created(b->arg);
 }
 
-static void sandbox_claim_on_created(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void sandbox_claim_on_created(struct driver_request *r, struct driver_created *c, const struct err *err)
 {
-    struct sandbox_handle *b = ask->owner;
+    struct sandbox_handle *b = r->owner;
     struct err why = { 0 };
 
     if (b->state != SANDBOX_HANDLE_CREATING) { /* the reply came too late */
-        if (!err && !b->adopted)
-            engine_request_for_sandbox(b->engine, FRAME_J_DESTROY, b->id, NULL, NULL);
+        if (c && !b->adopted)
+            b->link->ops->destroy(b->link, b->id, NULL, NULL);
         return;
     }
-    if (err && err->id == ERR_MISSING && !b->adopted) { /* its spawner died */
-        engine_forget_template(b->engine, &b->kind);
-        err_set(&why, ERR_BUSY, "the process that makes sandboxes of this kind ended and is restarted; try again");
-        err = &why;
-    }
-    if (err) {
+    if (!c) {
         sandbox_handle_fail(b, err);
         return;
     }
     b->state = SANDBOX_HANDLE_HELLO; /* from here on there is a sandbox to destroy */
     if (b->destroy_wanted)
         sandbox_handle_start_destroy(b);
-    else if (sandbox_claim_take_created(b, a, &why) < 0)
+    else if (err)
+        sandbox_handle_fail(b, err);
+    else if (sandbox_claim_take_created(b, c, &why) < 0)
         sandbox_handle_fail(b, &why);
     else
         sandbox_claim_greet(b);
@@ -372,7 +307,7 @@ void sandbox_claim_proceed(struct sandbox_handle *b)
 
     if (b->state == SANDBOX_HANDLE_CREATING)
         return; /* continues like a new sandbox */
-    if (sandbox_claim_check_jailer_report(b, &why) < 0)
+    if (sandbox_claim_check_driver_report(b, &why) < 0)
         sandbox_handle_fail(b, &why);
     else
         sandbox_claim_send(b);
@@ -448,7 +383,7 @@ static void sandbox_claim_on_error(struct sandbox_handle *b, const struct frame 
     } else if (rt_error_decode(f, &m, &err) < 0) {
         sandbox_handle_protocol_error(b, "ERROR: %s", err.msg);
     } else {
-        engine_error_from_wire(&m, &err);
+        rt_error_to_err(&m, &err);
         err_wrap(&err, "setting up the sandbox");
         sandbox_handle_fail(b, &err);
     }

@@ -1,11 +1,11 @@
-/* One sandbox as a state machine over two connections: requests to the jailer, and the control
+/* One sandbox as a state machine over two connections: requests to its driver, and the control
  * stream to PID 1.
  *
  *     CREATING -> HELLO -> CLAIMING -> READY -> ENDING -> ENDED
  *            any of them -> DESTROYING -> GONE
  *
- * sandbox_claim.c has the states before READY, sandbox_handle_end.c those after it. This file
- * has creation, clocks, the requests of the caller, and release.
+ * sandbox_claim.c has the states before READY, sandbox_handle_end.c those after it, and
+ * sandbox_requests.c the requests of the caller. This file has creation, clocks and release.
  *
  * Invariants:
  * 1. on_ready and every `done` are called at most once.
@@ -17,6 +17,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "sandbox/drivers.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ struct cpu_rate sandbox_handle_cpu_rate(const struct sandbox_handle *b)
 
     if (b->limits.v[LIMIT_CPUSET])
         r.cores = (uint32_t)__builtin_popcountll(b->limits.v[LIMIT_CPUSET]);
-    if (b->jailer_report.enforced[LIMIT_CPU] == JAIL_ENFORCED)
+    if (b->created.limits.enforcement[LIMIT_CPU] == ENFORCEMENT_FULL)
         r.quota_milli = b->limits.v[LIMIT_CPU];
     return r;
 }
@@ -63,7 +64,7 @@ static void sandbox_handle_on_frame(void *arg, const struct frame *f, int *fds U
 {
     struct sandbox_handle *b = arg;
 
-    engine_callback_begin();
+    driver_callback_begin();
     if (b->adopted && b->state == SANDBOX_HANDLE_HELLO)
         sandbox_claim_on_adopted_frame(b, f);
     else if (f->type == FRAME_RESUME)
@@ -72,7 +73,7 @@ static void sandbox_handle_on_frame(void *arg, const struct frame *f, int *fds U
         sandbox_claim_on_frame(b, f);
     else
         sandbox_stream_on_frame(b, f);
-    engine_callback_end();
+    driver_callback_end();
 }
 
 static void sandbox_handle_on_runtime_end(void *arg, const struct err *why)
@@ -80,21 +81,21 @@ static void sandbox_handle_on_runtime_end(void *arg, const struct err *why)
     struct sandbox_handle *b = arg;
     struct err err = *why;
 
-    engine_callback_begin();
+    driver_callback_begin();
     sandbox_handle_disconnect(b);
     if (err.id == ERR_LOST && b->init_status >= 0 && WIFSIGNALED(b->init_status))
         err_set(&err, ERR_LOST, "PID 1 of the sandbox was ended by signal %d", WTERMSIG(b->init_status));
     else if (err.id == ERR_LOST)
         err_set(&err, ERR_LOST, "PID 1 of the sandbox closed its control stream");
     sandbox_handle_end(b, &err);
-    engine_callback_end();
+    driver_callback_end();
 }
 
 static void sandbox_handle_on_drain(void *arg)
 {
-    engine_callback_begin();
+    driver_callback_begin();
     sandbox_streams_on_drained(arg);
-    engine_callback_end();
+    driver_callback_end();
 }
 
 static const struct chan_ops sandbox_handle_chan_ops = { .on_frame = sandbox_handle_on_frame,
@@ -190,7 +191,7 @@ static void sandbox_handle_on_clock_expired(struct sandbox_handle *b, enum ended
 
 static void sandbox_handle_setup_timeout(struct sandbox_handle *b)
 {
-    static const char *const waits_for[] = { [SANDBOX_HANDLE_CREATING] = "the jailer to create it",
+    static const char *const waits_for[] = { [SANDBOX_HANDLE_CREATING] = "the driver to create it",
                                              [SANDBOX_HANDLE_HELLO] = "HELLO from its runtime",
                                              [SANDBOX_HANDLE_CLAIMING] = "its runtime to answer the claim" };
     struct err err;
@@ -205,7 +206,7 @@ static void sandbox_handle_on_timer(void *arg)
     struct sandbox_handle *b = arg;
     enum ended_by cause;
 
-    engine_callback_begin();
+    driver_callback_begin();
     if (b->state < SANDBOX_HANDLE_READY) {
         sandbox_handle_setup_timeout(b);
     } else if (b->state == SANDBOX_HANDLE_READY) {
@@ -216,228 +217,34 @@ static void sandbox_handle_on_timer(void *arg)
     } else {
         sandbox_handle_end_timeout(b);
     }
-    engine_callback_end();
+    driver_callback_end();
 }
 
-/* --- events of the jailer --- */
+/* --- events of the driver --- */
 
-void sandbox_handle_on_jailer_event(struct sandbox_handle *b, const struct jail_event *m)
+void sandbox_handle_on_oom(struct sandbox_handle *b)
 {
-    if (m->kind == JAIL_EVENT_ENDED)
-        b->init_status = m->status; /* the control stream ends later, after its last frames */
-    if (m->kind != JAIL_EVENT_OOM)
-        return;
     if (b->state == SANDBOX_HANDLE_ENDING)
-        b->died_of_memory = true; /* memory ran out; the death was seen before this event */
+        b->died_of_memory = true; /* the death was seen before this event */
     else
         for (struct exec_handle *x = b->execs; x && b->state == SANDBOX_HANDLE_READY; x = x->next)
             exec_handle_end(x, ENDED_MEMORY);
-}
-
-/* --- requests of the caller --- */
-
-static void sandbox_handle_on_op_reply(struct jailer_request *ask, const struct jailer_reply *a UNUSED,
-                                       const struct err *err)
-{
-    struct sandbox_handle *b = ask->owner;
-    uint64_t now = ev_now(b->ev);
-    bool paused = ask->type == FRAME_J_FREEZE;
-
-    if (ask->type == FRAME_J_KEEP) {
-        b->is_kept = b->is_kept || !err;
-        b->chan.is_sole_holder = !b->is_kept;
-    }
-    if (!err && ask->type == FRAME_J_SET_LIMITS && b->state == SANDBOX_HANDLE_READY && !b->clock_expired) {
-        b->limits.v[LIMIT_LIFETIME] = ask->lifetime_ms;
-        b->clocks.lifetime_at = now + ask->lifetime_ms * NS_PER_MS;
-        sandbox_handle_set_timer(b, sandbox_clocks_next(&b->clocks));
-    }
-    if (!err && (paused || ask->type == FRAME_J_THAW) && paused != b->paused) {
-        b->paused = paused;
-        for (struct exec_handle *x = b->execs; x; x = x->next)
-            exec_handle_pause(x, paused);
-        if (b->state == SANDBOX_HANDLE_READY) {
-            (paused ? sandbox_clocks_pause : sandbox_clocks_resume)(&b->clocks, now);
-            sandbox_handle_set_timer(b, sandbox_clocks_next(&b->clocks));
-        }
-    }
-    if (ask->done)
-        ask->done(ask->done_arg, err);
-}
-
-static void sandbox_handle_request_op(struct sandbox_handle *b, uint8_t type, sandbox_handle_done_fn *done, void *arg)
-{
-    if (!b->engine)
-        return;
-    struct jailer_request *a = engine_request_for_sandbox(b->engine, type, b->id, sandbox_handle_on_op_reply, b);
-    a->done = done;
-    a->done_arg = arg;
-}
-
-void sandbox_handle_freeze(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg)
-{
-    sandbox_handle_request_op(b, FRAME_J_FREEZE, done, arg);
-}
-
-void sandbox_handle_thaw(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg)
-{
-    sandbox_handle_request_op(b, FRAME_J_THAW, done, arg);
-}
-
-/* From here on the jailer may hold the control stream too, for a later server process that
- * adopts the sandbox. */
-void sandbox_handle_keep(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg)
-{
-    struct jail_id m;
-    PAYLOAD(payload);
-
-    if (!b->engine)
-        return;
-    memcpy(m.id, b->id, sizeof(m.id));
-    int len = jail_id_encode(&m, payload, NULL);
-    b->chan.is_sole_holder = false;
-    struct jailer_request *a = engine_request(b->engine, FRAME_J_KEEP, payload, len > 0 ? (uint32_t)len : 0,
-                                              &b->chan.io.fd, b->is_connected, sandbox_handle_on_op_reply, b);
-    a->done = done;
-    a->done_arg = arg;
-}
-
-void sandbox_handle_set_lifetime(struct sandbox_handle *b, uint64_t lifetime_ms, sandbox_handle_done_fn *done,
-                                 void *arg)
-{
-    struct jail_set_limits m = { .lifetime_ms = lifetime_ms };
-    PAYLOAD(payload);
-
-    if (!b->engine)
-        return;
-    memcpy(m.id, b->id, sizeof(m.id));
-    int len = jail_set_limits_encode(&m, payload, NULL);
-    struct jailer_request *a = engine_request(b->engine, FRAME_J_SET_LIMITS, payload, len > 0 ? (uint32_t)len : 0, NULL,
-                                              0, sandbox_handle_on_op_reply, b);
-    a->lifetime_ms = lifetime_ms;
-    a->done = done;
-    a->done_arg = arg;
-}
-
-enum ended_by sandbox_handle_ended_by(const struct sandbox_handle *b)
-{
-    return b->clock_expired ? b->expired_clock : b->died_of_memory ? ENDED_MEMORY : ENDED_LOST;
-}
-
-static void sandbox_handle_on_usage_reply(struct jailer_request *ask, const struct jailer_reply *a,
-                                          const struct err *err)
-{
-    struct jail_stats st;
-    struct err why = { 0 };
-
-    if (err || jail_stats_decode(a->f, &st, &why) < 0) {
-        ask->on_usage(ask->done_arg, NULL, err ? err : &why);
-        return;
-    }
-    struct sandbox_handle_usage u = { .cpu_ns = st.cpu_ns,
-                                      .throttled_ns = st.throttled_ns,
-                                      .memory = st.memory,
-                                      .memory_peak = st.memory_peak,
-                                      .oom_kills = st.oom_kills,
-                                      .pids = st.pids,
-                                      .pids_peak = st.pids_peak,
-                                      .pids_refused = st.pids_refused,
-                                      .io_read = st.io_read,
-                                      .io_write = st.io_write };
-    _Static_assert(SANDBOX_USAGE_UNKNOWN == JAIL_UNKNOWN, "the same value for unknown");
-    ask->on_usage(ask->done_arg, &u, NULL);
-}
-
-void sandbox_handle_usage(struct sandbox_handle *b, sandbox_handle_usage_fn *fn, void *arg)
-{
-    if (!b->engine)
-        return;
-    struct jailer_request *a = engine_request_for_sandbox(b->engine, FRAME_J_STATS, b->id,
-                                                          sandbox_handle_on_usage_reply, b);
-    a->on_usage = fn;
-    a->done_arg = arg;
-}
-
-uint64_t sandbox_handle_cpu_ns(const struct sandbox_handle *b)
-{
-    _Static_assert(CPU_UNKNOWN == SANDBOX_USAGE_UNKNOWN && JAIL_UNKNOWN == SANDBOX_USAGE_UNKNOWN,
-                   "the same value for unknown");
-
-    if (b->stats_known)
-        return b->stats.cpu_ns;
-    return b->cpu_sampled_at == ev_now(b->ev) ? b->cpu_sample_ns
-                                              : cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit);
-}
-
-uint64_t sandbox_handle_sample_cpu(struct sandbox_handle *b)
-{
-    b->cpu_sample_ns = cpu_counter_read(b->cpu_fd, b->jailer_report.cpu_unit);
-    b->cpu_sampled_at = ev_now(b->ev);
-    return b->cpu_sample_ns;
-}
-
-uint64_t sandbox_handle_memory_peak(const struct sandbox_handle *b)
-{
-    return b->stats_known ? b->stats.memory_peak : SANDBOX_USAGE_UNKNOWN;
-}
-
-static void sandbox_handle_ignore_done(void *arg UNUSED, const struct err *err UNUSED)
-{
-}
-
-void sandbox_handle_destroy(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg)
-{
-    if (!b->engine)
-        return;
-    if (b->destroy_wanted || b->state == SANDBOX_HANDLE_GONE) {
-        /* The jailer no longer knows the sandbox, and says so. */
-        sandbox_handle_request_op(b, FRAME_J_DESTROY, done, arg);
-        return;
-    }
-    b->destroy_wanted = true;
-    b->done = done ? done : sandbox_handle_ignore_done;
-    b->done_arg = arg;
-    if (b->state != SANDBOX_HANDLE_CREATING && b->state != SANDBOX_HANDLE_DESTROYING)
-        sandbox_handle_start_destroy(b);
-}
-
-bool sandbox_handle_is_lost(const struct sandbox_handle *b)
-{
-    return !b->engine || b->engine->lost;
-}
-
-/* Frames are read in order, and a runtime that refuses the claim also refuses the frames after
- * it. */
-bool sandbox_handle_accepts_exec(const struct sandbox_handle *b)
-{
-    bool behind = b->state == SANDBOX_HANDLE_CLAIMING && b->claim_sent && b->runtime_checks_walls;
-
-    return (b->state == SANDBOX_HANDLE_READY || behind) && !b->clock_expired && b->is_connected;
-}
-
-bool sandbox_handle_can_freeze(const struct sandbox_handle *b)
-{
-    return !str_eq(b->jailer_report.cgroup, "none");
-}
-
-const char *sandbox_handle_id(const struct sandbox_handle *b)
-{
-    return b->id;
 }
 
 /* --- lifecycle --- */
 
 static int sandbox_handle_check_spec(const struct engine *e, const struct sandbox_spec *spec, struct err *err)
 {
-    if (e->lost) {
-        *err = e->why;
+    if ((unsigned)spec->driver >= DRIVER_COUNT || (unsigned)spec->profile >= PROFILE_COUNT)
+        return err_set(err, ERR_BUG, "driver %d or profile %d does not exist", (int)spec->driver, (int)spec->profile);
+    const struct driver_link *l = e->links[spec->driver];
+    if (l->lost) {
+        *err = l->why;
         return -1;
     }
-    if (spec->level == LEVEL_HIGH)
+    if (!(drivers_caps(spec->driver)->levels >> spec->level & 1))
         return err_set(err, ERR_LEVEL_UNAVAILABLE, "level %s: no driver for it on this host; use standard",
                        level_name(spec->level));
-    if ((unsigned)spec->profile >= PROFILE_COUNT)
-        return err_set(err, ERR_BUG, "profile %d does not exist", (int)spec->profile);
     if (limits_check(&spec->limits, err) < 0)
         return -1;
     if (spec->id && !id_valid(spec->id, "sb"))
@@ -445,7 +252,7 @@ static int sandbox_handle_check_spec(const struct engine *e, const struct sandbo
     return 0;
 }
 
-/* The part of the spec that the jailer does not know. */
+/* The part of the spec that the driver does not know. */
 static void sandbox_handle_set_owner(struct sandbox_handle *b, const struct sandbox_spec *spec,
                                      const struct sandbox_handle_ops *ops, void *arg)
 {
@@ -470,12 +277,14 @@ static int sandbox_handle_create(struct engine *e, const char *id, bool spare, c
     struct sandbox_handle *b = mem_new(struct sandbox_handle);
 
     b->engine = e;
+    b->link = e->links[spec->driver];
+    b->caps = drivers_caps(spec->driver);
     b->ev = e->ev;
     sandbox_handle_set_owner(b, spec, ops, arg);
     b->is_unclaimed = spare;
     b->kind = sandbox_kind_of_spec(spec);
     b->limits = spec->limits;
-    b->jailer_limits = spec->limits;
+    b->driver_limits = spec->limits;
     b->pidfd = b->cpu_fd = b->oom_fd = -1;
     b->init_status = -1;
     b->denials_absent_why = "the monitor could not be asked in time";
@@ -520,6 +329,9 @@ int sandbox_handle_prepare(struct engine *e, const struct sandbox_spec *like, co
                                  .zygote = like->zygote };
 
     memcpy(bare.deny, like->deny, sizeof(bare.deny));
+    if ((unsigned)like->driver < DRIVER_COUNT && !drivers_caps(like->driver)->prepare)
+        return err_set(err, ERR_DRIVER_UNSUPPORTED, "driver %s: it cannot make sandboxes in advance",
+                       driver_name(like->driver));
     return sandbox_handle_check_spec(e, &bare, err) < 0
                ? -1
                : sandbox_handle_create(e, NULL, true, &bare, ops, arg, ret, err);
@@ -533,7 +345,7 @@ int sandbox_handle_claim(struct sandbox_handle *b, const struct sandbox_spec *sp
     if (!b->is_unclaimed || !b->engine || b->state >= SANDBOX_HANDLE_READY || b->resetting)
         return err_set(err, ERR_LOST, "sandbox %s does not wait for a claim any more", b->id);
     if (b->level != spec->level || !sandbox_kind_equal(&b->kind, &kind) ||
-        !engine_jailer_limits_fit(&b->jailer_limits, &spec->limits) || spec->nmounts ||
+        !sandbox_limits_fit_claim(&b->driver_limits, &spec->limits) || spec->nmounts ||
         (spec->id && !str_eq(spec->id, b->id)))
         return err_set(err, ERR_BUG, "sandbox %s was prepared for another spec", b->id);
     if (sandbox_handle_check_spec(b->engine, spec, err) < 0 || sandbox_claim_prepare(b, spec, err) < 0)
@@ -541,7 +353,7 @@ int sandbox_handle_claim(struct sandbox_handle *b, const struct sandbox_spec *sp
     b->is_unclaimed = false;
     b->limits = spec->limits;
     if (b->join_request)
-        b->join_request->done = NULL;
+        b->join_request->then.done = NULL;
     sandbox_handle_set_owner(b, spec, ops, arg);
     sandbox_handle_set_timer(b, ev_now(b->ev) + SANDBOX_SETUP_NS);
     sandbox_claim_proceed(b);
@@ -582,6 +394,7 @@ void sandbox_handle_detach_engine(struct sandbox_handle *b)
 {
     engine_remove_handle(b->engine, b);
     b->engine = NULL;
+    b->link = NULL;
     b->ops = NULL;
     b->state = SANDBOX_HANDLE_GONE;
     sandbox_handle_release_resources(b);
@@ -592,16 +405,16 @@ void sandbox_handle_free(struct sandbox_handle *b)
     if (!b)
         return;
     if (b->engine) {
-        engine_forget_requests(b->engine, b);
+        b->link->ops->forget(b->link, b);
         if (b->state >= SANDBOX_HANDLE_HELLO && b->state <= SANDBOX_HANDLE_ENDED && !b->is_kept)
-            engine_request_for_sandbox(b->engine, FRAME_J_DESTROY, b->id, NULL, NULL);
+            b->link->ops->destroy(b->link, b->id, NULL, NULL);
         engine_remove_handle(b->engine, b);
-        if (b->engine->lost)
-            engine_maybe_report_lost(b->engine);
+        engine_maybe_report_lost(b->engine);
     }
     b->engine = NULL;
+    b->link = NULL;
     b->ops = NULL;
     b->state = SANDBOX_HANDLE_GONE;
     sandbox_handle_release_resources(b);
-    engine_free_deferred(b->ev, &b->defer, b);
+    driver_free_deferred(b->ev, &b->defer, b);
 }

@@ -1,5 +1,5 @@
 /* How a sandbox ends. The cause of an end (a clock, a protocol error, a dead PID 1, the caller)
- * only starts it; the end itself is one path: the jailer kills and answers, the monitor reports
+ * only starts it; the end itself is one path: the driver kills and answers, the monitor reports
  * denials, the control stream is read to its end so that no frame of the sandbox is lost, then
  * executions are notified, then the caller.
  *
@@ -9,7 +9,7 @@
  * Invariants:
  * 1. on_failed, on_ended and `done` are called at most once; on_failed and on_ended never for a
  *    sandbox that the caller asked to destroy.
- * 2. A sandbox that failed leaves nothing: on_failed comes after the jailer's DONE.
+ * 2. A sandbox that failed leaves nothing: on_failed comes after the driver's answer.
  * 3. ENDING and DESTROYING have a deadline for each party that they wait for; when it passes,
  *    the end continues without that party. */
 #include "sandbox/engine_internal.h"
@@ -17,12 +17,12 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-/* A jailer that needs longer for a kill or a removal counts as not answering. */
-#define JAILER_ANSWER_NS (30 * NS_PER_S)
+/* A driver that needs longer for a kill or a removal counts as not answering. */
+#define DRIVER_ANSWER_NS (30 * NS_PER_S)
 /* All processes are dead: the rest of the stream is in the socket already. */
 #define SANDBOX_DRAIN_NS (1 * NS_PER_S)
 
-/* Used only when the jailer cannot kill. The death of the jailer kills the sandbox too; this is
+/* Used only when the driver cannot kill. The death of the jailer kills the sandbox too; this is
  * the second safeguard. */
 static void sandbox_handle_kill_by_pidfd(struct sandbox_handle *b)
 {
@@ -86,10 +86,10 @@ static void sandbox_handle_enter_gone(struct sandbox_handle *b)
         engine_maybe_report_lost(b->engine);
 }
 
-/* Continues when neither the jailer nor the control stream will send more. */
+/* Continues when neither the driver nor the control stream will send more. */
 static void sandbox_handle_continue_end(struct sandbox_handle *b)
 {
-    if (!b->jailer_answered)
+    if (!b->driver_answered)
         return;
     if (b->state == SANDBOX_HANDLE_ENDING) {
         if (b->is_connected)
@@ -104,15 +104,15 @@ static void sandbox_handle_continue_end(struct sandbox_handle *b)
     }
 }
 
-static void sandbox_handle_on_last_denials(struct jailer_request *ask, const struct jailer_reply *a,
+static void sandbox_handle_on_last_denials(struct driver_request *r, const struct driver_denials *d,
                                            const struct err *err)
 {
-    struct sandbox_handle *b = ask->owner;
+    struct sandbox_handle *b = r->owner;
 
-    if (b->jailer_answered || !b->waits_for_monitor)
+    if (b->driver_answered || !b->waits_for_monitor)
         return;
-    denials_store_answer(b, a, err);
-    b->jailer_answered = true;
+    denials_store_answer(b, d, err);
+    b->driver_answered = true;
     sandbox_handle_continue_end(b);
 }
 
@@ -120,39 +120,38 @@ static void sandbox_handle_on_last_denials(struct jailer_request *ask, const str
  * it. */
 static void sandbox_handle_on_all_dead(struct sandbox_handle *b)
 {
-    if (b->running_execs == 0 || b->engine->monitor_absent_why) {
-        b->denials_absent_why = b->engine->monitor_absent_why;
-        b->jailer_answered = true;
+    if (b->running_execs == 0 || b->link->denials_absent_why) {
+        b->denials_absent_why = b->link->denials_absent_why;
+        b->driver_answered = true;
         sandbox_handle_continue_end(b);
         return;
     }
     b->waits_for_monitor = true;
     sandbox_handle_set_timer(b, ev_now(b->ev) + MONITOR_ANSWER_NS);
-    engine_request_denials(b->engine, b->id, sandbox_handle_on_last_denials, b);
+    b->link->ops->denials(b->link, b->id, sandbox_handle_on_last_denials, b);
 }
 
-static void sandbox_handle_on_end_stats(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void sandbox_handle_on_end_stats(struct driver_request *r, const struct sandbox_handle_usage *st,
+                                        const struct err *err UNUSED)
 {
-    struct sandbox_handle *b = ask->owner;
-    struct jail_stats st;
+    struct sandbox_handle *b = r->owner;
 
-    if (b->state != SANDBOX_HANDLE_ENDING || b->jailer_answered)
+    if (b->state != SANDBOX_HANDLE_ENDING || b->driver_answered)
         return;
-    if (!err && jail_stats_decode(a->f, &st, NULL) == 0 && st.oom_kills != JAIL_UNKNOWN)
-        b->died_of_memory = b->died_of_memory || st.oom_kills > b->oom_kills_attributed;
+    if (st && st->oom_kills != SANDBOX_USAGE_UNKNOWN)
+        b->died_of_memory = b->died_of_memory || st->oom_kills > b->oom_kills_attributed;
     sandbox_handle_on_all_dead(b);
 }
 
-static void sandbox_handle_on_killed(struct jailer_request *ask, const struct jailer_reply *a UNUSED,
-                                     const struct err *err)
+static void sandbox_handle_on_killed(struct driver_request *r, const struct err *err)
 {
-    struct sandbox_handle *b = ask->owner;
+    struct sandbox_handle *b = r->owner;
 
-    if (b->state != SANDBOX_HANDLE_ENDING || b->jailer_answered)
+    if (b->state != SANDBOX_HANDLE_ENDING || b->driver_answered)
         return;
     if (err)
         sandbox_handle_kill_by_pidfd(b);
-    engine_request_for_sandbox(b->engine, FRAME_J_STATS, b->id, sandbox_handle_on_end_stats, b);
+    b->link->ops->stats(b->link, b->id, sandbox_handle_on_end_stats, b);
 }
 
 void sandbox_handle_kill(struct sandbox_handle *b, const struct err *why)
@@ -161,9 +160,9 @@ void sandbox_handle_kill(struct sandbox_handle *b, const struct err *why)
         return;
     b->why = *why;
     b->state = SANDBOX_HANDLE_ENDING;
-    b->jailer_answered = b->waits_for_monitor = false;
-    sandbox_handle_set_timer(b, ev_now(b->ev) + JAILER_ANSWER_NS);
-    engine_request_for_sandbox(b->engine, FRAME_J_KILL, b->id, sandbox_handle_on_killed, b);
+    b->driver_answered = b->waits_for_monitor = false;
+    sandbox_handle_set_timer(b, ev_now(b->ev) + DRIVER_ANSWER_NS);
+    b->link->ops->kill(b->link, b->id, sandbox_handle_on_killed, b);
 }
 
 void sandbox_handle_fail(struct sandbox_handle *b, const struct err *err)
@@ -179,19 +178,19 @@ void sandbox_handle_fail(struct sandbox_handle *b, const struct err *err)
         sandbox_handle_start_destroy(b);
 }
 
-static void sandbox_handle_on_destroyed(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void sandbox_handle_on_destroyed(struct driver_request *r, const struct sandbox_handle_usage *st,
+                                        const struct err *err)
 {
-    struct sandbox_handle *b = ask->owner;
+    struct sandbox_handle *b = r->owner;
 
-    if (b->jailer_answered)
+    if (b->driver_answered)
         return;
-    if (err || jail_stats_decode(a->f, &b->stats, &b->destroy_err) < 0) {
+    if (err) {
         b->destroy_failed = true;
-        if (err) {
-            b->destroy_err = *err;
-            sandbox_handle_kill_by_pidfd(b);
-        }
+        b->destroy_err = *err;
+        sandbox_handle_kill_by_pidfd(b);
     } else {
+        b->stats = *st;
         b->stats_known = true;
     }
     sandbox_handle_on_all_dead(b);
@@ -200,37 +199,37 @@ static void sandbox_handle_on_destroyed(struct jailer_request *ask, const struct
 void sandbox_handle_start_destroy(struct sandbox_handle *b)
 {
     b->state = SANDBOX_HANDLE_DESTROYING;
-    b->jailer_answered = b->waits_for_monitor = false;
+    b->driver_answered = b->waits_for_monitor = false;
     sandbox_claim_drop(b);
     for (struct exec_handle *x = b->execs; x; x = x->next)
         if (!x->exit_received && !b->failed)
             exec_handle_decide_end(x, ENDED_KILLED);
-    sandbox_handle_set_timer(b, ev_now(b->ev) + JAILER_ANSWER_NS);
-    engine_request_for_sandbox(b->engine, FRAME_J_DESTROY, b->id, sandbox_handle_on_destroyed, b);
+    sandbox_handle_set_timer(b, ev_now(b->ev) + DRIVER_ANSWER_NS);
+    b->link->ops->destroy(b->link, b->id, sandbox_handle_on_destroyed, b);
 }
 
-static void sandbox_handle_jailer_timeout(struct sandbox_handle *b)
+static void sandbox_handle_driver_timeout(struct sandbox_handle *b)
 {
     struct err err;
 
-    err_set(&err, ERR_TIMEOUT, "the jailer did not answer within %llu s", JAILER_ANSWER_NS / NS_PER_S);
+    err_set(&err, ERR_TIMEOUT, "the jailer did not answer within %llu s", DRIVER_ANSWER_NS / NS_PER_S);
     sandbox_handle_kill_by_pidfd(b);
     if (b->state == SANDBOX_HANDLE_DESTROYING) {
         b->destroy_failed = true;
         b->destroy_err = err;
     }
-    b->jailer_answered = true;
+    b->driver_answered = true;
 }
 
 void sandbox_handle_end_timeout(struct sandbox_handle *b)
 {
-    if (b->jailer_answered) {
+    if (b->driver_answered) {
         sandbox_handle_disconnect(b);
     } else if (b->waits_for_monitor) {
         denials_store_answer(b, NULL, NULL);
-        b->jailer_answered = true;
+        b->driver_answered = true;
     } else {
-        sandbox_handle_jailer_timeout(b);
+        sandbox_handle_driver_timeout(b);
     }
     sandbox_handle_continue_end(b);
 }
@@ -245,7 +244,7 @@ void sandbox_handle_end(struct sandbox_handle *b, const struct err *why)
         sandbox_handle_continue_end(b);
 }
 
-void sandbox_handle_jailer_lost(struct sandbox_handle *b, const struct err *why)
+void sandbox_handle_link_lost(struct sandbox_handle *b, const struct err *why)
 {
     if (b->state == SANDBOX_HANDLE_HELLO || b->state == SANDBOX_HANDLE_CLAIMING) {
         sandbox_handle_kill_by_pidfd(b);

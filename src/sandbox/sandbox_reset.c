@@ -1,5 +1,5 @@
 /* Returns a claimed sandbox to the unclaimed state with RESET. Its answer is only the report of
- * PID 1, which is not trusted. So afterwards the monitor is asked for denials, and the jailer
+ * PID 1, which is not trusted. So afterwards the monitor is asked for denials, and the driver
  * for the number of processes and the memory in use: these results are final, since only PID 1
  * should be left.
  *
@@ -12,22 +12,21 @@
 
 static bool sandbox_reset_is_positive(uint64_t n)
 {
-    return n != JAIL_UNKNOWN && n > 0;
+    return n != SANDBOX_USAGE_UNKNOWN && n > 0;
 }
 
 /* Limits may also be reached after the last check, by processes that ran until they were killed. */
-static void sandbox_reset_on_stats(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void sandbox_reset_on_stats(struct driver_request *r, const struct sandbox_handle_usage *st,
+                                   const struct err *err UNUSED)
 {
-    struct sandbox_handle *b = ask->owner;
-    struct jail_stats st;
-    bool known = !err && jail_stats_decode(a->f, &st, NULL) == 0;
+    struct sandbox_handle *b = r->owner;
 
     if (b->state != SANDBOX_HANDLE_CLAIMING)
         return;
-    b->reset_report.limit_reached |= known && (sandbox_reset_is_positive(st.oom_kills) ||
-                                               sandbox_reset_is_positive(st.pids_refused));
-    b->reset_report.pids = known ? st.pids : SANDBOX_USAGE_UNKNOWN;
-    b->reset_report.memory = known ? st.memory : SANDBOX_USAGE_UNKNOWN;
+    b->reset_report.limit_reached |= st && (sandbox_reset_is_positive(st->oom_kills) ||
+                                            sandbox_reset_is_positive(st->pids_refused));
+    b->reset_report.pids = st ? st->pids : SANDBOX_USAGE_UNKNOWN;
+    b->reset_report.memory = st ? st->memory : SANDBOX_USAGE_UNKNOWN;
     sandbox_handle_set_timer(b, CLOCKS_NEVER);
     if (b->ops && b->ops->on_ready)
         b->ops->on_ready(b->arg);
@@ -36,16 +35,16 @@ static void sandbox_reset_on_stats(struct jailer_request *ask, const struct jail
 static void sandbox_reset_request_stats(struct sandbox_handle *b, bool sure)
 {
     b->reset_report.has_denials = !sure || b->denials.n > 0 || b->denials.overflow_count > 0;
-    engine_request_for_sandbox(b->engine, FRAME_J_STATS, b->id, sandbox_reset_on_stats, b);
+    b->link->ops->stats(b->link, b->id, sandbox_reset_on_stats, b);
 }
 
-static void sandbox_reset_on_denials(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void sandbox_reset_on_denials(struct driver_request *r, const struct driver_denials *d, const struct err *err)
 {
-    struct sandbox_handle *b = ask->owner;
+    struct sandbox_handle *b = r->owner;
 
     if (b->state != SANDBOX_HANDLE_CLAIMING)
         return;
-    denials_store_answer(b, a, err);
+    denials_store_answer(b, d, err);
     sandbox_reset_request_stats(b, b->denials_absent_why == NULL);
 }
 
@@ -53,10 +52,10 @@ static void sandbox_reset_on_denials(struct jailer_request *ask, const struct ja
  * monitor's answer. */
 static void sandbox_reset_verify(struct sandbox_handle *b)
 {
-    if (b->engine->monitor_absent_why)
+    if (b->link->denials_absent_why)
         sandbox_reset_request_stats(b, false);
     else
-        engine_request_denials(b->engine, b->id, sandbox_reset_on_denials, b);
+        b->link->ops->denials(b->link, b->id, sandbox_reset_on_denials, b);
 }
 
 static bool sandbox_reset_on_frame(void *arg, const struct frame *f)
@@ -67,7 +66,7 @@ static bool sandbox_reset_on_frame(void *arg, const struct frame *f)
     struct err err = { 0 };
 
     if (f->type == FRAME_ERROR && rt_error_decode(f, &m, &err) == 0) {
-        engine_error_from_wire(&m, &err);
+        rt_error_to_err(&m, &err);
         err_wrap(&err, "resetting the sandbox");
         sandbox_handle_fail(b, &err);
         return true;
@@ -95,15 +94,15 @@ static const struct sandbox_stream_ops sandbox_reset_stream_ops = { .on_frame = 
 
 bool sandbox_handle_can_reset(const struct sandbox_handle *b)
 {
-    return b->engine && !b->engine->lost && b->state == SANDBOX_HANDLE_READY && b->is_connected && !b->clock_expired &&
-           !b->paused && !b->is_kept && !b->join_request && !b->destroy_wanted;
+    return b->caps->reset && b->engine && !b->link->lost && b->state == SANDBOX_HANDLE_READY && b->is_connected &&
+           !b->clock_expired && !b->paused && !b->is_kept && !b->join_request && !b->destroy_wanted;
 }
 
 static void sandbox_reset_forget_claim(struct sandbox_handle *b)
 {
     sandbox_streams_close_all(b, NULL);
     while (b->execs) {
-        engine_forget_requests(b->engine, b->execs);
+        b->link->ops->forget(b->link, b->execs);
         exec_handle_detach(b->execs);
     }
     b->running_execs = 0;
@@ -137,6 +136,6 @@ const struct sandbox_reset_report *sandbox_handle_reset_report(const struct sand
 
 bool sandbox_handle_has_denials(const struct sandbox_handle *b)
 {
-    return !b->engine || b->engine->monitor_absent_why || b->has_new_denials || b->denials.n > 0 ||
+    return !b->engine || b->link->denials_absent_why || b->has_new_denials || b->denials.n > 0 ||
            b->denials.overflow_count > 0;
 }

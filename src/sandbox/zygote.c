@@ -3,59 +3,41 @@
  * cost, for the execution that takes it. */
 #include "sandbox/engine_internal.h"
 
-#include "core/base/fd.h"
-#include "core/base/str.h"
-
-static void zygote_on_reply(struct jailer_request *ask, const struct jailer_reply *a UNUSED, const struct err *err)
+static void zygote_on_started(struct driver_request *r, const struct err *err)
 {
-    if (ask->done)
-        ask->done(ask->done_arg, err);
-}
-
-static int zygote_send_request(struct engine *e, const struct jail_zygote *m, sandbox_handle_done_fn *done, void *arg,
-                               struct err *err)
-{
-    PAYLOAD(payload);
-    int len = jail_zygote_encode(m, payload, err);
-
-    if (len < 0)
-        return -1;
-    struct jailer_request *a = engine_request(e, FRAME_J_ZYGOTE, payload, (uint32_t)len, NULL, 0, zygote_on_reply, arg);
-    a->done = done;
-    a->done_arg = arg;
-    return 0;
+    if (r->then.done)
+        r->then.done(r->then_arg, err);
 }
 
 int engine_start_zygote(struct engine *e, const struct sandbox_spec *like, sandbox_handle_done_fn *done, void *arg,
                         struct err *err)
 {
     struct sandbox_kind kind = sandbox_kind_of_spec(like);
-    struct jail_zygote m = { "", "", "" };
+    struct driver_link *l = e->links[kind.driver];
 
-    if (!like->zygote || e->lost)
-        return e->lost ? (*err = e->why, -1) : err_set(err, ERR_BUG, "the spec has no zygote");
-    engine_template_name(&kind, m.template);
-    memcpy(m.language, kind.language, sizeof(m.language));
-    if (!str_copy(m.preload, sizeof(m.preload), like->zygote->preload))
-        return err_set(err, ERR_LIMIT, "preload: the list is longer than %zu bytes", sizeof(m.preload) - 1);
-    engine_request_template(e, &kind);
-    return zygote_send_request(e, &m, done, arg, err);
+    if (kind.language[0] == '\0' || l->lost)
+        return l->lost ? (*err = l->why, -1) : err_set(err, ERR_BUG, "the spec has no zygote");
+    struct driver_request *r = l->ops->start_zygote(l, &kind, like->zygote->preload, zygote_on_started, arg, err);
+    if (!r)
+        return -1;
+    r->then.done = done;
+    r->then_arg = arg;
+    return 0;
 }
 
 void engine_stop_zygote(struct engine *e, const struct sandbox_spec *like)
 {
     struct sandbox_kind kind = sandbox_kind_of_spec(like);
-    struct jail_zygote m = { "", "", "" };
-    struct err err;
+    struct driver_link *l = e->links[kind.driver];
 
-    engine_template_name(&kind, m.template);
-    if (!e->lost)
-        (void)zygote_send_request(e, &m, NULL, NULL, &err);
+    if (kind.language[0])
+        l->ops->stop_zygote(l, &kind);
 }
 
 void engine_forget_zygote_request(struct engine *e, const void *arg)
 {
-    engine_forget_requests(e, arg);
+    for (unsigned i = 0; i < DRIVER_COUNT; i++)
+        e->links[i]->ops->forget(e->links[i], arg);
 }
 
 /* The frame may have crossed an EXEC that was to take the lost interpreter; that execution then
@@ -75,25 +57,25 @@ void sandbox_handle_interpreter_lost(struct sandbox_handle *b, const struct fram
 
 /* PID 1 holds the interpreter's descriptors from now on: thousands may wait, and the descriptors
  * that each costs here are limited (SANDBOX_HANDLE_FDS). */
-static void zygote_on_joined(struct jailer_request *ask, const struct jailer_reply *a, const struct err *err)
+static void zygote_on_joined(struct driver_request *r, int *fds, size_t nfds, const struct err *err)
 {
-    struct sandbox_handle *b = ask->owner;
+    struct sandbox_handle *b = r->owner;
     struct err why;
 
     b->join_request = NULL;
-    if (!err && a->nfds != RT_INTERPRETER_FDS) {
-        err_set(&why, ERR_PROTOCOL, "an interpreter with %zu descriptors", a->nfds);
+    if (!err && nfds != RT_INTERPRETER_FDS) {
+        err_set(&why, ERR_PROTOCOL, "an interpreter with %zu descriptors", nfds);
         err = &why;
     } else if (!err && !b->is_connected) {
         err_set(&why, ERR_LOST, "sandbox %s has ended", b->id);
         err = &why;
     }
     if (!err) {
-        chan_send_fds(&b->chan, &(struct frame){ .type = FRAME_INTERPRETER }, a->fds, a->nfds);
+        chan_send_fds(&b->chan, &(struct frame){ .type = FRAME_INTERPRETER }, fds, nfds);
         b->interpreter = SANDBOX_INTERPRETER_WAITING;
     }
-    if (ask->done)
-        ask->done(ask->done_arg, err);
+    if (r->then.done)
+        r->then.done(r->then_arg, err);
 }
 
 void sandbox_handle_join_interpreter(struct sandbox_handle *b, sandbox_handle_done_fn *done, void *arg)
@@ -106,9 +88,9 @@ void sandbox_handle_join_interpreter(struct sandbox_handle *b, sandbox_handle_do
         return;
     }
     if (!b->join_request)
-        b->join_request = engine_request_for_sandbox(b->engine, FRAME_J_JOIN, b->id, zygote_on_joined, b);
-    b->join_request->done = done;
-    b->join_request->done_arg = arg;
+        b->join_request = b->link->ops->join(b->link, b->id, zygote_on_joined, b);
+    b->join_request->then.done = done;
+    b->join_request->then_arg = arg;
 }
 
 bool sandbox_handle_has_interpreter(const struct sandbox_handle *b)

@@ -154,7 +154,7 @@ void doctor_report_apply_receipt(struct doctor_report *f, const struct receipt *
         if (one)
             one->enforced = r->enforced[i];
     }
-    f->rootless = receipt_rootless(r);
+    f->rootless = r->rootless;
     f->landlock_abi = r->landlock_abi;
     memcpy(f->cgroup, r->cgroup, sizeof(f->cgroup));
 }
@@ -172,7 +172,7 @@ void doctor_report_check_operator_limits(struct doctor_report *f, const struct o
         buf_addf(&says, "%slevel %s", comma, level_name(floor->level));
         comma = ", ";
     }
-    if (floor->requires_every_wall && receipt_rootless(r)) {
+    if (floor->requires_every_wall && r->rootless) {
         buf_addf(&says, "%swalls that only root can raise", comma);
         comma = ", ";
     }

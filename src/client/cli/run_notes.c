@@ -85,7 +85,7 @@ static void run_notes_limits(const struct run_options *o, const struct receipt *
     if (!names.len)
         return;
     /* The only cause that the user can often fix. */
-    bool homeless = receipt_rootless(rc) && str_eq(rc->cgroup, "none");
+    bool homeless = rc->rootless && str_eq(rc->cgroup, "none");
     report_note("this host does not fully enforce: %s%s%s", names.data, homeless ? "; " : "",
                 homeless ? host_facts_cgroup_advice_here() : "");
 }

@@ -15,6 +15,10 @@
 #define FRAME_HEADER 12u
 #define FRAME_PAYLOAD_MAX 65536u
 #define FRAME_MAX (FRAME_HEADER + FRAME_PAYLOAD_MAX)
+/* A buffer for one encoded message. The build zeroes automatic variables; for 64 KiB, of which
+ * about a hundred bytes are used, zeroing would cost more than the message. Encoders return how
+ * much they wrote. */
+#define PAYLOAD(name) uint8_t name[FRAME_PAYLOAD_MAX] __attribute__((uninitialized))
 #define WIRE_WINDOW (256u * 1024u)       /* initial credit of a stream, in bytes */
 #define WIRE_WINDOW_BULK (1024u * 1024u) /* initial credit of a file or archive stream, in bytes */
 

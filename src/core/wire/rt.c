@@ -3,6 +3,7 @@
  * value that the other was not allowed to send. */
 #include "core/wire/rt.h"
 
+#include "core/base/str.h"
 #include "core/wire/codec.h"
 
 #define SIGNAL_MAX 64 /* the kernel's highest signal */
@@ -72,6 +73,15 @@ static void rt_error_walk(struct codec *w, struct rt_error *m)
     codec_str(w, m->msg, sizeof(m->msg), "message");
 }
 CODEC_DEFINE(rt_error);
+
+void rt_error_to_err(const struct rt_error *m, struct err *ret)
+{
+    enum err_id id = m->id > ERR_NONE && m->id < ERR_COUNT ? (enum err_id)m->id : ERR_BUG;
+
+    err_set(ret, id, "%s", m->msg);
+    ret->sys = m->sys;
+    str_strip_control_chars(ret->msg);
+}
 
 /* The sandbox. */
 

@@ -279,6 +279,8 @@ int rt_exit_encode(const struct rt_exit *m, uint8_t *out, struct err *err);
 int rt_exit_decode(const struct frame *f, struct rt_exit *ret, struct err *err);
 int rt_error_encode(const struct rt_error *m, uint8_t *out, struct err *err);
 int rt_error_decode(const struct frame *f, struct rt_error *ret, struct err *err);
+/* Converts an error of the other side; control characters are removed from its text. */
+void rt_error_to_err(const struct rt_error *m, struct err *ret);
 int rt_resume_encode(const struct rt_resume *m, uint8_t *out, struct err *err);
 int rt_resume_decode(const struct frame *f, struct rt_resume *ret, struct err *err);
 int rt_path_encode(const struct rt_path *m, uint8_t *out, struct err *err);

@@ -77,7 +77,7 @@ TEST(unmet_operator_limits_are_part_of_the_verdict)
     assert_null(strstr(f.operator_limits_text, "cpuTimeMs"));
 
     examine(&f, &r, "", NULL);
-    r.host_walls |= JAIL_ROOTLESS;
+    r.rootless = true;
     doctor_report_check_operator_limits(&f, &walls, &r, &l);
     assert_true(f.operator_limits_unmet);
     assert_non_null(strstr(f.operator_limits_text, "walls that only root can raise"));

@@ -1,0 +1,45 @@
+/* The table of the drivers: one row each. This is the only file that knows their folders. */
+#include "sandbox/drivers.h"
+
+#include "sandbox/jailed/jailed.h"
+
+#define LEVEL_BIT(l) (1u << LEVEL_##l)
+#define EVERY_MOUNT (1u << SANDBOX_MOUNT_BIND_RO | 1u << SANDBOX_MOUNT_WORKSPACE | 1u << SANDBOX_MOUNT_WORKSPACE_COW)
+
+static const struct {
+    struct driver_caps caps;
+    const struct driver_ops *ops;
+} drivers_table[DRIVER_COUNT] = {
+    [DRIVER_NATIVE] = { { .levels = LEVEL_BIT(STANDARD) | LEVEL_BIT(CUSTOM),
+                          .mounts = EVERY_MOUNT,
+                          .freeze = true,
+                          .keep = true,
+                          .prepare = true,
+                          .reset = true,
+                          .zygote = true,
+                          .denials = true,
+                          .fd_passing = true },
+                        &jailed_driver_ops },
+    /* The user namespace of its sandboxes belongs to the sandbox's own uid, so that no zygote of
+     * the host can enter it. */
+    [DRIVER_BWRAP] = { { .levels = LEVEL_BIT(STANDARD) | LEVEL_BIT(CUSTOM),
+                         .mounts = EVERY_MOUNT,
+                         .freeze = true,
+                         .keep = true,
+                         .prepare = true,
+                         .reset = true,
+                         .zygote = false,
+                         .denials = true,
+                         .fd_passing = true },
+                       &jailed_driver_ops },
+};
+
+const struct driver_caps *drivers_caps(enum driver_id d)
+{
+    return &drivers_table[d].caps;
+}
+
+const struct driver_ops *drivers_ops(enum driver_id d)
+{
+    return drivers_table[d].ops;
+}
