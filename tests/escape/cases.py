@@ -619,7 +619,7 @@ def bk01(host):
 
 
 def bk09(host):
-    """What plain bubblewrap leaves open is closed under the driver bwrap."""
+    """The driver bwrap closes every hole that a plain bubblewrap leaves open."""
     if not os.path.exists("/usr/bin/bwrap"):
         raise Skip("bubblewrap is not installed")
     open_in_plain_bwrap = ["LK01", "LK02", "NS01", "NS02", "NS03", "PR01", "PR02", "PR03", "PR04", "SC02", "SC05", "FS01", "CP01"]

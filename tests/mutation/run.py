@@ -113,6 +113,11 @@ BORN = {
     "inherited-signals": ("grep", "-Eq", "^SigBlk:.0+$", "/proc/self/status"),
     "inherited-umask": shell("test $(umask) = 0022"),
 }
+# Walls that another part raises under the driver bwrap: the child that becomes Bubblewrap,
+# Bubblewrap's command line, or cove-runtime.
+BWRAP = {wall: WALLS[wall] for wall in ("cgroup", "rlimits", "disk", "cgroup-namespace", "network", "ipc", "uts", "groups", "masks",
+                                        "hidepid", "proc-sys", "securebits", "seccomp")}
+BWRAP["uts"] = shell('test "$(uname -n)" = cove')
 # `cove doctor` has to notice as well, except for walls that are covered by another wall.
 BLIND = ("keyring", "openat2")
 BEHIND = {
@@ -120,25 +125,28 @@ BEHIND = {
 }
 
 
-def run(command, wall, born=False, **options):
+def run(command, wall, mode="", **options):
     env = {**os.environ, "COVE": COVE, "COVE_MUTATE": wall, "COVE_PROBE": os.path.join(BUILD, "tests/escape/escape-probe")}
-    if born:
+    if mode == "bwrap":
+        env.update(COVE_DRIVER="bwrap")
+    if mode == "born":
         env.update(COVE=COVE_BORN, COVE_LIBEXEC=os.path.dirname(COVE), COVE_MUTATE="none", COVE_MUTATE_BORN=wall, COVE_BORN="1")
     # The caller has some groups: without any, the missing wall would not show.
     return subprocess.run(["setpriv", "--groups", "4,5", *command], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **options)
 
 
-def holds(wall, what, born=False):
-    """(whether the check succeeds, its evidence); born: in a program that is a fork of a zygote,
-    where only the fork lacks the wall"""
+def holds(wall, what, mode=""):
+    """(whether the check succeeds, its evidence); mode born: in a program that is a fork of a zygote,
+    where only the fork lacks the wall; mode bwrap: in a sandbox of that driver"""
     if callable(what):
         return what(wall)
     if isinstance(what, list) and what[0] != "sh":
-        done = run([sys.executable, os.path.join(ROOT, "tests/escape/run.py"), *what], wall, born, timeout=300)
+        done = run([sys.executable, os.path.join(ROOT, "tests/escape/run.py"), *what], wall, mode, timeout=300)
         failed = [line for line in done.stdout.splitlines() if line.startswith("not ok")]
         return done.returncode == 0, failed[0][:150] if failed else done.stdout[-150:]
-    done = run([COVE_BORN if born else COVE, "run", "--", *what], wall, born, timeout=60)
+    cove = [COVE_BORN if mode == "born" else COVE, "run"] + (["--driver", "bwrap"] if mode == "bwrap" else [])
+    done = run([*cove, "--", *what], wall, mode, timeout=60)
     return done.returncode == 0, done.stdout.strip()[:150] or f"status {done.returncode}"
 
 
@@ -178,6 +186,7 @@ def main():
         build()
     elif not os.path.exists(COVE_BORN):
         raise SystemExit("build-mutate is not built; run tests/mutation/run.py --build first")
+    modes = (("born", BORN, "in a fork of a zygote"), ("bwrap", BWRAP, "under the driver bwrap"))
     walls = list(WALLS) + list(BEHIND) + [wall for wall in BORN if wall not in WALLS]
     exact = [wall for wall in walls if wall in choice.patterns]  # "cgroup" is the wall of that name, not every name that contains the word
     wanted = exact[choice.index - 1::choice.count] if exact else choice.of(walls)
@@ -190,11 +199,12 @@ def main():
         complete, seen = doctor("none")
         lines.append((complete, "with all walls up, the doctor finds none missing", seen))
     for wall in wanted:
-        if wall in BORN:
-            good, seen = holds("none", BORN[wall], True)
-            bad, without = holds(wall, BORN[wall], True)
-            lines.append((good, f"with all walls up, the check of {wall} in a fork of a zygote", seen))
-            lines.append((not bad, f"without {wall} in a fork of a zygote, a check notices", without))
+        for mode, checks, where in modes:
+            if wall in checks:
+                good, seen = holds("none", checks[wall], mode)
+                bad, without = holds(wall, checks[wall], mode)
+                lines.append((good, f"with all walls up, the check of {wall} {where}", seen))
+                lines.append((not bad, f"without {wall} {where}, a check notices", without))
         if wall in BEHIND:
             lines.append((None, f"without {wall}", f"not visible from inside: {BEHIND[wall]}"))
         elif wall in WALLS:

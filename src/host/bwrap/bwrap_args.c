@@ -19,7 +19,7 @@ static void bwrap_args_add(struct bwrap_args *a, const char *arg)
 
 void bwrap_args_build(struct bwrap_args *a, const struct native_spec *spec)
 {
-    static const char *const namespaces[] = { "--unshare-user", "--unshare-pid", "--unshare-cgroup" };
+    static const char *const namespaces[] = { "--unshare-user", "--unshare-pid" };
     /* For the runtime, which mounts /proc, locks the securebits, and then drops them. */
     static const char *const capabilities[] = { "CAP_SYS_ADMIN", "CAP_SETPCAP" };
 
@@ -28,6 +28,8 @@ void bwrap_args_build(struct bwrap_args *a, const struct native_spec *spec)
     bwrap_args_add(a, "bwrap");
     for (size_t i = 0; i < ARRAY_LEN(namespaces); i++)
         bwrap_args_add(a, namespaces[i]);
+    if (!wall_is_mutated("cgroup-namespace"))
+        bwrap_args_add(a, "--unshare-cgroup");
     if (!wall_is_mutated("ipc"))
         bwrap_args_add(a, "--unshare-ipc");
     if (!wall_is_mutated("uts")) {
