@@ -18,6 +18,9 @@ bool driver_parse(const char *name, enum driver_id *ret);
 /* Returns -1 with an error that lists the drivers: "WHAT: unknown driver 'NAME'; use ...". */
 int driver_unknown_error(const char *what, const char *name, struct err *err);
 
+/* The program that the jailer executes for the driver bwrap. PATH is not searched. */
+#define DRIVER_BWRAP_PROGRAM "/usr/bin/bwrap"
+
 /* A set of drivers: one bit per driver. */
 #define DRIVER_BIT(d) (1u << (d))
 #define DRIVERS_ALL (DRIVER_BIT(DRIVER_COUNT) - 1)

@@ -29,18 +29,6 @@ static const struct driver_sysctl driver_sysctls[] = {
       "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load an AppArmor profile for bwrap" },
 };
 
-static bool driver_find_program(const char *root, const char *const *paths, char *ret, size_t size)
-{
-    char path[PATH_MAX];
-
-    for (; *paths; paths++) {
-        snprintf(path, sizeof(path), "%s%s", root, *paths);
-        if (access(path, X_OK) == 0)
-            return str_copy(ret, size, *paths);
-    }
-    return false;
-}
-
 static bool driver_sysctl_stops(const char *root, const struct driver_sysctl *s)
 {
     char path[PATH_MAX], text[16] = "";
@@ -70,13 +58,15 @@ static bool driver_has_apparmor_profile(const char *root)
 
 static void driver_check_bwrap(const char *root, struct driver_availability *ret)
 {
-    static const char *const paths[] = { "/usr/bin/bwrap", "/bin/bwrap", NULL };
+    char path[PATH_MAX];
 
-    if (!driver_find_program(root, paths, ret->path, sizeof(ret->path))) {
-        snprintf(ret->why, sizeof(ret->why), "bwrap is not installed: neither %s nor %s exists", paths[0], paths[1]);
-        snprintf(ret->fix, sizeof(ret->fix), "apt install bubblewrap");
+    snprintf(path, sizeof(path), "%s" DRIVER_BWRAP_PROGRAM, root);
+    if (access(path, X_OK) < 0) {
+        (void)str_copy(ret->why, sizeof(ret->why), "Bubblewrap is not installed (" DRIVER_BWRAP_PROGRAM ")");
+        (void)str_copy(ret->fix, sizeof(ret->fix), "apt install bubblewrap");
         return;
     }
+    (void)str_copy(ret->path, sizeof(ret->path), DRIVER_BWRAP_PROGRAM);
     for (size_t i = 0; i < ARRAY_LEN(driver_sysctls); i++) {
         const struct driver_sysctl *s = &driver_sysctls[i];
 

@@ -76,6 +76,28 @@ class Receipts(Case):
         self.assertIn("driver native, network none, ", done.err)
 
 
+class Doctor(Case):
+    def test_each_driver_has_a_row(self):
+        found = run("doctor", "--json").json
+        self.assertEqual(found["driver"], "native")
+        drivers = {d["name"]: d for d in found["drivers"]}
+        self.assertEqual(drivers["native"], {"name": "native", "allowed": True, "available": True, "tested": True})
+        bwrap = drivers["bwrap"]
+        self.assertEqual(bwrap["available"], os.access("/usr/bin/bwrap", os.X_OK), bwrap)
+        self.assertTrue(bwrap["version"] if bwrap["available"] else bwrap["reason"] and bwrap["fix"], bwrap)
+
+    def test_the_doctor_attacks_the_chosen_driver(self):
+        self.assertErrorCode(run("doctor", "--driver", "bwarp"), 2, "driver_not_found")
+        floor = {"COVE_FLOOR": self.file("floor.yaml", "version: 1\ndrivers: {allowed: [native]}\n")}
+        self.assertErrorCode(run("doctor", "--driver", "bwrap", env=floor), 125, "driver_not_allowed")
+        done = run("doctor", "--driver", "bwrap")
+        if os.access("/usr/bin/bwrap", os.X_OK):
+            self.assertCode(done, 0)
+            self.assertRegex(done.out, r"(?m)^also +driver bwrap +available: bubblewrap [0-9.]+; tested above$")
+        else:
+            self.assertErrorCode(done, 125, "driver_unavailable")
+
+
 class OfAServer(Served):
     def test_driver_and_network_of_a_sandbox_are_shown(self):
         sandbox = self.cove("sandbox", "create", "-q", "--driver", "native").out.strip()

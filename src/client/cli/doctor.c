@@ -442,6 +442,7 @@ static void doctor_begin_step(void *arg)
     struct doctor *d = arg;
     int which = doctor_steps[d->step].sandbox;
     struct sandbox_spec spec = {
+        .driver = d->report.drivers.tested,
         .level = LEVEL_STANDARD,
         .profile = PROFILE_BASE,
         .limits = d->limits[which],
@@ -511,6 +512,19 @@ static int doctor_catch_signals(struct doctor *d, struct err *err)
     return ev_signals(d->ev, &set, doctor_on_signal, d, err);
 }
 
+static int doctor_choose_driver(struct doctor *d, const struct arg *given, struct err *err)
+{
+    uint32_t forbidden = d->operator_limits.forbidden_drivers;
+    enum driver_id driver = driver_default(forbidden);
+
+    if (given && !driver_parse(given->value, &driver))
+        return driver_unknown_error("--driver", given->value, err);
+    if (driver_check_allowed(forbidden, driver, "--driver", d->operator_limits.file, err) < 0)
+        return -1;
+    doctor_drivers_collect(&d->report.drivers, driver, forbidden);
+    return 0;
+}
+
 static int doctor_start(struct doctor *d, const struct args *a, const struct cli_settings *settings, struct err *err)
 {
     static const struct engine_ops ops = { doctor_on_engine_failed };
@@ -526,6 +540,8 @@ static int doctor_start(struct doctor *d, const struct args *a, const struct cli
     if (doctor_open_probe(d, settings, err) < 0)
         return -1;
     doctor_report_init(&d->report);
+    if (doctor_choose_driver(d, args_find(a, OPT_DRIVER), err) < 0)
+        return -1;
     doctor_choose_limits(d);
     doctor_bait_create(&d->bait);
     if (settings->start_jailer(state_dir(given ? given->value : NULL, dir), false, &jailer, err) < 0 ||

@@ -316,6 +316,7 @@ void doctor_report_print(const struct doctor_report *f, struct buf *out)
     }
     if (f->disk_rates[0])
         buf_addf(out, "also     %-18s %s\n", "disk rates", f->disk_rates);
+    doctor_drivers_print(&f->drivers, out);
     if (f->operator_limits_text[0])
         buf_addf(out, "also     %-18s %s\n", "floor", f->operator_limits_text);
     doctor_report_summary(f, out);
@@ -352,6 +353,7 @@ void doctor_report_json(const struct doctor_report *f, struct buf *out)
     jsonw_init(&w, out, report_json_indent());
     jsonw_object(&w);
     jsonw_kstr(&w, "level", "standard");
+    doctor_drivers_json(&f->drivers, &w);
     jsonw_kbool(&w, "complete", doctor_report_status(f) == DOCTOR_COMPLETE);
     jsonw_ki64(&w, "exitStatus", doctor_report_status(f));
     jsonw_kstr(&w, "summary", text.data);

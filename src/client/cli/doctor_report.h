@@ -4,6 +4,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "client/cli/doctor_drivers.h"
 #include "sandbox/receipt.h"
 #include "policy/policy.h"
 
@@ -27,6 +28,7 @@ struct doctor_finding {
 struct doctor_report {
     struct doctor_finding v[DOCTOR_FINDINGS_MAX];
     size_t n;
+    struct doctor_drivers drivers;
     bool rootless;
     uint32_t landlock_abi;
     char cgroup[16];

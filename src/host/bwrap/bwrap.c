@@ -16,6 +16,7 @@
 #include "host/isolate/sandbox_mounts.h"
 #include "host/isolate/sys.h"
 #include "inside/confine/caps.h"
+#include "policy/driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +27,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define BWRAP_PROGRAM "/usr/bin/bwrap"
-
 static struct bwrap_args bwrap_next_args; /* touched memory costs no page fault */
 
 int bwrap_set_template(struct native_template *t, struct err *err)
@@ -36,8 +35,8 @@ int bwrap_set_template(struct native_template *t, struct err *err)
     static struct native_filter plain;
     struct boot_file_header head = { .nmasks = (uint32_t)t->root.nmasks };
 
-    if (access(BWRAP_PROGRAM, X_OK) < 0)
-        return err_sys(err, ERR_DRIVER_UNAVAILABLE, "the driver bwrap needs " BWRAP_PROGRAM);
+    if (access(DRIVER_BWRAP_PROGRAM, X_OK) < 0)
+        return err_sys(err, ERR_DRIVER_UNAVAILABLE, "the driver bwrap needs " DRIVER_BWRAP_PROGRAM);
     if (filter_build(&t->calls, false, plain.prog, &plain.len, err) < 0)
         return -1;
     head.notify = t->monitor >= 0 ? (uint32_t)t->filter.len : 0;
@@ -120,8 +119,8 @@ static NORETURN void bwrap_child_main(const struct native_template *t, const str
         bwrap_keep_fds(t, spec, messages, &control, &err) < 0 || rlimits_apply(spec, &err) < 0 ||
         bwrap_drop_capabilities(t, &err) < 0)
         goto failed;
-    execve(BWRAP_PROGRAM, (char *const *)(uintptr_t)bwrap_next_args.argv, mutated_environment());
-    err_sys(&err, ERR_DRIVER_UNAVAILABLE, "cannot start " BWRAP_PROGRAM);
+    execve(DRIVER_BWRAP_PROGRAM, (char *const *)(uintptr_t)bwrap_next_args.argv, mutated_environment());
+    err_sys(&err, ERR_DRIVER_UNAVAILABLE, "cannot start " DRIVER_BWRAP_PROGRAM);
 failed:
     spec->report_failure(control, &err);
     _exit(125);

@@ -1,0 +1,111 @@
+#include "client/cli/doctor_drivers.h"
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/str.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define VERSION_MS 2000
+
+/* Reads the first line of the child's output. */
+static void doctor_drivers_read_line(int fd, char *ret, size_t size)
+{
+    uint64_t end = clock_mono_ns() / NS_PER_MS + VERSION_MS;
+    size_t n = 0;
+
+    while (n < size - 1 && !memchr(ret, '\n', n)) {
+        uint64_t now = clock_mono_ns() / NS_PER_MS;
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+
+        if (now >= end || poll(&p, 1, (int)(end - now)) <= 0)
+            break;
+        ssize_t got = read(fd, ret + n, size - 1 - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    ret[n] = '\0';
+    ret[strcspn(ret, "\n")] = '\0';
+    str_strip_control_chars(ret);
+}
+
+static void doctor_drivers_ask_version(const char *program, char *ret, size_t size)
+{
+    char *argv[] = { (char *)(uintptr_t)program, (char *)(uintptr_t) "--version", NULL };
+    char *none[] = { NULL };
+    posix_spawn_file_actions_t files;
+    int pipe_fds[2];
+    pid_t pid;
+
+    if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+        return;
+    auto_fd int near = pipe_fds[0], far = pipe_fds[1];
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, far, STDOUT_FILENO);
+    int failed = posix_spawn(&pid, program, &files, NULL, argv, none);
+    posix_spawn_file_actions_destroy(&files);
+    if (failed)
+        return;
+    fd_close(&far);
+    doctor_drivers_read_line(near, ret, size);
+    kill(pid, SIGKILL); /* it has written its line, or does not answer */
+    waitpid(pid, NULL, 0);
+}
+
+void doctor_drivers_collect(struct doctor_drivers *d, enum driver_id tested, uint32_t forbidden)
+{
+    *d = (struct doctor_drivers){ .tested = tested };
+    for (unsigned i = 0; i < DRIVER_COUNT; i++) {
+        struct doctor_driver *one = &d->v[i];
+
+        driver_availability_check((enum driver_id)i, "", &one->host);
+        one->allowed = !(forbidden & DRIVER_BIT(i));
+        if (one->host.path[0])
+            doctor_drivers_ask_version(one->host.path, one->version, sizeof(one->version));
+    }
+}
+
+void doctor_drivers_print(const struct doctor_drivers *d, struct buf *out)
+{
+    for (unsigned i = 0; i < DRIVER_COUNT; i++) {
+        const struct doctor_driver *one = &d->v[i];
+        const char *name = driver_name((enum driver_id)i);
+
+        buf_addf(out, "also     driver %-11s ", name);
+        if (!one->host.available)
+            buf_addf(out, "not available: %s\n         fix:  %s\n", one->host.why, one->host.fix);
+        else
+            buf_addf(out, "available%s%s%s%s\n", one->version[0] ? ": " : "", one->version,
+                     one->allowed ? "" : "; not allowed by the floor", i == d->tested ? "; tested above" : "");
+    }
+}
+
+void doctor_drivers_json(const struct doctor_drivers *d, struct jsonw *w)
+{
+    jsonw_kstr(w, "driver", driver_name(d->tested));
+    jsonw_karray(w, "drivers");
+    for (unsigned i = 0; i < DRIVER_COUNT; i++) {
+        const struct doctor_driver *one = &d->v[i];
+
+        jsonw_object(w);
+        jsonw_kstr(w, "name", driver_name((enum driver_id)i));
+        jsonw_kbool(w, "allowed", one->allowed);
+        jsonw_kbool(w, "available", one->host.available);
+        jsonw_kbool(w, "tested", i == d->tested);
+        if (one->version[0])
+            jsonw_kstr(w, "version", one->version);
+        if (!one->host.available) {
+            jsonw_kstr(w, "reason", one->host.why);
+            jsonw_kstr(w, "fix", one->host.fix);
+        }
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
