@@ -1,6 +1,19 @@
 #include "service/driver_states.h"
 
 #include "sandbox/driver_availability.h"
+#include "sandbox/drivers.h"
+
+static void driver_state_capabilities_json(const struct driver_caps *c, struct jsonw *w)
+{
+    jsonw_kobject(w, "capabilities");
+    jsonw_kbool(w, "denials", c->denials);
+    jsonw_kbool(w, "pause", c->freeze);
+    jsonw_kbool(w, "keep", c->keep);
+    jsonw_kbool(w, "pool", c->prepare);
+    jsonw_kbool(w, "recycle", c->reset);
+    jsonw_kbool(w, "zygote", c->zygote);
+    jsonw_end_object(w);
+}
 
 static void driver_state_json(enum driver_id d, uint32_t forbidden, struct jsonw *w)
 {
@@ -17,6 +30,7 @@ static void driver_state_json(enum driver_id d, uint32_t forbidden, struct jsonw
         jsonw_kstr(w, "reason", a.why);
         jsonw_kstr(w, "fix", a.fix);
     }
+    driver_state_capabilities_json(drivers_caps(d), w);
     jsonw_end_object(w);
 }
 

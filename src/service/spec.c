@@ -1,6 +1,7 @@
 #include "service/spec.h"
 
 #include "service/custom_policy.h"
+#include "sandbox/drivers.h"
 #include "service/templates.h"
 
 #include "core/base/mem.h"
@@ -216,7 +217,8 @@ static int spec_read_preload(struct spec *s, const json_t *object, struct err *e
 }
 
 /* Sandboxes of level standard share a zygote. A zygote for every custom policy would be too
- * expensive; a template with a policy gets one only if it names modules to preload. */
+ * expensive; a template with a policy gets one only if it names modules to preload. Under a driver
+ * without zygotes each context starts its own language kernel. */
 static int spec_choose_zygote(struct spec *s, struct err *err)
 {
     s->zygote = (struct zygote_spec){ 0 };
@@ -224,7 +226,7 @@ static int spec_choose_zygote(struct spec *s, struct err *err)
         return s->preload ? err_set(err, ERR_INVALID,
                                     "preload: only templates of runtime python may have it; add runtime python")
                           : 0;
-    if (s->level == LEVEL_STANDARD || s->preload)
+    if (drivers_caps(s->driver)->zygote && (s->level == LEVEL_STANDARD || s->preload))
         s->zygote = (struct zygote_spec){ "python", s->preload ? s->preload : template_python_preload };
     return 0;
 }

@@ -133,6 +133,8 @@ class OfAServer(Served):
         self.assertEqual([d["default"] for d in drivers.values()], [True, False])
         self.assertTrue(drivers["native"]["available"])
         self.assertEqual(drivers["bwrap"]["available"], "reason" not in drivers["bwrap"])
+        self.assertEqual((drivers["native"]["capabilities"]["zygote"], drivers["bwrap"]["capabilities"]["zygote"]), (True, False))
+        self.assertTrue(drivers["bwrap"]["capabilities"]["pool"] and drivers["bwrap"]["capabilities"]["pause"])
 
 
 class OnlyNative(OwnServer):

@@ -503,6 +503,8 @@ class Driver:
     reason: Optional[str] = None
     """Why it is not available."""
     fix: Optional[str] = None
+    capabilities: Dict[str, bool] = dataclasses.field(default_factory=dict)
+    """Whether its sandboxes have denials, pause, keep, pool, recycle and zygote."""
     raw: Mapping[str, Any] = raw()
 
 
