@@ -1,9 +1,14 @@
 """The driver of a sandbox, as a user chooses it and sees it."""
 import json
 import os
+import subprocess
+import unittest
 
-from cove import Case, run
-from served import OwnServer, Served
+from cove import COVE, Case, Done, run
+from rootless_test import RootlessCase
+from served import OwnServer, Served, wait_for
+
+NEEDS_BWRAP = unittest.skipUnless(os.access("/usr/bin/bwrap", os.X_OK), "Bubblewrap is not installed")
 
 
 class Choice(Case):
@@ -151,3 +156,138 @@ class OnlyNative(OwnServer):
         done = run("serve", "--drivers-allowed", "native,bwarp", "--state-dir", self.dir + "/state")
         self.assertNotEqual(done.code, 0)
         self.assertIn("drivers.allowed: unknown driver 'bwarp'; did you mean bwrap?", done.err)
+
+
+@NEEDS_BWRAP
+class OfBwrap(Case):
+    """`cove run --driver bwrap`, as root."""
+
+    def bwrap(self, *args, **options):
+        return run("run", "--driver", "bwrap", *args, **options)
+
+    def test_programs_run_with_their_output_input_and_status(self):
+        done = self.bwrap("--", "sh", "-c", "cat; echo out; echo err >&2; exit 7", stdin="in ")
+        self.assertEqual((done.code, done.out, done.err), (7, "in out\n", "err\n"))
+        self.assertCode(self.bwrap("--", "sh", "-c", "kill -TERM $$"), 128 + 15)
+        self.assertCode(self.bwrap("--", "no-such-program"), 127)
+        self.assertEqual(self.bwrap("--runtime", "python", "-c", "import os; print(os.getpid() > 1, os.getuid())").out, "True 1000\n")
+
+    def test_files_pass_in_and_out(self):
+        self.file("work/given", "from the host")
+        self.file("data/shown", "shown")
+        work = os.path.join(self.dir, "work")
+        done = self.bwrap("-w", work, "--bind-ro", os.path.join(self.dir, "data") + ":/mnt/data", "--", "sh", "-c",
+                          "cat given /mnt/data/shown; echo made > made; touch /mnt/data/no; touch /etc/no")
+        self.assertEqual(done.out, "from the hostshown")
+        self.assertEqual(done.err.count("Read-only file system"), 2, done)
+        with open(os.path.join(work, "made"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), "made\n")
+        self.assertCode(self.bwrap("-w", work + ":cow", "--", "rm", "given"), 0)
+        self.assertTrue(os.path.exists(os.path.join(work, "given")))
+
+    def test_limits_end_the_program_with_their_status(self):
+        self.assertCode(self.bwrap("--timeout", "300ms", "--", "sleep", "20"), 124)
+        self.assertCode(self.bwrap("--memory", "64M", "--runtime", "python", "-c", "x = bytearray(300 << 20)"), 123)
+        done = self.bwrap("--json", "--pids", "10", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 5 & done")
+        self.assertIn("pids", [hit["limit"] for hit in done.json["receipt"]["limitHits"]], done)
+        self.assertIn("No space left", self.bwrap("--disk", "1M", "--", "sh", "-c", "head -c 5M /dev/zero > x").err)
+
+    def test_the_receipt_has_the_walls_of_native(self):
+        native = run("run", "--json", "--", "true").json["receipt"]
+        receipt = self.bwrap("--json", "--", "true").json["receipt"]
+        self.assertEqual((receipt["driver"], receipt["network"], receipt["level"]), ("bwrap", "none", "standard"))
+        self.assertEqual(receipt["walls"], native["walls"])
+        states = {name: limit["state"] for name, limit in receipt["limits"].items()}
+        self.assertEqual(states, {name: limit["state"] for name, limit in native["limits"].items()})
+
+    def test_a_policy_file_may_choose_it(self):
+        path = self.file("policy.yaml", "version: 1\ndriver: bwrap\nsyscalls: {deny: [inotify_init1]}\n")
+        code = ("import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.inotify_init1(0); "
+                "print(r < 0 and os.strerror(ctypes.get_errno()))")
+        done = run("run", "--json", "--policy", path, "--runtime", "python", "-c", code).json
+        self.assertEqual((done["stdout"], done["receipt"]["driver"]), ("Operation not permitted\n", "bwrap"))
+
+    def test_a_kept_sandbox_is_used_and_removed(self):
+        state = os.path.join(self.dir, "state")
+        kept = self.bwrap("--keep", "--state-dir", state, "--", "sh", "-c", "echo kept > note")
+        self.assertCode(kept, 0)
+        sandbox = run("ls", "--local", "-q", "--state-dir", state).out.strip()
+        self.addCleanup(run, "rm", "--state-dir", state, sandbox)
+        self.assertEqual(run("exec", "--state-dir", state, sandbox, "--", "cat", "note").out, "kept\n")
+        self.assertCode(run("rm", "--state-dir", state, sandbox), 0)
+        self.assertEqual(run("ls", "--local", "-q", "--state-dir", state).out, "")
+
+    def without_bwrap(self, stand_in, *args):
+        """Runs cove where another file hides Bubblewrap, in a mount namespace of its own."""
+        script = 'mount --bind "$0" /usr/bin/bwrap && exec "$@"'
+        done = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", script, stand_in, COVE, *args],
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+        return Done(args, done.returncode, done.stdout, done.stderr)
+
+    def test_without_bubblewrap_the_error_has_the_fix(self):
+        nothing = self.file("nothing", "")
+        done = self.without_bwrap(nothing, "run", "--driver", "bwrap", "--", "true")
+        self.assertErrorCode(done, 125, "driver_unavailable")
+        self.assertIn("driver bwrap: /usr/bin/bwrap: Permission denied; apt install bubblewrap", done.err)
+        self.assertEqual(self.without_bwrap(nothing, "run", "--", "echo", "native").out, "native\n")
+        row = {d["name"]: d for d in self.without_bwrap(nothing, "doctor", "--json").json["drivers"]}["bwrap"]
+        self.assertEqual((row["available"], row["fix"]), (False, "apt install bubblewrap"))
+
+    def test_the_message_of_bubblewrap_is_reported(self):
+        refusing = self.file("bwrap", "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
+        os.chmod(refusing, 0o755)
+        done = self.without_bwrap(refusing, "run", "--driver", "bwrap", "--", "true")
+        self.assertErrorCode(done, 125, "driver_unavailable")
+        self.assertIn("bwrap: No permissions to create new namespace", done.err)
+
+
+@NEEDS_BWRAP
+class OfBwrapOnAServer(Served):
+    def test_a_sandbox_runs_commands_and_keeps_variables(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--driver", "bwrap").out.strip()
+        self.cove("exec", sandbox, "-c", "x = 41")
+        self.assertEqual(self.cove("exec", sandbox, "-c", "x + 1").out, "42\n")
+        self.assertEqual(self.cove("exec", sandbox, "--", "id", "-u").out, "1000\n")
+        here = self.file("given", "text")
+        self.cove("cp", here, sandbox + ":into")
+        self.assertEqual(self.cove("cp", sandbox + ":into", "-").out, "text")
+        self.cove("sandbox", "pause", sandbox)
+        self.cove("sandbox", "resume", sandbox)
+        self.assertEqual(self.cove("exec", sandbox, "-c", "x").out, "41\n")
+        self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).json["driver"], "bwrap")
+
+    def test_built_in_templates_and_single_executions_may_use_it(self):
+        for template, code in (("python-data", "6 * 7"), ("node", "6 * 7"), ("bash", "echo 42")):
+            sandbox = self.cove("sandbox", "create", "-q", "--driver", "bwrap", "--template", template).out.strip()
+            self.assertEqual(self.cove("exec", sandbox, "-c", code).out, "42\n", template)
+        answer = self.ask("POST", "/v1/execute", 200, {"code": "6 * 7", "driver": "bwrap", "receipt": "full"}, self.key)
+        self.assertEqual((answer["value"], answer["receipt"]["driver"]), ("42", "bwrap"))
+
+    def test_a_pool_prepares_sandboxes_of_its_driver(self):
+        self.operator("template", "set", "pooled", "--runtime", "python", "--driver", "bwrap")
+        self.operator("pool", "set", "pooled", "--template", "pooled", "--min", "1", "--max", "1", "--fixed")
+        self.addCleanup(self.operator, "pool", "rm", "pooled")
+
+        def status():
+            return self.operator("pool", "info", "--json", "pooled").json["status"]
+
+        wait_for(lambda: status()["ready"] == 1)
+        native = self.cove("sandbox", "create", "-q", "--template", "pooled", "--driver", "native").out.strip()
+        self.assertEqual(self.cove("sandbox", "info", "--json", native).json["driver"], "native")
+        self.assertEqual(status()["hits"], 0)
+        sandbox = self.cove("sandbox", "create", "-q", "--template", "pooled").out.strip()
+        self.assertEqual(self.cove("exec", sandbox, "-c", "6 * 7").out, "42\n")
+        self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).json["driver"], "bwrap")
+        self.assertEqual(status()["hits"], 1)
+
+
+@NEEDS_BWRAP
+class OfAPlainUser(RootlessCase):
+    def test_bwrap_runs_programs_of_a_plain_user(self):
+        done = self.run_as_user("run", "--driver", "bwrap", "-q", "--", "sh", "-c", "id -u; echo made > f; cat f; exit 3")
+        self.assertEqual((done.code, done.out), (3, "1000\nmade\n"), done)
+        self.assertCode(self.run_as_user("run", "--driver", "bwrap", "--timeout", "300ms", "--", "sleep", "20"), 124)
+        receipt = self.run_as_user("run", "--json", "--driver", "bwrap", "--", "true").json["receipt"]
+        native = self.run_as_user("run", "--json", "--", "true").json["receipt"]
+        self.assertEqual((receipt["driver"], receipt["walls"]), ("bwrap", native["walls"]))
+        self.assertTrue(receipt["walls"]["rootless"])

@@ -12,7 +12,9 @@ from cove import COVE, Case, Done
 USER = 65534
 
 
-class Rootless(Case):
+class RootlessCase(Case):
+    """self.run_as_user runs cove as a plain user."""
+
     def setUp(self):
         super().setUp()
         os.chmod(self.dir, 0o755)
@@ -32,6 +34,8 @@ class Rootless(Case):
             self.skipTest("plain users cannot create user namespaces on this host")
         return Done(args, done.returncode, done.stdout, done.stderr)
 
+
+class Rootless(RootlessCase):
     def test_a_program_runs_as_an_ordinary_user_without_capabilities(self):
         done = self.run_as_user("run", "-q", "--", "sh", "-c", "id -u; grep -E 'CapEff|CapBnd|NoNewPrivs|^Seccomp:' /proc/self/status")
         self.assertEqual(done.code, 0, done)

@@ -36,7 +36,9 @@ int bwrap_set_template(struct native_template *t, struct err *err)
     struct boot_file_header head = { .nmasks = (uint32_t)t->root.nmasks };
 
     if (access(DRIVER_BWRAP_PROGRAM, X_OK) < 0)
-        return err_sys(err, ERR_DRIVER_UNAVAILABLE, "the driver bwrap needs " DRIVER_BWRAP_PROGRAM);
+        return err_set(err, ERR_DRIVER_UNAVAILABLE,
+                       "driver bwrap: " DRIVER_BWRAP_PROGRAM ": %s; apt install bubblewrap, or use driver native",
+                       strerror(errno));
     if (filter_build(&t->calls, false, plain.prog, &plain.len, err) < 0)
         return -1;
     head.notify = t->monitor >= 0 ? (uint32_t)t->filter.len : 0;
