@@ -120,8 +120,8 @@ static int server_paths_make_dir(const char *path, mode_t mode, uid_t uid, gid_t
 
 int server_paths_create(const struct server_paths *p, const char *store_file, struct err *err)
 {
-    auto_free char *store_dir = store_file ? str_dup_n(store_file, (size_t)(strrchr(store_file, '/') - store_file))
-                                           : NULL;
+    size_t len = store_file ? (size_t)(strrchr(store_file, '/') - store_file) : 0;
+    auto_free char *store_dir = store_file ? str_dup_n(store_file, len ? len : 1) : NULL; /* "/" for "/x.db" */
     uid_t me = geteuid();
 
     if (server_paths_make_dir(p->run_dir, me == 0 ? 0755 : 0700, me, getegid(), err) < 0 ||

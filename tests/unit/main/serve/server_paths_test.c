@@ -82,6 +82,9 @@ TEST(the_directory_of_the_store_is_created_for_its_user_alone_and_that_of_anothe
     assert_int_equal(server_paths_create(&p, "/proc/my.db", &err), -1);
     if (geteuid() == 0)
         assert_non_null(strstr(err.msg, "/proc belongs to uid 0"));
+    assert_int_equal(server_paths_create(&p, "/my.db", &err), -1);
+    if (geteuid() == 0)
+        assert_non_null(strstr(err.msg, "/ belongs to uid 0"));
     server_paths_done(&p);
     auto_free char *command = str_printf("rm -r %s", dir);
     assert_int_equal(system(command), 0);
