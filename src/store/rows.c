@@ -142,6 +142,14 @@ static const struct row_column meta_columns[] = {
     COLUMN(store_meta, value, ROW_TEXT),
 };
 
+static const struct row_column metadata_columns[] = {
+    FIXED(store_metadata, sandbox),
+    COLUMN(store_metadata, key, ROW_TEXT),
+    COLUMN(store_metadata, value, ROW_TEXT),
+    FIXED(store_metadata, sandbox_owner),
+    COLUMN(store_metadata, sandbox_created_ms, ROW_U64),
+};
+
 #define COLUMNS(c) .columns = (c), .n = ARRAY_LEN(c)
 
 const struct row_table row_sandbox = { .name = "sandboxes",
@@ -211,6 +219,12 @@ const struct row_table row_removed_user = { .name = "removed_users",
 const struct row_table row_meta = {
     .name = "meta", .display_name = "text", .size = sizeof(struct store_meta), .key = "name", COLUMNS(meta_columns)
 };
+const struct row_table row_metadata = { .name = "sandbox_metadata",
+                                        .display_name = "metadata",
+                                        .size = sizeof(struct store_metadata),
+                                        .key = "sandbox",
+                                        .primary_key = "sandbox, key",
+                                        COLUMNS(metadata_columns) };
 
 bool store_owner_valid(const char *owner)
 {

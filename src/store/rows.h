@@ -82,10 +82,17 @@ struct store_meta {
     char *name, *value;
 };
 
+struct store_metadata { /* one pair of the metadata of a sandbox, by which lists are filtered */
+    char sandbox[ID_SIZE];
+    char *key, *value;
+    char sandbox_owner[STORE_OWNER_MAX + 1];
+    uint64_t sandbox_created_ms;
+};
+
 #define STORE_IDEM_SET_RESPONSE (1u << 0) /* status and body */
 #define STORE_IDEM_SET_RESOURCE (1u << 1)
 
-extern const struct row_table row_charge, row_removed, row_removed_user, row_meta;
+extern const struct row_table row_charge, row_removed, row_removed_user, row_meta, row_metadata;
 
 /* Whether the store accepts the row: owner, texts, numbers. */
 int row_check(const struct row_table *t, const void *row, struct err *err);

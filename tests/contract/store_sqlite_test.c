@@ -673,6 +673,23 @@ TEST(a_migration_reads_hint_and_reset_from_the_receipts_of_old_executions)
     sqlite3_close(db);
 }
 
+TEST(a_migration_reads_the_pairs_of_the_metadata_of_old_sandboxes)
+{
+    sqlite3 *db = open_migrated("metadata", 11);
+
+    insert(db, "INSERT INTO sandboxes (id, owner, state, metadata_json, created_ms, expires_ms, ended_ms) VALUES"
+               " ('sb1', 'anna', 'running', '{\"team\":\"blue\",\"n\":\"1\"}', 7, 1, 0),"
+               " ('sb2', 'bert', 'ended', '{\"team\":\"red\"}', 8, 1, 9),"
+               " ('sb3', 'bert', 'ended', 'nonsense', 8, 1, 9), ('sb4', 'bert', 'ended', NULL, 8, 1, 9)");
+    migrate(db);
+    assert_int_equal(query(db, "SELECT count(*) FROM sandbox_metadata"), 3);
+    assert_int_equal(query(db, "SELECT count(*) FROM sandbox_metadata WHERE sandbox = 'sb1' AND key = 'team'"
+                               " AND value = 'blue' AND sandbox_owner = 'anna' AND sandbox_created_ms = 7"),
+                     1);
+    assert_int_equal(query(db, "SELECT count(*) FROM sandbox_metadata WHERE sandbox = 'sb2' AND value = 'red'"), 1);
+    sqlite3_close(db);
+}
+
 /* Neither scans a table or sorts rows, nor reads many more rows than the page has. */
 static void expect_fast_list(sqlite3 *db, const struct row_page *page)
 {
@@ -692,9 +709,12 @@ static void expect_fast_list(sqlite3 *db, const struct row_page *page)
     assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
     if (owner)
         sqlite3_bind_text(st, owner, page->owner, -1, SQLITE_STATIC);
+    int last = owner;
+    for (size_t i = 0; page->meta && page->meta[i]; i++)
+        sqlite3_bind_text(st, ++last, page->meta[i], -1, SQLITE_STATIC);
     if (page->has_cursor) {
-        sqlite3_bind_int64(st, owner + 1, (sqlite3_int64)page->cursor.created_ms);
-        sqlite3_bind_text(st, owner + 2, page->cursor.id, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(st, last + 1, (sqlite3_int64)page->cursor.created_ms);
+        sqlite3_bind_text(st, last + 2, page->cursor.id, -1, SQLITE_STATIC);
     }
     sqlite3_bind_int(st, sqlite3_bind_parameter_count(st), 11);
     while (sqlite3_step(st) == SQLITE_ROW)
@@ -736,6 +756,36 @@ TEST(a_page_of_executions_is_read_by_index_among_100000)
         expect_fast_list(db, &page);
         page.has_cursor = false;
         page.oldest_first = true;
+        expect_fast_list(db, &page);
+    }
+    sqlite3_close(db);
+}
+
+TEST(a_page_of_sandboxes_with_some_metadata_is_read_by_index_among_100000)
+{
+    char *rare[] = { (char *)"team", (char *)"rare", NULL };
+    char *common[] = { (char *)"team", (char *)"common", (char *)"kind", (char *)"batch", NULL };
+    char **filters[] = { rare, common };
+    sqlite3 *db = open_migrated("pairs", schema_current.n);
+
+    insert(db, "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 100000)"
+               " INSERT INTO sandboxes (id, owner, state, created_ms, expires_ms, ended_ms)"
+               " SELECT 'sb' || n, 'anna', 'ended', n, n, n FROM c");
+    insert(db, "INSERT INTO sandbox_metadata SELECT id, 'team', iif(created_ms = 10, 'rare', 'common'), owner,"
+               " created_ms FROM sandboxes WHERE id <> 'sb'");
+    insert(db, "INSERT INTO sandbox_metadata SELECT id, 'kind', 'batch', owner, created_ms FROM sandboxes"
+               " WHERE id <> 'sb'");
+    for (size_t i = 0; i < ARRAY_LEN(filters); i++) {
+        struct row_page page = { .table = &row_sandbox, .owner = "anna", .meta = filters[i] };
+
+        expect_fast_list(db, &page);
+        page.states = STORE_BIT(STORE_SANDBOX_ENDED);
+        expect_fast_list(db, &page);
+        page.has_cursor = true;
+        page.cursor.created_ms = 90000;
+        expect_fast_list(db, &page);
+        page.oldest_first = true;
+        page.cursor.created_ms = 5;
         expect_fast_list(db, &page);
     }
     sqlite3_close(db);
@@ -817,6 +867,8 @@ int main(void)
         RUN_STORE(a_migration_reads_memory_and_storage_from_the_specs_of_old_sandboxes),
         RUN_STORE(a_migration_reads_hint_and_reset_from_the_receipts_of_old_executions),
         RUN_STORE(a_page_of_executions_is_read_by_index_among_100000),
+        RUN_STORE(a_migration_reads_the_pairs_of_the_metadata_of_old_sandboxes),
+        RUN_STORE(a_page_of_sandboxes_with_some_metadata_is_read_by_index_among_100000),
         RUN_STORE(ST02_a_damaged_page_is_reported_and_a_backup_restores_everything),
         RUN_STORE(an_impossible_row_is_named),
         RUN_STORE(a_file_that_is_not_our_database_is_refused_and_not_changed),

@@ -359,6 +359,66 @@ TEST(a_name_is_unique_among_the_sandboxes_of_an_owner_that_have_not_ended)
     assert_int_equal(list_all(&q, ids, 10), 0);
 }
 
+/* The sandboxes of the owner with this pair, oldest first, in pages of two. */
+static void expect_by_metadata(const char *owner, const char *const *pairs, const struct store_sandbox *const *expected)
+{
+    static char ids[10][ID_SIZE];
+    struct store_list q = { .owner = owner, .meta = pairs, .oldest_first = true, .limit = 2 };
+    size_t n = list_all(&q, ids, 10), want = 0;
+
+    for (; expected[want]; want++)
+        if (want >= n || !str_eq(ids[want], expected[want]->id))
+            fail_msg("%s=%s of %s: row %zu of %zu", pairs[0], pairs[1], owner, want, n);
+    assert_int_equal(n, want);
+    q.oldest_first = false;
+    assert_int_equal(list_all(&q, ids, 10), n);
+    for (size_t i = 0; i < n; i++)
+        assert_string_equal(ids[i], expected[n - 1 - i]->id);
+}
+
+#define PAIRS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+#define ROWS(...) ((const struct store_sandbox *const[]){ __VA_ARGS__, NULL })
+
+TEST(a_list_by_metadata_follows_each_change_and_the_removal_of_a_sandbox)
+{
+    struct store_sandbox a = a_sandbox("anna", 1), b = a_sandbox("anna", 1), c = a_sandbox("anna", 2),
+                         d = a_sandbox("bert", 2), e = a_sandbox("anna", 3);
+    struct store_sandbox *all[] = { &a, &b, &c, &d, &e };
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        all[i]->metadata_json = (char *)"{\"team\": \"blue\", \"a \\\"b\": \"\\u00fc\"}";
+        OK(store_sandbox_insert(store, all[i], 0, on_done, NULL));
+    }
+    if (strcmp(a.id, b.id) > 0) { /* rows of the same time are ordered by id */
+        struct store_sandbox swap = a;
+
+        a = b;
+        b = swap;
+    }
+    expect_by_metadata("anna", PAIRS("team", "blue"), ROWS(&a, &b, &c, &e));
+    expect_by_metadata("anna", PAIRS("a \"b", "\u00fc", "team", "blue"), ROWS(&a, &b, &c, &e));
+    expect_by_metadata("bert", PAIRS("team", "blue"), ROWS(&d));
+    b.metadata_json = (char *)"{\"team\": \"red\", \"n\": \"1\", \"n\": \"2\"}";
+    OK(store_sandbox_update(store, "anna", &b, STORE_SANDBOX_SET_METADATA, NULL, on_sandbox, NULL));
+    expect_by_metadata("anna", PAIRS("team", "blue"), ROWS(&a, &c, &e));
+    expect_by_metadata("anna", PAIRS("team", "red"), ROWS(&b));
+    expect_by_metadata("anna", PAIRS("n", "2"), ROWS(&b)); /* of a repeated key the last value counts */
+    expect_by_metadata(STORE_ANY_OWNER, PAIRS("team", "red"), ROWS(&b));
+    FAILS(ERR_MISSING, store_sandbox_update(store, "bert", &b, STORE_SANDBOX_SET_METADATA, NULL, on_sandbox, NULL));
+    b.metadata_json = NULL;
+    OK(store_sandbox_update(store, "anna", &b, STORE_SANDBOX_SET_METADATA, NULL, on_sandbox, NULL));
+    expect_by_metadata("anna", PAIRS("team", "red"), ROWS(NULL));
+    c.state = STORE_SANDBOX_ENDED;
+    c.ended_ms = 5;
+    OK(store_sandbox_update(store, "anna", &c, STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_ENDED, NULL, on_sandbox,
+                            NULL));
+    expect_by_metadata("anna", PAIRS("team", "blue"), ROWS(&a, &c, &e));
+    OK(store_gc(store, &(struct store_retention){ .sandboxes_before_ms = 100 }, on_gc, NULL));
+    assert_int_equal(got.gc.sandboxes, 1);
+    expect_by_metadata("anna", PAIRS("team", "blue"), ROWS(&a, &e));
+    OK(store_check(store, on_done, NULL));
+}
+
 TEST(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed)
 {
     static char ids[10][ID_SIZE];
@@ -1451,6 +1511,7 @@ int main(void)
         RUN_STORE(an_execution_needs_a_sandbox_of_the_same_owner),
         RUN_STORE(pages_neither_repeat_nor_skip_a_row_during_inserts_and_removals),
         RUN_STORE(a_name_is_unique_among_the_sandboxes_of_an_owner_that_have_not_ended),
+        RUN_STORE(a_list_by_metadata_follows_each_change_and_the_removal_of_a_sandbox),
         RUN_STORE(lists_are_filtered_by_state_metadata_and_sandbox_and_can_be_reversed),
         RUN_STORE(executions_of_all_sandboxes_are_listed_by_state_and_outcome),
         RUN_STORE(a_list_never_exceeds_its_limit_and_says_when_there_is_more),

@@ -92,9 +92,9 @@ static bool store_request_changes_many_rows(const struct store_request *c)
 {
     switch (c->op) {
     case STORE_OP_INSERT:
-        return c->table == &row_user || usage_rules_is_end(c);
+        return c->table == &row_user || usage_rules_is_end(c) || sandbox_rules_has_metadata(c);
     case STORE_OP_UPDATE:
-        return usage_rules_is_end(c);
+        return usage_rules_is_end(c) || sandbox_rules_has_metadata(c);
     case STORE_OP_REMOVE:
     case STORE_OP_KEY_TOUCH:
     case STORE_OP_USAGE_RECORD_CPU:

@@ -43,7 +43,8 @@ int row_rules_insert(struct store_db *db, struct store_request *c, struct err *e
 {
     if (tenant_rules_check_insert(db, c, err) < 0 || sandbox_rules_check_insert(db, c, err) < 0 ||
         (c->only_if_no_keys && row_rules_check_first_key(db, err) < 0) ||
-        db->ops->insert(db, c->table, c->row, &c->seq, err) < 0)
+        db->ops->insert(db, c->table, c->row, &c->seq, err) < 0 ||
+        (sandbox_rules_has_metadata(c) && sandbox_rules_write_metadata(db, c, c->row, err) < 0))
         return -1;
     return usage_rules_is_end(c) ? usage_rules_count_end(db, c, c->row, err) : 0;
 }
@@ -113,6 +114,9 @@ int row_rules_update(struct store_db *db, struct store_request *c, struct err *e
         return -1;
     if (n == 0)
         return row_rules_unchanged_error(db, c, err);
+    if (sandbox_rules_has_metadata(c) &&
+        sandbox_rules_write_metadata(db, c, (const struct store_sandbox *)(const void *)c->rows.rows, err) < 0)
+        return -1;
     return alive ? usage_rules_count_end(db, c, c->rows.rows, err) : 0;
 }
 

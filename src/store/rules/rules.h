@@ -30,6 +30,11 @@ struct row_query row_rules_query(const struct store_request *c);
 int sandbox_rules_check_insert(struct store_db *db, const struct store_request *c, struct err *err);
 /* The name of the sandbox in c->row is free among the living sandboxes of `owner`. */
 int sandbox_rules_check_name(struct store_db *db, const struct store_request *c, const char *owner, struct err *err);
+/* The call writes metadata of a sandbox. */
+bool sandbox_rules_has_metadata(const struct store_request *c);
+/* Replaces the pairs that lists are filtered by. row: the sandbox as it is in the database now. */
+int sandbox_rules_write_metadata(struct store_db *db, const struct store_request *c, const struct store_sandbox *row,
+                                 struct err *err);
 int sandbox_rules_check_template_unused(struct store_db *db, const char *name, struct err *err);
 
 /* tenant_rules.c */

@@ -1,6 +1,10 @@
 /* Sandboxes and what refers to them: names of living sandboxes, their number, executions of an
- * existing sandbox, templates of pools. */
+ * existing sandbox, metadata, templates of pools. */
 #include "store/rules/rules.h"
+
+#include "core/base/jsonr.h"
+
+#include <string.h>
 
 /* The database enforces the rule with a unique index; this gives the message. It does not contain
  * the id, because the token of one sandbox may ask for the name of another. */
@@ -60,6 +64,44 @@ int sandbox_rules_check_insert(struct store_db *db, const struct store_request *
     if (sandbox_rules_check_name(db, c, ((const struct store_sandbox *)c->row)->owner, err) < 0)
         return -1;
     return sandbox_rules_check_live_max(db, c, err);
+}
+
+bool sandbox_rules_has_metadata(const struct store_request *c)
+{
+    if (c->table != &row_sandbox)
+        return false;
+    return c->op == STORE_OP_INSERT ? ((const struct store_sandbox *)c->row)->metadata_json != NULL
+                                    : c->set & STORE_SANDBOX_SET_METADATA;
+}
+
+static int sandbox_rules_insert_metadata(struct store_db *db, const struct store_sandbox *row, struct err *err)
+{
+    struct store_metadata pair = { .sandbox_created_ms = row->created_ms };
+    struct json_doc doc;
+    int rc = 0;
+
+    if (json_read(row->metadata_json, strlen(row->metadata_json), &doc, err) < 0)
+        return -1;
+    memcpy(pair.sandbox, row->id, sizeof(pair.sandbox));
+    memcpy(pair.sandbox_owner, row->owner, sizeof(pair.sandbox_owner));
+    for (const struct json *j = doc.root->child; j && rc == 0; j = j->next) {
+        pair.key = (char *)j->key;
+        pair.value = (char *)j->text;
+        rc = db->ops->replace(db, &row_metadata, &pair, NULL, err); /* of a repeated key the last value counts */
+    }
+    json_doc_done(&doc);
+    return rc;
+}
+
+int sandbox_rules_write_metadata(struct store_db *db, const struct store_request *c, const struct store_sandbox *row,
+                                 struct err *err)
+{
+    const struct row_query old = { .table = &row_metadata, .where = { { "sandbox", ROW_IS, row->id, 0 } } };
+    uint64_t n = 0;
+
+    if (c->op != STORE_OP_INSERT && db->ops->remove(db, &old, &n, err) < 0)
+        return -1;
+    return row->metadata_json ? sandbox_rules_insert_metadata(db, row, err) : 0;
 }
 
 int sandbox_rules_check_template_unused(struct store_db *db, const char *name, struct err *err)

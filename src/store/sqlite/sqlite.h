@@ -6,7 +6,7 @@
 
 #include <sqlite3.h>
 
-#define DB_STATEMENTS 48u
+#define DB_STATEMENTS 64u
 
 struct sqlite_db {
     struct store_db base;

@@ -72,13 +72,36 @@ static void sql_where_outcomes(struct sql_builder *s, uint32_t outcomes)
 
 /* --- list --- */
 
-static void sql_where_metadata(struct sql_builder *s, const struct row_page *page)
+/* A list of one owner that is filtered by metadata reads the index of its first pair, which is in
+ * the order of the list: a page costs the same however rare the pair is. Other pairs are looked up
+ * for each sandbox. */
+static bool sql_is_by_metadata(const struct row_page *page)
+{
+    return page->meta && page->meta[0] && !str_eq(page->owner, STORE_ANY_OWNER);
+}
+
+/* owner: the number of the owner's parameter. */
+static void sql_where_metadata(struct sql_builder *s, const struct row_page *page, int owner)
 {
     for (size_t i = 0; page->meta && page->meta[i]; i += 2) {
-        sql_param(s, " AND EXISTS (SELECT 1 FROM json_each(sandboxes.metadata_json) AS m WHERE m.key = ");
-        sql_param(s, " AND m.type = 'text' AND m.value = ");
-        buf_adds(&s->text, ")");
+        if (i == 0 && sql_is_by_metadata(page)) {
+            buf_addf(&s->text, " AND pair.sandbox_owner = ?%d", owner);
+            sql_param(s, " AND pair.key = ");
+            sql_param(s, " AND pair.value = ");
+        } else {
+            sql_param(s, " AND EXISTS (SELECT 1 FROM sandbox_metadata AS m WHERE m.sandbox = id AND m.key = ");
+            sql_param(s, " AND m.value = ");
+            buf_adds(&s->text, ")");
+        }
     }
+}
+
+/* The columns that a list by creation is ordered by. */
+static const char *sql_order_columns(const struct row_page *page, bool second)
+{
+    if (sql_is_by_metadata(page))
+        return second ? "pair.sandbox" : "pair.sandbox_created_ms";
+    return second ? "id" : "created_ms";
 }
 
 /* Rows after the cursor, in the order of the list: by name, by creation, or for events by
@@ -90,7 +113,8 @@ static void sql_where_after(struct sql_builder *s, const struct row_page *page)
     } else if (page->has_cursor && page->table->by_name) {
         sql_param(s, " AND name > ");
     } else if (page->has_cursor) {
-        buf_addf(&s->text, " AND (created_ms, id) %s ", page->oldest_first ? ">" : "<");
+        buf_addf(&s->text, " AND (%s, %s) %s ", sql_order_columns(page, false), sql_order_columns(page, true),
+                 page->oldest_first ? ">" : "<");
         sql_param(s, "(");
         sql_param(s, ", ");
         buf_adds(&s->text, ")");
@@ -106,7 +130,8 @@ static void sql_order(struct sql_builder *s, const struct row_page *page)
     else if (page->table->by_name)
         buf_adds(&s->text, " ORDER BY name");
     else
-        buf_addf(&s->text, " ORDER BY created_ms %s, id %s", direction, direction);
+        buf_addf(&s->text, " ORDER BY %s %s, %s %s", sql_order_columns(page, false), direction,
+                 sql_order_columns(page, true), direction);
 }
 
 /* The phase of an execution is its outcome, or its state before the end. Lists of executions
@@ -136,7 +161,10 @@ static int sql_list_part(struct sql_builder *s, const struct row_page *page, con
     s->params = 0;
     buf_adds(&s->text, "SELECT ");
     sql_columns(s, page->table);
-    buf_addf(&s->text, " FROM %s WHERE 1", page->table->name);
+    buf_addf(&s->text, " FROM %s%s WHERE 1", sql_is_by_metadata(page) ? "sandbox_metadata AS pair CROSS JOIN " : "",
+             page->table->name);
+    if (sql_is_by_metadata(page))
+        buf_adds(&s->text, " AND id = pair.sandbox");
     int owner = sql_where_owner(s, page->table, page->owner);
     if (phase)
         buf_addf(&s->text, " AND coalesce(outcome, state) = '%s'", phase);
@@ -148,7 +176,7 @@ static int sql_list_part(struct sql_builder *s, const struct row_page *page, con
         sql_param(s, " AND template = ");
     sql_where_states(s, page->table, page->states);
     sql_where_outcomes(s, page->outcomes);
-    sql_where_metadata(s, page);
+    sql_where_metadata(s, page, owner);
     sql_where_after(s, page);
     return owner;
 }

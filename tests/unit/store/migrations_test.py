@@ -22,6 +22,7 @@ RELEASED = {
     "0009_outcome.sql": "90251119914b57ec6663190b56e32dd2a25d8e9bde8c07154e9bc1b4edd9126d",
     "0010_sandbox_resources.sql": "a92438688cc9c49c14051083030df031609a7e728fcba2e2a74e9ef00b9082e7",
     "0011_hint_and_context_reset.sql": "a4d346b33c2cef869f19768a2901d4da173510810ae75ead19439cdba00abfb0",
+    "0012_sandbox_metadata.sql": "6f712660ebd993fde6cf0f15116c12386c3b19332040b612fd7c61828d8fc075",
 }
 
 
