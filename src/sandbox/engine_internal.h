@@ -321,6 +321,10 @@ void exec_handle_release(struct exec_handle *x);
 struct exec_handle *exec_handle_create(struct sandbox_handle *b, const struct exec_spec *spec,
                                        const struct exec_handle_ops *ops, void *arg);
 extern const struct sandbox_stream_ops exec_handle_stream_ops;
+/* exec_requests.c */
+void exec_handle_send_signal(struct exec_handle *x, int signo, enum rt_scope scope);
+void exec_handle_send_resize(struct exec_handle *x);
+void exec_handle_send_stdin_end(struct exec_handle *x);
 /* exec_resume.c */
 struct exec_handle *exec_resume_find(const struct sandbox_handle *b, uint32_t stream);
 void exec_resume_attach(struct exec_handle *x, struct sandbox_stream *s, const struct rt_resume *m);
