@@ -80,6 +80,9 @@ int sandbox_handle_claim(struct sandbox_handle *b, const struct sandbox_spec *sp
  * name, and no mounts. Limits that the engine enforces (lifetime, idle time, output, execution
  * timeout) are set by the claim and are not compared. */
 bool sandbox_spec_equal(const struct sandbox_spec *a, const struct sandbox_spec *b);
+/* The driver of the spec has zygotes. Without them `zygote` of a spec has no effect: interpreters
+ * are started one by one. */
+bool sandbox_spec_supports_zygote(const struct sandbox_spec *spec);
 /* the two specs share a zygote */
 bool sandbox_spec_same_kind(const struct sandbox_spec *a, const struct sandbox_spec *b);
 /* Whether a sandbox prepared for `made` can be claimed for `want`: like sandbox_spec_equal, but

@@ -5,12 +5,17 @@
 #include "core/base/str.h"
 #include "sandbox/drivers.h"
 
+bool sandbox_spec_supports_zygote(const struct sandbox_spec *spec)
+{
+    return drivers_caps(spec->driver)->zygote;
+}
+
 /* A driver without zygotes makes the same sandboxes for a spec with and without one. */
 struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec)
 {
     struct sandbox_kind k = { .driver = spec->driver, .filter = { .profile = spec->profile, .grants = spec->grants } };
 
-    if (spec->zygote && drivers_caps(spec->driver)->zygote) {
+    if (spec->zygote && sandbox_spec_supports_zygote(spec)) {
         (void)str_copy(k.language, sizeof(k.language), spec->zygote->language);
         k.preload = hash_bytes(HASH_INIT, spec->zygote->preload, strlen(spec->zygote->preload));
     }

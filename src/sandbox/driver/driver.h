@@ -142,7 +142,7 @@ struct driver_ops {
     /* after: NULL, or the id after which the list continues; at most DRIVER_LIST_MAX ids */
     struct driver_request *(*list)(struct driver_link *l, const char *after, driver_list_fn *fn, void *owner);
 
-    /* NULL without the capability */
+    /* Without the capability they answer with driver_unsupported. */
     struct driver_request *(*freeze)(struct driver_link *l, const char *id, driver_done_fn *fn, void *owner);
     struct driver_request *(*thaw)(struct driver_link *l, const char *id, driver_done_fn *fn, void *owner);
     /* control_fd: a descriptor to keep for the process that adopts the sandbox; -1: none */
@@ -150,6 +150,7 @@ struct driver_ops {
                                    void *owner);
     struct driver_request *(*adopt)(struct driver_link *l, const char *id, driver_created_fn *fn, void *owner);
 
+    /* NULL without the capability */
     struct driver_request *(*start_zygote)(struct driver_link *l, const struct sandbox_kind *kind, const char *preload,
                                            driver_done_fn *fn, void *owner, struct err *err);
     void (*stop_zygote)(struct driver_link *l, const struct sandbox_kind *kind);

@@ -373,6 +373,8 @@ static void pool_fill_info(const struct pool *pool, struct pool_info *ret)
     ret->arrivals_milli = forecast_rate_milli(&pool->forecast, ev_now(pool->pools->ev));
     if (pool->zygote_keeper)
         pool_fill_zygote_info(pool->zygote_keeper, ret);
+    else if (!sandbox_spec_supports_zygote(&pool->owned_spec.spec))
+        ret->zygote = POOL_ZYGOTE_UNSUPPORTED;
 }
 
 size_t pools_list(const struct pools *p, struct pool_info *ret, size_t max)

@@ -102,7 +102,13 @@ void pools_adjust_queue_length(struct pools *p, int by);
  * then members that are not urgent are not created. */
 void pools_claim_finished(struct pools *p, const struct sandbox_spec *want, uint64_t ns);
 
-enum pool_zygote_state { POOL_ZYGOTE_NONE, POOL_ZYGOTE_STARTING, POOL_ZYGOTE_READY, POOL_ZYGOTE_FAILED };
+enum pool_zygote_state {
+    POOL_ZYGOTE_NONE,
+    POOL_ZYGOTE_STARTING,
+    POOL_ZYGOTE_READY,
+    POOL_ZYGOTE_FAILED,
+    POOL_ZYGOTE_UNSUPPORTED, /* the driver has no zygotes: interpreters are started one by one */
+};
 extern const char *const pool_zygote_names[]; /* NULL-terminated */
 
 struct pool_info {

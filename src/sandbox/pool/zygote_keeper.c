@@ -21,7 +21,7 @@
 #define ZYGOTE_BUSY_NS (50 * NS_PER_MS)
 #define ZYGOTE_JOIN_FAILURES_MAX 3u
 
-const char *const pool_zygote_names[] = { "none", "starting", "ready", "failed", NULL };
+const char *const pool_zygote_names[] = { "none", "starting", "ready", "failed", "unsupported", NULL };
 
 static void zygote_keeper_start(struct zygote_keeper *b);
 
@@ -236,7 +236,7 @@ void zygote_keepers_drop_unused(struct pools *p)
  * it. */
 struct zygote_keeper *zygote_keeper_for_spec(struct pools *p, const struct sandbox_spec *like)
 {
-    if (!like->zygote)
+    if (!like->zygote || !sandbox_spec_supports_zygote(like))
         return NULL;
     for (struct zygote_keeper *b = p->zygote_keepers; b; b = b->next)
         if (sandbox_spec_same_kind(&b->owned_spec.spec, like))

@@ -31,7 +31,7 @@ class PoolZygote:
 @dataclasses.dataclass(frozen=True)
 class ZygoteStatus:
     state: str
-    """none, starting, ready or failed."""
+    """none, starting, ready, failed, or unsupported by the driver."""
     started: int
     renewed: int
     """The number of zygotes that replaced an older one."""

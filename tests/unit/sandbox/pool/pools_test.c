@@ -783,6 +783,31 @@ static void begin_zygote_with(struct scene *s, const struct pool_settings *set, 
     assert_int_equal(info(s, "p").zygote, POOL_ZYGOTE_STARTING);
 }
 
+TEST(a_pool_of_a_driver_without_zygotes_has_members_whose_interpreters_start_cold)
+{
+    static const struct pool_settings one = { .min = 1, .max = 1 };
+    struct sandbox_spec spec = plain_spec();
+    struct jail_template m;
+    struct scene s;
+
+    spec.driver = DRIVER_BWRAP;
+    spec.zygote = &python;
+    begin(&s);
+    put_pool(&s, &spec, &one);
+    jailer_takes(&s.k, FRAME_J_TEMPLATE);
+    assert_int_equal(jail_template_decode(&got.f, &m, NULL), 0);
+    assert_int_equal(m.driver, DRIVER_BWRAP);
+    assert_false(m.joinable);
+    jailer_ok(&s.k);
+    asked_to_make(&s, 0);
+    made(&s, 0, ALL_OUTSIDE);
+    silent(&s.k, s.k.jailer); /* neither J_ZYGOTE nor J_JOIN */
+    assert_int_equal(info(&s, "p").zygote, POOL_ZYGOTE_UNSUPPORTED);
+    assert_int_equal(info(&s, "p").size, 1);
+    assert_int_equal(info(&s, "p").without_interpreter, 0);
+    end(&s);
+}
+
 static void begin_zygote(struct scene *s)
 {
     static const struct pool_settings one = { .min = 1, .max = 1 };
@@ -1224,6 +1249,7 @@ int main(void)
         RUN(a_dead_zygote_is_restarted),
         RUN(a_zygote_is_replaced_after_its_maximum_of_forks_and_serves_until_then),
         RUN(an_old_zygote_is_replaced_when_needed_and_serves_until_then),
+        RUN(a_pool_of_a_driver_without_zygotes_has_members_whose_interpreters_start_cold),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

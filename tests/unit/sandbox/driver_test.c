@@ -1,0 +1,206 @@
+/* The engine over a driver that has nothing in common with the jailer: it answers from a list. */
+#include "fake.h"
+
+#include "sandbox/drivers.h"
+#include "sandbox/engine_internal.h"
+
+struct plain_request {
+    struct driver_request base;
+    struct ev_defer defer;
+    struct plain_link *link;
+    void (*answer)(struct plain_request *r);
+};
+
+static struct plain_link {
+    struct driver_link base;
+    struct ev *ev;
+    struct fake *fake;
+    int created, destroyed, killed;
+    uint32_t walls;
+    struct sandbox_kind kind;
+} plain;
+
+static void plain_answer(void *arg)
+{
+    struct plain_request *r = arg;
+
+    driver_callback_begin();
+    r->answer(r);
+    driver_callback_end();
+    free(r);
+}
+
+static struct plain_request *plain_request(struct driver_link *l, void (*answer)(struct plain_request *r), void *owner)
+{
+    struct plain_request *r = mem_new(struct plain_request);
+
+    r->link = (struct plain_link *)l;
+    r->answer = answer;
+    r->base.owner = owner;
+    ev_defer(r->link->ev, &r->defer, plain_answer, r);
+    return r;
+}
+
+static void plain_answer_created(struct plain_request *r)
+{
+    struct driver_created c = { .walls = r->link->walls, .cgroup = "none", .pidfd = -1, .cpu_fd = -1, .oom_fd = -1 };
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    c.control_fd = pair[0];
+    r->link->fake->runtime = pair[1];
+    r->link->created++;
+    r->base.on.created(&r->base, &c, NULL);
+    fd_close(&c.control_fd);
+}
+
+static struct driver_request *plain_create(struct driver_link *l, const char *id UNUSED,
+                                           const struct sandbox_kind *kind, const struct sandbox_spec *spec UNUSED,
+                                           driver_created_fn *fn, void *owner, struct err *err UNUSED)
+{
+    struct plain_request *r = plain_request(l, plain_answer_created, owner);
+
+    plain.kind = *kind;
+    r->base.on.created = fn;
+    return &r->base;
+}
+
+static void plain_answer_stats(struct plain_request *r)
+{
+    const struct sandbox_handle_usage u = { .cpu_ns = 5, .oom_kills = 0 };
+
+    r->link->destroyed++;
+    if (r->base.on.stats)
+        r->base.on.stats(&r->base, &u, NULL);
+}
+
+static struct driver_request *plain_destroy(struct driver_link *l, const char *id UNUSED, driver_stats_fn *fn,
+                                            void *owner)
+{
+    struct plain_request *r = plain_request(l, plain_answer_stats, owner);
+
+    r->base.on.stats = fn;
+    return &r->base;
+}
+
+static void plain_forget(struct driver_link *l UNUSED, const void *owner UNUSED)
+{
+}
+
+static void plain_close(struct driver_link *l UNUSED)
+{
+}
+
+static const struct driver_ops plain_ops = {
+    .create = plain_create, .destroy = plain_destroy, .forget = plain_forget, .close = plain_close
+};
+
+static void begin(struct fake *k)
+{
+    scene_engine(k);
+    k->engine->links[DRIVER_NATIVE]->ops->close(k->engine->links[DRIVER_NATIVE]);
+    plain = (struct plain_link){ .base = { .ops = &plain_ops, .denials_absent_why = "this driver does not count" },
+                                 .ev = k->ev,
+                                 .fake = k,
+                                 .walls = ALL_OUTSIDE };
+    for (unsigned i = 0; i < DRIVER_COUNT; i++)
+        k->engine->links[i] = &plain.base;
+}
+
+static void make_ready(struct fake *k)
+{
+    struct sandbox_spec spec = plain_spec();
+    struct rt_hello hello;
+
+    scene_asked(k, &spec);
+    assert_int_equal(plain.created, 0); /* the answer never comes inside the call */
+    runtime_takes(k, FRAME_HELLO);
+    assert_int_equal(rt_hello_decode(&got.f, &hello, NULL), 0);
+    runtime_takes(k, FRAME_CLAIM);
+    runtime_hello(k, WIRE_VERSION, hello.epoch);
+    runtime_claimed(k, ALL_INSIDE, 3);
+    assert_int_equal(k->ready, 1);
+}
+
+TEST(a_sandbox_of_another_driver_runs_programs_and_is_destroyed)
+{
+    struct exec_spec spec = { .argv = true_argv };
+    struct fake k;
+
+    begin(&k);
+    make_ready(&k);
+    assert_int_equal(plain.kind.driver, DRIVER_NATIVE);
+    scene_running_with(&k, &spec);
+    runtime_exit(&k, 0, 0);
+    assert_int_equal(k.exited, 1);
+    assert_string_equal(exec_handle_receipt(k.exec)->denials_why, "this driver does not count");
+    assert_false(sandbox_handle_can_freeze(k.box)); /* no cgroup */
+    sandbox_handle_destroy(k.box, on_done, &k);
+    assert_int_equal(k.done, 0);
+    turn(&k);
+    assert_int_equal(k.done, 1);
+    assert_int_equal(plain.destroyed, 1);
+    assert_int_equal(sandbox_handle_cpu_ns(k.box), 5);
+    scene_end(&k);
+}
+
+TEST(a_driver_that_does_not_attest_a_wall_makes_no_sandbox)
+{
+    struct sandbox_spec spec = plain_spec();
+    struct fake k;
+
+    begin(&k);
+    plain.walls = ALL_OUTSIDE & ~JAIL_WALL_SECCOMP;
+    scene_asked(&k, &spec);
+    turn(&k);
+    turn(&k);
+    assert_int_equal(k.failed, 1);
+    assert_int_equal(k.err.id, ERR_WALL_MISSING);
+    assert_int_equal(plain.destroyed, 1);
+    scene_end(&k);
+}
+
+TEST(a_link_that_is_lost_takes_no_sandbox)
+{
+    struct sandbox_spec spec = plain_spec();
+    struct fake k;
+    struct err err = { 0 };
+
+    begin(&k);
+    plain.base.lost = true;
+    err_set(&plain.base.why, ERR_LOST, "the other side is gone");
+    if (sandbox_handle_new(k.engine, &spec, &fake_box_ops, &k, &k.box, &err) == 0)
+        fail_msg("a lost link made a sandbox");
+    assert_string_equal(err.msg, "the other side is gone");
+    scene_end(&k);
+}
+
+/* Every row is usable: a capability that needs another has it, and optional operations exist. */
+TEST(the_table_of_drivers_is_consistent)
+{
+    for (unsigned i = 0; i < DRIVER_COUNT; i++) {
+        const struct driver_caps *c = drivers_caps((enum driver_id)i);
+        const struct driver_ops *ops = drivers_ops((enum driver_id)i);
+
+        assert_true(c->levels != 0 && ops->open && ops->close && ops->forget && ops->create && ops->destroy);
+        assert_true(ops->kill && ops->stats && ops->set_limits && ops->list);
+        assert_true(ops->freeze && ops->thaw && ops->keep && ops->adopt);
+        assert_true(!c->zygote || (c->fd_passing && ops->start_zygote && ops->stop_zygote && ops->join));
+        assert_true(!c->denials || (ops->denials && ops->has_unread_denials));
+        assert_true(!c->reset || c->prepare);
+    }
+    assert_true(drivers_caps(DRIVER_NATIVE)->zygote);
+    assert_false(drivers_caps(DRIVER_BWRAP)->zygote);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN(a_sandbox_of_another_driver_runs_programs_and_is_destroyed),
+        RUN(a_driver_that_does_not_attest_a_wall_makes_no_sandbox),
+        RUN(a_link_that_is_lost_takes_no_sandbox),
+        RUN(the_table_of_drivers_is_consistent),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
