@@ -1,5 +1,6 @@
-/* What the caller asks of one execution: input, signals, sizes of the terminal, credit, figures. A
- * request that arrives before EXEC was sent is kept in the execution and sent after it. */
+/* Requests of the caller about one execution: input, signals, sizes of the terminal, credit,
+ * figures. A request that arrives before EXEC was sent is kept in the execution and sent after
+ * it. */
 #include "sandbox/engine_internal.h"
 
 /* --- frames --- */
