@@ -18,7 +18,8 @@ static const struct {
                           .reset = true,
                           .zygote = true,
                           .denials = true,
-                          .fd_passing = true },
+                          .fd_passing = true,
+                          .processes = 1 },
                         &jailed_driver_ops },
     /* The user namespace of its sandboxes belongs to the sandbox's own uid, so that no zygote of
      * the host can enter it. */
@@ -30,7 +31,8 @@ static const struct {
                          .reset = true,
                          .zygote = false,
                          .denials = true,
-                         .fd_passing = true },
+                         .fd_passing = true,
+                         .processes = 2 }, /* Bubblewrap stays as the parent of PID 1 */
                        &jailed_driver_ops },
 };
 

@@ -98,12 +98,14 @@ bool sandbox_handle_can_reset(const struct sandbox_handle *b);
 struct sandbox_reset_report {
     /* reported by PID 1: processes killed and SysV objects removed by the reset */
     uint32_t processes, objects;
-    uint64_t files;        /* reported by PID 1: files removed by the reset */
-    uint32_t sockets;      /* TCP sockets that the reset could not close */
-    bool init_altered;     /* PID 1's own scheduling or rlimits were changed */
-    bool limit_reached;    /* memory, processes or disk space ran out in the sandbox */
-    bool has_denials;      /* the filter denied a system call, or it is not known that none was denied */
-    uint64_t pids, memory; /* as counted by Linux after the reset; SANDBOX_USAGE_UNKNOWN if not available */
+    uint64_t files;     /* reported by PID 1: files removed by the reset */
+    uint32_t sockets;   /* TCP sockets that the reset could not close */
+    bool init_altered;  /* PID 1's own scheduling or rlimits were changed */
+    bool limit_reached; /* memory, processes or disk space ran out in the sandbox */
+    bool has_denials;   /* the filter denied a system call, or it is not known that none was denied */
+    /* as counted by Linux after the reset, without helper processes of the driver;
+     * SANDBOX_USAGE_UNKNOWN if not available */
+    uint64_t pids, memory;
 };
 /* of the last reset */
 const struct sandbox_reset_report *sandbox_handle_reset_report(const struct sandbox_handle *b);

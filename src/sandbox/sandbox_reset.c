@@ -15,6 +15,14 @@ static bool sandbox_reset_is_positive(uint64_t n)
     return n != SANDBOX_USAGE_UNKNOWN && n > 0;
 }
 
+/* Processes beyond those that every idle sandbox of the driver has, and PID 1. */
+static uint64_t sandbox_reset_count_processes(const struct sandbox_handle *b, const struct sandbox_handle_usage *st)
+{
+    uint64_t own = b->caps->processes - 1;
+
+    return !st || st->pids == SANDBOX_USAGE_UNKNOWN || st->pids < own ? SANDBOX_USAGE_UNKNOWN : st->pids - own;
+}
+
 /* Limits may also be reached after the last check, by processes that ran until they were killed. */
 static void sandbox_reset_on_stats(struct driver_request *r, const struct sandbox_handle_usage *st,
                                    const struct err *err UNUSED)
@@ -25,7 +33,7 @@ static void sandbox_reset_on_stats(struct driver_request *r, const struct sandbo
         return;
     b->reset_report.limit_reached |= st && (sandbox_reset_is_positive(st->oom_kills) ||
                                             sandbox_reset_is_positive(st->pids_refused));
-    b->reset_report.pids = st ? st->pids : SANDBOX_USAGE_UNKNOWN;
+    b->reset_report.pids = sandbox_reset_count_processes(b, st);
     b->reset_report.memory = st ? st->memory : SANDBOX_USAGE_UNKNOWN;
     sandbox_handle_set_timer(b, CLOCKS_NEVER);
     if (b->ops && b->ops->on_ready)

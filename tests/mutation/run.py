@@ -137,8 +137,8 @@ def run(command, wall, mode="", **options):
 
 
 def holds(wall, what, mode=""):
-    """(whether the check succeeds, its evidence); mode born: in a program that is a fork of a zygote,
-    where only the fork lacks the wall; mode bwrap: in a sandbox of that driver"""
+    """(whether the check succeeds, its evidence); mode born: in a program that is a fork of a
+    zygote, where only the fork lacks the wall; mode bwrap: in a sandbox of that driver"""
     if callable(what):
         return what(wall)
     if isinstance(what, list) and what[0] != "sh":

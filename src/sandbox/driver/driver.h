@@ -25,6 +25,8 @@ struct driver_caps {
     bool zygote;     /* interpreters of a zygote can join a sandbox; needs fd_passing */
     bool denials;    /* denied system calls are counted */
     bool fd_passing; /* the control stream passes descriptors */
+    /* Processes that the counters of an idle sandbox include: PID 1, and what keeps it alive. */
+    uint32_t processes;
 };
 
 /* --- answers --- */
