@@ -1,6 +1,7 @@
 """The driver of a sandbox, as a user chooses it and sees it."""
 import json
 import os
+import signal
 import subprocess
 import unittest
 
@@ -34,6 +35,12 @@ class Choice(Case):
         text = run("run", "--dry-run", "--driver", "bwrap", "--", "true").out
         self.assertRegex(text, r"Driver\n  bwrap +.*Bubblewrap \(--driver\)\n")
         self.assertRegex(text, r"Network\n  none +loopback only.* \(standard\)\n")
+
+    def test_the_plan_says_whether_this_host_has_the_driver(self):
+        self.assertNotIn("bwrap", self.plan()["host"])
+        fact = self.plan("--driver", "bwrap")["host"]["bwrap"]
+        self.assertEqual(fact["available"], os.access("/usr/bin/bwrap", os.X_OK), fact)
+        self.assertIn("/usr/bin/bwrap", fact["detail"])
 
     def test_the_option_overrides_the_policy(self):
         path = self.policy("driver: bwrap\n")
@@ -279,6 +286,18 @@ class OfBwrapOnAServer(Served):
         self.assertEqual(self.cove("exec", sandbox, "-c", "6 * 7").out, "42\n")
         self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).json["driver"], "bwrap")
         self.assertEqual(status()["hits"], 1)
+
+
+@NEEDS_BWRAP
+class OfBwrapAfterARestart(OwnServer):
+    def test_a_sandbox_survives_the_end_of_the_server_process(self):
+        sandbox = self.cove("sandbox", "create", "-q", "--driver", "bwrap").out.strip()
+        self.cove("exec", sandbox, "-c", "x = 41")
+        coved = self.launched.processes()["coved"]
+        os.kill(coved, signal.SIGKILL)
+        wait_for(lambda: self.launched.processes().get("coved") not in (None, coved))
+        wait_for(lambda: run("exec", sandbox, "-c", "x + 1", env=self.env).out == "42\n")
+        self.assertEqual(self.cove("sandbox", "info", "--json", sandbox).json["driver"], "bwrap")
 
 
 @NEEDS_BWRAP

@@ -8,7 +8,7 @@ from typing import Any, List
 
 from cove import Cove, CoveError, ExecutionInfo, PoolScaling, Resources, Sandbox, TemplateSpec
 from cove._call import Call, path
-from cove.errors import ConflictError, ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, TemplateUnavailableError, UnauthorizedError
+from cove.errors import ConflictError, DriverNotFoundError, ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, TemplateUnavailableError, UnauthorizedError
 
 from support import Case, wait_for
 
@@ -34,6 +34,7 @@ class Life(Case):
             self.assertEqual((info.resources.cpu_millis, info.resources.memory_bytes, info.resources.pids), (500, 128 << 20, 64))
             self.assertEqual((info.timeout, info.lifetime, info.idle_timeout, info.idle_action), (2.5, 600.0, 60.0, "pause"))
             self.assertEqual((info.metadata, info.runtime), ({"task": "42"}, "sh"))
+            self.assertEqual((info.driver, info.network), ("native", "none"))
             assert info.expires_at is not None and info.created_at is not None
             self.assertAlmostEqual((info.expires_at - info.created_at).total_seconds(), 600, delta=2)
             self.assertEqual(box.run_command("echo $A").stdout, "b\n")
@@ -44,6 +45,14 @@ class Life(Case):
         with self.assertRaises(CoveError) as met:
             Sandbox.create("sh", client=self.client, policy={"version": 1, "limits": {"pidz": 23}})
         self.assertIn("pidz", str(met.exception))
+
+    def test_a_driver_is_chosen_by_its_name(self) -> None:
+        with Sandbox.create("sh", client=self.client, driver="native") as box:
+            self.assertEqual(box.info.driver, "native")
+        with self.assertRaises(DriverNotFoundError) as met:
+            Sandbox.create("sh", client=self.client, driver="nativ")
+        self.assertIn("did you mean native?", str(met.exception))
+        self.assertEqual(self.client.execute("6 * 7", driver="native").value, "42")
 
     def test_built_in_policies_are_listed_and_shown(self) -> None:
         names = {p.name: p for p in self.client.policies()}
@@ -171,6 +180,8 @@ class Catalogue(Case):
         told = self.client.capabilities()
         self.assertEqual(told.version, self.client.version())
         self.assertIn("standard", [level.name for level in told.levels])
+        native = {driver.name: driver for driver in told.drivers}["native"]
+        self.assertTrue(native.allowed and native.default and native.available and native.capabilities["zygote"])
         self.assertLessEqual(told.limits["memoryBytes"].min, told.limits["memoryBytes"].default)
         self.assertIn("python", [r.name for r in self.client.runtimes()])
         self.assertTrue(self.client.runtime("sh").available)

@@ -9,7 +9,7 @@
 struct host_fact {
     const char *name; /* as in JSON: "landlock" */
     bool good;        /* false: a run would be refused, or a limit not enforced */
-    char detail[96];
+    char detail[192];
 };
 
 /* Whether disk rates can be limited here; the only fact that no attack of the doctor tests. */

@@ -13,6 +13,7 @@
 #include "policy/languages.h"
 #include "policy/level.h"
 #include "policy/syscalls.h"
+#include "sandbox/driver_availability.h"
 #include "sandbox/walls.h"
 
 #include <stdio.h>
@@ -251,20 +252,35 @@ static void plan_print_mounts(const struct run_options *r, const struct program 
                  rules[i].optional ? ", if it exists" : "");
 }
 
-static void plan_print_host(struct buf *out)
+/* The driver native needs only what the other facts say. Returns the number of facts. */
+static size_t plan_collect_facts(const struct run_options *r, struct host_fact facts[HOST_FACTS_MAX])
+{
+    size_t n = host_facts_collect(facts);
+    struct driver_availability a;
+
+    if (r->driver == DRIVER_NATIVE)
+        return n;
+    driver_availability_check(r->driver, "", &a);
+    facts[n] = (struct host_fact){ .name = driver_name(r->driver), .good = a.available };
+    snprintf(facts[n].detail, sizeof(facts[n].detail), "%s%s%s", a.available ? a.path : a.why, a.available ? "" : "; ",
+             a.fix);
+    return n + 1;
+}
+
+static void plan_print_host(const struct run_options *r, struct buf *out)
 {
     struct host_fact facts[HOST_FACTS_MAX];
-    size_t n = host_facts_collect(facts);
+    size_t n = plan_collect_facts(r, facts);
 
     buf_adds(out, "This host\n");
     for (size_t i = 0; i < n; i++)
         buf_addf(out, "  %-18s %s%s\n", facts[i].name, facts[i].good ? "" : "MISSING: ", facts[i].detail);
 }
 
-static void plan_json_host(struct jsonw *w)
+static void plan_json_host(const struct run_options *r, struct jsonw *w)
 {
     struct host_fact facts[HOST_FACTS_MAX];
-    size_t n = host_facts_collect(facts);
+    size_t n = plan_collect_facts(r, facts);
 
     jsonw_key(w, "host");
     jsonw_object(w);
@@ -307,7 +323,7 @@ void plan_print(const struct run_options *r, const struct program *p, struct buf
         str_strip_control_chars(text);
         buf_addf(out, "  %s (%s)\n", text, plan_env_source(r, i, source));
     }
-    plan_print_host(out);
+    plan_print_host(r, out);
 }
 
 static void plan_json_mount(struct jsonw *w, const char *dst, const char *kind, const char *src)
@@ -425,7 +441,7 @@ void plan_json(const struct run_options *r, const struct program *p, struct buf 
     jsonw_end_object(&w);
     plan_json_sources(r, &w);
     plan_json_lists(r, p, &w);
-    plan_json_host(&w);
+    plan_json_host(r, &w);
     jsonw_end_object(&w);
     buf_adds(out, "\n");
 }
