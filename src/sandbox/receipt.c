@@ -92,6 +92,29 @@ static void receipt_json_walls(const char *key, bool inside, uint32_t found, str
     jsonw_end_array(w);
 }
 
+/* Walls that the sandbox was allowed to lack, and lacks. */
+static void receipt_json_missing_walls(const struct receipt *r, struct jsonw *w)
+{
+    struct wall_demand demand = { .level = r->level, .rootless = r->rootless };
+    size_t n;
+    const struct wall *walls = walls_all(&n);
+
+    jsonw_key(w, "missing");
+    jsonw_array(w);
+    (void)driver_parse(r->driver, &demand.driver);
+    for (size_t i = 0; i < n; i++) {
+        const char *why = walls_exception_reason(&demand, &walls[i]);
+
+        if (!why || !((walls[i].outside & ~r->host_walls) | (walls[i].inside & ~r->inside_walls)))
+            continue;
+        jsonw_object(w);
+        jsonw_kstr(w, "name", walls[i].name);
+        jsonw_kstr(w, "reason", why);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
 static void receipt_json_all_walls(const struct receipt *r, struct jsonw *w)
 {
     jsonw_key(w, "walls");
@@ -100,6 +123,7 @@ static void receipt_json_all_walls(const struct receipt *r, struct jsonw *w)
     receipt_json_walls("inside", true, r->inside_walls, w);
     jsonw_ku64(w, "landlockAbi", r->landlock_abi);
     jsonw_kbool(w, "rootless", r->rootless);
+    receipt_json_missing_walls(r, w);
     jsonw_end_object(w);
 }
 

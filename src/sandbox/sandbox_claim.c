@@ -105,7 +105,10 @@ int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *s
 
     memcpy(m.id, b->id, sizeof(m.id));
     if (b->state != SANDBOX_HANDLE_CREATING)
-        m.walls = walls_inside_needed(b->created.rootless && !spec->require_all_walls);
+        m.walls = walls_inside_needed(
+            &(struct wall_demand){ .level = spec->level,
+                                   .driver = spec->driver,
+                                   .rootless = b->created.rootless && !spec->require_all_walls });
     b->runtime_checks_walls = m.walls != 0;
     for (size_t i = 0; i < sandbox_claim_count_env(spec->env); i++)
         if (spec->env[i][0] == '=' || !strchr(spec->env[i], '='))
@@ -222,9 +225,11 @@ static void sandbox_claim_send_hello(struct sandbox_handle *b)
 
 /* Some walls need root; without root they are missing, and the receipt says so, unless the spec
  * requires them. */
-static bool sandbox_claim_allows_rootless(const struct sandbox_handle *b)
+static struct wall_demand sandbox_claim_wall_demand(const struct sandbox_handle *b)
 {
-    return b->created.rootless && !b->require_all_walls;
+    return (struct wall_demand){ .level = b->level,
+                                 .driver = b->kind.driver,
+                                 .rootless = b->created.rootless && !b->require_all_walls };
 }
 
 static int sandbox_claim_check_enforced(const struct sandbox_handle *b, struct err *err)
@@ -245,7 +250,9 @@ static int sandbox_claim_check_enforced(const struct sandbox_handle *b, struct e
 
 static int sandbox_claim_check_driver_report(const struct sandbox_handle *b, struct err *err)
 {
-    if (walls_check_outside(b->level, sandbox_claim_allows_rootless(b), b->created.walls, err) < 0)
+    struct wall_demand demand = sandbox_claim_wall_demand(b);
+
+    if (walls_check_outside(&demand, b->created.walls, err) < 0)
         return -1;
     return sandbox_claim_check_enforced(b, err);
 }
@@ -360,14 +367,14 @@ static void sandbox_claim_on_hello(struct sandbox_handle *b, const struct frame 
 
 static void sandbox_claim_on_claimed(struct sandbox_handle *b, const struct frame *f)
 {
+    struct wall_demand demand = sandbox_claim_wall_demand(b);
     struct err err = { 0 };
 
     if (b->state != SANDBOX_HANDLE_CLAIMING || b->is_unclaimed)
         sandbox_handle_protocol_error(b, "CLAIMED without a claim");
     else if (rt_claimed_decode(f, &b->runtime_report, &err) < 0)
         sandbox_handle_protocol_error(b, "CLAIMED: %s", err.msg);
-    else if (walls_check_inside(b->level, sandbox_claim_allows_rootless(b), b->runtime_report.walls,
-                                b->runtime_report.landlock_abi, &err) < 0)
+    else if (walls_check_inside(&demand, b->runtime_report.walls, b->runtime_report.landlock_abi, &err) < 0)
         sandbox_handle_fail(b, &err);
     else
         sandbox_handle_set_ready(b);

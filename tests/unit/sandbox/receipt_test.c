@@ -95,6 +95,22 @@ TEST(json_has_measured_figures_with_their_units)
     expect_json(&r, with, without);
 }
 
+TEST(json_names_the_walls_that_a_plain_user_lacks_with_the_reason)
+{
+    const char *const none[] = { "\"missing\":[]", NULL };
+    const char *const some[] = {
+        "\"rootless\":true,\"missing\":[{\"name\":\"unique_uid\",\"reason\":\"an unprivileged user "
+        "cannot raise it\"},{\"name\":\"no_groups\"",
+        NULL
+    };
+    const char *const without[] = { NULL };
+    struct receipt r = plain();
+
+    expect_json(&r, none, without);
+    r.rootless = true;
+    expect_json(&r, some, without);
+}
+
 TEST(json_has_a_reason_instead_of_an_unknown_figure)
 {
     struct receipt r = plain();
@@ -254,12 +270,19 @@ TEST(print_groups_unknown_figures_by_reason)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(each_cause_of_an_end_has_its_exit_code),          RUN(names_of_causes_match_the_api_contract),
-        RUN(json_has_measured_figures_with_their_units),      RUN(json_has_a_reason_instead_of_an_unknown_figure),
-        RUN(json_reports_how_each_limit_is_enforced),         RUN(json_omits_unlimited_limits),
-        RUN(denied_calls_are_listed_with_rule_and_fix),       RUN(uncounted_denials_are_absent_and_not_empty),
-        RUN(changes_are_listed_and_hostile_names_stay_names), RUN(print_names_the_clock_and_its_limit),
-        RUN(partly_enforced_limits_are_grouped_by_reason),    RUN(print_groups_unknown_figures_by_reason),
+        RUN(json_names_the_walls_that_a_plain_user_lacks_with_the_reason),
+        RUN(each_cause_of_an_end_has_its_exit_code),
+        RUN(names_of_causes_match_the_api_contract),
+        RUN(json_has_measured_figures_with_their_units),
+        RUN(json_has_a_reason_instead_of_an_unknown_figure),
+        RUN(json_reports_how_each_limit_is_enforced),
+        RUN(json_omits_unlimited_limits),
+        RUN(denied_calls_are_listed_with_rule_and_fix),
+        RUN(uncounted_denials_are_absent_and_not_empty),
+        RUN(changes_are_listed_and_hostile_names_stay_names),
+        RUN(print_names_the_clock_and_its_limit),
+        RUN(partly_enforced_limits_are_grouped_by_reason),
+        RUN(print_groups_unknown_figures_by_reason),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,48 +205,54 @@ TEST(the_claim_has_rules_for_binds_and_the_spec_s_environment_on_top)
 
 /* --- failures --- */
 
-TEST(every_missing_wall_fails_the_sandbox_with_its_name)
+TEST(every_missing_wall_fails_the_sandbox_of_every_driver_with_its_name)
 {
     size_t n;
     const struct wall *walls = walls_all(&n);
 
-    for (size_t i = 0; i < n; i++) {
-        if (!walls[i].outside)
+    for (size_t i = 0; i < n * DRIVER_COUNT; i++) {
+        const struct wall *wall = &walls[i / DRIVER_COUNT];
+
+        if (!wall->outside)
             continue;
         struct fake k;
         struct sandbox_spec spec = plain_spec();
 
+        spec.driver = (enum driver_id)(i % DRIVER_COUNT);
         scene_creating(&k, &spec);
-        jailer_created(&k, ALL_OUTSIDE & ~walls[i].outside);
+        jailer_created(&k, ALL_OUTSIDE & ~wall->outside);
         silent(&k, k.runtime); /* the runtime gets no frame */
         assert_int_equal(k.failed, 0);
         jailer_removes(&k);
         assert_int_equal(k.failed, 1);
         assert_int_equal(k.err.id, ERR_WALL_MISSING);
-        assert_non_null(strstr(k.err.msg, walls[i].name));
+        assert_non_null(strstr(k.err.msg, wall->name));
         scene_end(&k);
     }
 }
 
-TEST(every_wall_missing_inside_fails_the_sandbox_with_its_name)
+TEST(every_wall_missing_inside_fails_the_sandbox_of_every_driver_with_its_name)
 {
     size_t n;
     const struct wall *walls = walls_all(&n);
 
-    for (size_t i = 0; i < n; i++) {
-        if (!walls[i].inside)
+    for (size_t i = 0; i < n * DRIVER_COUNT; i++) {
+        const struct wall *wall = &walls[i / DRIVER_COUNT];
+
+        if (!wall->inside)
             continue;
         struct fake k;
         struct sandbox_spec spec = plain_spec();
 
+        spec.driver = (enum driver_id)(i % DRIVER_COUNT);
         scene_created(&k, &spec);
         runtime_hello(&k, WIRE_VERSION, k.epoch);
-        runtime_claimed(&k, ALL_INSIDE & ~walls[i].inside, 3);
+        runtime_claimed(&k, ALL_INSIDE & ~wall->inside, 3);
         jailer_removes(&k);
         assert_int_equal(k.ready, 0);
         assert_int_equal(k.failed, 1);
         assert_int_equal(k.err.id, ERR_WALL_MISSING);
-        assert_non_null(strstr(k.err.msg, walls[i].name));
+        assert_non_null(strstr(k.err.msg, wall->name));
         scene_end(&k);
     }
 }
@@ -826,8 +832,8 @@ int main(void)
         RUN(a_template_of_a_previous_server_is_used),
         RUN(create_carries_limits_mounts_and_descriptors),
         RUN(the_claim_has_rules_for_binds_and_the_spec_s_environment_on_top),
-        RUN(every_missing_wall_fails_the_sandbox_with_its_name),
-        RUN(every_wall_missing_inside_fails_the_sandbox_with_its_name),
+        RUN(every_missing_wall_fails_the_sandbox_of_every_driver_with_its_name),
+        RUN(every_wall_missing_inside_fails_the_sandbox_of_every_driver_with_its_name),
         RUN(a_rootless_sandbox_needs_no_walls_of_other_user_ids),
         RUN(a_spec_can_require_the_walls_that_need_root),
         RUN(a_spec_can_require_complete_enforcement_of_a_limit),
