@@ -1,7 +1,6 @@
 #include "service/spec.h"
 
 #include "service/custom_policy.h"
-#include "sandbox/drivers.h"
 #include "service/templates.h"
 
 #include "core/base/mem.h"
@@ -217,8 +216,7 @@ static int spec_read_preload(struct spec *s, const json_t *object, struct err *e
 }
 
 /* Sandboxes of level standard share a zygote. A zygote for every custom policy would be too
- * expensive; a template with a policy gets one only if it names modules to preload. Under a driver
- * without zygotes each context starts its own language kernel. */
+ * expensive; a template with a policy gets one only if it names modules to preload. */
 static int spec_choose_zygote(struct spec *s, struct err *err)
 {
     s->zygote = (struct zygote_spec){ 0 };
@@ -226,7 +224,7 @@ static int spec_choose_zygote(struct spec *s, struct err *err)
         return s->preload ? err_set(err, ERR_INVALID,
                                     "preload: only templates of runtime python may have it; add runtime python")
                           : 0;
-    if (drivers_caps(s->driver)->zygote && (s->level == LEVEL_STANDARD || s->preload))
+    if (s->level == LEVEL_STANDARD || s->preload)
         s->zygote = (struct zygote_spec){ "python", s->preload ? s->preload : template_python_preload };
     return 0;
 }

@@ -279,6 +279,7 @@ class OfBwrapOnAServer(Served):
             return self.operator("pool", "info", "--json", "pooled").json["status"]
 
         wait_for(lambda: status()["ready"] == 1)
+        self.assertEqual(status()["zygote"]["state"], "unsupported")
         native = self.cove("sandbox", "create", "-q", "--template", "pooled", "--driver", "native").out.strip()
         self.assertEqual(self.cove("sandbox", "info", "--json", native).json["driver"], "native")
         self.assertEqual(status()["hits"], 0)
