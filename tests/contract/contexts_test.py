@@ -214,7 +214,8 @@ def a_default_context_survives_a_restart_of_the_server_and_a_pause(s):
     assert s.call("POST", f"/v1/sandboxes/{sb}/pause").status == 200
     assert s.execute(sb, {"code": "1"}).json["error"]["code"] == "sandbox_paused"
     assert s.call("POST", f"/v1/sandboxes/{sb}/resume").status == 200
-    assert last(run_code(s, sb, "x + 1")) == "42"
+    after = run_code(s, sb, "x + 1")
+    assert last(after) == "42", after
     assert [(c["id"], c["default"]) for c in contexts(s, sb)] == [(before[0]["id"], True)]
 
 
