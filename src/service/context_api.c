@@ -115,11 +115,11 @@ void contexts_commit(struct sandbox *sb)
         return;
     }
     sandbox_fill_spec_row(sb, &row);
-    auto_free char *spec = row.spec_json;
     n->sandbox = sb;
     n->seq = ++sb->contexts_write_seq;
     store_sandbox_update(sb->services->store, sb->owner, &row, STORE_SANDBOX_SET_SPEC,
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, contexts_on_committed, n);
+    free(row.spec_json);
 }
 
 /* --- after a restart of the server --- */

@@ -249,12 +249,12 @@ static void sandbox_create_step(struct sandbox *sb)
     sb->expires_ms = clock_real_ms() + sb->spec.limits.v[LIMIT_LIFETIME];
     sb->expires_mono_ms = sandbox_mono_ms(sb) + sb->spec.limits.v[LIMIT_LIFETIME];
     sandbox_fill_spec_row(sb, &row);
-    auto_free char *spec = row.spec_json;
     row.expires_ms = sb->expires_ms;
     store_sandbox_update(sb->services->store, sb->owner, &row,
                          STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_EXPIRES | STORE_SANDBOX_SET_SPEC,
                          &(struct store_condition){ .states = STORE_BIT(STORE_SANDBOX_CREATING) },
                          sandbox_on_running_committed, sb);
+    free(row.spec_json);
 }
 
 static void sandbox_on_row_inserted(void *arg, const struct err *err)
@@ -366,7 +366,6 @@ static void sandbox_insert_row(struct sandbox *sb)
     auto_free char *metadata = spec_metadata_json(&sb->spec);
 
     sandbox_fill_spec_row(sb, &row);
-    auto_free char *spec = row.spec_json;
     memcpy(row.owner, sb->owner, sizeof(row.owner));
     row.name = sb->spec.name[0] ? sb->spec.name : NULL;
     row.template = sb->template;
@@ -377,6 +376,7 @@ static void sandbox_insert_row(struct sandbox *sb)
     store_sandbox_insert(sb->services->store, &row,
                          sb->quota->limit[STORE_QUOTA_SANDBOXES] ? 0 : sb->services->live_max, sandbox_on_row_inserted,
                          sb);
+    free(row.spec_json);
 }
 
 static int sandbox_create_check(const struct sandbox_services *s, const struct spec *spec, struct err *err)

@@ -184,12 +184,12 @@ static void sandbox_op_commit(struct sandbox *sb)
 
     auto_free char *metadata = sb->ops->kind == SANDBOX_OP_UPDATE ? spec_metadata_json(&sb->spec) : NULL;
     sandbox_fill_spec_row(sb, &row);
-    auto_free char *spec = row.spec_json;
     row.metadata_json = metadata;
     store_sandbox_update(sb->services->store, sb->owner, &row,
                          STORE_SANDBOX_SET_STATE | STORE_SANDBOX_SET_SPEC | STORE_SANDBOX_SET_EXPIRES |
                              (metadata ? STORE_SANDBOX_SET_METADATA : 0u),
                          &(struct store_condition){ .states = STORE_SANDBOX_LIVE }, sandbox_op_on_committed, sb);
+    free(row.spec_json);
 }
 
 static void sandbox_op_on_frozen(void *arg, const struct err *err)
