@@ -32,9 +32,12 @@ class AsRoot(Case):
     def test_every_row_is_held_and_the_status_is_0(self):
         done = run("doctor")
         self.assertEqual((done.code, done.err), (0, ""), done)
-        *lines, also, verdict = done.out.splitlines()
-        self.assertEqual([line for line in lines if not line.startswith("held ")], [], done)
-        self.assertRegex(also, "^also +disk rates .*--io-read")
+        *rows, verdict = done.out.splitlines()
+        lines = [line for line in rows if line.startswith("held ")]
+        rates, native, bwrap = [line for line in rows if line not in lines]
+        self.assertRegex(rates, "^also +disk rates .*--io-read")
+        self.assertRegex(native, "^also +driver native +available; tested above$")
+        self.assertRegex(bwrap, "^also +driver bwrap +(un)?available")
         self.assertRegex(verdict, r"^standard is complete on this host: \d+ walls and \d+ limits held$")
         self.assertGreaterEqual(len(lines), 39)
 

@@ -52,7 +52,7 @@ class Life(Case):
         with self.assertRaises(DriverNotFoundError) as met:
             Sandbox.create("sh", client=self.client, driver="nativ")
         self.assertIn("did you mean native?", str(met.exception))
-        self.assertEqual(self.client.execute("6 * 7", driver="native").value, "42")
+        self.assertEqual(self.client.execute("6 * 7", driver="native").text, "42")
 
     def test_built_in_policies_are_listed_and_shown(self) -> None:
         names = {p.name: p for p in self.client.policies()}
