@@ -73,6 +73,7 @@ enum store_old {
     STORE_OLD_IDEMPOTENCY,   /* by time */
     STORE_OLD_USAGE,         /* by hour */
     STORE_OLD_SANDBOX_USAGE, /* usage of single sandboxes, by hour */
+    STORE_OLD_SCRIPTS,       /* by the last use */
 };
 
 /* An open database; the first member of the handle of every backend. */
@@ -124,6 +125,15 @@ struct store_backend {
      * 0. At most `limit` rows. */
     int (*sum_usage)(struct store_db *db, const struct usage_filter *f, uint32_t limit, struct row_list *ret,
                      struct err *err);
+
+    /* --- scripts --- */
+    /* The number of scripts, and the bytes of their code. */
+    int (*sum_scripts)(struct store_db *db, const char *owner, uint64_t *ret_count, uint64_t *ret_bytes,
+                       struct err *err);
+    /* Removes the script of the owner whose last use is the oldest, other than `keep`. *ret_bytes: of
+     * its code. *ret_n: 0 if there is no other script. */
+    int (*remove_unused_script)(struct store_db *db, const char *owner, const char *keep, uint64_t *ret_bytes,
+                                uint64_t *ret_n, struct err *err);
 
     /* --- retention --- */
     /* Removes at most `limit` rows from before a time. *ret: what is known of them afterwards, as

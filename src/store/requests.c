@@ -12,7 +12,6 @@
 #include <assert.h>
 
 #define ID_TEXT_MAX 512u /* names, ids and keys that come from outside */
-#define LIST_DEFAULT 100u
 #define META_MAX 32u
 
 struct store_request *store_request_new(enum store_op op, const struct row_table *t, store_untyped_fn *done, void *arg)
@@ -29,7 +28,8 @@ struct store_request *store_request_new(enum store_op op, const struct row_table
 bool store_op_needs_space(enum store_op op)
 {
     return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_PUT || op == STORE_OP_META_PUT ||
-           op == STORE_OP_USAGE_RECORD_CPU || op == STORE_OP_USAGE_ADD || op == STORE_OP_BUDGET_PUT;
+           op == STORE_OP_USAGE_RECORD_CPU || op == STORE_OP_USAGE_ADD || op == STORE_OP_BUDGET_PUT ||
+           op == STORE_OP_SCRIPT_KEEP;
 }
 
 void store_request_reset(struct store_request *c)
@@ -41,6 +41,7 @@ void store_request_reset(struct store_request *c)
     c->value = NULL;
     c->removed = NULL;
     c->more = c->row_created = c->failed = false;
+    c->total = 0;
     c->gc = (struct store_gc_report){ 0 };
     c->counts = (struct store_counts){ 0 };
     c->err = (struct err){ 0 };
@@ -159,7 +160,7 @@ static void store_request_set_list(struct store_request *c, const struct store_l
     c->page.states = q->states;
     c->page.outcomes = q->outcomes;
     c->page.oldest_first = q->oldest_first;
-    c->page.limit = q->limit == 0 ? LIST_DEFAULT : q->limit > STORE_LIST_MAX ? STORE_LIST_MAX : q->limit;
+    c->page.limit = q->limit == 0 ? STORE_LIST_DEFAULT : q->limit > STORE_LIST_MAX ? STORE_LIST_MAX : q->limit;
     if (!c->rejected && q->sandbox && !id_valid(q->sandbox, "sb")) {
         err_set(&err, ERR_MISSING, "there is no such sandbox");
         store_request_reject(c, &err);
@@ -530,6 +531,8 @@ static void store_request_answer_row(struct store_request *c, const struct err *
         ((store_role_fn *)c->done)(c->arg, err, row);
     else if (c->table == &row_pool)
         ((store_pool_fn *)c->done)(c->arg, err, row);
+    else if (c->table == &row_script)
+        ((store_script_fn *)c->done)(c->arg, err, row);
     else
         ((store_template_fn *)c->done)(c->arg, err, row);
 }
@@ -554,6 +557,7 @@ void store_request_answer(struct store_request *c)
     case STORE_OP_UPDATE:
     case STORE_OP_LOGIN:
     case STORE_OP_PUT:
+    case STORE_OP_SCRIPT_FIND:
         store_request_answer_row(c, err);
         break;
     case STORE_OP_INSERT:
@@ -571,6 +575,10 @@ void store_request_answer(struct store_request *c)
     case STORE_OP_USAGE_LIST:
     case STORE_OP_BUDGET_LIST:
         store_usage_request_answer(c, err);
+        break;
+    case STORE_OP_SCRIPT_KEEP:
+    case STORE_OP_SCRIPT_SEARCH:
+        store_script_request_answer(c, err);
         break;
     case STORE_OP_EVENT_RANGE:
         ((store_event_range_fn *)c->done)(c->arg, err, err ? 0 : c->first, err ? 0 : c->seq);

@@ -26,10 +26,19 @@ enum store_op {
     STORE_OP_USAGE_LIST,
     STORE_OP_BUDGET_PUT,
     STORE_OP_BUDGET_LIST,
+    STORE_OP_SCRIPT_KEEP,
+    STORE_OP_SCRIPT_FIND,
+    STORE_OP_SCRIPT_SEARCH,
     STORE_OP_COUNT,
     STORE_OP_GC,
     STORE_OP_CHECK, /* from here on: in steps, outside of a transaction */
     STORE_OP_BACKUP,
+};
+
+/* A position in the order of a search: matches, last use, id. */
+struct script_cursor {
+    uint64_t matches, last_used_ms;
+    char id[ID_SIZE]; /* "": the beginning */
 };
 
 struct store_request {
@@ -57,6 +66,8 @@ struct store_request {
     struct store_usage *usage_sums;
     size_t nusage;
     struct usage_filter usage; /* USAGE_LIST */
+    struct store_script_quota script_quota;
+    struct script_cursor script_cursor; /* SCRIPT_SEARCH, with page; text: the words, id: the language */
     uint64_t now_ms;
 
     /* Results. */
@@ -64,7 +75,9 @@ struct store_request {
     bool more;
     bool row_created;
     uint64_t seq;
-    uint64_t first; /* start of the range that ends at seq */
+    uint64_t first;                   /* start of the range that ends at seq */
+    uint64_t total;                   /* scripts found, or evicted */
+    struct script_cursor script_next; /* with more */
     char *value;
     struct store_counts counts;
     char (*removed)[ID_SIZE];
@@ -107,5 +120,6 @@ void store_request_reject(struct store_request *c, const struct err *err);
 /* Takes ownership of the call, and returns it for a caller that may detach it later. */
 struct store_request *store_request_submit(struct store *st, struct store_request *c);
 void store_usage_request_answer(struct store_request *c, const struct err *err);
+void store_script_request_answer(struct store_request *c, const struct err *err);
 /* Calls `done`. */
 void store_request_answer(struct store_request *c);

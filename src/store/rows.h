@@ -5,6 +5,7 @@
 #pragma once
 
 #include "store/pools.h"
+#include "store/scripts.h"
 #include "store/store.h"
 #include "store/usage.h"
 
@@ -49,6 +50,8 @@ struct row_table {
 extern const struct row_table row_sandbox, row_execution, row_key, row_template, row_event, row_idem;
 /* pools.c */
 extern const struct row_table row_pool;
+/* scripts.c; the head is a script without its code */
+extern const struct row_table row_script, row_script_head;
 /* tenants.c */
 extern const struct row_table row_tenant, row_user, row_role, row_login, row_age;
 /* usage.c */

@@ -41,6 +41,7 @@ struct store_request; /* a call that is not answered yet */
 #define STORE_NAME_MAX 64
 #define STORE_TEXT_MAX (4 * MIB)
 #define STORE_LIST_MAX 1000u /* rows in one page */
+#define STORE_LIST_DEFAULT 100u
 #define STORE_CURSOR_SIZE 80
 
 struct store_settings {
@@ -358,6 +359,8 @@ struct store_counts {
     uint64_t executions[STORE_EXECUTION_STATES];
     uint64_t keys; /* not revoked; includes expired keys */
     uint64_t templates;
+    uint64_t scripts;
+    uint64_t script_bytes; /* code of all scripts */
     uint64_t events;
     uint64_t output_bytes; /* stored output of all executions */
     uint64_t db_bytes;     /* in use; without free pages */
@@ -376,6 +379,7 @@ struct store_retention {
     uint64_t sandboxes_before_ms;
     uint64_t events_before_ms;
     uint64_t idem_before_ms;
+    uint64_t scripts_before_ms; /* by the last use */
     /* Age limit of usage; usage of removed sandboxes is first summed up by tenant and user. */
     uint64_t usage_before_ms;
     uint64_t output_bytes_max; /* stored output of all executions */
@@ -389,7 +393,7 @@ struct store_gc_report {
     const char (*executions)[ID_SIZE];
     size_t nexecutions;
     uint64_t output_bytes; /* stored output of the removed executions */
-    uint64_t sandboxes, events, idem;
+    uint64_t sandboxes, events, idem, scripts;
     uint64_t usage; /* rows that were removed or merged into another row */
     bool more;
 };

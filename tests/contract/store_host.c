@@ -186,6 +186,26 @@ void on_pools(void *arg UNUSED, const struct err *err, const struct store_pool *
     copy_rows(&row_pool, err, rows, n, next);
 }
 
+void on_script(void *arg UNUSED, const struct err *err, const struct store_script *row)
+{
+    copy_rows(&row_script, err, row, row ? 1 : 0, NULL);
+}
+
+void on_script_kept(void *arg UNUSED, const struct err *err, const struct store_script *row, bool is_new,
+                    uint64_t evicted)
+{
+    got.fresh = is_new;
+    got.total = evicted;
+    copy_rows(&row_script, err, row, row ? 1 : 0, NULL);
+}
+
+void on_scripts(void *arg UNUSED, const struct err *err, const struct store_script *rows, size_t n, uint64_t total,
+                const char *next)
+{
+    got.total = total;
+    copy_rows(&row_script, err, rows, n, next);
+}
+
 void on_event(void *arg UNUSED, const struct err *err, uint64_t seq)
 {
     got.seq = seq;

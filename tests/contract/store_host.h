@@ -28,6 +28,7 @@ struct got {
     char *next;           /* cursor */
     bool fresh;
     uint64_t seq;
+    uint64_t total; /* scripts that were found, or evicted */
     char *text;
     struct store_counts counts;
     struct store_gc_report gc;
@@ -47,6 +48,9 @@ store_template_fn on_template;
 store_templates_fn on_templates;
 store_pool_fn on_pool;
 store_pools_fn on_pools;
+store_script_fn on_script;
+store_script_kept_fn on_script_kept;
+store_scripts_fn on_scripts;
 store_event_fn on_event;
 store_events_fn on_events;
 store_idem_fn on_idem;

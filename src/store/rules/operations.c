@@ -26,6 +26,7 @@ static int store_run_count(struct store_db *db, struct store_request *c, struct 
         db->ops->count_by_state(db, &row_execution, c->owner, n->executions, err) < 0 ||
         db->ops->count(db, &keys, &n->keys, err) < 0 || db->ops->count(db, &events, &n->events, err) < 0 ||
         db->ops->count(db, &templates, &n->templates, err) < 0 ||
+        db->ops->sum_scripts(db, c->owner, &n->scripts, &n->script_bytes, err) < 0 ||
         db->ops->output_bytes(db, c->owner, &n->output_bytes, err) < 0)
         return -1;
     return db->ops->used_bytes(db, &n->db_bytes, err);
@@ -78,6 +79,12 @@ static int store_run_operation(struct store_db *db, struct store_request *c, str
         return usage_rules_budget_put(db, c, err);
     case STORE_OP_BUDGET_LIST:
         return usage_rules_budget_list(db, c, err);
+    case STORE_OP_SCRIPT_KEEP:
+        return script_rules_keep(db, c, err);
+    case STORE_OP_SCRIPT_FIND:
+        return script_rules_find(db, c, err);
+    case STORE_OP_SCRIPT_SEARCH:
+        return script_rules_search(db, c, err);
     case STORE_OP_COUNT:
         return store_run_count(db, c, err);
     case STORE_OP_GC:
@@ -99,6 +106,7 @@ static bool store_request_changes_many_rows(const struct store_request *c)
     case STORE_OP_KEY_TOUCH:
     case STORE_OP_USAGE_RECORD_CPU:
     case STORE_OP_USAGE_ADD:
+    case STORE_OP_SCRIPT_KEEP:
         return true;
     default:
         return false;

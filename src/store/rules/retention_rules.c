@@ -28,7 +28,7 @@ struct retention_run {
 static uint32_t retention_rows_left(const struct retention_run *r)
 {
     const struct store_gc_report *n = r->report;
-    uint64_t gone = n->nexecutions + n->sandboxes + n->events + n->idem + n->usage;
+    uint64_t gone = n->nexecutions + n->sandboxes + n->events + n->idem + n->usage + n->scripts;
 
     return gone >= r->batch ? 0 : (uint32_t)(r->batch - gone);
 }
@@ -130,6 +130,7 @@ static int retention_run_batch(struct retention_run *r, struct err *err)
             0 ||
         retention_remove(r, STORE_OLD_EVENTS, k->events_before_ms, retention_rows_left(r), &n->events, err) < 0 ||
         retention_remove(r, STORE_OLD_IDEMPOTENCY, k->idem_before_ms, retention_rows_left(r), &n->idem, err) < 0 ||
+        retention_remove(r, STORE_OLD_SCRIPTS, k->scripts_before_ms, retention_rows_left(r), &n->scripts, err) < 0 ||
         retention_remove(r, STORE_OLD_USAGE, k->usage_before_ms, retention_rows_left(r), &n->usage, err) < 0 ||
         usage_rules_merge_old(r->db, k->sandboxes_before_ms, retention_rows_left(r), &n->usage, err) < 0)
         return -1;
@@ -152,6 +153,7 @@ static int retention_run_dry(struct retention_run *r, struct err *err)
         sum.events += r->report->events;
         sum.idem += r->report->idem;
         sum.usage += r->report->usage;
+        sum.scripts += r->report->scripts;
     } while (rc == 0 && r->report->more);
     *r->report = sum;
     return rc;

@@ -76,5 +76,10 @@ void usage_report_add(struct row_list *report, const struct store_usage *u);
 /* Sorts and merges the rows; keeps at most `limit` of them. */
 void usage_report_finish(struct row_list *report, size_t limit);
 
+/* script_rules.c */
+int script_rules_keep(struct store_db *db, struct store_request *c, struct err *err);
+int script_rules_find(struct store_db *db, struct store_request *c, struct err *err);
+int script_rules_search(struct store_db *db, struct store_request *c, struct err *err);
+
 /* retention_rules.c */
 int retention_rules_collect(struct store_db *db, struct store_request *c, struct err *err);

@@ -95,6 +95,9 @@ int db_output_bytes(struct store_db *base, const char *owner, uint64_t *ret, str
 int db_used_bytes(struct store_db *base, uint64_t *ret, struct err *err);
 int db_execution_ages(struct store_db *base, uint64_t now_ms, struct row_list *ret, struct err *err);
 int db_event_range(struct store_db *base, uint64_t *first, uint64_t *last, struct err *err);
+int db_sum_scripts(struct store_db *base, const char *owner, uint64_t *ret_count, uint64_t *ret_bytes, struct err *err);
+int db_remove_unused_script(struct store_db *base, const char *owner, const char *keep, uint64_t *ret_bytes,
+                            uint64_t *ret_n, struct err *err);
 
 /* sqlite_backup.c */
 int db_check_step(struct sqlite_db *db, struct store_request *c, struct err *err);

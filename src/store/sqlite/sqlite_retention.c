@@ -33,6 +33,8 @@ static const char *const remove_statements[] = {
                                 " WHERE sandbox <> '' AND hour_ms < ?1 ORDER BY hour_ms, owner, created_by, sandbox"
                                 " LIMIT ?2) RETURNING hour_ms, owner, created_by, sandbox, executions, failed, cpu_us,"
                                 " execution_ms, output_bytes, sandbox_ms, memory_mib_ms, storage_mib_ms, memory_peak",
+    [STORE_OLD_SCRIPTS] = "DELETE FROM scripts WHERE id IN (SELECT id FROM scripts WHERE last_used_ms < ?1 ORDER BY "
+                          "last_used_ms LIMIT ?2)",
 };
 
 int db_remove_oldest(struct store_db *base, enum store_old kind, uint64_t before_ms, uint32_t limit,

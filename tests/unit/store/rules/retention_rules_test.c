@@ -8,7 +8,7 @@
 static const char *const kind_names[] = {
     [STORE_OLD_EXECUTIONS] = "executions",       [STORE_OLD_SANDBOXES] = "sandboxes",     [STORE_OLD_EVENTS] = "events",
     [STORE_OLD_FIRST_EVENTS] = "first_events",   [STORE_OLD_IDEMPOTENCY] = "idempotency", [STORE_OLD_USAGE] = "usage",
-    [STORE_OLD_SANDBOX_USAGE] = "sandbox_usage",
+    [STORE_OLD_SANDBOX_USAGE] = "sandbox_usage", [STORE_OLD_SCRIPTS] = "scripts",
 };
 
 static struct {
@@ -125,14 +125,16 @@ TEST(old_executions_go_before_their_sandboxes_and_usage_goes_last)
                                    .sandboxes_before_ms = 9,
                                    .events_before_ms = 9,
                                    .idem_before_ms = 9,
+                                   .scripts_before_ms = 9,
                                    .usage_before_ms = 9 };
     struct store_gc_report report = collect(&all, 0);
 
-    assert_string_equal(fake.log, "executions:3 sandboxes:3 events:3 idempotency:3 usage:3 sandbox_usage:0");
+    assert_string_equal(fake.log, "executions:3 sandboxes:3 events:3 idempotency:3 scripts:3 usage:3 sandbox_usage:0");
     assert_string_equal(fake.savepoint, "released");
     assert_int_equal(report.nexecutions, 3);
     assert_int_equal(report.output_bytes, 30);
     assert_int_equal(report.sandboxes, 3);
+    assert_int_equal(report.scripts, 3);
     assert_int_equal(report.usage, 3);
     assert_false(report.more);
 }
