@@ -1,5 +1,5 @@
 /* cove-runtime - PID 1 of a sandbox. Its one socket is descriptor 3. With the id of the sandbox as
- * its argument, it raises the last walls itself (core/wire/boot_file.h). */
+ * its first argument, it raises the last walls itself (core/wire/boot_file.h). */
 #include "core/wire/early_error.h"
 #include "inside/runtime/runtime.h"
 #include "inside/runtime/runtime_boot.h"
@@ -10,7 +10,7 @@ int main(int argc, char **argv)
 {
     struct err err = { 0 };
 
-    if (argc > 1 && runtime_boot(argv[1], &err) < 0) {
+    if (argc > 1 && runtime_boot(argv[1], argv + 2, &err) < 0) {
         early_error_send(CONTROL_FD, &err);
         return 1;
     }

@@ -1,6 +1,7 @@
 """The driver of a sandbox, as a user chooses it and sees it."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -207,6 +208,32 @@ class OfBwrap(Case):
         states = {name: limit["state"] for name, limit in receipt["limits"].items()}
         self.assertEqual(states, {name: limit["state"] for name, limit in native["limits"].items()})
 
+    def test_no_lent_file_runs_before_the_walls_are_up(self):
+        """Bubblewrap and its libraries are read from the root over which a bind may lie."""
+        for lent in ("/usr/bin/bwrap", "/usr/bin/env"):
+            script = self.file("lent", "#!/bin/sh\necho lent; grep Seccomp: /proc/self/status >&2\n")
+            os.chmod(script, 0o755)
+            done = self.bwrap("--bind-ro", f"{script}:{lent}", "--", lent)
+            self.assertEqual((done.code, done.out, done.err), (0, "lent\n", "Seccomp:\t2\n"), done)
+        # The loader of Bubblewrap would warn about this entry in its own name.
+        etc = self.file("etc/ld.so.preload", "/no/such/library.so\n")
+        done = self.bwrap("--json", "--bind-ro", os.path.dirname(etc) + ":/etc", "--", "/usr/bin/true")
+        self.assertEqual((done.code, done.json["exitCode"]), (0, 0), done)
+        self.assertNotIn("bwrap", done.json["stderr"] + done.err)
+        policy = self.file("policy.yaml", "version: 1\ndriver: bwrap\nfilesystem: {hide: [/usr/bin/bwrap]}\n")
+        self.assertCode(run("run", "--policy", policy, "--", "true"), 0)
+
+    def test_a_namespace_that_bubblewrap_did_not_make_is_a_missing_wall(self):
+        real, partial = os.path.join(self.dir, "real"), self.file("partial", "")
+        shutil.copy("/usr/bin/bwrap", real)
+        for option, name in (("--unshare-ipc", "ipc"), ("--unshare-cgroup", "cgroup")):
+            with open(partial, "w", encoding="utf-8") as f:
+                f.write('#!/bin/sh\nfor word; do shift; [ "$word" = %s ] || set -- "$@" "$word"; done\nexec /usr/bin/chfn "$@"\n' % option)
+            os.chmod(partial, 0o755)
+            done = self.without_bwrap(partial, "run", "--driver", "bwrap", "--", "true", also=(real, "/usr/bin/chfn"))
+            self.assertErrorCode(done, 125, "wall_missing")
+            self.assertIn(f"did not make a namespace of type {name};", done.err)
+
     def test_a_policy_file_may_choose_it(self):
         path = self.file("policy.yaml", "version: 1\ndriver: bwrap\nsyscalls: {deny: [inotify_init1]}\n")
         code = ("import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.inotify_init1(0); "
@@ -224,10 +251,10 @@ class OfBwrap(Case):
         self.assertCode(run("rm", "--state-dir", state, sandbox), 0)
         self.assertEqual(run("ls", "--local", "-q", "--state-dir", state).out, "")
 
-    def without_bwrap(self, stand_in, *args):
+    def without_bwrap(self, stand_in, *args, also=("/dev/null", "/dev/null")):
         """Runs cove where another file hides Bubblewrap, in a mount namespace of its own."""
-        script = 'mount --bind "$0" /usr/bin/bwrap && exec "$@"'
-        done = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", script, stand_in, COVE, *args],
+        script = 'mount --bind "$0" /usr/bin/bwrap && mount --bind "$1" "$2" && shift 2 && exec "$@"'
+        done = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", script, stand_in, *also, COVE, *args],
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
         return Done(args, done.returncode, done.stdout, done.stderr)
 

@@ -17,6 +17,7 @@ Needs a build with -Dmutate=true, which it makes in build-mutate.
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,20 @@ def slowed(wall):
     return found["used"]["wallMs"] > 600, f"{found['used']['wallMs']} ms for 512 KiB in and out at 1 MiB a second"
 
 
+def refuses_a_shared_namespace(wall):
+    """A Bubblewrap that makes no IPC namespace."""
+    with tempfile.TemporaryDirectory(prefix="cove-mutate-") as place:
+        real, partial = os.path.join(place, "real"), os.path.join(place, "partial")
+        shutil.copy("/usr/bin/bwrap", real)
+        with open(partial, "w", encoding="utf-8") as f:
+            f.write('#!/bin/sh\nfor word; do shift; [ "$word" = --unshare-ipc ] || set -- "$@" "$word"; done\nexec /usr/bin/chfn "$@"\n')
+        os.chmod(partial, 0o755)
+        script = 'mount --bind "$0" /usr/bin/chfn && mount --bind "$1" /usr/bin/bwrap && shift && exec "$@"'
+        done = run(["unshare", "-m", "--propagation", "private", "sh", "-c", script, real, partial, COVE, "run", "--driver", "bwrap",
+                    "--", "true"], wall, timeout=60)
+    return "wall_missing" in done.stdout, done.stdout.strip()[:150] or f"status {done.returncode}"
+
+
 # wall: cases of tests/escape that must fail without it, or a command that succeeds inside only
 # while the wall is up
 WALLS = {
@@ -118,6 +133,7 @@ BORN = {
 BWRAP = {wall: WALLS[wall] for wall in ("cgroup", "rlimits", "disk", "cgroup-namespace", "network", "ipc", "uts", "groups", "masks",
                                         "hidepid", "proc-sys", "securebits", "seccomp")}
 BWRAP["uts"] = shell('test "$(uname -n)" = cove')
+BWRAP["boot-namespaces"] = refuses_a_shared_namespace
 # `cove doctor` has to notice as well, except for walls that are covered by another wall.
 BLIND = ("keyring", "openat2")
 BEHIND = {
@@ -187,7 +203,7 @@ def main():
     elif not os.path.exists(COVE_BORN):
         raise SystemExit("build-mutate is not built; run tests/mutation/run.py --build first")
     modes = (("born", BORN, "in a fork of a zygote"), ("bwrap", BWRAP, "under the driver bwrap"))
-    walls = list(WALLS) + list(BEHIND) + [wall for wall in BORN if wall not in WALLS]
+    walls = list(WALLS) + list(BEHIND) + [wall for wall in (*BORN, *BWRAP) if wall not in WALLS]
     exact = [wall for wall in walls if wall in choice.patterns]  # "cgroup" is the wall of that name, not every name that contains the word
     wanted = exact[choice.index - 1::choice.count] if exact else choice.of(walls)
     number = failed = 0

@@ -4,7 +4,9 @@
 #include "core/base/mem.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 int boot_file_make(const struct boot_file_header *head, const struct sock_filter *notify,
                    const struct sock_filter *plain, struct err *err)
@@ -42,4 +44,31 @@ struct sock_filter *boot_file_read(int fd, struct boot_file_header *ret, struct 
         return NULL;
     }
     return take_ptr(&programs);
+}
+
+const char *const boot_namespace_names[BOOT_NAMESPACES] = { "user", "pid", "mnt", "ipc", "uts", "cgroup" };
+
+int boot_namespaces_get(int proc, struct boot_namespaces *ret, struct err *err)
+{
+    char path[32];
+    struct stat st;
+
+    for (size_t i = 0; i < BOOT_NAMESPACES; i++) {
+        snprintf(path, sizeof(path), "self/ns/%s", boot_namespace_names[i]);
+        if (fstatat(proc, path, &st, 0) < 0)
+            return err_sys(err, ERR_WALL_MISSING, "/proc/%s", path);
+        ret->inodes[i] = st.st_ino;
+    }
+    return 0;
+}
+
+int boot_namespaces_check(const struct boot_namespaces *outside, const struct boot_namespaces *inside, struct err *err)
+{
+    for (size_t i = 0; i < BOOT_NAMESPACES; i++)
+        if (outside->inodes[i] == inside->inodes[i])
+            return err_set(err, ERR_WALL_MISSING,
+                           "the program that makes the namespaces did not make a namespace of type %s; check that it "
+                           "is the one of the distribution",
+                           boot_namespace_names[i]);
+    return 0;
 }

@@ -1,6 +1,11 @@
 /* Bubblewrap is not set-uid here and needs no privilege: its child has the sandbox's own uid, which
  * no other process of the host has, and no capability. For a plain user it has the user's uid.
  *
+ * Bubblewrap and its libraries are files of the host, read from the template's root. A bind may lie
+ * over any of them, so it is attached by the runtime, after Bubblewrap: the detached mounts are
+ * descriptors that Bubblewrap leaves open. Only /workspace, from which nothing is loaded, is
+ * attached before.
+ *
  * Between clone and exec only system calls are made, as in host/isolate/sandbox_child.c, and a step
  * that fails ends the child. Bubblewrap stays as the parent of PID 1: if it is killed, PID 1 is
  * killed too (--die-with-parent), so the jailer may treat it as the sandbox. It is in the cgroup,
@@ -32,6 +37,7 @@ static struct bwrap_args bwrap_next_args; /* touched memory costs no page fault 
 int bwrap_set_template(struct native_template *t, struct err *err)
 {
     _Static_assert(ROOT_MASKS_MAX <= BOOT_MASKS_MAX, "every mask fits");
+    _Static_assert(NATIVE_MOUNTS <= BOOT_BINDS_MAX, "every bind fits");
     static struct native_filter plain;
     struct boot_file_header head = { .nmasks = (uint32_t)t->root.nmasks };
 
@@ -40,6 +46,8 @@ int bwrap_set_template(struct native_template *t, struct err *err)
                        "driver bwrap: " DRIVER_BWRAP_PROGRAM ": %s; apt install bubblewrap, or use driver native",
                        strerror(errno));
     if (filter_build(&t->calls, false, plain.prog, &plain.len, err) < 0)
+        return -1;
+    if (boot_namespaces_get(t->root.proc, &head.made_by, err) < 0)
         return -1;
     head.notify = t->monitor >= 0 ? (uint32_t)t->filter.len : 0;
     head.plain = (uint32_t)plain.len;
@@ -98,10 +106,17 @@ static int bwrap_drop_capabilities(const struct native_template *t, struct err *
 static int bwrap_keep_fds(const struct native_template *t, const struct native_spec *spec, int messages, int *control,
                           struct err *err)
 {
-    int keep[] = { spec->control, t->boot_file, t->monitor };
-    size_t n = t->monitor >= 0 ? 3 : 2;
+    struct lent_bind binds[NATIVE_MOUNTS];
+    size_t nbinds = sandbox_mounts_get_binds(spec, binds), n = 0;
+    int keep[3 + NATIVE_MOUNTS];
 
     _Static_assert(BOOT_FILE_FD == 4 && BOOT_MONITOR_FD == 5, "the order of keep");
+    keep[n++] = spec->control;
+    keep[n++] = t->boot_file;
+    if (t->monitor >= 0)
+        keep[n++] = t->monitor;
+    for (size_t i = 0; i < nbinds; i++)
+        keep[n++] = binds[i].fd;
     if (dup2(messages, STDERR_FILENO) < 0 || fd_keep_only(keep, n) < 0)
         return err_sys(err, ERR_WALL_MISSING, "close descriptors");
     *control = keep[0];
@@ -117,7 +132,7 @@ static NORETURN void bwrap_child_main(const struct native_template *t, const str
     int control = spec->control;
 
     if (bwrap_join_cgroups(spec, &err) < 0 || bwrap_reset_process(&err) < 0 || bwrap_take_uid(t, spec, &err) < 0 ||
-        sandbox_mounts_add_scratch(spec, &err) < 0 || sandbox_mounts_attach_lent(spec, &err) < 0 ||
+        sandbox_mounts_add_scratch(spec, &err) < 0 || sandbox_mounts_attach_workspace(spec, &err) < 0 ||
         bwrap_keep_fds(t, spec, messages, &control, &err) < 0 || rlimits_apply(spec, &err) < 0 ||
         bwrap_drop_capabilities(t, &err) < 0)
         goto failed;

@@ -1,6 +1,7 @@
-/* The child has mounted everything that the sandbox may see, read-only where it must be, so the
- * tree is bound as it is: `--dev-bind / /`. Bubblewrap can limit the bytes of a tmpfs, but not its
- * files; and its /proc would show PID 1 and what the policy masks. The runtime mounts /proc.
+/* The child has mounted everything but the binds, read-only where it must be, so the tree is bound
+ * as it is: `--dev-bind / /`. Bubblewrap can limit the bytes of a tmpfs, but not its
+ * files; and its /proc would show PID 1 and what the policy masks. The runtime mounts /proc, and
+ * attaches the binds at the paths that follow the id.
  *
  * The network namespace is the one that the child is in: it has loopback and no other route, and it
  * does not belong to the user namespace that Bubblewrap makes, so no capability there is valid in
@@ -20,7 +21,7 @@ static void bwrap_args_add(struct bwrap_args *a, const char *arg)
 void bwrap_args_build(struct bwrap_args *a, const struct native_spec *spec)
 {
     static const char *const namespaces[] = { "--unshare-user", "--unshare-pid" };
-    /* For the runtime, which mounts /proc, locks the securebits, and then drops them. */
+    /* For the runtime, which mounts, locks the securebits, and then drops them. */
     static const char *const capabilities[] = { "CAP_SYS_ADMIN", "CAP_SETPCAP" };
 
     a->n = 0;
@@ -56,5 +57,8 @@ void bwrap_args_build(struct bwrap_args *a, const struct native_spec *spec)
     bwrap_args_add(a, "/");
     bwrap_args_add(a, "/.cove/runtime");
     bwrap_args_add(a, spec->id);
+    for (size_t i = 0; i < spec->nmounts; i++)
+        if (spec->mounts[i].kind == NATIVE_BIND)
+            bwrap_args_add(a, spec->mounts[i].dst);
     a->argv[a->n] = NULL;
 }

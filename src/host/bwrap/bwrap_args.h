@@ -3,7 +3,7 @@
 
 #include "host/isolate/native.h"
 
-#define BWRAP_ARGS_MAX 32u
+#define BWRAP_ARGS_MAX 48u
 
 struct bwrap_args {
     const char *argv[BWRAP_ARGS_MAX + 1]; /* ends with NULL; points into spec and below */

@@ -105,6 +105,15 @@ static int sandbox_child_close_other_fds(const struct sandbox_child *s, int *con
     return 0;
 }
 
+static int sandbox_child_attach_lent(const struct sandbox_child *s, struct err *err)
+{
+    struct lent_bind binds[NATIVE_MOUNTS];
+
+    if (sandbox_mounts_attach_workspace(s->spec, err) < 0)
+        return -1;
+    return binds_attach(binds, sandbox_mounts_get_binds(s->spec, binds), err);
+}
+
 static int sandbox_child_exec_runtime(struct err *err)
 {
     char *const argv[] = { (char *)(uintptr_t) "cove-runtime", NULL };
@@ -122,8 +131,7 @@ NORETURN void sandbox_child_main(const struct sandbox_child *s)
         sandbox_child_setup_netns(s, &err) < 0 || sandbox_child_wait_for_id_maps(s, &err) < 0 ||
         sandbox_child_become_user(s, &err) < 0 ||
         proc_mount(s->template->root.masks, s->template->root.nmasks, &err) < 0 ||
-        sandbox_mounts_add_scratch(s->spec, &err) < 0 || sandbox_mounts_attach_lent(s->spec, &err) < 0 ||
-        chdir("/") < 0)
+        sandbox_mounts_add_scratch(s->spec, &err) < 0 || sandbox_child_attach_lent(s, &err) < 0 || chdir("/") < 0)
         goto failed;
     if (sandbox_child_close_other_fds(s, &control, &err) < 0 || rlimits_apply(s->spec, &err) < 0 ||
         caps_drop_all(&err) < 0 || seccomp_install_filter(s->template, s->spec, MONITOR_FD, &err) < 0)

@@ -5,7 +5,11 @@
 #pragma once
 
 #include "host/isolate/native.h"
+#include "inside/confine/binds.h"
 
 /* /dev/pts, /dev/shm, /tmp, and /workspace unless a directory is lent for it. */
 int sandbox_mounts_add_scratch(const struct native_spec *spec, struct err *err);
-int sandbox_mounts_attach_lent(const struct native_spec *spec, struct err *err);
+/* The directory that is lent for /workspace, if there is one. */
+int sandbox_mounts_attach_workspace(const struct native_spec *spec, struct err *err);
+/* The other lent mounts, for binds_attach. Returns their number. */
+size_t sandbox_mounts_get_binds(const struct native_spec *spec, struct lent_bind ret[NATIVE_MOUNTS]);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,12 +12,6 @@
 
 #ifndef SYS_clone3
 #define SYS_clone3 435
-#endif
-#ifndef SYS_openat2
-#define SYS_openat2 437
-#endif
-#ifndef SYS_mount_setattr
-#define SYS_mount_setattr 442
 #endif
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -51,11 +44,6 @@ int sys_open_tree(int dirfd, const char *path, unsigned flags)
     return (int)syscall(SYS_open_tree, dirfd, path, flags | OPEN_TREE_CLOEXEC);
 }
 
-int sys_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags)
-{
-    return (int)syscall(SYS_move_mount, from, from_path, to, to_path, flags);
-}
-
 int sys_fsopen(const char *type)
 {
     return (int)syscall(SYS_fsopen, type, FSOPEN_CLOEXEC_);
@@ -86,11 +74,6 @@ int sys_fsmount(int fs, unsigned attrs)
     return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC_, attrs);
 }
 
-int sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *attr)
-{
-    return (int)syscall(SYS_mount_setattr, dirfd, path, flags, attr, sizeof(*attr));
-}
-
 int sys_pivot_root(const char *new_root, const char *put_old)
 {
     return (int)syscall(SYS_pivot_root, new_root, put_old);
@@ -109,17 +92,6 @@ int sys_new_keyring(void)
 int sys_prlimit(int what, const struct rlimit *next, struct rlimit *now)
 {
     return (int)syscall(SYS_prlimit64, 0, what, next, now);
-}
-
-int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode)
-{
-    struct open_how how = {
-        .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
-        .mode = flags & O_CREAT ? mode : 0,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-
-    return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
 }
 
 #define IOPRIO_CLASS(value) ((value) >> 13)

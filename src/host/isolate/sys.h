@@ -29,14 +29,12 @@ struct sys_clone {
 
 pid_t sys_clone3(const struct sys_clone *args); /* like fork: 0 in the child */
 int sys_open_tree(int dirfd, const char *path, unsigned flags);
-int sys_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags);
 int sys_fsopen(const char *type);
 int sys_fsconfig_str(int fs, const char *key, const char *value);
 int sys_fsconfig_flag(int fs, const char *key);
 int sys_fsconfig_fd(int fs, const char *key, int fd);
 int sys_fsconfig_create(int fs);
 int sys_fsmount(int fs, unsigned attrs);
-int sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *attr);
 int sys_pivot_root(const char *new_root, const char *put_old);
 int sys_pidfd_send_signal(int pidfd, int signo);
 int sys_new_keyring(void); /* joins a new session keyring */
@@ -55,6 +53,3 @@ struct sys_parent_death {
 };
 void sys_parent_death_save(struct sys_parent_death *b);
 void sys_parent_death_restore(const struct sys_parent_death *b);
-
-/* Opens `path` below dirfd without following any link and without leaving dirfd. */
-int sys_open_beneath(int dirfd, const char *path, int flags, mode_t mode);

@@ -18,6 +18,7 @@
 #include "core/base/mutate.h"
 #include "core/base/str.h"
 #include "host/isolate/sys.h"
+#include "inside/confine/mount_calls.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -66,9 +67,9 @@ static int template_root_attach_ro(int tree, int root, const char *path, uint64_
 
     if (wall_is_mutated("system"))
         attr.attr_set &= ~(uint64_t)MOUNT_ATTR_RDONLY;
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+    if (mount_call_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make /%s read-only", path);
-    if (sys_move_mount(tree, "", root, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (mount_call_move(tree, "", root, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /%s", path);
     return 0;
 }
@@ -172,7 +173,7 @@ static int template_root_mount_tmpfs(const char *scratch, int *ret, struct err *
         sys_fsconfig_str(fs, "mode", "0755") < 0 || sys_fsconfig_create(fs) < 0)
         return err_sys(err, ERR_WALL_MISSING, "cannot mount a tmpfs for the root");
     auto_fd int mnt = sys_fsmount(fs, MOUNT_ATTR_NOSUID);
-    if (mnt < 0 || sys_move_mount(mnt, "", AT_FDCWD, scratch, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (mnt < 0 || mount_call_move(mnt, "", AT_FDCWD, scratch, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount the root on %s", scratch);
     *ret = take_fd(&mnt);
     return 0;
@@ -305,7 +306,7 @@ static int template_root_mount_proc(struct template_root *r, struct err *err)
                        "mount /proc: the kernel allows it only where the host's own /proc is not covered; in a "
                        "container, start it with --security-opt systempaths=unconfined (Podman: unmask=ALL; a pod: "
                        "procMount: Unmasked)");
-    if (mnt < 0 || sys_move_mount(mnt, "", r->fd, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (mnt < 0 || mount_call_move(mnt, "", r->fd, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return err_sys(err, ERR_WALL_MISSING, "mount /proc");
     r->proc = openat(r->fd, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r->proc < 0 || fstatfs(r->proc, &sf) < 0 || sf.f_type != PROC_SUPER_MAGIC)
@@ -329,7 +330,7 @@ int template_root_build(struct template_root *r, const char *scratch, const stru
         return -1;
     if (fchdir(r->fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return err_sys(err, ERR_WALL_MISSING, "cannot enter the new root");
-    if (!wall_is_mutated("root") && sys_mount_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
+    if (!wall_is_mutated("root") && mount_call_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
         return err_sys(err, ERR_WALL_MISSING, "make the root read-only");
     return 0;
 }

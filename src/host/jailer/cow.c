@@ -8,6 +8,7 @@
 
 #include "core/base/fd.h"
 #include "host/isolate/sys.h"
+#include "inside/confine/mount_calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static int cow_overlay_from_fds(int fs, int lower, int scratch, bool rootless)
 
 static int cow_attach_layer(int tree, const char *path)
 {
-    return mkdir(path, 0700) < 0 ? -1 : sys_move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
+    return mkdir(path, 0700) < 0 ? -1 : mount_call_move(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
 static int cow_overlay_in_stage(int fs, int lower, int scratch, bool rootless)

@@ -15,6 +15,7 @@
 #include "core/base/str.h"
 #include "host/isolate/mountinfo.h"
 #include "host/isolate/sys.h"
+#include "inside/confine/mount_calls.h"
 #include "host/jailer/cow.h"
 
 #include <errno.h>
@@ -167,12 +168,12 @@ static int mounts_set_attr(int tree, uint64_t set, int idmap, struct err *err)
 {
     struct mount_attr attr = { .attr_set = set, .propagation = MS_PRIVATE };
 
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+    if (mount_call_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         return err_sys(err, ERR_WALL_MISSING, "cannot restrict the mount");
     if (idmap < 0)
         return 0;
     attr = (struct mount_attr){ .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)(unsigned)idmap };
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+    if (mount_call_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         return err_sys(err, ERR_WORKSPACE_REFUSED, "cannot idmap this file system and all mounts below it");
     return 0;
 }

@@ -3,7 +3,9 @@
 
 #include "core/base/err.h"
 
-/* Mounts /proc, gives up every capability and installs the system call filter of BOOT_FILE_FD;
- * sends the listener of the filter to the monitor under the sandbox's id, and closes both
- * descriptors. Call it before the first frame is read. If it fails, the process must end. */
-int runtime_boot(const char *id, struct err *err);
+/* Mounts /proc, checks that the process is in none of the namespaces of its maker, attaches the
+ * lent mounts at `targets`, which ends with NULL, gives up every capability and installs the
+ * system call filter of BOOT_FILE_FD; sends the listener of the filter to the monitor under the
+ * sandbox's id, and closes every descriptor but the control socket. Call it before the first frame
+ * is read. If it fails, the process must end. */
+int runtime_boot(const char *id, char *const *targets, struct err *err);

@@ -2,9 +2,11 @@
 #include "core/wire/boot_file.h"
 
 #include "core/base/fd.h"
+#include "core/base/str.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 
 static const struct sock_filter notify[] = { { .code = 6, .k = 0x7fc00000u } };
@@ -97,6 +99,27 @@ TEST(an_empty_file_is_refused)
     assert_int_equal(err.id, ERR_WALL_MISSING);
 }
 
+TEST(a_namespace_that_was_not_made_is_named)
+{
+    struct boot_namespaces here, inside;
+    auto_fd int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    assert_int_equal(boot_namespaces_get(proc, &here, &err), 0);
+    for (size_t i = 0; i < BOOT_NAMESPACES; i++)
+        inside.inodes[i] = here.inodes[i] + 1;
+    assert_int_equal(boot_namespaces_check(&here, &inside, &err), 0);
+    for (size_t i = 0; i < BOOT_NAMESPACES; i++) {
+        auto_free char *named = str_printf("of type %s;", boot_namespace_names[i]);
+
+        inside.inodes[i]--;
+        assert_int_equal(boot_namespaces_check(&here, &inside, &err), -1);
+        assert_int_equal(err.id, ERR_WALL_MISSING);
+        assert_non_null(strstr(err.msg, named));
+        inside.inodes[i]++;
+    }
+    assert_int_equal(boot_namespaces_get(-1, &inside, &err), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +128,7 @@ int main(void)
         RUN(no_holder_can_change_the_file),
         RUN(a_file_that_is_cut_or_wrong_is_refused),
         RUN(an_empty_file_is_refused),
+        RUN(a_namespace_that_was_not_made_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

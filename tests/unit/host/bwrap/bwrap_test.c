@@ -4,10 +4,12 @@
 #include "core/base/fd.h"
 #include "core/base/str.h"
 #include "host/bwrap/bwrap_args.h"
+#include "host/isolate/sandbox_mounts.h"
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/wait.h>
 
 static struct bwrap_args args;
@@ -58,6 +60,37 @@ TEST(only_the_two_capabilities_of_the_runtime_are_kept)
     assert_true(has("--cap-add", "CAP_SYS_ADMIN") && has("--cap-add", "CAP_SETPCAP"));
 }
 
+TEST(binds_are_left_to_the_runtime_by_their_targets)
+{
+    static const struct native_spec lent = {
+        .id = "sbabcdefghijklmnopqrst",
+        .hostname = "cove",
+        .nmounts = 3,
+        .mounts = { { NATIVE_BIND, 7, "/usr/bin/bwrap" }, { NATIVE_WORKSPACE, 8, "" }, { NATIVE_BIND, 9, "/mnt/data" } }
+    };
+    struct lent_bind binds[NATIVE_MOUNTS];
+
+    bwrap_args_build(&args, &lent);
+    assert_string_equal(args.argv[args.n - 4], "/.cove/runtime");
+    assert_string_equal(args.argv[args.n - 3], lent.id);
+    assert_string_equal(args.argv[args.n - 2], "/usr/bin/bwrap");
+    assert_string_equal(args.argv[args.n - 1], "/mnt/data");
+    assert_null(args.argv[args.n]);
+    assert_int_equal(sandbox_mounts_get_binds(&lent, binds), 2); /* in the same order */
+    assert_int_equal(binds[0].fd, 7);
+    assert_int_equal(binds[1].fd, 9);
+}
+
+TEST(the_command_line_has_room_for_every_bind)
+{
+    static struct native_spec full = { .id = "sbabcdefghijklmnopqrst", .hostname = "cove", .nmounts = NATIVE_MOUNTS };
+
+    for (size_t i = 0; i < NATIVE_MOUNTS; i++)
+        snprintf(full.mounts[i].dst, sizeof(full.mounts[i].dst), "/mnt/%zu", i);
+    bwrap_args_build(&args, &full);
+    assert_string_equal(args.argv[args.n - 1], full.mounts[NATIVE_MOUNTS - 1].dst);
+}
+
 TEST(the_wait_status_is_that_of_pid_1)
 {
     int ended = W_EXITCODE(1, 0);
@@ -88,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(every_namespace_but_the_network_is_made),           RUN(the_runtime_is_pid_1_and_dies_with_bubblewrap),
         RUN(only_the_two_capabilities_of_the_runtime_are_kept), RUN(the_wait_status_is_that_of_pid_1),
+        RUN(binds_are_left_to_the_runtime_by_their_targets),    RUN(the_command_line_has_room_for_every_bind),
         RUN(the_first_line_of_a_failure_is_the_error),
     };
 
