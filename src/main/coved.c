@@ -143,6 +143,18 @@ static void coved_open_executor(struct coved *d)
     });
 }
 
+static void coved_open_tools(struct coved *d)
+{
+    d->tools = tools_new(&(struct tools_settings){
+        .ev = d->ev,
+        .manager = d->manager,
+        .executor = d->executor,
+        .operator_limits = &d->operator_limits,
+        .output_bytes = conf_number(&d->conf, SETTING_TOOLS_OUTPUT),
+        .timeout_ms = conf_number(&d->conf, SETTING_TOOLS_TIMEOUT),
+    });
+}
+
 static void coved_on_revoked(void *arg, const char *key_id)
 {
     struct coved *d = arg;
@@ -262,6 +274,7 @@ static void coved_open_api(struct coved *d)
                                              .manager = d->manager,
                                              .pools = d->pools,
                                              .executor = d->executor,
+                                             .tools = d->tools,
                                              .builtin_pool = coved_default_pool(d),
                                              .auth = d->auth,
                                              .audit = server_audit_log(d->recorder),
@@ -507,6 +520,7 @@ static int coved_serve(struct coved *d, struct err *err)
     if (coved_open_wallclock(d, err) < 0)
         return -1;
     coved_open_executor(d);
+    coved_open_tools(d);
     coved_open_gateway(d);
     coved_open_api(d);
     if (coved_open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)
@@ -529,6 +543,7 @@ static void coved_done(struct coved *d)
         ev_timer_clear(d->ev, &d->gc_timer);
         ev_timer_clear(d->ev, &d->end_timeout);
     }
+    tools_finish(d->tools); /* while the executor and the manager accept calls */
     executor_finish(d->executor);
     store_finish(d->store); /* while the components whose operations are pending still exist */
     manager_finish(d->manager);
@@ -539,6 +554,7 @@ static void coved_done(struct coved *d)
     gateway_free(take_ptr(&d->gateway));
     if (d->stopping)
         server_audit_record(d->recorder, "server.stop", NULL);
+    tools_free(d->tools);
     executor_free(d->executor);
     manager_free(d->manager);
     pools_free(d->pools);

@@ -14,6 +14,7 @@
 #include "main/serve/server_paths.h"
 #include "store/wallclock_guard.h"
 #include "store/store.h"
+#include "service/tools/tools.h"
 #include "server/tls/server.h"
 
 #define COVED_FIRST_SOCKET 3
@@ -29,6 +30,7 @@ struct coved {
     struct manager *manager;
     struct pools *pools;
     struct executor *executor;
+    struct tools *tools;
     struct store_pool default_pool;
     struct gateway *gateway;
     struct api *api;

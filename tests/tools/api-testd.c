@@ -121,6 +121,8 @@ static int serve(void)
                                                                           .output_bytes = 32 * MIB,
                                                                           .cache_bytes = 8 * MIB,
                                                                           .cache_age_ms = 3600000 });
+    struct tools *tools = tools_new(&(struct tools_settings){
+        .ev = s.ev, .manager = manager, .executor = executor, .output_bytes = 8 * KIB, .timeout_ms = 30000 });
     s.gateway = gateway_new(
         &(struct gateway_settings){ .ev = s.ev, .store = store, .auth = auth, .hooks = api_service_hooks(manager) });
     struct api_settings api_set = { .ev = s.ev,
@@ -129,6 +131,7 @@ static int serve(void)
                                     .manager = manager,
                                     .pools = pools,
                                     .executor = executor,
+                                    .tools = tools,
                                     .auth = auth,
                                     .version = "0.0-test",
                                     .scratch_dir = output,
@@ -149,12 +152,14 @@ static int serve(void)
     printf("port %u\n", port);
     auth_key_create_first(auth, clock_real_ns() / NS_PER_MS, on_first_key, NULL);
     ev_run(s.ev);
+    tools_finish(tools);
     executor_finish(executor);
     store_finish(store);
     manager_finish(manager);
     http_server_free(s.http);
     api_free(api);
     gateway_free(s.gateway);
+    tools_free(tools);
     executor_free(executor);
     manager_free(manager);
     pools_free(pools);

@@ -9,6 +9,7 @@
 #include "server/auth/auth.h"
 #include "core/ev/ev.h"
 #include "service/execute/executor.h"
+#include "service/tools/tools.h"
 #include "server/gateway/gateway.h"
 #include "server/http/server.h"
 #include "sandbox/pool/pools.h"
@@ -25,6 +26,7 @@ struct api_settings { /* all pointers are borrowed and must outlive the api */
     struct manager *manager;
     struct pools *pools;       /* owned by the manager */
     struct executor *executor; /* NULL: POST /v1/execute is refused */
+    struct tools *tools;
     struct auth *auth;
     struct audit *audit; /* the audit log that GET /v1/audit reads; NULL: nothing is recorded */
     const char *version;

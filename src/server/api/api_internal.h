@@ -12,7 +12,7 @@
 #include "server/gateway/security_events.h"
 #include "server/gateway/unread_responses.h"
 #include "core/doc/json_input.h"
-#include "server/api/stored_output.h"
+#include "service/stored_output.h"
 
 struct api {
     struct api_settings settings;

@@ -4,7 +4,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "policy/outcome.h"
-#include "server/api/stored_output.h"
+#include "service/stored_output.h"
 #include "service/context.h"
 
 /* --- create --- */

@@ -8,7 +8,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "server/api/api_internal.h"
-#include "server/api/stored_output.h"
+#include "service/stored_output.h"
 
 #include <stdio.h>
 

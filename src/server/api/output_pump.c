@@ -7,7 +7,7 @@
 #include "core/base/fd.h"
 #include "core/base/str.h"
 #include "core/base/text.h"
-#include "server/api/stored_output.h"
+#include "service/stored_output.h"
 
 void output_pump_init(struct output_pump *p, struct manager *m, const struct output_client_ops *ops, void *client,
                       void (*on_progress)(void *arg), void *arg)

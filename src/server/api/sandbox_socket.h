@@ -8,7 +8,7 @@
 #include "server/api/api_internal.h"
 #include "server/api/message_stream.h"
 #include "server/api/output_pump.h"
-#include "server/api/stored_output.h"
+#include "service/stored_output.h"
 #include "server/http/ws.h"
 
 #define SOCKET_EXECUTION_LABEL_MAX 64u

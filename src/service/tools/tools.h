@@ -63,8 +63,17 @@ struct tools_settings { /* all pointers are borrowed and must outlive the tools 
 };
 
 struct tools *tools_new(const struct tools_settings *set);
-void tools_free(struct tools *t); /* after its calls */
+/* For shutdown, before the executor and the manager are finished: ends every call with an error
+ * while its owner still exists. */
+void tools_finish(struct tools *t);
+void tools_free(struct tools *t); /* before executor and manager */
 DEFINE_AUTO(tools, tools_free);
+
+#define TOOLS_MAX 64u
+struct tools_stats { /* counters since the start, in the order of the table */
+    uint64_t succeeded[TOOLS_MAX], failed[TOOLS_MAX], refused[TOOLS_MAX], cancelled[TOOLS_MAX], truncated[TOOLS_MAX];
+};
+const struct tools_stats *tools_get_stats(const struct tools *t);
 
 struct tool_request { /* borrowed until on_end */
     const struct tool *tool;
@@ -92,7 +101,7 @@ struct tool_result { /* borrowed for on_end */
 };
 
 struct tool_ops {
-    /* Output of the program while it runs; may be NULL. */
+    /* Output of the program while it runs, for a display: at most 1 MiB of it; may be NULL. */
     void (*on_output)(void *arg, int channel, const void *data, size_t len);
     /* Called once, last, from the loop: either err or r is NULL. The call is gone when it
      * returns. */

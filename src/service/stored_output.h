@@ -32,3 +32,11 @@ struct execution_view { /* the parts of an execution that a client gets */
 /* Writes the execution as a JSON object. */
 void stored_output_write_execution(struct manager *m, const struct store_execution *row, struct execution_view view,
                                    struct jsonw *w);
+
+/* Reads the displayed results, the value and the exception of an execution in a context into *ret.
+ * False: some did not fit. */
+bool stored_output_read_results(struct manager *m, const struct store_execution *row, bool keep,
+                                struct result_output *ret);
+/* The same as stored_output_write_execution, with output that the caller has read; NULL: none. */
+void stored_output_write_result(const struct store_execution *row, const struct result_output *output, bool truncated,
+                                struct execution_view view, struct jsonw *w);

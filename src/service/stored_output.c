@@ -1,11 +1,11 @@
 /* Events of a context are one JSON object per line, made by the server from the messages of the
  * language kernel (service/kernel_event.h). Each object begins with its type. */
-#include "server/api/stored_output.h"
+#include "service/stored_output.h"
 
+#include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "server/api/api_internal.h"
 #include "service/context.h"
 #include "service/result.h"
 
@@ -68,10 +68,10 @@ bool stored_output_read_event(int fd, uint64_t offset, struct buf *ret, char ret
     }
 }
 
-/* False: some results did not fit. */
-static bool stored_output_read_results(struct manager *m, const char *execution, bool keep, struct result_output *o)
+bool stored_output_read_results(struct manager *m, const struct store_execution *row, bool keep,
+                                struct result_output *ret)
 {
-    auto_fd int fd = manager_open_output(m, execution, CONTEXT_EVENTS);
+    auto_fd int fd = row->context[0] ? manager_open_output(m, row->id, CONTEXT_EVENTS) : -1;
     uint64_t offset = 0;
 
     while (fd >= 0 && offset <= RESULTS_MAX) {
@@ -82,7 +82,7 @@ static bool stored_output_read_results(struct manager *m, const char *execution,
             break;
         offset += line.len + 1;
         if (offset <= RESULTS_MAX)
-            result_output_add_event(o, type, line.data, line.len, keep);
+            result_output_add_event(ret, type, line.data, line.len, keep);
     }
     return offset <= RESULTS_MAX;
 }
@@ -110,10 +110,9 @@ static bool stored_output_read_text(struct manager *m, const struct store_execut
 static bool stored_output_read_all(struct manager *m, const struct store_execution *row, enum execution_output detail,
                                    struct result_output *ret)
 {
-    bool embedded = detail == EXECUTION_OUTPUT_EMBEDDED, whole = true;
+    bool embedded = detail == EXECUTION_OUTPUT_EMBEDDED;
+    bool whole = stored_output_read_results(m, row, embedded, ret);
 
-    if (row->context[0])
-        whole = stored_output_read_results(m, row->id, embedded, ret);
     for (int i = 0; embedded && i < 2; i++)
         whole = stored_output_read_text(m, row, i + 1, &ret->text[i]) && whole;
     return whole || !embedded;
@@ -126,6 +125,8 @@ const char *execution_state_name(const struct store_execution *row)
 
 static void execution_write_place(const struct store_execution *row, struct jsonw *w)
 {
+    char created[32];
+
     jsonw_kstr(w, "sandboxId", row->sandbox);
     jsonw_kstr_if(w, "contextId", row->context);
     jsonw_kstr(w, "state", execution_state_name(row));
@@ -133,21 +134,23 @@ static void execution_write_place(const struct store_execution *row, struct json
     if (row->tty)
         jsonw_kbool(w, "tty", true);
     jsonw_kstr_if(w, "createdBy", row->created_by);
-    api_write_time(w, "createdAt", row->created_ms);
+    if (row->created_ms)
+        jsonw_kstr(w, "createdAt", clock_rfc3339_ms(row->created_ms, created));
     jsonw_ku64(w, "stdoutBytes", row->out_bytes[0] - row->dropped[0]);
     jsonw_ku64(w, "stderrBytes", row->out_bytes[1] - row->dropped[1]);
 }
 
-void stored_output_write_execution(struct manager *m, const struct store_execution *row, struct execution_view view,
-                                   struct jsonw *w)
+void stored_output_write_result(const struct store_execution *row, const struct result_output *output, bool truncated,
+                                struct execution_view view, struct jsonw *w)
 {
-    struct result_output output = { 0 };
     struct result r = { .id = row->id,
                         .has_ended = row->ended_ms != 0,
                         .ended_by = row->ended_by,
                         .exit_code = row->has_exit_code ? row->exit_code : -1,
                         .signal = row->signal,
+                        .output = output,
                         .was_streamed = view.output == EXECUTION_OUTPUT_STREAMED,
+                        .truncated = truncated,
                         .dropped_bytes = row->dropped[0] + row->dropped[1] + row->dropped[2],
                         .started_ms = row->started_ms,
                         .ended_ms = row->ended_ms,
@@ -155,17 +158,23 @@ void stored_output_write_execution(struct manager *m, const struct store_executi
                         .error_json = row->error_json };
 
     jsonw_object(w);
-    if (view.output != EXECUTION_OUTPUT_NONE) {
-        bool whole = stored_output_read_all(m, row, view.output, &output);
-
-        r.truncated = !whole || r.dropped_bytes;
-        r.output = &output;
-    }
     result_write(&r, w);
-    result_output_done(&output);
     execution_write_place(row, w);
     if (row->context_reset)
         jsonw_kbool(w, "contextReset", true);
     result_write_stored_receipt(row->receipt_json, view.receipt, w);
     jsonw_end_object(w);
+}
+
+void stored_output_write_execution(struct manager *m, const struct store_execution *row, struct execution_view view,
+                                   struct jsonw *w)
+{
+    struct result_output output = { 0 };
+    bool has_output = view.output != EXECUTION_OUTPUT_NONE, whole = true;
+
+    if (has_output)
+        whole = stored_output_read_all(m, row, view.output, &output);
+    stored_output_write_result(row, has_output ? &output : NULL,
+                               !whole || row->dropped[0] + row->dropped[1] + row->dropped[2] > 0, view, w);
+    result_output_done(&output);
 }
