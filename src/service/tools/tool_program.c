@@ -129,14 +129,14 @@ static void tool_program_on_change(void *arg, const struct store_execution *ende
 
 /* --- the end --- */
 
-struct program_output {
+struct stored_program_output {
     struct manager *manager;
     const char *id;
 };
 
 static void tool_program_read_output(const void *arg, int channel, uint64_t offset, size_t len, struct buf *out)
 {
-    const struct program_output *o = arg;
+    const struct stored_program_output *o = arg;
     auto_fd int fd = manager_open_output(o->manager, o->id, channel);
     ssize_t n = fd < 0 ? 0 : fd_pread_full(fd, buf_room(out, len), len, offset);
 
@@ -149,7 +149,7 @@ static void tool_program_read_output(const void *arg, int channel, uint64_t offs
 void tool_program_answer(struct tool_call *c, const struct store_execution *row)
 {
     struct manager *m = c->tools->settings.manager;
-    struct program_output output = { m, row->id };
+    struct stored_program_output output = { m, row->id };
     struct tool_streams streams = { .bytes = { row->out_bytes[0] - row->dropped[0],
                                                row->out_bytes[1] - row->dropped[1] },
                                     .read = tool_program_read_output,
