@@ -11,6 +11,7 @@
 #include "policy/syscalls.h"
 #include "core/wire/jail.h"
 #include "core/wire/rt.h"
+#include "tests/contract/driver_under_test.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -128,7 +129,9 @@ static inline void expect_error(struct host *h, enum err_id id)
 static inline void ask_filter(struct host *h, const char *name, uint32_t grants, uint64_t deny)
 {
     uint8_t out[FRAME_PAYLOAD_MAX];
-    struct jail_template t = { .profile = PROFILE_BASE, .grants = grants, .deny = { [1] = deny } };
+    struct jail_template t = {
+        .driver = (uint8_t)driver_under_test(), .profile = PROFILE_BASE, .grants = grants, .deny = { [1] = deny }
+    };
 
     assert_true(str_copy(t.name, sizeof(t.name), name));
     send_frame(h, FRAME_J_TEMPLATE, out, jail_template_encode(&t, out, NULL), NULL, 0);

@@ -10,6 +10,7 @@
 #include "core/base/str.h"
 #include "sandbox/engine.h"
 #include "sandbox/receipt.h"
+#include "tests/contract/driver_under_test.h"
 #include "host/jailer/jailer.h"
 
 #include <fcntl.h>
@@ -155,7 +156,7 @@ static inline void turn_until(struct world *w, const int *what, uint64_t seconds
 
 static inline struct sandbox_spec plain_spec(void)
 {
-    struct sandbox_spec spec = { .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON };
+    struct sandbox_spec spec = { .driver = driver_under_test(), .level = LEVEL_STANDARD, .profile = PROFILE_PYTHON };
 
     limits_default(&spec.limits);
     return spec;
