@@ -33,6 +33,7 @@ const struct http_route *const api_tables[] = { docs_routes,
                                                 context_routes,
                                                 pool_routes,
                                                 execute_routes,
+                                                tool_routes,
                                                 NULL };
 
 const struct gateway_permission permission_public = { .is_public = true };

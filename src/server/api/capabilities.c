@@ -144,6 +144,17 @@ static void capabilities_write_pools(struct jsonw *w)
     jsonw_end_object(w);
 }
 
+static void capabilities_write_tools(struct jsonw *w)
+{
+    size_t n;
+    const struct tool *all = tools_all(&n);
+
+    jsonw_karray(w, "tools");
+    for (size_t i = 0; i < n; i++)
+        jsonw_str(w, all[i].name);
+    jsonw_end_array(w);
+}
+
 static void api_get_capabilities(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
@@ -161,6 +172,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     driver_states_json(api->settings.operator_limits, &w);
     capabilities_write_limits(&w);
     capabilities_write_pools(&w);
+    capabilities_write_tools(&w);
     api_object_end(req, 200, &w);
 }
 

@@ -254,6 +254,29 @@ static void metrics_write_requests(struct api *api, struct buf *out)
                    s.refused_per_addr);
 }
 
+static void metrics_write_tool_calls(struct buf *out, const char *tool, const char *outcome, uint64_t calls)
+{
+    buf_addf(out, "cove_tool_calls_total{tool=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", tool, outcome, calls);
+}
+
+static void metrics_write_tools(const struct api *api, struct buf *out)
+{
+    const struct tools_stats *s = tools_get_stats(api->settings.tools);
+    size_t n;
+    const struct tool *all = tools_all(&n);
+
+    metrics_family(out, "tool_calls_total", NULL, "Calls of tools, by tool and outcome.");
+    for (size_t i = 0; i < n; i++) {
+        metrics_write_tool_calls(out, all[i].name, "success", s->succeeded[i]);
+        metrics_write_tool_calls(out, all[i].name, "error", s->failed[i]);
+        metrics_write_tool_calls(out, all[i].name, "refused", s->refused[i]);
+        metrics_write_tool_calls(out, all[i].name, "cancelled", s->cancelled[i]);
+    }
+    metrics_family(out, "tool_truncated_total", NULL, "Results of tools that lost a part of their text.");
+    for (size_t i = 0; i < n; i++)
+        buf_addf(out, "cove_tool_truncated_total{tool=\"%s\"} %" PRIu64 "\n", all[i].name, s->truncated[i]);
+}
+
 static void api_serve_metrics(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
@@ -265,6 +288,7 @@ static void api_serve_metrics(struct http_req *req, void *ctx)
                      ev_now(api->settings.ev) - api->started_ns);
     metrics_write_manager(api, &out);
     metrics_write_executor(api, &out);
+    metrics_write_tools(api, &out);
     metrics_write_budgets(api, &out);
     pool_registry_write_metrics(api->pool_registry, &out);
     metrics_write_store(api, &out);

@@ -13,6 +13,8 @@ static const struct {
     const char *method, *pattern, *name;
 } audit_action_overrides[] = {
     { "POST", "/v1/execute", "execution.execute" },
+    { "POST", "/v1/tools/{tool}", "tool.call" },
+    { "POST", "/v1/sandboxes/{sandboxId}/tools/{tool}", "tool.call_in_sandbox" },
     { "POST", "/v1/maintenance/gc", "server.gc" },
     { "GET", "/v1/maintenance/backup", "server.backup" },
     { "PUT", "/v1/sandboxes/{sandboxId}/files", "file.write" },

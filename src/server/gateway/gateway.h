@@ -3,8 +3,8 @@
  *
  * An interface is a list of route tables with a context of its own. Each row of such a table points
  * to a struct gateway_permission. The hooks of the HTTP server belong to the gateway, so a request
- * passes the same checks and leaves the same records in every interface. The gateway knows nothing
- * of sandboxes: it asks the service through struct gateway_hooks. */
+ * passes the same checks and leaves the same records in every interface. Of the service the
+ * gateway knows only the table of tools; it asks other questions through struct gateway_hooks. */
 #pragma once
 
 #include "server/audit/audit.h"

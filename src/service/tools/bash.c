@@ -9,7 +9,7 @@ static const char bash_input[] = TOOL_JSON({
     "type": "object",
     "properties": {
         "command": {"type": "string", "minLength": 1, "maxLength": 32768, "description": "The command line."},
-        "description": {"type": "string", "maxLength": 1000, "description": "What the command does, for a human reader; it has no effect."},
+        "description": {"type": "string", "maxLength": 1000, "description": "The purpose of the command, for a human reader; it has no effect."},
         "timeout_ms": {"type": "integer", "minimum": 1, "description": "The command and its children are killed after this time."},
         "background": {"type": "boolean", "description": "Return at once, while the command runs. Default: false."}
     },

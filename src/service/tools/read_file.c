@@ -193,7 +193,7 @@ static void read_file_on_data(void *arg, const void *data, size_t len)
         }
     }
     if (r->scanned > READ_SCAN_MAX)
-        read_file_refuse(r, ERR_LIMIT, "the lines lie behind its first 256M; read them with bash (sed -n, tail)");
+        read_file_refuse(r, ERR_LIMIT, "the lines come after its first 256M; read them with bash (sed -n, tail)");
 }
 
 static void read_file_on_end(void *arg, const struct files_done *d UNUSED, const struct err *err)

@@ -73,7 +73,8 @@ void tool_answer_add_image(struct tool_answer *a, const char *type, const char *
 int tool_arguments_check_names(const json_t *arguments, const json_t *schema, struct err *err);
 /* An absolute path, or one relative to /workspace. Absent: `preset`; NULL: it is required. */
 int tool_arguments_path(const json_t *arguments, const char *name, const char *preset, char **ret, struct err *err);
-/* timeout_ms in the range of the operator. Absent: the setting, or 0 if the operator allows less. */
+/* timeout_ms in the range of the operator. Absent: the setting, or 0 if the operator allows
+ * less. */
 int tool_arguments_timeout(const struct tool_call *c, uint64_t *ret, struct err *err);
 /* "language": python, node, bash or an alias. Absent: unchanged. */
 int tool_arguments_language(const json_t *arguments, const char **ret, struct err *err);
@@ -82,8 +83,8 @@ int tool_arguments_language(const json_t *arguments, const char **ret, struct er
 
 /* Adds valid UTF-8 without NULs: other bytes become U+FFFD. */
 void tool_text_add(struct buf *out, const char *data, size_t len);
-/* Lengths of the parts at the beginning and at the end that are kept of a text of `total` bytes, of
- * which at most `space` are shown. False: everything is kept. */
+/* Lengths of the beginning and the end that are kept of a text of `total` bytes, of which at most
+ * `space` are shown. False: everything is kept. */
 bool tool_text_split(uint64_t total, uint64_t space, uint64_t *ret_head, uint64_t *ret_tail);
 /* The number of bytes at the beginning that form complete characters. */
 size_t tool_text_whole_length(const char *data, size_t len);

@@ -27,52 +27,38 @@ struct tool_program {
     uint64_t streamed[2];
 };
 
+/* clang-format off */
 const char tool_program_output_schema[] = TOOL_JSON({
-    "type" : "object",
-    "description" : "The result of the execution.",
-    "properties" : {
-        "id" : { "type" : "string", "description" : "The execution." },
-        "sandboxId" : { "type" : "string" },
-        "state" : { "enum" : [ "starting", "running", "ended" ] },
-        "outcome" : { "enum" : [ "success", "error", "timeout", "out_of_memory", "killed", "lost" ] },
-        "exitCode" : { "type" : [ "integer", "null" ] },
-        "signal" : { "type" : [ "integer", "null" ] },
-        "endedBy" : { "type" : "string" },
-        "stdout" : { "type" : "string" },
-        "stderr" : { "type" : "string" },
-        "stdoutBytes" : { "type" : "integer", "description" : "Kept bytes, of which stdout may be a part." },
-        "stderrBytes" : { "type" : "integer" },
-        "truncated" : { "type" : "boolean", "description" : "Some output is missing here." },
-        "value" : { "type" : [ "string", "null" ], "description" : "The value of the last expression." },
-        "results" : {
-            "type" : "array",
-            "items" : {
-                "type" : "object",
-                "properties" : {
-                    "type" : { "type" : "string" },
-                    "data" : { "type" : "object" },
-                    "images" : {
-                        "type" : "array",
-                        "items" : { "type" : "integer" },
-                        "description" : "Indexes in the images of the answer."
-                    }
-                }
-            }
-        },
-        "exception" : {
-            "type" : "object",
-            "properties" :
-                { "name" : { "type" : "string" }, "value" : { "type" : "string" }, "traceback" : { "type" :
-                                                                                                       "string" } }
-        },
-        "hint" : { "type" : "string", "description" : "What to change." },
-        "contextReset" :
-            { "type" : "boolean", "description" : "The interpreter was restarted: its variables are lost." },
-        "error" : { "type" : "object" },
-        "receipt" : { "type" : "object" }
+    "type": "object",
+    "description": "The result of the execution.",
+    "properties": {
+        "id": {"type": "string", "description": "The execution."},
+        "sandboxId": {"type": "string"},
+        "state": {"enum": ["starting", "running", "ended"]},
+        "outcome": {"enum": ["success", "error", "timeout", "out_of_memory", "killed", "lost"]},
+        "exitCode": {"type": ["integer", "null"]},
+        "signal": {"type": ["integer", "null"]},
+        "endedBy": {"type": "string"},
+        "stdout": {"type": "string"},
+        "stderr": {"type": "string"},
+        "stdoutBytes": {"type": "integer", "description": "Kept bytes, of which stdout may be a part."},
+        "stderrBytes": {"type": "integer"},
+        "truncated": {"type": "boolean", "description": "Some output is missing here."},
+        "value": {"type": ["string", "null"], "description": "The value of the last expression."},
+        "results": {"type": "array", "items": {"type": "object", "properties": {
+            "type": {"type": "string"},
+            "data": {"type": "object"},
+            "images": {"type": "array", "items": {"type": "integer"}, "description": "Indexes in the images of the answer."}}}},
+        "exception": {"type": "object", "properties": {
+            "name": {"type": "string"}, "value": {"type": "string"}, "traceback": {"type": "string"}}},
+        "hint": {"type": "string", "description": "Advice for the next step."},
+        "contextReset": {"type": "boolean", "description": "The interpreter was restarted: its variables are lost."},
+        "error": {"type": "object"},
+        "receipt": {"type": "object"}
     },
-    "required" : [ "id", "sandboxId", "state" ]
+    "required": ["id", "sandboxId", "state"]
 });
+/* clang-format on */
 
 static void tool_program_free(struct tool_program *p)
 {

@@ -1,9 +1,9 @@
 /* tool_result.h - the result of a program as the answer of a tool: the object of service/result.h
  * with shortened output, and the same as text.
  *
- * Output streams, displayed values and the traceback share the space of the answer. What exceeds
- * its share keeps its beginning and its end, with a mark between them. Images leave the object:
- * each result has the indexes of its images in the list of the answer. */
+ * Output streams, displayed values and the traceback share the space of the answer. A part that
+ * exceeds its share keeps its beginning and its end, with a mark between them. Images leave the
+ * object: each result has the indexes of its images in the list of the answer. */
 #pragma once
 
 #include "service/tools/tool_internal.h"

@@ -97,7 +97,7 @@ struct tool_result { /* borrowed for on_end */
     const char *json; /* one JSON object, as output_schema describes */
     const struct tool_image *images;
     size_t nimages;
-    const char *execution; /* id of the execution behind it, or NULL */
+    const char *execution; /* id of the execution that it describes, or NULL */
 };
 
 struct tool_ops {
