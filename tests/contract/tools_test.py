@@ -317,6 +317,80 @@ def a_file_that_is_not_as_needed_is_a_result_and_a_missing_sandbox_an_error(s):
     assert refused(s, "sb" + "a" * 20, "bash", status=404, command="true")
 
 
+# --- files of the client ---
+
+def content(file):
+    return file["content"].encode() if "content" in file else base64.b64decode(file["content_base64"])
+
+
+def execute(s, **arguments):
+    return answered(s, "code_executor", s.call("POST", "/v1/tools/code_executor", arguments))
+
+
+@case
+def code_runs_with_input_files_and_returns_the_files_that_it_wrote(s):
+    raw = base64.b64encode(b"\0\xff").decode()
+    a = execute(s, code="open('out.txt', 'w').write(open('in.txt').read().upper())\nopen('data/b.bin', 'ab').write(b'!')\nprint('done')",
+                input_files=[{"name": "in.txt", "content": "text"}, {"name": "data/b.bin", "content_base64": raw, "mime_type": "application/x"}])
+    r = a["result"]
+    assert (r["stdout"], r["stderr"], r["exit_code"], r["outcome"]) == ("done\n", "", 0, "success") and r["execution_id"].startswith("ex"), a
+    assert [(f["name"], f["mime_type"], content(f)) for f in r["output_files"]] == [("out.txt", "text/plain", b"TEXT")], a
+    assert "files:\nout.txt (text/plain, 4 bytes)" in a["text"], a["text"]
+    a = execute(s, code="open('in.txt', 'a').write('+')", input_files=[{"name": "in.txt", "content": "text"}, {"name": "b", "content": ""}],
+                output_files=["in.txt", "b", "none", "*.x"])
+    assert [content(f) for f in a["result"]["output_files"]] == [b"text+", b""] and [o["name"] for o in a["result"]["omitted"]] == ["none"], a
+    a = execute(s, code="import os, sys; os.makedirs('outputs')\nopen('outputs/a.png', 'wb').write(b'\\x89PNG' + bytes(9))\nsys.stderr.write('warn')")
+    assert not a["isError"] and a["result"]["stderr"] == "warn" and a["images"][0]["type"] == "image/png", a
+    assert a["result"]["output_files"][0]["mime_type"] == "image/png" and "image 1" in a["text"], a
+    a = execute(s, code="echo $((6 * 7)); exit 4", language="bash")
+    assert a["isError"] and a["result"]["exit_code"] == 4 and a["result"]["stdout"] == "42\n" and a["result"]["output_files"] == [], a
+    assert execute(s, code="6 * 7")["result"]["value"] == "42"
+    a = execute(s, code="while True: pass", timeout_ms=200)
+    assert a["result"]["outcome"] == "timeout" and "ran too long" in a["text"], a
+    a = execute(s, code="print('x' * 100000)")
+    assert a["truncated"] and len(a["result"]["stdout"]) < OUTPUT_MAX + 100, len(a["result"]["stdout"])
+
+
+@case
+def an_execution_id_keeps_variables_and_files(s):
+    sb = s.create()
+    a = execute(s, code="x = 6\nopen('made', 'w').write('1')", execution_id=sb, input_files=[{"name": "in/a", "content": "7"}])
+    assert a["result"]["execution_id"] == sb and [f["name"] for f in a["result"]["output_files"]] == ["made"], a
+    a = execute(s, code="x * int(open('in/a').read())", execution_id=sb, output_files=["in/*", "none"])
+    assert a["result"]["value"] == "42" and a["result"]["output_files"][0]["content"] == "7" and a["result"]["omitted"][0]["name"] == "none", a
+    a = execute(s, code="1/0", execution_id=sb)
+    assert a["isError"] and a["result"]["exception"]["name"] == "ZeroDivisionError", a
+    a = execute(s, code="1", execution_id=sb, input_files=[{"name": "made/x", "content": ""}])
+    assert a["isError"] and a["result"]["error"]["code"] and a["result"]["path"] == "/workspace/made/x", a
+    s.delete(sb)
+    assert refused(s, None, "code_executor", status=410, code="1", execution_id=sb)
+    assert refused(s, None, "code_executor", status=404, code="1", execution_id="sb" + "a" * 20)
+    assert "create a sandbox" in refused(s, None, "code_executor", code="1", execution_id="ex" + "a" * 20)
+    for more in ({"input_files": [{"name": "../x", "content": ""}]}, {"input_files": [{"name": "x"}]}, {"input_files": [{"name": "/etc/x", "content": ""}]},
+                 {"input_files": [{"name": "x", "content": "", "content_base64": ""}]}, {"input_files": [{"name": "x", "content_base64": "!"}]},
+                 {"output_files": ["/etc/passwd"]}, {"output_files": [1]}, {"execution_id": "session-1"}):
+        assert refused(s, None, "code_executor", code="1", **more)
+
+
+@case
+def files_are_staged_and_returned(s):
+    sb = shared(s)
+    a = use(s, sb, "stage_files", files=[{"name": "a.txt", "content": "text"}, {"name": "d/b.bin", "content_base64": "AP8="}])
+    assert a["result"]["files"] == [{"path": "/workspace/uploads/a.txt", "size": 4}, {"path": "/workspace/uploads/d/b.bin", "size": 2}], a
+    assert "at least one" in refused(s, sb, "stage_files", files=[])
+    assert "did you mean content_base64" in refused(s, sb, "stage_files", files=[{"name": "x", "content_base6": ""}])
+    a = use(s, sb, "return_files")
+    assert a["result"] == {"output_files": []} and a["text"] == "No file matches." and not a["isError"], a
+    use(s, sb, "exec", argv=["sh", "-c", "mkdir outputs; cp uploads/* outputs/; cp uploads/d/* outputs/; mkfifo outputs/fifo; ln -s /dev/zero outputs/zero; "
+                                         "mkdir outputs/dir; touch 'outputs/two\nlines'; head -c 5000000 /dev/zero > outputs/large"])
+    a = use(s, sb, "return_files")
+    assert {f["name"]: content(f) for f in a["result"]["output_files"]} == {"outputs/a.txt": b"text", "outputs/b.bin": b"\0\xff", "outputs/two\nlines": b""}, a
+    assert [o["name"] for o in a["result"]["omitted"]] == ["outputs/large"] and a["truncated"] and not a["isError"], a
+    a = use(s, sb, "return_files", paths=["outputs/fifo", "outputs/zero", "none", "outputs"])
+    assert a["isError"] and len(a["result"]["omitted"]) == 4 and not a["result"]["output_files"], a
+    use(s, sb, "exec", argv=["rm", "-r", "outputs"])
+
+
 # --- access ---
 
 @case

@@ -132,7 +132,7 @@ static void tool_program_read_output(const void *arg, int channel, uint64_t offs
         out->data[out->len] = '\0';
 }
 
-void tool_program_answer(struct tool_call *c, const struct store_execution *row)
+void tool_program_make_answer(struct tool_call *c, const struct store_execution *row)
 {
     struct manager *m = c->tools->settings.manager;
     struct stored_program_output output = { m, row->id };
@@ -153,6 +153,11 @@ void tool_program_answer(struct tool_call *c, const struct store_execution *row)
     (void)str_copy(c->answer.execution, sizeof(c->answer.execution), row->id);
     tool_result_make(&c->answer, json_loadb(text.data, text.len, 0, NULL), &streams, c->tools->settings.output_bytes,
                      "Write it to a file, and read the parts that you need with read_file or grep.");
+}
+
+void tool_program_answer(struct tool_call *c, const struct store_execution *row)
+{
+    tool_program_make_answer(c, row);
     tool_call_finish(c);
 }
 

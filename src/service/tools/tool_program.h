@@ -14,6 +14,8 @@ typedef void tool_program_ended_fn(struct tool_call *c, const struct store_execu
 /* The spec is copied. context: an id, whose context runs spec->code; or NULL. */
 void tool_program_start(struct tool_call *c, struct execution_spec *spec, const char *context,
                         tool_program_ended_fn *on_ended);
+/* Makes c->answer of the execution, without ending the call. */
+void tool_program_make_answer(struct tool_call *c, const struct store_execution *row);
 /* The usual answer: the result of the execution. */
 void tool_program_answer(struct tool_call *c, const struct store_execution *row);
 
