@@ -86,13 +86,35 @@ static NORETURN void middle(int sock, int tell)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
+/* COVE_TEST_TRANSPORT=stream runs the same tests over a byte stream. */
+static int transport_type(void)
+{
+    const char *name = getenv("COVE_TEST_TRANSPORT");
+
+    return name && strcmp(name, "stream") == 0 ? SOCK_STREAM : SOCK_SEQPACKET;
+}
+
+/* One frame, which is one packet or the next bytes of the stream. Returns 0 at the end. */
+static size_t receive(const struct host *h, uint8_t packet[FRAME_MAX])
+{
+    ssize_t n = recv(h->fd, packet, transport_type() == SOCK_STREAM ? FRAME_HEADER : FRAME_MAX,
+                     transport_type() == SOCK_STREAM ? MSG_WAITALL : 0);
+
+    if (n != FRAME_HEADER || transport_type() == SOCK_SEQPACKET)
+        return n > 0 ? (size_t)n : 0;
+    size_t len = packet[0] | (size_t)packet[1] << 8 | (size_t)packet[2] << 16;
+    assert_true(len <= FRAME_PAYLOAD_MAX);
+    assert_int_equal(fd_read_full(h->fd, packet + FRAME_HEADER, len), len);
+    return FRAME_HEADER + len;
+}
+
 struct host *host_start(void)
 {
     struct host *h = mem_new(struct host);
     int sv[2], tell[2], word[2];
 
     assert_non_null(getenv("COVE_RUNTIME"));
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+    assert_int_equal(socketpair(AF_UNIX, transport_type() | SOCK_CLOEXEC, 0, sv), 0);
     assert_int_equal(pipe2(tell, O_CLOEXEC), 0);
     h->child = fork();
     if (h->child == 0) {
@@ -256,10 +278,10 @@ bool host_turn(struct host *h, int timeout_ms)
 
     if (poll(&p, 1, timeout_ms) <= 0)
         return false;
-    ssize_t n = recv(h->fd, packet, sizeof(packet), 0);
-    if (n <= 0)
+    size_t n = receive(h, packet);
+    if (n == 0)
         fail_msg("the runtime has ended");
-    if (frame_parse(packet, (size_t)n, &f, &err) < 0)
+    if (frame_parse(packet, n, &f, &err) < 0)
         fail_msg("%s", err.msg);
     take(h, &f);
     return true;
@@ -286,9 +308,9 @@ void host_hello(struct host *h, uint64_t epoch)
         struct pollfd p = { .fd = h->fd, .events = POLLIN };
 
         assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
-        ssize_t len = recv(h->fd, packet, sizeof(packet), 0);
+        size_t len = receive(h, packet);
         assert_true(len > 0);
-        assert_int_equal(frame_parse(packet, (size_t)len, &f, NULL), 0);
+        assert_int_equal(frame_parse(packet, len, &f, NULL), 0);
         if (f.type == FRAME_HELLO && rt_hello_decode(&f, &answer, NULL) == 0 && answer.epoch == epoch)
             return;
     }

@@ -1,12 +1,12 @@
 /* boot_file.h - the last walls of a sandbox, for a runtime that raises them itself because the
  * program that made its namespaces cannot.
  *
- * The runtime is then started as `cove-runtime ID [TARGET...]`, with CAP_SYS_ADMIN and CAP_SETPCAP in the user
- * namespace of the sandbox, and inherits two more descriptors, which it closes before it reads a
- * frame: BOOT_FILE_FD, a sealed file with this header and two programs for seccomp after it, and
- * BOOT_MONITOR_FD, the socket to the monitor, if `notify` is not 0. Many runtimes share one file
- * and its offset, so it is read with pread. For each TARGET it inherits one more descriptor, of a
- * mount that it attaches there. */
+ * The runtime is then started as `cove-runtime ID [TARGET...]`, with CAP_SYS_ADMIN and CAP_SETPCAP
+ * in the user namespace of the sandbox, and inherits more descriptors, which it closes before it
+ * reads a frame: BOOT_FILE_FD, a sealed file with this header and two programs for seccomp after
+ * it; BOOT_MONITOR_FD, the socket to the monitor, if `notify` is not 0; and for each TARGET a
+ * detached mount that it attaches there. Many runtimes share one file and its offset, so it is read
+ * with pread. */
 #pragma once
 
 #include "core/base/base.h"

@@ -10,8 +10,8 @@
  *    continues with its next source. The remaining packets are read in the next iteration.
  *
  * A packet is sent directly from the caller's memory as header and payload, and copied only if it
- * has to wait. All channels of a process read into one buffer, since a payload is valid only during
- * its on_frame call. */
+ * has to wait. A payload is valid only during its on_frame call, since a transport reuses the
+ * memory. */
 #include "core/wire/chan.h"
 
 #include "core/base/mem.h"
@@ -27,10 +27,9 @@ struct chan_packet {
     int fds[FD_PASS_MAX];
     size_t nfds;
     size_t len;
+    size_t sent; /* bytes that a byte stream has accepted */
     uint8_t bytes[];
 };
-
-static uint8_t chan_inbox[FRAME_MAX];
 
 /* Queue. */
 
@@ -99,7 +98,12 @@ static void chan_set_interest(struct chan *c)
     uint32_t in = c->paused ? 0 : EPOLLIN;
     uint32_t out = c->head ? EPOLLOUT : 0;
 
-    ev_io_set(c->ev, &c->io, in | out);
+    if (c->writer.on) {
+        ev_io_set(c->ev, &c->io, in);
+        ev_io_set(c->ev, &c->writer, out);
+    } else {
+        ev_io_set(c->ev, &c->io, in | out);
+    }
 }
 
 /* End of a channel. */
@@ -108,10 +112,11 @@ static void chan_close_socket(struct chan *c)
 {
     c->dead = true;
     ev_defer_clear(c->ev, &c->after_failure);
+    ev_defer_clear(c->ev, &c->more);
     ev_io_del(c->ev, &c->io);
-    if (c->is_sole_holder)
-        fd_hang_up(take_fd(&c->io.fd));
-    fd_close(&c->io.fd);
+    ev_io_del(c->ev, &c->writer);
+    transport_close(&c->transport, c->is_sole_holder);
+    c->io.fd = -1;
     chan_queue_clear(c);
 }
 
@@ -145,18 +150,25 @@ static void chan_stop_sending_errno(struct chan *c)
 
 enum chan_send_result { CHAN_SENT, CHAN_SEND_LATER, CHAN_SEND_FAILED };
 
-static enum chan_send_result chan_transmit(const struct chan *c, struct iovec *iov, size_t niov, const int *fds,
-                                           size_t nfds)
+/* CHAN_SEND_LATER: *sent bytes were accepted, and the others have to wait. */
+static enum chan_send_result chan_transmit(struct chan *c, struct iovec *iov, size_t niov, const int *fds, size_t nfds,
+                                           size_t *sent)
 {
-    if (fd_sendv(c->io.fd, iov, niov, fds, nfds, MSG_DONTWAIT) >= 0)
-        return CHAN_SENT;
+    size_t len = iov[0].iov_len + (niov > 1 ? iov[1].iov_len : 0);
+    ssize_t n = transport_send(&c->transport, iov, niov, fds, nfds);
+
+    *sent = n > 0 ? (size_t)n : 0;
+    if (n >= 0)
+        return *sent == len ? CHAN_SENT : CHAN_SEND_LATER;
     return errno == EAGAIN || errno == ENOBUFS ? CHAN_SEND_LATER : CHAN_SEND_FAILED;
 }
 
-static void chan_enqueue(struct chan *c, const struct iovec iov[2], const int *fds, size_t nfds)
+static void chan_enqueue(struct chan *c, const struct iovec iov[2], const int *fds, size_t nfds, size_t sent)
 {
     struct chan_packet *p = chan_packet_new(iov, fds, nfds);
 
+    if (p)
+        p->sent = sent;
     if (!p) {
         chan_stop_sending_errno(c);
     } else if (c->queued + chan_packet_cost(p) > CHAN_HARD) {
@@ -173,15 +185,16 @@ void chan_send_fds(struct chan *c, const struct frame *f, const int *fds, size_t
 {
     uint8_t header[FRAME_HEADER];
     struct iovec iov[2] = { { header, sizeof(header) }, { (void *)(uintptr_t)f->data, f->len } };
+    size_t sent = 0;
 
     assert(nfds <= FD_PASS_MAX);
     if (c->dead || c->send_error.id)
         return;
     frame_header(header, f);
-    enum chan_send_result sent = c->head ? CHAN_SEND_LATER : chan_transmit(c, iov, 2, fds, nfds);
-    if (sent == CHAN_SEND_LATER)
-        chan_enqueue(c, iov, fds, nfds);
-    else if (sent == CHAN_SEND_FAILED)
+    enum chan_send_result r = c->head ? CHAN_SEND_LATER : chan_transmit(c, iov, 2, fds, nfds, &sent);
+    if (r == CHAN_SEND_LATER)
+        chan_enqueue(c, iov, fds, nfds, sent);
+    else if (r == CHAN_SEND_FAILED)
         chan_stop_sending_errno(c);
 }
 
@@ -202,12 +215,15 @@ static void chan_call_drain(struct chan *c)
 static void chan_flush(struct chan *c)
 {
     while (c->head) {
-        struct iovec iov = { c->head->bytes, c->head->len };
-        enum chan_send_result sent = chan_transmit(c, &iov, 1, c->head->fds, c->head->nfds);
+        struct chan_packet *p = c->head;
+        struct iovec iov = { p->bytes + p->sent, p->len - p->sent };
+        size_t sent;
+        enum chan_send_result r = chan_transmit(c, &iov, 1, p->fds, p->nfds, &sent);
 
-        if (sent == CHAN_SEND_LATER)
+        p->sent += sent;
+        if (r == CHAN_SEND_LATER)
             break;
-        if (sent == CHAN_SEND_FAILED) {
+        if (r == CHAN_SEND_FAILED) {
             chan_stop_sending_errno(c);
             return;
         }
@@ -224,7 +240,8 @@ static int chan_receive_one(struct chan *c)
 {
     int fds[FD_PASS_MAX];
     size_t nfds = c->fds_allowed ? FD_PASS_MAX : 0;
-    ssize_t n = fd_recv(c->io.fd, chan_inbox, sizeof(chan_inbox), fds, &nfds, MSG_DONTWAIT);
+    const uint8_t *packet;
+    ssize_t n = transport_receive(&c->transport, &packet, fds, &nfds);
     struct err why = c->send_error;
     struct frame f;
 
@@ -235,7 +252,7 @@ static int chan_receive_one(struct chan *c)
             chan_end(c, &why);
         return -1;
     }
-    if (n > 0 && frame_parse(chan_inbox, (size_t)n, &f, &why) == 0) {
+    if (n > 0 && frame_parse(packet, (size_t)n, &f, &why) == 0) {
         c->ops->on_frame(c->arg, &f, fds, nfds);
         return 0;
     }
@@ -251,11 +268,21 @@ static int chan_receive_one(struct chan *c)
     return -1;
 }
 
+static void chan_receive_more(void *arg);
+
 static void chan_receive(struct chan *c)
 {
     for (int i = 0; i < BURST && !c->dead && !c->paused; i++)
         if (chan_receive_one(c) < 0)
             return;
+    if (!c->dead && !c->paused && transport_has_frame(&c->transport))
+        ev_defer(c->ev, &c->more, chan_receive_more, c);
+}
+
+/* For frames that a byte stream has delivered already: the loop sees no event for them. */
+static void chan_receive_more(void *arg)
+{
+    chan_receive(arg);
 }
 
 static void chan_after_send_failure(void *arg)
@@ -276,17 +303,44 @@ static void chan_on_io(void *arg, uint32_t events)
         chan_receive(c);
 }
 
+/* The descriptor for writing: its reader accepts bytes again, or has closed. */
+static void chan_on_writable(void *arg, uint32_t events)
+{
+    struct chan *c = arg;
+
+    if (!(events & EPOLLERR)) {
+        chan_flush(c);
+        return;
+    }
+    ev_io_del(c->ev, &c->writer); /* the event would be reported for ever */
+    if (!c->send_error.id) {
+        err_set(&c->send_error, ERR_LOST, "the other side closed the connection");
+        chan_stop_sending(c);
+    }
+}
+
+int chan_init_pair(struct chan *c, struct ev *ev, int in, int out, bool fds_allowed, const struct chan_ops *ops,
+                   void *arg, struct err *err)
+{
+    *c = (struct chan){ .ev = ev, .ops = ops, .arg = arg, .fds_allowed = fds_allowed };
+    if (transport_init(&c->transport, in, out, err) < 0) {
+        *c = (struct chan){ .dead = true };
+        return -1;
+    }
+    if (ev_io_add(ev, &c->io, in, EPOLLIN, chan_on_io, c, err) == 0) {
+        if (out == in || ev_io_add(ev, &c->writer, out, 0, chan_on_writable, c, err) == 0)
+            return 0;
+        ev_io_del(ev, &c->io);
+    }
+    transport_close(&c->transport, false);
+    *c = (struct chan){ .dead = true };
+    return -1;
+}
+
 int chan_init(struct chan *c, struct ev *ev, int fd, bool fds_allowed, const struct chan_ops *ops, void *arg,
               struct err *err)
 {
-    *c = (struct chan){ .ev = ev, .ops = ops, .arg = arg, .fds_allowed = fds_allowed };
-    if (fd_nonblock(fd, true) < 0)
-        err_sys(err, ERR_SYS, "cannot make descriptor %d non-blocking", fd);
-    else if (ev_io_add(ev, &c->io, fd, EPOLLIN, chan_on_io, c, err) == 0)
-        return 0;
-    *c = (struct chan){ .dead = true };
-    close(fd);
-    return -1;
+    return chan_init_pair(c, ev, fd, fd, fds_allowed, ops, arg, err);
 }
 
 void chan_done(struct chan *c)
@@ -306,6 +360,8 @@ void chan_pause(struct chan *c, bool paused)
     chan_set_interest(c);
     if (!paused && c->send_error.id)
         ev_defer(c->ev, &c->after_failure, chan_after_send_failure, c);
+    if (!paused && transport_has_frame(&c->transport))
+        ev_defer(c->ev, &c->more, chan_receive_more, c);
 }
 
 bool chan_full(const struct chan *c)
@@ -315,9 +371,7 @@ bool chan_full(const struct chan *c)
 
 bool chan_pending(const struct chan *c)
 {
-    char byte;
-
-    return c->dead || c->send_error.id || recv(c->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+    return c->dead || c->send_error.id || transport_pending(&c->transport);
 }
 
 bool chan_idle(const struct chan *c)

@@ -1,4 +1,4 @@
-/* chan.h - frames over a SOCK_SEQPACKET socket in an event loop.
+/* chan.h - frames over a transport in an event loop.
  *
  * Sending never blocks: packets that the socket does not accept are queued and sent when it is
  * writable. When the queue passes the high-water mark, chan_full() returns true and the owner must
@@ -14,7 +14,7 @@
 
 #include "core/base/fd.h"
 #include "core/ev/ev.h"
-#include "core/wire/frame.h"
+#include "core/wire/transport.h"
 
 #define CHAN_HIGH (1024u * 1024u)
 #define CHAN_HARD (8u * CHAN_HIGH)
@@ -29,7 +29,9 @@ struct chan_ops {
 
 struct chan {
     struct ev *ev;
-    struct ev_io io;
+    struct transport transport;
+    struct ev_io io;     /* reads, and writes unless `writer` is used */
+    struct ev_io writer; /* of a transport with a descriptor of its own for writing */
     const struct chan_ops *ops;
     void *arg;
     bool fds_allowed;
@@ -40,12 +42,16 @@ struct chan {
     struct chan_packet *head, *tail; /* queued packets */
     size_t queued;                   /* memory used by the queued packets, in bytes */
     struct err send_error;           /* id is set when sending failed permanently; on_end will follow */
-    struct ev_defer after_failure;
+    struct ev_defer after_failure, more;
 };
 
-/* Takes ownership of fd, also on failure, and makes it non-blocking. */
+/* Takes ownership of fd, a socket, also on failure, and makes it non-blocking. A SOCK_SEQPACKET
+ * socket passes descriptors, a stream socket does not: sending some on it ends the channel. */
 int chan_init(struct chan *c, struct ev *ev, int fd, bool fds_allowed, const struct chan_ops *ops, void *arg,
               struct err *err);
+/* The same over two pipes, or any two descriptors that are read and written as byte streams. */
+int chan_init_pair(struct chan *c, struct ev *ev, int in, int out, bool fds_allowed, const struct chan_ops *ops,
+                   void *arg, struct err *err);
 void chan_done(struct chan *c); /* on_end is not called; a zeroed or finished channel is accepted */
 /* The kernel duplicates fds; the caller still owns and closes them. Does nothing on a dead channel.
  */
