@@ -17,6 +17,7 @@
 #include "sandbox/driver/spec.h"
 #include "sandbox/receipt.h"
 #include "core/ev/ev.h"
+#include "policy/languages.h"
 
 struct engine;
 struct sandbox_handle;
@@ -160,6 +161,9 @@ void sandbox_handle_usage(struct sandbox_handle *b, sandbox_handle_usage_fn *fn,
 uint64_t sandbox_handle_cpu_ns(const struct sandbox_handle *b);
 /* valid after the end; SANDBOX_USAGE_UNKNOWN before */
 uint64_t sandbox_handle_memory_peak(const struct sandbox_handle *b);
+/* The program of a language, as the sandbox sees it. */
+int sandbox_handle_find_language(const struct sandbox_handle *b, const struct language *l, char *path, size_t cap,
+                                 struct err *err);
 
 /* Starts the zygote described by like->zygote for sandboxes of that kind; `done` is called when
  * it can fork. It replaces the previous zygote of the kind. Start it again when a join fails

@@ -1,5 +1,6 @@
 /* The requests of the caller about one sandbox, and what it can ask at any time. */
 #include "sandbox/engine_internal.h"
+#include "sandbox/drivers.h"
 
 #include "core/base/str.h"
 
@@ -132,6 +133,12 @@ uint64_t sandbox_handle_sample_cpu(struct sandbox_handle *b)
     b->cpu_sample_ns = cpu_counter_read(b->cpu_fd, b->created.cpu_unit);
     b->cpu_sampled_at = ev_now(b->ev);
     return b->cpu_sample_ns;
+}
+
+int sandbox_handle_find_language(const struct sandbox_handle *b, const struct language *l, char *path, size_t cap,
+                                 struct err *err)
+{
+    return drivers_ops(b->kind.driver)->find_language("", l, path, cap, err);
 }
 
 uint64_t sandbox_handle_memory_peak(const struct sandbox_handle *b)

@@ -3,6 +3,7 @@
 #include "core/base/err.h"
 #include "core/base/str.h"
 #include "policy/languages.h"
+#include "sandbox/drivers.h"
 
 #include <limits.h>
 
@@ -20,15 +21,15 @@ static void template_availability_name_modules(struct template_availability *a, 
     }
 }
 
-void template_availability_init(struct template_availability *ret, const char *runtime, const char *preload,
-                                const struct python_modules *modules)
+void template_availability_init(struct template_availability *ret, enum driver_id driver, const char *runtime,
+                                const char *preload, const struct python_modules *modules)
 {
     const struct language *rt = language_by_name(runtime);
     char path[PATH_MAX];
     struct err err = { 0 };
 
     *ret = (struct template_availability){ .available = true };
-    if (rt && language_find_program(rt, language_dirs, path, sizeof(path), &err) < 0) {
+    if (rt && drivers_ops(driver)->find_language("", rt, path, sizeof(path), &err) < 0) {
         ret->available = false;
         buf_adds(&ret->reason, err.msg);
         buf_addf(&ret->fix, "apt-get install %s", rt->package);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/base/buf.h"
+#include "policy/driver.h"
 #include "sandbox/python_modules.h"
 
 /* Texts are empty if the template is available. */
@@ -13,9 +14,8 @@ struct template_availability {
     struct buf fix; /* a command */
 };
 
-/* An empty runtime and a NULL preload need nothing. Looks for the program of the runtime on the
- * host. */
-void template_availability_init(struct template_availability *ret, const char *runtime, const char *preload,
-                                const struct python_modules *modules);
+/* An empty runtime and a NULL preload need nothing. Asks the driver for the program of the runtime. */
+void template_availability_init(struct template_availability *ret, enum driver_id driver, const char *runtime,
+                                const char *preload, const struct python_modules *modules);
 void template_availability_done(struct template_availability *a);
 #define auto_template_availability __attribute__((cleanup(template_availability_done))) struct template_availability

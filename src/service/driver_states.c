@@ -43,3 +43,9 @@ void driver_states_json(const struct operator_limits *f, struct jsonw *w)
         driver_state_json((enum driver_id)i, forbidden, w);
     jsonw_end_array(w);
 }
+
+int driver_states_find_language(const struct operator_limits *f, const struct language *l, char *path, size_t cap,
+                                struct err *err)
+{
+    return drivers_ops(driver_default(f ? f->forbidden_drivers : 0))->find_language("", l, path, cap, err);
+}

@@ -499,15 +499,15 @@ struct language_kernel_command {
 };
 
 /* The command that starts the language kernel in a sandbox. */
-static int language_kernel_find_command(const struct language_kernel_spec *l, struct language_kernel_command *ret,
-                                        struct err *err)
+static int language_kernel_find_command(const struct language_kernel_spec *l, const struct sandbox_handle *sandbox,
+                                        struct language_kernel_command *ret, struct err *err)
 {
     const struct language *rt = l && l->runtime ? language_by_name(l->runtime) : NULL;
     size_t n = 0;
 
     if (!l)
         return err_set(err, ERR_RUNTIME_MISSING, "no language kernel for this language; use python, node or bash");
-    if (rt && language_find_program(rt, language_dirs, ret->path, sizeof(ret->path), err) < 0)
+    if (rt && sandbox_handle_find_language(sandbox, rt, ret->path, sizeof(ret->path), err) < 0)
         return -1;
     if (l->launcher)
         ret->argv[n++] = l->launcher;
@@ -539,7 +539,7 @@ int language_kernel_start(struct language_kernel *k, struct sandbox_handle *sand
     struct language_kernel_command command;
 
     spec->argv = language_kernel_no_command;
-    if (!spec->use_waiting_interpreter && language_kernel_find_command(k->spec, &command, err) < 0)
+    if (!spec->use_waiting_interpreter && language_kernel_find_command(k->spec, sandbox, &command, err) < 0)
         return -1;
     if (!spec->use_waiting_interpreter)
         spec->argv = command.argv;

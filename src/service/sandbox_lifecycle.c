@@ -20,6 +20,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "sandbox/drivers.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -379,7 +380,8 @@ static void sandbox_insert_row(struct sandbox *sb)
     free(row.spec_json);
 }
 
-static int sandbox_create_check(const struct sandbox_services *s, const struct spec *spec, struct err *err)
+static int sandbox_create_check(const struct sandbox_services *s, const struct spec *spec, const char *template,
+                                struct err *err)
 {
     const struct language *rt = language_by_name(spec->runtime);
     char path[PATH_MAX];
@@ -387,7 +389,7 @@ static int sandbox_create_check(const struct sandbox_services *s, const struct s
 
     if (!recovery_is_ready(s->recovery, &why))
         return err_set(err, ERR_BUSY, "%s", why);
-    return rt ? language_find_program(rt, language_dirs, path, sizeof(path), err)
+    return rt ? drivers_ops(spec->driver)->find_language(template ? template : "", rt, path, sizeof(path), err)
               : language_unknown_error("runtime", spec->runtime, err);
 }
 
@@ -435,7 +437,7 @@ void manager_create(struct manager *m, const char *owner, const char *id, struct
     quota_amounts_for_spec(spec, amounts);
     if (id && registry_find(s->registry, STORE_ANY_OWNER, id))
         err_set(&err, ERR_IDEMPOTENCY, "sandbox %s is being created already", id);
-    if (err.id || sandbox_create_check(s, spec, &err) < 0 ||
+    if (err.id || sandbox_create_check(s, spec, template, &err) < 0 ||
         budget_check(s->budgets, tenant_quotas_get(s->quotas, owner), false, &err) < 0 ||
         quota_reserve(tenant_quotas_get(s->quotas, owner), amounts, &err) < 0) {
         spec_done(spec);

@@ -38,7 +38,7 @@ void template_check_write_json(const struct host_modules *h, const char *spec_js
     if (json_input_parse(spec_json, strlen(spec_json), &body, NULL) == 0)
         (void)spec_read(&spec, body, SPEC_OF_TEMPLATE, NULL, &(struct err){ 0 });
     auto_template_availability a;
-    template_availability_init(&a, spec.runtime, template_checked_preload(&spec), host_modules_last(h));
+    template_availability_init(&a, spec.driver, spec.runtime, template_checked_preload(&spec), host_modules_last(h));
     jsonw_kbool(w, "available", a.available);
     if (!a.available) {
         jsonw_kstr(w, "reason", a.reason.data);
@@ -63,7 +63,7 @@ static void template_requirement_on_modules(void *arg, const struct python_modul
     struct err err = { 0 };
     struct jsonw w;
 
-    template_availability_init(&a, "", r->spec->preload, modules);
+    template_availability_init(&a, r->spec->driver, "", r->spec->preload, modules);
     if (a.available) {
         r->done(r->arg, NULL, NULL);
         return;

@@ -5,6 +5,7 @@
 #include "client/cli/help.h"
 #include "client/cli/report.h"
 #include "policy/languages.h"
+#include "sandbox/drivers.h"
 #include "sandbox/template_availability.h"
 #include "sandbox/template_builtins.h"
 #include "core/base/suggest.h"
@@ -35,7 +36,7 @@ static void info_templates_json(struct jsonw *w)
     for (size_t i = 0; i < n; i++) {
         auto_template_availability a;
 
-        template_availability_init(&a, t[i].runtime, t[i].preload, modules);
+        template_availability_init(&a, DRIVER_NATIVE, t[i].runtime, t[i].preload, modules);
         jsonw_object(w);
         jsonw_kstr(w, "name", t[i].name);
         jsonw_kstr(w, "runtime", t[i].runtime);
@@ -59,7 +60,7 @@ static void info_unavailable_templates(struct buf *out)
     for (size_t i = 0; i < n; i++) {
         auto_template_availability a;
 
-        template_availability_init(&a, t[i].runtime, t[i].preload, modules);
+        template_availability_init(&a, DRIVER_NATIVE, t[i].runtime, t[i].preload, modules);
         if (!a.available && a.missing.len)
             buf_addf(out, "template %s not usable: %s; %s\n", t[i].name, a.reason.data, a.fix.data);
     }
@@ -78,7 +79,7 @@ static void info_runtimes_json(struct buf *out)
     for (size_t i = 0; i < n; i++) {
         char path[PATH_MAX];
         struct err err = { 0 };
-        bool found = language_find_program(&rt[i], language_dirs, path, sizeof(path), &err) == 0;
+        bool found = drivers_ops(DRIVER_NATIVE)->find_language("", &rt[i], path, sizeof(path), &err) == 0;
 
         jsonw_object(&w);
         jsonw_kstr(&w, "name", rt[i].name);
@@ -115,7 +116,7 @@ int verb_runtimes(const struct args *a)
         char path[PATH_MAX];
         struct err err = { 0 };
 
-        if (language_find_program(&rt[i], language_dirs, path, sizeof(path), &err) == 0) {
+        if (drivers_ops(DRIVER_NATIVE)->find_language("", &rt[i], path, sizeof(path), &err) == 0) {
             buf_addf(&out, "%-8s %-22s", rt[i].name, path);
             for (size_t k = 0; rt[i].extensions[k]; k++)
                 buf_addf(&out, " %s", rt[i].extensions[k]);

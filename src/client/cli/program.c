@@ -6,6 +6,7 @@
  * is the file that is mounted, whatever happens to the path in between. */
 #include "client/cli/program.h"
 
+#include "sandbox/drivers.h"
 #include "policy/languages.h"
 
 #include "core/base/fd.h"
@@ -94,7 +95,9 @@ static int program_push_language(const struct language *rt, const struct program
 {
     char path[PATH_MAX];
 
-    if (language_find_program(rt, place->dirs, path, sizeof(path), err) < 0)
+    int rc = place->dirs ? language_find_program(rt, place->dirs, path, sizeof(path), err)
+                         : drivers_ops(place->driver)->find_language("", rt, path, sizeof(path), err);
+    if (rc < 0)
         return -1;
     program_push_word(p, path);
     p->profile = rt->profile;

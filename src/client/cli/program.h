@@ -17,7 +17,8 @@ struct program {
 };
 
 struct program_search {
-    const char *const *dirs; /* directories that are searched for runtimes */
+    enum driver_id driver;   /* asked for runtimes */
+    const char *const *dirs; /* not NULL: searched for runtimes instead, in tests */
     bool stdin_open;         /* standard input can be read */
 };
 

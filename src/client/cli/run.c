@@ -180,7 +180,7 @@ static int cli_run_prepare(struct cli_run *r, const struct args *a, const struct
     if (run_options_build(a, &r->policy, &r->operator_limits, &r->options, err) < 0)
         return -1;
     cli_run_inspect_stdin(r);
-    struct program_search place = { language_dirs, r->input };
+    struct program_search place = { .driver = r->options.driver, .stdin_open = r->input };
     if (program_resolve(&r->options, &place, &r->program, err) < 0)
         return -1;
     if (r->policy.has_profile)

@@ -15,8 +15,8 @@ struct transport_ops;
 struct transport {
     const struct transport_ops *ops;
     int in, out; /* out == in for a socket; -1: closed */
-    /* A byte stream: bytes that were read and are not yet delivered, from `at` to `end`. NULL before
-     * the first read. */
+    /* A byte stream: the bytes from `at` to `end` were read and are not delivered. NULL before the
+     * first read. */
     uint8_t *inbox;
     size_t at, end;
 };

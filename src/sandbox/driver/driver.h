@@ -13,6 +13,7 @@
 
 #include "core/base/err.h"
 #include "core/ev/ev.h"
+#include "policy/languages.h"
 #include "sandbox/driver/spec.h"
 
 struct driver_caps {
@@ -126,6 +127,9 @@ struct driver_link {
 };
 
 struct driver_ops {
+    /* The program of a language, as the sandboxes see it that the driver makes from a template (its
+     * name; "": none). Does not block for longer than a look at the file system. */
+    int (*find_language)(const char *template, const struct language *l, char *path, size_t cap, struct err *err);
     int (*open)(struct ev *ev, const struct driver_settings *s, const struct driver_events *events, void *arg,
                 struct driver_link **ret, struct err *err);
     void (*close)(struct driver_link *l);                     /* no callback follows */

@@ -135,7 +135,15 @@ static struct driver_request *jailed_list(struct driver_link *link, const char *
     return &a->base;
 }
 
+/* The root of every template is made of the host's own /usr. */
+static int jailed_find_language(const char *template UNUSED, const struct language *l, char *path, size_t cap,
+                                struct err *err)
+{
+    return language_find_program(l, language_dirs, path, cap, err);
+}
+
 const struct driver_ops jailed_driver_ops = {
+    .find_language = jailed_find_language,
     .open = jailed_open,
     .close = jailed_close,
     .forget = jailed_forget,

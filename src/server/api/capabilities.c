@@ -9,11 +9,11 @@
 
 #include <limits.h>
 
-static void api_write_runtime(const struct language *rt, struct jsonw *w)
+static void api_write_runtime(const struct api *api, const struct language *rt, struct jsonw *w)
 {
     char path[PATH_MAX];
     struct err err = { 0 };
-    bool there = language_find_program(rt, language_dirs, path, sizeof(path), &err) == 0;
+    bool there = driver_states_find_language(api->settings.operator_limits, rt, path, sizeof(path), &err) == 0;
 
     jsonw_object(w);
     jsonw_kstr(w, "name", rt->name);
@@ -27,13 +27,13 @@ static void api_write_runtime(const struct language *rt, struct jsonw *w)
     jsonw_end_object(w);
 }
 
-static void api_write_runtimes(struct jsonw *w)
+static void api_write_runtimes(const struct api *api, struct jsonw *w)
 {
     size_t n;
     const struct language *all = languages_all(&n);
 
     for (size_t i = 0; i < n; i++)
-        api_write_runtime(&all[i], w);
+        api_write_runtime(api, &all[i], w);
 }
 
 /* For a client that requests the bare address, such as a browser: the product, its version and
@@ -65,20 +65,22 @@ static void api_get_root(struct http_req *req, void *ctx)
     api_object_end(req, 200, &w);
 }
 
-static void api_runtime_list(struct http_req *req, void *ctx UNUSED)
+static void api_runtime_list(struct http_req *req, void *ctx)
 {
+    struct api *api = ctx;
     struct buf out = { 0 };
     struct jsonw w;
 
     if (!api_has_no_query(req))
         return;
     (void)api_list_begin(req, NULL, &w, &out);
-    api_write_runtimes(&w);
+    api_write_runtimes(api, &w);
     api_list_end(req, &w, NULL);
 }
 
-static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
+static void api_runtime_get(struct http_req *req, void *ctx)
 {
+    struct api *api = ctx;
     const struct language *rt = language_by_name(http_param(req, "runtime"));
     struct buf out = { 0 };
     struct jsonw w;
@@ -93,7 +95,7 @@ static void api_runtime_get(struct http_req *req, void *ctx UNUSED)
         return;
     }
     jsonw_init(&w, &out, 0);
-    api_write_runtime(rt, &w);
+    api_write_runtime(api, rt, &w);
     http_answer_json(req, 200, &out);
 }
 
@@ -167,7 +169,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     jsonw_kstr(&w, "version", api->settings.version);
     capabilities_write_levels(&w);
     jsonw_karray(&w, "runtimes");
-    api_write_runtimes(&w);
+    api_write_runtimes(api, &w);
     jsonw_end_array(&w);
     driver_states_json(api->settings.operator_limits, &w);
     capabilities_write_limits(&w);

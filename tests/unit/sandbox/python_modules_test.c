@@ -131,12 +131,12 @@ TEST(template_with_missing_modules_is_unavailable_with_reason_and_fix)
     auto_(python_modules) m = scan();
     auto_template_availability a, good;
 
-    template_availability_init(&a, "", "os,numpy,pandas,matplotlib,matplotlib.pyplot", m);
+    template_availability_init(&a, DRIVER_NATIVE, "", "os,numpy,pandas,matplotlib,matplotlib.pyplot", m);
     assert_false(a.available);
     assert_string_equal(a.missing.data, "numpy,matplotlib");
     assert_string_equal(a.reason.data, "this host does not have the Python modules numpy and matplotlib");
     assert_string_equal(a.fix.data, "apt-get install python3-numpy python3-matplotlib");
-    template_availability_init(&good, "", "os,pandas", m);
+    template_availability_init(&good, DRIVER_NATIVE, "", "os,pandas", m);
     assert_true(good.available);
 }
 

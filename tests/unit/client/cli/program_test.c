@@ -60,7 +60,7 @@ struct outcome {
 
 static int resolve(const char *const *words, bool stdin_open, struct outcome *o, struct err *err)
 {
-    struct program_search place = { dirs, stdin_open };
+    struct program_search place = { .dirs = dirs, .stdin_open = stdin_open };
     struct run_options r;
     struct args a;
     int n = 0;
