@@ -253,6 +253,7 @@ static void coved_append_metrics(void *arg, struct buf *out)
 
     if (d->tls)
         tls_server_metrics(d->tls, out);
+    mcp_write_metrics(d->mcp, out);
 }
 
 static void coved_open_gateway(struct coved *d)
@@ -289,10 +290,26 @@ static void coved_open_api(struct coved *d)
                                              .arg = d });
 }
 
+static void coved_open_mcp(struct coved *d)
+{
+    d->mcp = mcp_new(&(struct mcp_settings){ .ev = d->ev,
+                                             .gateway = d->gateway,
+                                             .auth = d->auth,
+                                             .store = d->store,
+                                             .manager = d->manager,
+                                             .tools = d->tools,
+                                             .operator_limits = &d->operator_limits,
+                                             .version = COVE_VERSION,
+                                             .template = conf_text(&d->conf, SETTING_MCP_TEMPLATE),
+                                             .sessions_max = (uint32_t)conf_number(&d->conf, SETTING_MCP_SESSIONS),
+                                             .idle_ms = conf_number(&d->conf, SETTING_MCP_IDLE),
+                                             .has_fixtures = conf_is_on(&d->conf, SETTING_MCP_FIXTURES) });
+}
+
 static int coved_open_http(struct coved *d, struct err *err)
 {
     struct http_settings set = {
-        .tables = (const struct http_tables[]){ { api_tables, d->api }, { 0 } },
+        .tables = (const struct http_tables[]){ { api_tables, d->api }, { mcp_tables, d->mcp }, { 0 } },
         .hosts = conf_list(&d->conf, SETTING_HOSTS),
         .origins = conf_list(&d->conf, SETTING_ORIGINS),
         .ctx = d->gateway,
@@ -452,6 +469,7 @@ static void coved_on_signal(void *arg, int signo)
     d->stopping = true;
     d->ends_sandboxes = signo == SIGINT;
     log_info("stopping: running requests have %" PRIu64 " ms to finish", conf_number(&d->conf, SETTING_DRAIN));
+    mcp_end_sessions(d->mcp);
     open_streams_end_endless(d->gateway);
     if (d->tls)
         tls_server_stop_accepting(d->tls);
@@ -523,6 +541,7 @@ static int coved_serve(struct coved *d, struct err *err)
     coved_open_tools(d);
     coved_open_gateway(d);
     coved_open_api(d);
+    coved_open_mcp(d);
     if (coved_open_http(d, err) < 0 || coved_open_listeners(d, err) < 0)
         return -1;
     ev_timer_set(d->ev, &d->gc_timer, ev_now(d->ev) + GC_FIRST_NS, coved_collect_garbage, d);
@@ -550,6 +569,7 @@ static void coved_done(struct coved *d)
     http_server_free(d->http);
     tls_server_free(d->tls);
     buf_done(&d->plain_http_answer);
+    mcp_free(d->mcp);
     api_free(d->api);
     gateway_free(take_ptr(&d->gateway));
     if (d->stopping)

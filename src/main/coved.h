@@ -15,6 +15,7 @@
 #include "store/wallclock_guard.h"
 #include "store/store.h"
 #include "service/tools/tools.h"
+#include "server/mcp/mcp.h"
 #include "server/tls/server.h"
 
 #define COVED_FIRST_SOCKET 3
@@ -34,6 +35,7 @@ struct coved {
     struct store_pool default_pool;
     struct gateway *gateway;
     struct api *api;
+    struct mcp *mcp;
     struct http_server *http;
     struct tls_server *tls; /* NULL: no TLS on the TCP address */
     int tls_source;         /* socket of the process that reads the TLS files for coved; -1: coved reads them itself */

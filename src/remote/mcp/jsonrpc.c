@@ -1,6 +1,6 @@
 /* A message is checked in three steps: bounds on the text, before the parser allocates anything;
- * JSON; and the members. The order of the last step decides what an error answer can carry: the id is
- * read first, so that every later error names it.
+ * JSON; and the members. The order of the last step decides what an error answer can carry: the id
+ * is read first, so that every later error names it.
  *
  * Invariants: 1. a message that was accepted is written back as a message that is accepted;
  * 2. a written message has no line break, because one line is one message on stdio. */

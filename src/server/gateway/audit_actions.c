@@ -26,12 +26,25 @@ static const struct {
     { "POST", "/v1/sandboxes/{sandboxId}/files/sign", "file.sign" },
     { "DELETE", "/v1/tokens", "token.revoke_all" },
     { "GET", "/v1/audit/key", "audit.read_key" },
+    { "POST", "/mcp", "mcp.request" },
+    { "GET", "/mcp", "mcp.listen" },
+    { "DELETE", "/mcp", "mcp_session.delete" },
+    { "POST", "/v1/mcp/sessions", "mcp_session.create" },
+    { "GET", "/v1/mcp/sessions", "mcp_session.list" },
+    { "GET", "/v1/mcp/sessions/{mcpSessionId}", "mcp_session.read" },
+    { "DELETE", "/v1/mcp/sessions/{mcpSessionId}", "mcp_session.delete" },
     { "GET", "/v1/pools/{pool}/status", "pool.status" },
     { "GET", "/compat/v1/warmpools/{pool}/status", "warmpool.status" },
 };
 
 /* Reads that are recorded like changes: they export records of all tenants. */
 static const char *const audit_recorded_reads[] = { "/v1/maintenance/backup" };
+
+/* Changes whose success is not recorded by the route: gateway_authorize_action() names what the
+ * body does. */
+static const struct {
+    const char *method, *pattern;
+} audit_named_by_body[] = { { "POST", "/mcp" } };
 
 static void audit_action_singular(const char *word, size_t n, char *ret, size_t cap)
 {
@@ -91,6 +104,9 @@ void audit_action_of_route(const struct http_route *r, struct audit_action *ret)
     for (size_t i = 0; i < ARRAY_LEN(audit_recorded_reads); i++)
         ret->record_success |= audit_action_is_read(r) && str_eq(r->pattern, audit_recorded_reads[i]);
     ret->record_success |= ret->is_change;
+    for (size_t i = 0; i < ARRAY_LEN(audit_named_by_body); i++)
+        if (str_eq(r->method, audit_named_by_body[i].method) && str_eq(r->pattern, audit_named_by_body[i].pattern))
+            ret->record_success = false;
     ret->frees_resources = str_eq(r->method, "DELETE") || str_ends(r->pattern, "/cancel") ||
                            str_eq(r->pattern, "/v1/maintenance/gc");
     audit_action_make_name(r, ret->name, sizeof(ret->name));

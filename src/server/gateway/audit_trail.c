@@ -246,6 +246,19 @@ void audit_trail_resolve_tenant(struct gateway_request *r)
     audit_trail_find_other_owner(r->gateway, &r->principal, http_param(r->req, "sandboxId"), r->acted_on_tenant);
 }
 
+void audit_trail_set_action(struct gateway_request *r, const struct gateway_action *action)
+{
+    r->body_action = (struct audit_action){ .route = r->action->route,
+                                            .is_change = action->is_change,
+                                            .record_success = action->is_change };
+    (void)str_copy(r->body_action.name, sizeof(r->body_action.name), action->name);
+    r->action = &r->body_action;
+    if (!action->sandbox)
+        return;
+    audit_trail_add_target(r->req, "sandbox", action->sandbox);
+    audit_trail_find_other_owner(r->gateway, &r->principal, action->sandbox, r->acted_on_tenant);
+}
+
 void audit_trail_record_accepted(const struct http_req *req)
 {
     struct gateway_request *r = audit_trail_request(req);

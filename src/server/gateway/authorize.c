@@ -121,6 +121,55 @@ static bool authorize_request(struct http_req *req, struct gateway *gateway, con
     return false;
 }
 
+/* A credential for one sandbox may do nothing outside of it. */
+static int authorize_check_action(const struct gateway *gateway, const struct principal *p,
+                                  const struct gateway_action *action, struct err *err)
+{
+    if (!p->sandbox[0])
+        return 0;
+    if (!action->sandbox)
+        return err_set(err, ERR_DENIED, "this credential is only valid for one sandbox");
+    if (!str_eq(p->sandbox, action->sandbox))
+        return err_set(err, ERR_MISSING, "there is no such sandbox");
+    if (!gateway->settings.hooks.sandbox_is_live(gateway->settings.hooks.arg, action->sandbox))
+        return err_set(err, ERR_UNAUTHORIZED, "the token expired when its sandbox ended");
+    return 0;
+}
+
+bool gateway_authorize_action(struct http_req *req, const struct gateway_permission *right,
+                              const struct gateway_action *action)
+{
+    struct gateway_request *r = http_user_data(req);
+    struct gateway *gateway = r->gateway;
+    struct ratelimit_answer rate = { 0 };
+    struct err err = { 0 };
+
+    audit_trail_set_action(r, action);
+    if (authorize_check_action(gateway, &r->principal, action, &err) < 0 ||
+        principal_require(&r->principal, right->scopes, &err) < 0) {
+        authorize_refuse(req, &err, 0);
+        return false;
+    }
+    /* The route has already taken a token of the default class. */
+    if (right->class != AUTH_CLASS_DEFAULT) {
+        bool granted = auth_rate_take(gateway->settings.auth, &r->principal, right->class, ev_now(gateway->settings.ev),
+                                      &rate);
+
+        if (rate.limit)
+            authorize_set_rate_headers(req, right->class, &rate);
+        if (!granted) {
+            err_set(&err, ERR_RATE_LIMITED,
+                    "too many requests of this kind with this key; retry after the time in Retry-After");
+            authorize_refuse(req, &err, rate.retry_ns);
+            return false;
+        }
+    }
+    if (audit_trail_can_record(r, &err) == 0)
+        return true;
+    authorize_refuse(req, &err, 0);
+    return false;
+}
+
 struct pending_authorization {
     struct http_req *req;
     struct gateway *gateway;

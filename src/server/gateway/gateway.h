@@ -71,6 +71,17 @@ struct gateway_permission {
     bool allows_signed_url; /* a signed URL can grant access to the route */
 };
 
+/* For a route whose body names what is done: permission, rate limit and audit record of that
+ * action, in addition to those of the route. */
+struct gateway_action {
+    const char *name;    /* in audit records: "tool.run" */
+    const char *sandbox; /* that it acts on; NULL: none, or not known yet */
+    bool is_change;      /* a success is recorded too */
+};
+/* False: the request was refused and answered. Call it at most once for a request. */
+bool gateway_authorize_action(struct http_req *req, const struct gateway_permission *right,
+                              const struct gateway_action *action);
+
 /* --- a request that was authorized --- */
 
 struct gateway *gateway_of_request(const struct http_req *req); /* NULL: the gateway was freed */

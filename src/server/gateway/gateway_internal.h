@@ -33,7 +33,8 @@ struct gateway_request {
     struct http_req *req;
     struct gateway_request *next, **list_link;
     const struct audit_action *action;
-    uint64_t accepted_seq; /* number of its `accepted` record; 0: none */
+    struct audit_action body_action; /* that the body named; `action` points to it */
+    uint64_t accepted_seq;           /* number of its `accepted` record; 0: none */
     struct audit_wait record_wait;
     bool target_recorded; /* the targets in the path were added */
     /* Tenant of the sandbox that the request acts on, if it differs from the principal's; "": the
@@ -74,6 +75,8 @@ void audit_trail_done(struct gateway *gateway);
 void audit_trail_add_routes(struct gateway *gateway, const struct http_route *routes);
 struct gateway_request *audit_trail_new_request(struct gateway *gateway, struct http_req *req);
 void audit_trail_resolve_tenant(struct gateway_request *r); /* sets `acted_on_tenant`; the principal is known */
+/* The body named the action that the record is about. */
+void audit_trail_set_action(struct gateway_request *r, const struct gateway_action *action);
 /* The last check of authorization. ERR_AUDIT: the request cannot be recorded. */
 int audit_trail_can_record(struct gateway_request *r, struct err *err);
 void audit_trail_unrouted_request(struct gateway *gateway, const struct http_request_summary *done);
