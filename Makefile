@@ -8,6 +8,7 @@
 #   make install    into $(DESTDIR)$(PREFIX)         make soak        many runs that leave nothing
 #   make uninstall  remove the installed files       make fuzz        fuzz each decoder for SECONDS
 #   make coverage   lines that the tests execute     make clean       remove the build directories
+#   make check-mcp  the MCP conformance suite, with npm into build-mcp/
 #   make help       this text
 
 PREFIX ?= /usr/local
@@ -19,7 +20,7 @@ FLAGS ?=
 DATA ?= yes
 
 .DEFAULT_GOAL := build
-.PHONY: build help deps check check-fresh check-vm bench soak install uninstall demo serve runtimes clean fuzz coverage prefix
+.PHONY: build help deps check check-fresh check-vm check-mcp bench soak install uninstall demo serve runtimes clean fuzz coverage prefix
 
 build: $(BUILD)/build.ninja
 	@runtimes/node/check-snapshot $(BUILD)/runtimes/node
@@ -30,7 +31,7 @@ $(BUILD)/build.ninja:
 	@CC=$${CC:-gcc} meson setup $(BUILD) --prefix=$(PREFIX)
 
 help:
-	@sed -n 's/^# \{0,1\}//; 3,11p' Makefile
+	@sed -n 's/^# \{0,1\}//; 3,12p' Makefile
 
 deps:
 	@tools/deps build
@@ -49,6 +50,9 @@ check-vm: build
 	@tools/deps build vm
 	@ninja -C $(BUILD)
 	@tests/vm/run.py $(WORDS)
+
+check-mcp: build
+	@tests/mcp/run.py
 
 bench: build
 	@tools/deps build bench

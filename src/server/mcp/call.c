@@ -11,8 +11,10 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "server/gateway/unread_responses.h"
 
 #define MCP_PROGRESS_TEXT_MAX 200u
+#define MCP_UNREAD_MIN (16 * KIB) /* smaller answers do not count as unread memory */
 
 static void mcp_call_free(struct mcp_call *c)
 {
@@ -89,8 +91,10 @@ void mcp_call_start(struct mcp_call *c)
 {
     linked_push(&c->mcp->calls, c);
     open_stream_register(&c->open_stream, c->mcp->settings.gateway, &c->principal, mcp_call_on_credential_end, c);
-    if (c->is_modern && !http_client_is_gone(c->req))
-        http_on_client_gone(c->req, mcp_call_on_client_gone, c);
+    if (!c->is_modern || http_client_is_gone(c->req))
+        return;
+    http_on_client_gone(c->req, mcp_call_on_client_gone, c);
+    http_require_client(c->req);
 }
 
 void mcp_calls_free(struct mcp *m)
@@ -125,6 +129,7 @@ void mcp_call_attach(struct mcp_call *c, struct http_req *req)
     }
     c->req = req;
     http_on_client_gone(req, mcp_call_on_client_gone, c);
+    http_require_client(req);
 }
 
 /* The first event has an id and no data: a client that loses the connection now can resume. */
@@ -148,8 +153,10 @@ bool mcp_call_begin_stream(struct mcp_call *c)
     http_answer_events(c->req);
     if (c->session && c->is_resumable)
         mcp_call_prime_stream(c);
-    if (!c->is_modern)
+    if (!c->is_modern) {
         http_on_client_gone(c->req, mcp_call_on_client_gone, c);
+        http_require_client(c->req);
+    }
     return true;
 }
 
@@ -218,6 +225,8 @@ static void mcp_call_finish(struct mcp_call *c, int status, struct buf *message,
         if (req)
             http_stream_end(req);
     } else if (req) {
+        if (message->len > MCP_UNREAD_MIN)
+            unread_responses_add(req, c->mcp->settings.gateway, c->principal.owner, message->len);
         http_answer_json(req, status, message);
         *message = (struct buf){ 0 };
     }

@@ -164,8 +164,8 @@ struct mcp_session {
     struct mcp_session *next, **link; /* all sessions */
     struct mcp_session *bucket_next;
     char secret[MCP_SECRET_SIZE];
-    char id[ID_SIZE];     /* public */
-    uint64_t number;      /* in the order of their creation */
+    char id[ID_SIZE]; /* public */
+    uint64_t number;  /* in the order of their creation */
     char owner[STORE_OWNER_MAX + 1], key_id[ID_SIZE], user[ID_SIZE];
     enum principal_kind principal_kind;
     bool is_bridge;       /* opened through POST /v1/mcp/sessions */

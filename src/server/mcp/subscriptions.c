@@ -80,6 +80,7 @@ void mcp_listener_open(struct http_req *req, struct mcp_session *s)
                          mcp_listener_on_credential_end, l);
     l->open_stream.is_endless = true;
     http_on_client_gone(req, mcp_listener_on_client_gone, l);
+    http_require_client(req);
 }
 
 static void mcp_listener_notify(const struct mcp_session *s, const char *method, const char *params)

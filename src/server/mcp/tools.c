@@ -8,6 +8,8 @@
 #include "core/base/id.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "server/gateway/tool_access.h"
+#include "server/gateway/unread_responses.h"
 #include "service/tools/tools.h"
 
 #include <stdio.h>
@@ -24,29 +26,17 @@ static const char mcp_sandbox_argument[] =
 
 static uint32_t mcp_tool_scopes(const struct tool *t)
 {
-    static const struct {
-        unsigned right;
-        uint32_t scope;
-    } rows[] = {
-        { TOOL_EXECUTES, SCOPE_BIT(EXECUTIONS) },
-        { TOOL_READS_FILES, SCOPE_BIT(FILES_READ) },
-        { TOOL_WRITES_FILES, SCOPE_BIT(FILES) },
-        { TOOL_READS_SANDBOXES, SCOPE_BIT(SANDBOXES_READ) },
-        { TOOL_MAKES_SANDBOXES, SCOPE_BIT(SANDBOXES_WRITE) },
-    };
-    uint32_t scopes = 0;
-
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (t->rights & rows[i].right)
-            scopes |= rows[i].scope;
-    return scopes;
+    return tool_access_scopes(t->rights);
 }
 
 static enum auth_class mcp_tool_class(const struct tool *t)
 {
-    return t->rights & TOOL_MAKES_SANDBOXES ? AUTH_CLASS_CREATE
-           : t->rights & TOOL_EXECUTES      ? AUTH_CLASS_EXECUTE
-                                            : AUTH_CLASS_DEFAULT;
+    return t->rights & TOOL_EXECUTES ? AUTH_CLASS_EXECUTE : AUTH_CLASS_DEFAULT;
+}
+
+static const char *mcp_tool_action(const struct tool *t)
+{
+    return t->place == TOOL_IN_SANDBOX ? "tool.call_in_sandbox" : "tool.call";
 }
 
 /* --- the list --- */
@@ -267,11 +257,9 @@ static const struct tool_ops mcp_tool_ops = { .on_output = mcp_tool_on_output, .
 
 static void mcp_tool_record(const struct mcp_call *c, const struct mcp_tool_work *t)
 {
-    auto_free char *text = json_dumps(t->arguments, JSON_COMPACT);
-
     if (t->sandbox[0])
         audit_trail_add_target(c->req, "sandbox", t->sandbox);
-    audit_trail_add_content(c->req, "arguments", text, strlen(text));
+    tool_access_record(c->req, t->tool, t->arguments);
     audit_trail_record_accepted(c->req);
 }
 
@@ -358,13 +346,18 @@ static void mcp_tool_call(struct mcp_call *c, const struct tool *tool, const jso
         return;
     }
     if (!mcp_call_authorize(c, mcp_tool_scopes(tool), mcp_tool_class(tool),
-                            &(struct gateway_action){ .name = "tool.run",
+                            &(struct gateway_action){ .name = mcp_tool_action(tool),
                                                       .sandbox = t->sandbox[0] ? t->sandbox : NULL,
                                                       .is_change = true })) {
         mcp_tool_work_free(t);
         return;
     }
-    audit_trail_add_target(c->req, "tool", tool->name);
+    if (unread_responses_check(c->mcp->settings.gateway, mcp_call_tenant(c), &err) < 0) {
+        mcp_tool_work_free(t);
+        http_set_header(c->req, "Retry-After", "1");
+        mcp_call_refuse(c, &err);
+        return;
+    }
     c->work = t;
     mcp_tool_choose_sandbox(c);
 }
@@ -380,7 +373,7 @@ static const struct mcp_own_tool *mcp_own_tool_find(const char *name)
 static void mcp_own_tool_call(struct mcp_call *c, const struct mcp_own_tool *own, const json_t *arguments)
 {
     if (!mcp_call_authorize(c, own->scopes, own->class,
-                            &(struct gateway_action){ .name = "tool.run", .is_change = true }))
+                            &(struct gateway_action){ .name = "tool.call", .is_change = true }))
         return;
     audit_trail_add_target(c->req, "tool", own->name);
     own->fn(c, arguments);
