@@ -317,6 +317,104 @@ def a_file_that_is_not_as_needed_is_a_result_and_a_missing_sandbox_an_error(s):
     assert refused(s, "sb" + "a" * 20, "bash", status=404, command="true")
 
 
+@case
+def an_edit_needs_exactly_one_match(s):
+    sb = shared(s)
+    write = lambda text: use(s, sb, "write_file", file_path="e.py", content=text)
+    read = lambda: use(s, sb, "read_file", file_path="e.py")["result"]["content"]
+    lines = "".join(f"line {i}\n" for i in range(1, 21))
+    write(lines)
+    a = use(s, sb, "edit_file", file_path="e.py", old_string="line 7\n", new_string="seven\nand a half\n")
+    assert a["result"] == {"path": "/workspace/e.py", "replacements": 1, "line": 7, "size": len(lines) + 10}, a
+    assert a["text"] == ("Replaced 1 occurrence in /workspace/e.py.\n     4|line 4\n     5|line 5\n     6|line 6\n     7|seven\n"
+                         "     8|and a half\n     9|line 8\n    10|line 9\n    11|line 10"), a["text"]
+    a = use(s, sb, "edit_file", file_path="e.py", old_string="line 1", new_string="x")
+    assert a["isError"] and "has 11 matches" in a["text"] and "replace_all" in a["text"] and read() == lines.replace("line 7\n", "seven\nand a half\n"), a
+    a = use(s, sb, "edit_file", file_path="e.py", old_string="line 1", new_string="x", replace_all=True)
+    assert a["result"]["replacements"] == 11 and read().count("x") == 11, a
+    a = use(s, sb, "edit_file", file_path="e.py", old_string="none", new_string="x", replace_all=True)
+    assert a["isError"] and "no match" in a["text"] and a["result"]["error"]["code"] == "not_found", a
+    write("aaa")
+    a = use(s, sb, "edit_file", file_path="e.py", old_string="aa", new_string="b")
+    assert not a["isError"] and read() == "ba", "occurrences that overlap count once"
+    write("one\r\ntwo\r\n")
+    a = use(s, sb, "edit_file", file_path="e.py", old_string="one\ntwo", new_string="x")
+    assert a["isError"] and "\\r\\n" in a["text"], a
+    a = use(s, sb, "edit_file", file_path="e.py", old_string="one\r\ntwo\r\n", new_string="")
+    assert not a["isError"] and read() == "" and a["result"]["size"] == 0, a
+    assert "equals old_string" in refused(s, sb, "edit_file", file_path="e.py", old_string="a", new_string="a")
+    assert "old_string" in refused(s, sb, "edit_file", file_path="e.py", old_string="", new_string="a")
+    use(s, sb, "bash", command="printf 'a\\000b' > bin; echo x > run.sh; chmod 750 run.sh; ln -sf run.sh sh.link; mkdir -p d; head -c 9000000 /dev/zero | tr '\\0' a > large")
+    for path, said in (("bin", "binary"), ("sh.link", "link"), ("d", "directory"), ("none", "none"), ("large", "larger than 8M")):
+        a = use(s, sb, "edit_file", file_path=path, old_string="a", new_string="b")
+        assert a["isError"] and said in a["text"], (path, a)
+    use(s, sb, "edit_file", file_path="run.sh", old_string="x", new_string="y")
+    assert use(s, sb, "bash", command="stat -c %a run.sh; cat sh.link")["result"]["stdout"] == "750\ny\n", "mode or link changed"
+    use(s, sb, "bash", command="rm -f large; head -c 1000000 /dev/zero | tr '\\0' a > many")
+    a = use(s, sb, "edit_file", file_path="many", old_string="a", new_string="x" * 1000, replace_all=True)
+    assert a["isError"] and "larger than 8M" in a["text"], a
+
+
+@case
+def directories_are_listed_and_files_found_by_name(s):
+    sb = s.create({"runtime": "sh"})
+    use(s, sb, "bash", command="mkdir -p src/deep/er .git/x docs; touch src/a.c src/b.h src/deep/c.c src/deep/er/d.C docs/e.md .env .git/x/f.c 'two\nlines.c' $'bad\\377.c'; "
+                               "touch $'new\\nline.c'; mkfifo pipe.c; ln -s src up; ln -s / src/root; ln -s a.c src/link.c")
+    a = use(s, sb, "list")
+    names = [e["name"] for e in a["result"]["entries"]]
+    assert names == sorted(names, key=str.encode) and {".env", ".git", "new\nline.c", "pipe.c", "src", "up"} <= set(names), a
+    kinds = {e["name"]: e for e in a["result"]["entries"]}
+    assert kinds["src"]["kind"] == "directory" and kinds["pipe.c"]["kind"] == "fifo" and kinds["up"]["target"] == "src" and a["result"]["total"] == len(names), a
+    assert base64.b64decode(kinds["bad\ufffd.c"]["name_base64"]) == b"bad\xff.c" and a["text"].count("\n") == len(names) - 1, a
+    a = use(s, sb, "list", path="src", limit=2)
+    assert len(a["result"]["entries"]) == 2 and a["truncated"] and a["result"]["total"] == 5 and "3 more" in a["text"], a
+    assert use(s, sb, "list", path="docs/e.md")["isError"] and use(s, sb, "list", path="none")["isError"]
+    find = lambda pattern, **more: use(s, sb, "glob", pattern=pattern, **more)["result"]["files"]
+    assert find("*.md") == ["docs/e.md"] and find("src/*.c") == ["src/a.c", "src/link.c"]
+    assert find("src/**/*.{c,C}") == ["src/a.c", "src/deep/c.c", "src/deep/er/d.C", "src/link.c"] and find("**/er/*") == ["src/deep/er/d.C"]
+    assert find("*.[ch]", path="src/deep") == ["c.c"] and find(".env") == [".env"] and find("{src,docs}/?.{h,md}") == ["docs/e.md", "src/b.h"]
+    assert "new\nline.c" in find("*.c") and "pipe.c" not in find("*.c") and not any(".git/" in f or f.startswith("up/") for f in find("**"))
+    a = use(s, sb, "glob", pattern="*", limit=2)
+    assert len(a["result"]["files"]) == 2 and not a["result"]["complete"] and a["truncated"], a
+    assert use(s, sb, "glob", pattern="*", path="docs/e.md")["isError"] and use(s, sb, "glob", pattern="x")["text"] == "No file matches."
+    for bad in ("../x", "/etc/*", "a/" * 40 + "a", "{a,b}" * 5, "x" * 1025):
+        assert "pattern" in refused(s, sb, "glob", pattern=bad), bad
+    use(s, sb, "bash", command="d=t; for i in $(seq 200); do mkdir -p $d/x; d=$d/x; done; mkdir -p w; cd w; seq 1 3000 | xargs mkdir")
+    a = use(s, sb, "glob", pattern="*.none")
+    assert a["result"]["files"] == [] and a["result"]["complete"], a
+    s.delete(sb)
+
+
+@case
+def lines_are_found_by_content(s):
+    sb = s.create({"runtime": "sh"})
+    use(s, sb, "bash", command="mkdir -p src .git; printf 'one\\ntwo\\nThree two\\n' > src/a.c; printf 'two:2\\n' > src/b.py; printf 'two\\000' > bin; "
+                               "printf 'caf\\351 two\\n' > latin; echo two > .git/x; mkfifo src/fifo; ln -s / src/root; "
+                               "printf 'two\\n' > $'src/na\\n1:me'; (head -c 100000 /dev/zero | tr '\\0' x; echo two) > long")
+    found = lambda **more: [(x["path"], x["line"], x["text"]) for x in use(s, sb, "grep", **more)["result"]["lines"]]
+    assert sorted(found(pattern="two", glob="src/**")) == [("src/a.c", 2, "two"), ("src/a.c", 3, "Three two"), ("src/b.py", 1, "two:2"), ("src/na\n1:me", 1, "two")]
+    assert found(pattern="^tHREE", ignore_case=True, glob="*.c") == [("src/a.c", 3, "Three two")] and found(pattern="2", path="src/b.py") == [("/workspace/src/b.py", 1, "two:2")]
+    assert found(pattern="caf. two", path="latin")[0][1:] == (1, "caf\ufffd two") and found(pattern="two:2", fixed=True, glob="*.{py,c}") == [("src/b.py", 1, "two:2")]
+    a = use(s, sb, "grep", pattern="two$", path="long")
+    assert a["result"]["lines"][0]["text"] == "x" * 500 and "[...]" in a["text"], a["text"][:100]
+    a = use(s, sb, "grep", pattern="^two$", context=1, glob="a.c")
+    assert [(x["line"], x["is_match"]) for x in a["result"]["lines"]] == [(1, False), (2, True), (3, False)] and a["text"] == "src/a.c-1-one\nsrc/a.c:2:two\nsrc/a.c-3-Three two", a
+    assert sorted(use(s, sb, "grep", pattern="two", output_mode="files", path="src")["result"]["files"]) == ["a.c", "b.py", "na\n1:me"]
+    a = use(s, sb, "grep", pattern="two", output_mode="count", path="src")
+    assert sorted((x["path"], x["count"]) for x in a["result"]["counts"]) == [("a.c", 2), ("b.py", 1), ("na\n1:me", 1)], a
+    a = use(s, sb, "grep", pattern="two", limit=1)
+    assert len(a["result"]["lines"]) == 1 and not a["result"]["complete"] and a["truncated"], a
+    a = use(s, sb, "grep", pattern="nothing like this")
+    assert a["text"] == "No line matches." and not a["isError"] and a["result"]["complete"], a
+    a = use(s, sb, "grep", pattern="a(")
+    assert a["isError"] and "grep:" in a["text"], a
+    assert use(s, sb, "grep", pattern="x", path="none")["isError"] and use(s, sb, "grep", pattern="two", path="--help")["isError"] and found(pattern="-e", fixed=True) == []
+    assert "pattern" in refused(s, sb, "grep", pattern="") and "did you mean content" in refused(s, sb, "grep", pattern="x", output_mode="contents")
+    a = use(s, sb, "grep", pattern="x", path="/dev/zero", timeout_ms=2000)
+    assert not a["result"].get("lines"), a
+    s.delete(sb)
+
+
 # --- files of the client ---
 
 def content(file):

@@ -1,4 +1,4 @@
-/* tool_staging.h - files in the arguments of a tool, and writing them into the sandbox of a call. */
+/* tool_staging.h - files in the arguments of a tool, written into the sandbox of its call. */
 #pragma once
 
 #include "service/tools/tool_file.h"
