@@ -100,15 +100,15 @@ static const char **sandbox_claim_merge_env(const char *const *base, const char 
 
 int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err)
 {
-    struct rt_claim m = { .landlock_min = walls_landlock_min(spec->level) };
+    const struct wall_demand demand = { .level = spec->level,
+                                        .driver = spec->driver,
+                                        .rootless = b->created.rootless && !spec->require_all_walls };
+    struct rt_claim m = { .landlock_min = walls_landlock_min(&demand) };
     PAYLOAD(payload);
 
     memcpy(m.id, b->id, sizeof(m.id));
     if (b->state != SANDBOX_HANDLE_CREATING)
-        m.walls = walls_inside_needed(
-            &(struct wall_demand){ .level = spec->level,
-                                   .driver = spec->driver,
-                                   .rootless = b->created.rootless && !spec->require_all_walls });
+        m.walls = walls_inside_needed(&demand);
     b->runtime_checks_walls = m.walls != 0;
     for (size_t i = 0; i < sandbox_claim_count_env(spec->env); i++)
         if (spec->env[i][0] == '=' || !strchr(spec->env[i], '='))

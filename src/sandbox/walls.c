@@ -20,10 +20,10 @@ const struct wall *walls_all(size_t *count)
     return walls_table;
 }
 
-#define WALL_EXCEPTION(driver, wall, reason) { DRIVER_##driver, #wall, reason },
+#define WALL_EXCEPTION(driver, level, wall, reason) { DRIVER_##driver, LEVEL_##level, #wall, reason },
 static const struct wall_exception walls_exception_table[] = {
 #include "policy/wall_exceptions.def"
-    { DRIVER_COUNT, NULL, NULL },
+    { DRIVER_COUNT, LEVEL_STANDARD, NULL, NULL },
 };
 #undef WALL_EXCEPTION
 
@@ -39,7 +39,7 @@ const char *walls_exception_reason_in(const struct wall_exception *table, size_t
     if (d->rootless && w->needs_root)
         return "an unprivileged user cannot raise it";
     for (size_t i = 0; i < n; i++)
-        if (table[i].driver == d->driver && str_eq(table[i].wall, w->name))
+        if (table[i].driver == d->driver && table[i].level == d->level && str_eq(table[i].wall, w->name))
             return table[i].reason;
     return NULL;
 }
@@ -71,9 +71,9 @@ int walls_check_inside(const struct wall_demand *d, uint32_t found, uint32_t lan
 {
     if (walls_check(true, d, found, "it was not seen from inside the sandbox", err) < 0)
         return -1;
-    if (landlock_abi < walls_landlock_min(d->level))
+    if (landlock_abi < walls_landlock_min(d))
         return err_set(err, ERR_WALL_MISSING, "level %s needs the wall landlock at ABI %u, and the kernel has %u",
-                       level_name(d->level), walls_landlock_min(d->level), landlock_abi);
+                       level_name(d->level), walls_landlock_min(d), landlock_abi);
     return 0;
 }
 
@@ -87,7 +87,8 @@ uint32_t walls_inside_needed(const struct wall_demand *d)
     return bits;
 }
 
-uint32_t walls_landlock_min(enum level l UNUSED)
+/* Every existing level accepts the oldest ABI. */
+uint32_t walls_landlock_min(const struct wall_demand *d)
 {
-    return 1;
+    return walls_inside_needed(d) & RT_WALL_LANDLOCK ? 1 : 0;
 }

@@ -28,6 +28,7 @@ struct wall_demand {
 /* A row of policy/wall_exceptions.def. */
 struct wall_exception {
     enum driver_id driver;
+    enum level level;
     const char *wall, *reason;
 };
 const struct wall_exception *walls_exceptions(size_t *count);
@@ -42,4 +43,5 @@ const char *walls_exception_reason_in(const struct wall_exception *table, size_t
 int walls_check_outside(const struct wall_demand *d, uint32_t found, struct err *err);
 int walls_check_inside(const struct wall_demand *d, uint32_t found, uint32_t landlock_abi, struct err *err);
 uint32_t walls_inside_needed(const struct wall_demand *d); /* RT_WALL_* bits that walls_check_inside requires */
-uint32_t walls_landlock_min(enum level l);                 /* the lowest Landlock ABI that the level accepts */
+uint32_t
+walls_landlock_min(const struct wall_demand *d); /* the lowest Landlock ABI that is accepted; 0: none is needed */

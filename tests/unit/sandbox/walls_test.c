@@ -63,14 +63,18 @@ TEST(native_and_bwrap_have_no_exception)
             assert_null(walls_exception_reason(&(struct wall_demand){ .driver = drivers[i] }, &all[k]));
 }
 
-TEST(an_exception_holds_for_its_driver_and_its_wall_alone)
+TEST(an_exception_holds_for_its_driver_its_level_and_its_wall_alone)
 {
-    static const struct wall_exception table[] = { { DRIVER_BWRAP, "landlock", "another filter of paths" } };
-    const struct wall_demand bwrap = { .driver = DRIVER_BWRAP }, native = { .driver = DRIVER_NATIVE };
+    static const struct wall_exception table[] = { { DRIVER_BWRAP, LEVEL_CUSTOM, "landlock",
+                                                     "another filter of paths" } };
+    const struct wall_demand bwrap = { .driver = DRIVER_BWRAP, .level = LEVEL_CUSTOM },
+                             native = { .driver = DRIVER_NATIVE, .level = LEVEL_CUSTOM },
+                             standard = { .driver = DRIVER_BWRAP, .level = LEVEL_STANDARD };
     const struct wall *landlock = find_wall("landlock"), *seccomp = find_wall("seccomp");
 
     assert_string_equal(walls_exception_reason_in(table, 1, &bwrap, landlock), "another filter of paths");
     assert_null(walls_exception_reason_in(table, 1, &native, landlock));
+    assert_null(walls_exception_reason_in(table, 1, &standard, landlock));
     assert_null(walls_exception_reason_in(table, 1, &bwrap, seccomp));
 }
 
@@ -89,7 +93,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(a_wall_may_be_missing_only_if_the_driver_has_an_exception),
         RUN(native_and_bwrap_have_no_exception),
-        RUN(an_exception_holds_for_its_driver_and_its_wall_alone),
+        RUN(an_exception_holds_for_its_driver_its_level_and_its_wall_alone),
         RUN(a_plain_user_lacks_only_the_walls_that_need_root),
     };
 
