@@ -155,6 +155,14 @@ static void coved_open_tools(struct coved *d)
     });
 }
 
+static void coved_open_script_cache(struct coved *d)
+{
+    const struct store_script_quota quota = { .count = conf_number(&d->conf, SETTING_SCRIPTS_COUNT),
+                                              .bytes = conf_number(&d->conf, SETTING_SCRIPTS_BYTES) };
+
+    d->script_cache = script_cache_new(d->store, &quota);
+}
+
 static void coved_on_revoked(void *arg, const char *key_id)
 {
     struct coved *d = arg;
@@ -242,6 +250,7 @@ static void coved_fill_retention(void *arg, struct store_retention *ret)
         .events_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_EVENTS),
         .idem_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_EVENTS),
         .usage_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_USAGE),
+        .scripts_before_ms = coved_retention_cutoff_ms(d, SETTING_KEEP_SCRIPTS),
         .output_bytes_max = conf_number(&d->conf, SETTING_KEEP_BYTES),
         .db_bytes_max = conf_number(&d->conf, SETTING_KEEP_DB),
     };
@@ -276,6 +285,7 @@ static void coved_open_api(struct coved *d)
                                              .pools = d->pools,
                                              .executor = d->executor,
                                              .tools = d->tools,
+                                             .script_cache = d->script_cache,
                                              .builtin_pool = coved_default_pool(d),
                                              .auth = d->auth,
                                              .audit = server_audit_log(d->recorder),
@@ -349,15 +359,16 @@ static void coved_on_garbage_collected(void *arg, const struct err *err, const s
 
     if (err) {
         log_warn("retention: %s", err->msg);
-    } else if (removed->executions + removed->sandboxes + removed->events + removed->usage) {
+    } else if (removed->executions + removed->sandboxes + removed->events + removed->usage + removed->scripts) {
         auto_free char *details = str_printf("{\"executions\":%" PRIu64 ",\"sandboxes\":%" PRIu64 ",\"events\":%" PRIu64
-                                             ",\"usageRows\":%" PRIu64 "}",
-                                             removed->executions, removed->sandboxes, removed->events, removed->usage);
+                                             ",\"usageRows\":%" PRIu64 ",\"scripts\":%" PRIu64 "}",
+                                             removed->executions, removed->sandboxes, removed->events, removed->usage,
+                                             removed->scripts);
 
         server_audit_record(d->recorder, "server.gc", details);
         log_info("retention: removed %" PRIu64 " executions, %" PRIu64 " sandboxes, %" PRIu64 " events, %" PRIu64
-                 " rows of usage",
-                 removed->executions, removed->sandboxes, removed->events, removed->usage);
+                 " rows of usage, %" PRIu64 " scripts",
+                 removed->executions, removed->sandboxes, removed->events, removed->usage, removed->scripts);
     }
 }
 
@@ -538,6 +549,7 @@ static int coved_serve(struct coved *d, struct err *err)
     if (coved_open_wallclock(d, err) < 0)
         return -1;
     coved_open_executor(d);
+    coved_open_script_cache(d);
     coved_open_tools(d);
     coved_open_gateway(d);
     coved_open_api(d);
@@ -581,6 +593,7 @@ static void coved_done(struct coved *d)
     server_audit_close(d->recorder);
     auth_free(d->auth);
     store_close(d->store);
+    script_cache_free(d->script_cache);
     ev_free(d->ev);
     server_paths_done(&d->paths);
     operator_limits_done(&d->operator_limits);

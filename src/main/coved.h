@@ -32,6 +32,7 @@ struct coved {
     struct pools *pools;
     struct executor *executor;
     struct tools *tools;
+    struct script_cache *script_cache;
     struct store_pool default_pool;
     struct gateway *gateway;
     struct api *api;

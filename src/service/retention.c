@@ -125,6 +125,7 @@ static void retention_on_batch(void *arg, const struct err *err, const struct st
     r->removed.events += report->events;
     r->removed.idem += report->idem;
     r->removed.usage += report->usage;
+    r->removed.scripts += report->scripts;
     if (report->more)
         store_gc(r->store, &r->keep, retention_on_batch, r);
     else if (r->strays)

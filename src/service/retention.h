@@ -5,7 +5,7 @@
 #include "store/store.h"
 
 struct manager_gc {
-    uint64_t executions, sandboxes, events, idem;
+    uint64_t executions, sandboxes, events, idem, scripts;
     uint64_t usage;                    /* usage rows that were removed or merged into another row */
     uint64_t output_bytes;             /* output of the removed executions */
     uint64_t stray_files, stray_bytes; /* output files of executions without a row */

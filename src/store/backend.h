@@ -130,8 +130,8 @@ struct store_backend {
     /* The number of scripts, and the bytes of their code. */
     int (*sum_scripts)(struct store_db *db, const char *owner, uint64_t *ret_count, uint64_t *ret_bytes,
                        struct err *err);
-    /* Removes the script of the owner whose last use is the oldest, other than `keep`. *ret_bytes: of
-     * its code. *ret_n: 0 if there is no other script. */
+    /* Removes the script of the owner whose last use is the oldest, other than `keep`. *ret_bytes:
+     * size of its code. *ret_n: 0 if there is no other script. */
     int (*remove_unused_script)(struct store_db *db, const char *owner, const char *keep, uint64_t *ret_bytes,
                                 uint64_t *ret_n, struct err *err);
 

@@ -23,7 +23,7 @@ struct store_script {
 
 #define STORE_SCRIPT_SET_USE (1u << 0) /* uses, last_used_ms and last_execution */
 
-/* What a tenant may keep. */
+/* The scripts that a tenant may keep. */
 struct store_script_quota {
     uint64_t count, bytes; /* 0: nothing is kept */
 };

@@ -125,6 +125,8 @@ static int serve(void)
         .ev = s.ev, .manager = manager, .executor = executor, .output_bytes = 8 * KIB, .timeout_ms = 30000 });
     s.gateway = gateway_new(
         &(struct gateway_settings){ .ev = s.ev, .store = store, .auth = auth, .hooks = api_service_hooks(manager) });
+    struct script_cache *script_cache = script_cache_new(
+        store, &(struct store_script_quota){ .count = 3, .bytes = 256 * KIB });
     struct api_settings api_set = { .ev = s.ev,
                                     .gateway = s.gateway,
                                     .store = store,
@@ -132,6 +134,7 @@ static int serve(void)
                                     .pools = pools,
                                     .executor = executor,
                                     .tools = tools,
+                                    .script_cache = script_cache,
                                     .auth = auth,
                                     .version = "0.0-test",
                                     .scratch_dir = output,
@@ -165,6 +168,7 @@ static int serve(void)
     pools_free(pools);
     auth_free(auth);
     store_close(store);
+    script_cache_free(script_cache);
     ev_free(s.ev);
     return 0;
 }

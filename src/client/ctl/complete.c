@@ -16,6 +16,7 @@ enum ctl_complete_kind {
     CTL_COMPLETE_CONTEXT,     /* of the sandbox that is the first argument */
     CTL_COMPLETE_EXECUTION,   /* the same */
     CTL_COMPLETE_TEMPLATE,
+    CTL_COMPLETE_SCRIPT,
     CTL_COMPLETE_POOL,
     CTL_COMPLETE_KEY,
     CTL_COMPLETE_TENANT,
@@ -47,6 +48,7 @@ static const struct {
     { VERB_USAGE, NULL, CTL_COMPLETE_SANDBOX, 0, false },
     { VERB_TOKEN, "create url", CTL_COMPLETE_SANDBOX, 0, false },
     { VERB_TEMPLATE, "show set rm", CTL_COMPLETE_TEMPLATE, 0, false },
+    { VERB_SCRIPT, "show rm", CTL_COMPLETE_SCRIPT, CTL_COMPLETE_SCRIPT, true },
     { VERB_POOL, "info set rm", CTL_COMPLETE_POOL, 0, false },
     { VERB_KEY, "revoke rotate", CTL_COMPLETE_KEY, 0, false },
     { VERB_TENANT, "info set rm", CTL_COMPLETE_TENANT, 0, false },
@@ -184,6 +186,7 @@ static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_lin
         [CTL_COMPLETE_CONTEXT] = { "/v1/sandboxes/%s/contexts", "id" },
         [CTL_COMPLETE_EXECUTION] = { "/v1/sandboxes/%s/executions", "id" },
         [CTL_COMPLETE_TEMPLATE] = { "/v1/templates", "name" },
+        [CTL_COMPLETE_SCRIPT] = { "/v1/scripts", "id" },
         [CTL_COMPLETE_POOL] = { "/v1/pools", "name" },
         [CTL_COMPLETE_KEY] = { "/v1/keys", "name" },
         [CTL_COMPLETE_TENANT] = { "/v1/tenants", "name" },

@@ -78,6 +78,8 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
         return ctl_files(c, second, err);
     case VERB_TEMPLATE:
         return ctl_template(c, second, err);
+    case VERB_SCRIPT:
+        return ctl_script(c, second, err);
     case VERB_LOGS:
         return ctl_logs(c, err);
     case VERB_WATCH:

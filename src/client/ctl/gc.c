@@ -33,6 +33,7 @@ int ctl_gc(struct ctl *c, struct err *err)
     ctl_gc_add_row(&table, answer, "events", "events", NULL);
     ctl_gc_add_row(&table, answer, "idempotency keys", "idempotencyKeys", NULL);
     ctl_gc_add_row(&table, answer, "usage rows", "usageRows", NULL);
+    ctl_gc_add_row(&table, answer, "scripts", "scripts", NULL);
     ctl_gc_add_row(&table, answer, "orphaned output files", "strayFiles", "strayBytes");
     return ctl_table_print(&table);
 }

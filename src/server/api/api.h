@@ -14,6 +14,7 @@
 #include "server/http/server.h"
 #include "sandbox/pool/pools.h"
 #include "service/manager.h"
+#include "service/script_cache.h"
 #include "store/pools.h"
 #include "store/store.h"
 
@@ -27,6 +28,7 @@ struct api_settings { /* all pointers are borrowed and must outlive the api */
     struct pools *pools;       /* owned by the manager */
     struct executor *executor; /* NULL: POST /v1/execute is refused */
     struct tools *tools;
+    struct script_cache *script_cache;
     struct auth *auth;
     struct audit *audit; /* the audit log that GET /v1/audit reads; NULL: nothing is recorded */
     const char *version;

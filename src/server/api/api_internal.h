@@ -36,7 +36,7 @@ extern const struct gateway_permission permission_public, permission_authenticat
 extern const struct http_route docs_routes[], sandbox_routes[], execution_routes[], file_routes[], capability_routes[],
     template_routes[], key_routes[], health_metrics_routes[], maintenance_routes[], event_routes[], token_routes[],
     sandbox_socket_routes[], audit_routes[], usage_routes[], budget_routes[], live_usage_routes[], tenant_routes[],
-    user_routes[], context_routes[], pool_routes[], execute_routes[], tool_routes[];
+    user_routes[], context_routes[], pool_routes[], execute_routes[], tool_routes[], script_routes[];
 
 /* Frees all orphaned executions without a reply; for shutdown. */
 void socket_executions_free_orphans(struct api *api);

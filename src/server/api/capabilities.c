@@ -157,6 +157,16 @@ static void capabilities_write_tools(struct jsonw *w)
     jsonw_end_array(w);
 }
 
+static void capabilities_write_scripts(const struct api *api, struct jsonw *w)
+{
+    const struct store_script_quota *quota = script_cache_quota(api->settings.script_cache);
+
+    jsonw_kobject(w, "scripts");
+    jsonw_ku64(w, "perTenant", quota->count);
+    jsonw_ku64(w, "maxBytes", quota->bytes);
+    jsonw_end_object(w);
+}
+
 static void api_get_capabilities(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
@@ -175,6 +185,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     capabilities_write_limits(&w);
     capabilities_write_pools(&w);
     capabilities_write_tools(&w);
+    capabilities_write_scripts(api, &w);
     api_object_end(req, 200, &w);
 }
 

@@ -150,6 +150,19 @@ static void metrics_write_executor(struct api *api, struct buf *out)
                             "Time from the start of a stateless execution to its response.", &s.runs);
 }
 
+static void metrics_write_scripts(struct api *api, struct buf *out)
+{
+    struct script_cache_stats s;
+
+    script_cache_stats(api->settings.script_cache, &s);
+    metrics_number(out, "scripts_kept_total", "Scripts added to the script cache.", s.kept);
+    metrics_number(out, "scripts_reused_total", "Successful runs of code that was in the script cache already.",
+                   s.reused);
+    metrics_number(out, "scripts_refused_total", "Successful runs of code that was too large to be kept.", s.refused);
+    metrics_number(out, "scripts_evicted_total", "Scripts removed because their tenant had too many or too large ones.",
+                   s.evicted);
+}
+
 /* Totals of all tenants: a reader of the metrics learns nothing about a single tenant, and the
  * number of lines is fixed. */
 static void metrics_write_budgets(struct api *api, struct buf *out)
@@ -289,6 +302,7 @@ static void api_serve_metrics(struct http_req *req, void *ctx)
     metrics_write_manager(api, &out);
     metrics_write_executor(api, &out);
     metrics_write_tools(api, &out);
+    metrics_write_scripts(api, &out);
     metrics_write_budgets(api, &out);
     pool_registry_write_metrics(api->pool_registry, &out);
     metrics_write_store(api, &out);

@@ -38,6 +38,7 @@ static void gc_on_done(void *arg, const struct err *err, const struct manager_gc
     jsonw_ku64(&w, "events", removed->events);
     jsonw_ku64(&w, "idempotencyKeys", removed->idem);
     jsonw_ku64(&w, "usageRows", removed->usage);
+    jsonw_ku64(&w, "scripts", removed->scripts);
     jsonw_ku64(&w, "strayFiles", removed->stray_files);
     jsonw_ku64(&w, "strayBytes", removed->stray_bytes);
     api_object_end(s->req, 200, &w);

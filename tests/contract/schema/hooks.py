@@ -138,7 +138,7 @@ def exchange_cursor(case, operation):
     if not isinstance(cursor, str) or not 1 <= len(cursor) <= (344 if operation == "listFiles" else 200):
         return
     path = {"listSandboxes": "/v1/sandboxes", "listApiKeys": "/v1/keys", "listTemplates": "/v1/templates",
-            "listTenants": "/v1/tenants", "listUsers": "/v1/users", "listRoles": "/v1/roles"}.get(
+            "listScripts": "/v1/scripts", "listTenants": "/v1/tenants", "listUsers": "/v1/users", "listRoles": "/v1/roles"}.get(
         operation, f"/v1/sandboxes/{case.path_parameters.get('sandboxId')}/" +
         ("events" if operation == "listSandboxEvents" else "executions"))
     if operation == "listFiles":

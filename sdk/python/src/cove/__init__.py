@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ._async.pools import AsyncPools
     from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncExecutions, AsyncUsages
     from ._async.sandbox import AsyncCommands, AsyncSandbox
+    from ._async.scripts import AsyncScripts
     from ._async.session import AsyncSession
     from ._async.tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
     from ._async.terminals import AsyncTerminal, AsyncTerminals
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
     from ._sync.pools import Pools
     from ._sync.records import Audit, Events, EventStream, Executions, Usages
     from ._sync.sandbox import Commands, Sandbox
+    from ._sync.scripts import Scripts
     from ._sync.session import Session
     from ._sync.tenants import Keys, Roles, Tenants, Users
     from ._sync.terminals import Terminal, Terminals
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
         Driver, Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
-        SandboxToken, ServerEvent, Template, TemplateSpec, Ticket, Usage, Used, Whoami, WriteResult)
+        SandboxToken, Script, ServerEvent, Template, TemplateSpec, Ticket, Usage, Used, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .result import OmittedFile, Result
     from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
@@ -64,6 +66,7 @@ HOMES = {
     "_async.pools": "AsyncPools",
     "_async.records": "AsyncAudit AsyncEvents AsyncEventStream AsyncExecutions AsyncUsages",
     "_async.sandbox": "AsyncCommands AsyncSandbox",
+    "_async.scripts": "AsyncScripts",
     "_async.session": "AsyncSession",
     "_async.tenants": "AsyncKeys AsyncRoles AsyncTenants AsyncUsers",
     "_async.terminals": "AsyncTerminal AsyncTerminals",
@@ -79,6 +82,7 @@ HOMES = {
     "_sync.pools": "Pools",
     "_sync.records": "Audit Events EventStream Executions Usages",
     "_sync.sandbox": "Commands Sandbox",
+    "_sync.scripts": "Scripts",
     "_sync.session": "Session",
     "_sync.tenants": "Keys Roles Tenants Users",
     "_sync.terminals": "Terminal Terminals",
@@ -86,7 +90,7 @@ HOMES = {
         "DisplayEvent StartedEvent"),
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
         "FileUrl SandboxEvent Driver Inspection Level LimitRange Policy Readiness Reason Receipt ReceiptSummary Resources "
-        "Runtime SandboxInfo SandboxStatus SandboxToken ServerEvent Template TemplateSpec Ticket Usage Used Whoami "
+        "Runtime SandboxInfo SandboxStatus SandboxToken Script ServerEvent Template TemplateSpec Ticket Usage Used Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
     "result": "OmittedFile Result",
@@ -97,7 +101,7 @@ HOME_OF: Dict[str, str] = {name: home for home, names in HOMES.items() for name 
 
 __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
-    "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncSession",
+    "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
@@ -105,7 +109,7 @@ __all__ = [
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
     "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
-    "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "ServerEvent", "Session", "StartedEvent",
+    "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "ServerEvent", "Session", "StartedEvent",
     "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport",
     "UsageRow", "Usages", "Used", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors", "execute",
 ]

@@ -389,6 +389,7 @@ class GcReport:
     stray_files: int
     """Output files that do not belong to an execution."""
     stray_bytes: int
+    scripts: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -409,6 +410,27 @@ class Template:
     """The command that installs the missing packages, for the operator of the host."""
     missing: List[str] = dataclasses.field(default_factory=list)
     """Modules that the host does not have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """Code that ran successfully."""
+
+    id: str
+    digest: str
+    """SHA-256 of language and code, in hexadecimal."""
+    language: str
+    size_bytes: int
+    uses: int
+    """Successful runs."""
+    created_at: datetime.datetime
+    last_used_at: datetime.datetime
+    description: Optional[str] = None
+    """The first line of its first comment or docstring."""
+    last_execution_id: Optional[str] = None
+    created_by: Optional[str] = None
+    code: Optional[str] = None
+    """Only in the answer of `get`."""
 
 
 @dataclasses.dataclass(frozen=True)

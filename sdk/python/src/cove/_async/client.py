@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..tenants import LoginInfo, Tenant
     from .pools import AsyncPools
     from .records import AsyncAudit, AsyncEvents, AsyncExecutions, AsyncUsages
+    from .scripts import AsyncScripts
     from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
 
 EXECUTE_PATIENCE = 3600.0
@@ -106,6 +107,13 @@ class AsyncCove:
         from .records import AsyncExecutions
 
         return AsyncExecutions(self._http)
+
+    @property
+    def scripts(self) -> AsyncScripts:
+        """Code that ran successfully."""
+        from .scripts import AsyncScripts
+
+        return AsyncScripts(self._http)
 
     @property
     def events(self) -> AsyncEvents:

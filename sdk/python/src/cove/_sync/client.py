@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..tenants import LoginInfo, Tenant
     from .pools import Pools
     from .records import Audit, Events, Executions, Usages
+    from .scripts import Scripts
     from .tenants import Keys, Roles, Tenants, Users
 
 EXECUTE_PATIENCE = 3600.0
@@ -107,6 +108,13 @@ class Cove:
         from .records import Executions
 
         return Executions(self._http)
+
+    @property
+    def scripts(self) -> Scripts:
+        """Code that ran successfully."""
+        from .scripts import Scripts
+
+        return Scripts(self._http)
 
     @property
     def events(self) -> Events:
