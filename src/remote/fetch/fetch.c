@@ -2,8 +2,8 @@
  * them: its multi_socket interface.
  *
  * Invariants:
- * 1. libcurl is never entered recursively: requests of our callbacks (cancel, hold, the end of a
- *    call) are recorded and carried out when libcurl has returned.
+ * 1. libcurl is never entered recursively: requests of our callbacks (start, cancel, hold, the end
+ *    of a call) are recorded and carried out when libcurl has returned.
  * 2. A finished call is freed by ev_defer, after on_done, so on_done may start another call or
  *    free the owner. */
 #include "remote/fetch/fetch.h"
@@ -44,6 +44,7 @@ struct fetch_call {
     size_t head_lines, head_bytes;
     bool head_reported, download_held, upload_paused, is_finished, cancelled;
     bool pause_changed; /* libcurl does not have the wanted pause state yet */
+    bool is_queued;     /* libcurl does not have the call yet: a callback of libcurl started it */
     CURLcode result;
     bool (*may_connect)(void *arg, const struct sockaddr *addr);
 };
@@ -142,12 +143,26 @@ static void fetch_collect_finished(struct fetch *f)
     }
 }
 
-/* Runs outside of libcurl: changed pauses, and finished calls. A finished call may start or
+static void fetch_add_queued(struct fetch *f)
+{
+    for (struct fetch_call *c = f->calls; c; c = c->next) {
+        if (!c->is_queued || c->cancelled)
+            continue;
+        c->is_queued = false;
+        if (curl_multi_add_handle(f->multi, c->easy) == CURLM_OK)
+            continue;
+        c->is_finished = true;
+        c->result = CURLE_FAILED_INIT;
+    }
+}
+
+/* Runs outside of libcurl: new calls, changed pauses, and finished calls. A finished call may start or
  * cancel others. */
 static void fetch_process_pending(void *arg)
 {
     struct fetch *f = arg;
 
+    fetch_add_queued(f);
     for (struct fetch_call *c = f->calls; c; c = c->next)
         if (c->pause_changed && !c->is_finished && !c->cancelled) {
             c->pause_changed = false;
@@ -353,7 +368,10 @@ int fetch_start(struct fetch *f, const struct fetch_spec *spec, const struct fet
     *c = (struct fetch_call){ .f = f, .easy = easy, .ops = ops, .arg = arg, .next = f->calls };
     fetch_call_set_options(c, spec);
     f->calls = c;
-    CURLMcode bad = curl_multi_add_handle(f->multi, easy);
+    c->is_queued = f->depth > 0;
+    if (c->is_queued)
+        fetch_process_later(f);
+    CURLMcode bad = c->is_queued ? CURLM_OK : curl_multi_add_handle(f->multi, easy);
     if (bad) {
         fetch_call_free(c);
         return err_set(err, ERR_SYS, "%s", curl_multi_strerror(bad));

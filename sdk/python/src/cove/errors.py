@@ -735,6 +735,73 @@ class ForkUnsupportedError(ConflictError):
     default_fix = "End the threads that the message names and fork again; for threads of numeric libraries, create the context with OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 in its env. Otherwise create another context and run the code that made the state again."
 
 
+class McpServerUnreachableError(LostError):
+    """No MCP server answered at the address, or its program could not be started."""
+
+    code = "mcp_server_unreachable"
+    default_cause = "No MCP server answered at the address, or its program could not be started."
+    default_fix = "Check the address and that the server runs; for a program, run the command by itself."
+
+
+class McpServerEndedError(LostError):
+    """The MCP server closed the connection or exited before it answered."""
+
+    code = "mcp_server_ended"
+    default_cause = "The MCP server closed the connection or exited before it answered."
+    default_fix = "Start the server again; its output on standard error says why it exited."
+
+
+class McpProtocolError(InvalidRequestError):
+    """The MCP server sent something that the Model Context Protocol does not allow."""
+
+    code = "mcp_protocol_error"
+    default_cause = "The MCP server sent something that the Model Context Protocol does not allow."
+    default_fix = "Check that the address or command is that of an MCP server, and report the message to its author."
+
+
+class McpLimitExceededError(LimitReachedError):
+    """The MCP server sent more than this client accepts, or does not read what it is sent."""
+
+    code = "mcp_limit_exceeded"
+    default_cause = "The MCP server sent more than this client accepts, or does not read what it is sent."
+    default_fix = "Ask the server for less; docs/mcp-client.md lists the limits."
+
+
+class McpRequestRefusedError(ForbiddenError):
+    """The MCP server answered a request with an error."""
+
+    code = "mcp_request_refused"
+
+
+class McpNotSupportedError(ForbiddenError):
+    """The MCP server does not support the method, or speaks no revision of the protocol that cove
+    speaks."""
+
+    code = "mcp_not_supported"
+
+
+class McpInputRequiredError(ForbiddenError):
+    """The MCP server asked a question during the call, and this client does not answer questions of
+    that kind."""
+
+    code = "mcp_input_required"
+    default_cause = "The MCP server asked a question during the call, and this client does not answer questions of that kind."
+    default_fix = "Answer it with --elicit, or call a tool that asks nothing."
+
+
+class McpToolUnusableError(ForbiddenError):
+    """The MCP server lists the tool with a definition that is not safe to use."""
+
+    code = "mcp_tool_unusable"
+
+
+class McpToolChangedError(ConflictError):
+    """The MCP server changed the definition of the tool after it was listed, so the call was not
+    sent."""
+
+    code = "mcp_tool_changed"
+
+
 BY_CODE: Dict[str, Type[CoveError]] = {
     "invalid_request": InvalidRequestError,
     "bad_usage": BadUsageError,
@@ -834,6 +901,15 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "context_dead": ContextDeadError,
     "context_busy": ContextBusyError,
     "fork_unsupported": ForkUnsupportedError,
+    "mcp_server_unreachable": McpServerUnreachableError,
+    "mcp_server_ended": McpServerEndedError,
+    "mcp_protocol_error": McpProtocolError,
+    "mcp_limit_exceeded": McpLimitExceededError,
+    "mcp_request_refused": McpRequestRefusedError,
+    "mcp_not_supported": McpNotSupportedError,
+    "mcp_input_required": McpInputRequiredError,
+    "mcp_tool_unusable": McpToolUnusableError,
+    "mcp_tool_changed": McpToolChangedError,
 }
 
 __all__ = [
@@ -940,4 +1016,13 @@ __all__ = [
     "ContextDeadError",
     "ContextBusyError",
     "ForkUnsupportedError",
+    "McpServerUnreachableError",
+    "McpServerEndedError",
+    "McpProtocolError",
+    "McpLimitExceededError",
+    "McpRequestRefusedError",
+    "McpNotSupportedError",
+    "McpInputRequiredError",
+    "McpToolUnusableError",
+    "McpToolChangedError",
 ]
