@@ -433,6 +433,29 @@ int client_upload(struct client *c, const char *path, const char *type, uint64_t
 
 /* --- asynchronous requests --- */
 
+int client_fetch(struct client *c, const char *path, const struct fetch_spec *spec, const struct fetch_ops *ops,
+                 void *arg, struct fetch_call **ret, struct err *err)
+{
+    auto_free char *url = str_printf("%s%s", c->socket ? "http://cove" : c->url, path);
+    struct fetch_spec full = *spec;
+    size_t n = 0;
+
+    while (spec->headers && spec->headers[n])
+        n++;
+    const char **headers = mem_new_array(const char *, n + 2);
+    for (size_t i = 0; i < n; i++)
+        headers[i] = spec->headers[i];
+    headers[n] = c->auth_header;
+    headers[n + 1] = NULL;
+    full.url = url;
+    full.unix_socket = c->socket;
+    full.cacert = c->cacert;
+    full.headers = headers;
+    int rc = fetch_start(c->fetch, &full, ops, arg, ret, err);
+    free(headers);
+    return rc;
+}
+
 struct client_async_request {
     struct client_exchange exchange;
     client_async_fn *fn;

@@ -63,6 +63,15 @@ int client_post(struct client *c, const char *path, const void *data, size_t len
                 struct client_async_request **ret, struct err *err);
 void client_async_request_free(struct client_async_request *s);
 
+/* A request whose answer the caller reads itself, with the callbacks of remote/fetch/fetch.h.
+ * `spec` names method, headers, body and times; the client adds server, credential and
+ * authority. */
+struct fetch_call;
+struct fetch_ops;
+struct fetch_spec;
+int client_fetch(struct client *c, const char *path, const struct fetch_spec *spec, const struct fetch_ops *ops,
+                 void *arg, struct fetch_call **ret, struct err *err);
+
 /* Opens a WebSocket at this path (remote/fetch/wsock.h); it is open on return. A refusal becomes an
  * err like any other. */
 struct wsock;

@@ -1,8 +1,8 @@
 /* A stream of server-sent events from an MCP server of others.
  *
- * The first byte is the size of the pieces. Checked in addition to memory errors: the events, the
- * last id and the retry time are the same in one piece and in many; data stays within its bound, and an
- * id has no line break. */
+ * The first byte is the size of the pieces. Checked in addition to memory errors: the events,
+ * the last id and the retry time are the same in one piece and in many; data stays within its
+ * bound, and an id has no line break. */
 #include "core/base/buf.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"

@@ -101,6 +101,7 @@ enum opt_id {
     OPT_OUTPUT,
     OPT_CACHE,
     OPT_ISOLATED,
+    OPT_IN_SANDBOX,
     OPT_LIMIT, /* + enum limit */
 };
 
@@ -146,6 +147,7 @@ enum verb_id {
     VERB_LOGS,
     VERB_WATCH,
     VERB_EVENTS,
+    VERB_MCP,
     VERB_AUDIT,
     VERB_USAGE,
     VERB_BUDGET,
@@ -201,6 +203,7 @@ struct cli_verb {
     bool exit_codes;                    /* exit statuses are those of `cove run` */
     const char *program;                /* program next to cove-runtime that implements the verb; NULL: cove */
     const char *const *words;           /* subcommands, one of which is required (cove sandbox create); NULL: none */
+    bool words_are_optional;            /* without a subcommand the verb has a meaning of its own */
 };
 
 const struct cli_verb *cli_verbs(size_t *count);

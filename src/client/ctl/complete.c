@@ -62,6 +62,7 @@ static const struct {
     int option;
     enum ctl_complete_kind kind;
 } complete_values[] = { { OPT_TEMPLATE, CTL_COMPLETE_TEMPLATE },
+                        { OPT_IN_SANDBOX, CTL_COMPLETE_SANDBOX },
                         { OPT_TENANT, CTL_COMPLETE_TENANT },
                         { OPT_ROLE, CTL_COMPLETE_ROLE },
                         { OPT_OF_USER, CTL_COMPLETE_USER } };

@@ -86,6 +86,8 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
         return ctl_watch(c, err);
     case VERB_EVENTS:
         return ctl_events(c, err);
+    case VERB_MCP:
+        return ctl_mcp(c, second, err);
     case VERB_AUDIT:
         return ctl_audit(c, second, err);
     case VERB_TOP:
@@ -143,7 +145,7 @@ static int ctl_run_verb(struct ctl *c, const struct cli_verb *v, const char *sec
     c->verb = v;
     c->json = args_find(&c->args, OPT_JSON) != NULL;
     c->quiet = args_find(&c->args, OPT_QUIET) != NULL;
-    bool alone = v->id == VERB_LOGIN || v->id == VERB_LOGOUT;
+    bool alone = v->id == VERB_LOGIN || v->id == VERB_LOGOUT || v->id == VERB_MCP;
     if (ev_new(&c->ev, err) < 0 || (!alone && ctl_make_client(c, v, err) < 0))
         return -1;
     return ctl_dispatch(c, v, second, err);
@@ -169,7 +171,8 @@ int ctl_main(int argc, char **argv, const struct kept_access *kept)
         err_set(&err, ERR_USAGE, "this program is part of cove; run 'cove' instead");
         return report_error(&err, json);
     }
-    if (v->words) {
+    bool has_word = argc > 1 && argv[1][0] != '-';
+    if (v->words && (has_word || !v->words_are_optional)) {
         second = argc > 1 ? argv[1] : NULL;
         if (ctl_check_subcommand(v, second, &err) < 0)
             return report_error(&err, json);

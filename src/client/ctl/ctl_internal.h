@@ -17,7 +17,7 @@
 
 struct ctl {
     struct ev *ev;
-    struct client *client; /* NULL at the start of login and logout, and without a usable server */
+    struct client *client; /* NULL at the start of login, logout and mcp, and without a usable server */
     struct err no_client;  /* why client is NULL in a verb that also knows kept sandboxes */
     const struct kept_access *kept;
     const struct cli_verb *verb;
@@ -46,6 +46,7 @@ int ctl_usage(struct ctl *c, struct err *err);
 int ctl_budget(struct ctl *c, const char *what, struct err *err);
 int ctl_top(struct ctl *c, struct err *err);
 int ctl_gc(struct ctl *c, struct err *err);
+int ctl_mcp(struct ctl *c, const char *what, struct err *err);
 int ctl_audit(struct ctl *c, const char *what, struct err *err);
 int ctl_ps(struct ctl *c, struct err *err);
 int ctl_key(struct ctl *c, const char *what, struct err *err);

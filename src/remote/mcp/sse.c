@@ -1,9 +1,9 @@
-/* Complete lines are read where they lie in the caller's bytes; only an incomplete line is copied and
- * continued with the next piece. CR ends a line at once, so an event is never held back for a byte
- * that may not arrive for an hour; a LF that follows is then skipped.
+/* Complete lines are read where they lie in the caller's bytes; only an incomplete line is copied
+ * and continued with the next piece. CR ends a line at once, so an event is never held back for a
+ * byte that may not arrive for an hour; a LF that follows is then skipped.
  *
- * Invariants: 1. how a stream is cut into pieces makes no difference to its events; 2. line and data
- * hold at most the maximum of an event, a field name and one piece. */
+ * Invariants: 1. how a stream is cut into pieces makes no difference to its events; 2. line and
+ * data hold at most the maximum of an event, a field name and one piece. */
 #include "remote/mcp/sse.h"
 
 #include "core/base/buf.h"
