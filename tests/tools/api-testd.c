@@ -2,6 +2,7 @@
  * the tests of src/server/api. `serve` prints its port and, for a new DIR, its first key; each half
  * can be killed while the other keeps running. */
 #include "tests/support/http_limits.h"
+#include "server/mcp/mcp.h"
 #include "server/api/api.h"
 #include "server/auth/mac.h"
 #include "server/gateway/open_streams.h"
@@ -140,10 +141,22 @@ static int serve(void)
                                     .scratch_dir = output,
                                     .get_retention = keep_nothing };
     struct api *api = api_new(&api_set);
-    struct http_settings http_set = { .tables = (const struct http_tables[]){ { api_tables, api }, { 0 } },
-                                      .ctx = s.gateway,
-                                      .on_request = gateway_on_request,
-                                      .on_done = gateway_on_done };
+    struct mcp *mcp = mcp_new(&(struct mcp_settings){ .ev = s.ev,
+                                                      .gateway = s.gateway,
+                                                      .auth = auth,
+                                                      .store = store,
+                                                      .manager = manager,
+                                                      .tools = tools,
+                                                      .version = "0.0-test",
+                                                      .template = "",
+                                                      .sessions_max = 100,
+                                                      .idle_ms = 600000 });
+    struct http_settings http_set = {
+        .tables = (const struct http_tables[]){ { api_tables, api }, { mcp_tables, mcp }, { 0 } },
+        .ctx = s.gateway,
+        .on_request = gateway_on_request,
+        .on_done = gateway_on_done
+    };
     http_set.limits = http_limits_for_tests();
     http_set.limits.conns_per_addr = 200;
     http_set.limits.write_ms = 600000; /* tests have readers that wait for something long */
@@ -160,6 +173,7 @@ static int serve(void)
     store_finish(store);
     manager_finish(manager);
     http_server_free(s.http);
+    mcp_free(mcp);
     api_free(api);
     gateway_free(s.gateway);
     tools_free(tools);

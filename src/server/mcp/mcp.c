@@ -30,8 +30,10 @@ void mcp_free(struct mcp *m)
     if (!m)
         return;
     mcp_calls_free(m);
-    while (m->sessions)
+    while (m->sessions) {
+        mcp_listener_free(m->sessions);
         mcp_session_free(m->sessions);
+    }
     mcp_sandbox_jobs_free(m);
     ev_timer_clear(m->settings.ev, &m->expiry_timer);
     mcp_fixtures_free(m->fixtures);

@@ -253,6 +253,7 @@ void mcp_complete(struct mcp_call *c);
 
 void mcp_listener_open(struct http_req *req, struct mcp_session *s); /* GET */
 void mcp_listener_close(struct mcp_session *s);
+void mcp_listener_free(struct mcp_session *s);
 void mcp_watches_free(struct mcp_session *s);
 void mcp_resources_subscribe(struct mcp_call *c);
 void mcp_resources_unsubscribe(struct mcp_call *c);

@@ -56,6 +56,14 @@ static void mcp_listener_on_credential_end(void *arg, const struct err *why UNUS
     mcp_listener_end(arg);
 }
 
+/* For a server that is freed: its HTTP requests are gone. */
+void mcp_listener_free(struct mcp_session *s)
+{
+    if (s->listener)
+        open_stream_unregister(&s->listener->open_stream);
+    free(take_ptr(&s->listener));
+}
+
 void mcp_listener_close(struct mcp_session *s)
 {
     if (s->listener)
