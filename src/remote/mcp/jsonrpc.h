@@ -1,5 +1,5 @@
-/* jsonrpc.h - messages of JSON-RPC 2.0 as the Model Context Protocol restricts them: no batches, ids
- * are strings or integers, parameters are objects.
+/* jsonrpc.h - messages of JSON-RPC 2.0 as the Model Context Protocol restricts them: no batches,
+ * ids are strings or integers, parameters are objects.
  *
  * A message is bounded in size, depth and number of values before it is parsed. */
 #pragma once

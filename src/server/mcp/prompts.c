@@ -27,7 +27,7 @@ static const struct mcp_prompt mcp_prompts[] = {
           "Path of the file in the sandbox, for example /workspace/data.csv",
           true,
           { "/workspace/data.csv", "/workspace/data.json" } },
-        { "question", "What to find out; without it, a summary", false, { NULL } } },
+        { "question", "The question to answer; without it, a summary", false, { NULL } } },
       "Analyse the file {path} in the sandbox. Look at its first lines and its size before you read all of it. Then "
       "run "
       "Python code in the sandbox that computes the answer; do not estimate figures by reading. Question: {question}" },
@@ -35,7 +35,7 @@ static const struct mcp_prompt mcp_prompts[] = {
       "Find the cause of a failure",
       "Runs a command that fails, finds the cause and proposes the smallest fix.",
       { { "command", "The command that fails", true, { "python3 main.py", "pytest", "npm test", "make" } },
-        { "expected", "What it should do instead", false, { NULL } } },
+        { "expected", "The behaviour that is expected instead", false, { NULL } } },
       "The command `{command}` fails in the sandbox. Run it and read its whole output, the exit code and the hint in "
       "the "
       "result. State the cause, change as little as possible, and run the command again to show that it works. "
@@ -44,7 +44,7 @@ static const struct mcp_prompt mcp_prompts[] = {
     { "run_script",
       "Write and run a script",
       "Writes a script for a task, runs it in a sandbox and reports its output.",
-      { { "task", "What the script does", true, { NULL } },
+      { { "task", "The task of the script", true, { NULL } },
         { "language", "Language of the script", false, { "python", "node", "bash" } } },
       "Write a script for this task and run it in the sandbox: {task}. Language: {language}. Save it in /workspace, "
       "show "

@@ -265,7 +265,7 @@ void mcp_resource_templates_list(struct mcp_call *c)
                            "workspace/data.csv.");
     if (principal_has_scopes(&c->principal, SCOPE_BIT(SANDBOXES_READ)))
         mcp_write_template(&w, "cove://executions/{id}/receipt", "execution_receipt", "Receipt of an execution",
-                           "What an execution used, which limits it reached and what its sandbox refused.");
+                           "The resources that an execution used, the limits that it reached, and the denials of its sandbox.");
     jsonw_end_array(&w);
     mcp_call_write_cache_hints(c, &w, MCP_TEMPLATES_TTL_MS, false);
     jsonw_end_object(&w);

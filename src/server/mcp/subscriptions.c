@@ -1,8 +1,8 @@
 /* Streams of notifications: GET /mcp in the legacy era, subscriptions/listen in the modern one; and
  * the watches of files that feed them.
  *
- * A message goes to one stream only. A stream that its client reads too slowly loses messages: a
- * client that was told that a file changed reads it anyway. */
+ * A message goes to one stream only. A stream that its client reads too slowly loses messages, but
+ * not the first one about a change: the client reads the file then, and finds its latest state. */
 #include "server/mcp/mcp_internal.h"
 
 #include "core/base/mem.h"
