@@ -250,6 +250,31 @@ class NotSupportedError(ForbiddenError):
     code = "not_supported"
 
 
+class CalculationSyntaxError(InvalidRequestError):
+    """The expression is not a formula that the calculator knows, or it has two readings."""
+
+    code = "calculation_syntax"
+
+
+class DivisionByZeroError(InvalidRequestError):
+    """The expression divides by zero."""
+
+    code = "division_by_zero"
+
+
+class CalculationUndefinedError(InvalidRequestError):
+    """An operation has no real result for its operands, such as the square root of a negative
+    number, or its result cannot be decided."""
+
+    code = "calculation_undefined"
+
+
+class CalculationTooLargeError(LimitReachedError):
+    """The expression, or a number that it computes, is larger than the calculator permits."""
+
+    code = "calculation_too_large"
+
+
 class PolicyNotFoundError(NotFoundError):
     """No built-in policy and no file has this name."""
 
@@ -837,6 +862,10 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "driver_unsupported": DriverUnsupportedError,
     "driver_not_allowed": DriverNotAllowedError,
     "not_supported": NotSupportedError,
+    "calculation_syntax": CalculationSyntaxError,
+    "division_by_zero": DivisionByZeroError,
+    "calculation_undefined": CalculationUndefinedError,
+    "calculation_too_large": CalculationTooLargeError,
     "policy_not_found": PolicyNotFoundError,
     "policy_syntax": PolicySyntaxError,
     "policy_unknown_key": PolicyUnknownKeyError,
@@ -952,6 +981,10 @@ __all__ = [
     "DriverUnsupportedError",
     "DriverNotAllowedError",
     "NotSupportedError",
+    "CalculationSyntaxError",
+    "DivisionByZeroError",
+    "CalculationUndefinedError",
+    "CalculationTooLargeError",
     "PolicyNotFoundError",
     "PolicySyntaxError",
     "PolicyUnknownKeyError",
