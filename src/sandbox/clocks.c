@@ -4,9 +4,10 @@
  * sleeping program costs one read now and then, a busy one a few reads near its end.
  *
  * Invariants:
- * 1. cpu_at is never later than the earliest time at which the budget could be used up, except
- *    for CPU_READ_INTERVAL_MIN_NS, which separates the last reads. The counter moves with the
- *    scheduler's tick, so more reads would gain nothing.
+ * 1. cpu_at is never later than the earliest time at which the budget could be used up, counted
+ *    from the time of the last sample, except for CPU_READ_INTERVAL_MIN_NS, which separates the
+ *    last reads, and CPU_READ_RETRY_NS, where a newer sample is not there yet. The counter moves
+ *    with the scheduler's tick, so more reads would gain nothing.
  * 2. When the wall clock and the CPU clock are both due, the wall clock is reported: its time is
  *    known exactly. */
 #include "sandbox/clocks.h"
@@ -67,7 +68,7 @@ uint64_t exec_clocks_next(const struct exec_clocks *c)
     return c->paused_at ? CLOCKS_NEVER : min_u64(c->wall_at, c->cpu_at);
 }
 
-bool exec_clocks_check(struct exec_clocks *c, uint64_t now, uint64_t cpu_ns, enum ended_by *ret)
+bool exec_clocks_check(struct exec_clocks *c, uint64_t now, struct cpu_sample cpu, enum ended_by *ret)
 {
     if (c->paused_at)
         return false;
@@ -77,16 +78,19 @@ bool exec_clocks_check(struct exec_clocks *c, uint64_t now, uint64_t cpu_ns, enu
     }
     if (now < c->cpu_at)
         return false;
-    if (cpu_ns == CPU_UNKNOWN) {
+    if (cpu.ns == CPU_UNKNOWN) {
         c->cpu_at = clocks_add_saturating(now, CPU_READ_RETRY_NS);
         return false;
     }
-    uint64_t used = cpu_ns > c->cpu_base_ns ? cpu_ns - c->cpu_base_ns : 0;
+    uint64_t used = cpu.ns > c->cpu_base_ns ? cpu.ns - c->cpu_base_ns : 0;
     if (used >= c->cpu_budget_ns) {
         *ret = ENDED_CPU;
         return true;
     }
-    c->cpu_at = clocks_add_saturating(now, exec_clocks_earliest_cpu_expiry(c, c->cpu_budget_ns - used));
+    /* What was used since an old sample is not known: wait for the next one. */
+    c->cpu_at = clocks_add_saturating(cpu.at, exec_clocks_earliest_cpu_expiry(c, c->cpu_budget_ns - used));
+    if (c->cpu_at <= now)
+        c->cpu_at = clocks_add_saturating(now, CPU_READ_RETRY_NS);
     return false;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/base/base.h"
+#include "sandbox/driver/spec.h"
 #include "sandbox/receipt.h"
 
 #define CLOCKS_NEVER UINT64_MAX
@@ -33,7 +34,7 @@ void exec_clocks_start(struct exec_clocks *c, uint64_t wall_ms, uint64_t cpu_ms,
 uint64_t exec_clocks_next(const struct exec_clocks *c);
 /* True when a clock expired, with its name. Otherwise the CPU clock may have moved: call
  * exec_clocks_next() again. */
-bool exec_clocks_check(struct exec_clocks *c, uint64_t now, uint64_t cpu_ns, enum ended_by *ret);
+bool exec_clocks_check(struct exec_clocks *c, uint64_t now, struct cpu_sample cpu, enum ended_by *ret);
 void exec_clocks_pause(struct exec_clocks *c, uint64_t now);
 void exec_clocks_resume(struct exec_clocks *c, uint64_t now);
 

@@ -158,7 +158,8 @@ void sandbox_handle_usage(struct sandbox_handle *b, sandbox_handle_usage_fn *fn,
 
 /* CPU time used so far, read immediately; after the end, the total. SANDBOX_USAGE_UNKNOWN where
  * the host cannot measure it. */
-uint64_t sandbox_handle_cpu_ns(const struct sandbox_handle *b);
+uint64_t sandbox_handle_cpu_ns(struct sandbox_handle *b); /* of sandbox_handle_cpu_sample */
+struct cpu_sample sandbox_handle_cpu_sample(struct sandbox_handle *b);
 /* valid after the end; SANDBOX_USAGE_UNKNOWN before */
 uint64_t sandbox_handle_memory_peak(const struct sandbox_handle *b);
 /* The program of a language, as the sandbox sees it. */

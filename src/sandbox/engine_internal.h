@@ -160,13 +160,13 @@ struct sandbox_handle {
     struct rt_claimed runtime_report;
     uint64_t epoch;
     struct chan chan;
-    bool is_connected;    /* chan is in use */
-    bool driver_answered; /* ENDING, DESTROYING: the driver has answered all requests of this state */
-    bool died_of_memory;  /* ENDING: memory ran out */
-    int32_t init_status;  /* wait status of PID 1; -1: unknown */
-    /* The CPU counter as read in the loop iteration cpu_sampled_at: each read makes Linux sum it
-     * up again. */
-    uint64_t cpu_sample_ns, cpu_sampled_at;
+    bool is_connected;                  /* chan is in use */
+    bool driver_answered;               /* ENDING, DESTROYING: the driver has answered all requests of this state */
+    bool died_of_memory;                /* ENDING: memory ran out */
+    int32_t init_status;                /* wait status of PID 1; -1: unknown */
+    struct cpu_sample cpu_sample;       /* the last one; `at` 0: none */
+    struct driver_request *cpu_request; /* of a driver without cpu_fd; NULL: none is open */
+    bool cpu_unmeasured;                /* such a driver cannot measure it */
     int pidfd, cpu_fd, oom_fd;
     enum sandbox_interpreter_state interpreter;
     bool supports_warm_up;               /* its runtime supports WARM_UP */
@@ -229,7 +229,11 @@ bool sandbox_handle_is_unfinished(const struct sandbox_handle *b);
 void sandbox_handle_set_timer(struct sandbox_handle *b, uint64_t at);
 void sandbox_handle_disconnect(struct sandbox_handle *b);
 /* Reads the CPU counter now, and keeps it for later calls in the same loop iteration. */
-uint64_t sandbox_handle_sample_cpu(struct sandbox_handle *b);
+/* sandbox_cpu.c: a sample of now, where the driver can provide one. */
+struct cpu_sample sandbox_cpu_read(struct sandbox_handle *b);
+/* What an execution that starts now subtracts; CPU_UNKNOWN: its CPU time cannot be limited. Before
+ * the first sample of a driver that has to be asked it is 0, so that the limit cannot be exceeded. */
+uint64_t sandbox_cpu_base(struct sandbox_handle *b);
 struct cpu_rate sandbox_handle_cpu_rate(const struct sandbox_handle *b);
 
 /* sandbox_handle_end.c: how a sandbox ends */

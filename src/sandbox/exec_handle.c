@@ -222,7 +222,7 @@ static void exec_handle_launch(struct exec_handle *x)
 
     x->state = EXEC_STARTING;
     x->started_ns = ev_now(x->ev);
-    x->cpu_base = cpu_counter_read(b->cpu_fd, b->created.cpu_unit);
+    x->cpu_base = sandbox_cpu_base(b);
     denials_mark_baseline(x);
     sandbox_handle_exec_launched(b, x);
     exec_clocks_start(&x->clocks, x->wall_ms, x->cpu_ms, sandbox_handle_cpu_rate(b), x->started_ns, x->cpu_base);
@@ -367,10 +367,10 @@ int sandbox_handle_exec(struct sandbox_handle *b, const struct exec_spec *spec, 
         b->interpreter = SANDBOX_INTERPRETER_RESERVED;
     x->uses_interpreter = joined;
     if (brought) {
-        x->cpu_base = cpu_counter_read(b->cpu_fd, b->created.cpu_unit); /* until the launch */
+        x->cpu_base = sandbox_cpu_base(b); /* until the launch */
         exec_handle_join_interpreter(x, take_ptr(&later), later_len);
     } else if (x->changes) {
-        x->cpu_base = cpu_counter_read(b->cpu_fd, b->created.cpu_unit); /* until the launch */
+        x->cpu_base = sandbox_cpu_base(b); /* until the launch */
         exec_handle_set_timer(x, ev_now(x->ev) + STEP_NS);
         x->stream = exec_handle_open_path_request(x, FRAME_SNAPSHOT, &exec_handle_snapshot_ops);
     } else {
@@ -426,7 +426,7 @@ static void exec_handle_on_prepare_timer(struct exec_handle *x)
 static void exec_handle_on_clock(struct exec_handle *x)
 {
     enum ended_by cause;
-    uint64_t cpu = cpu_counter_read(x->sandbox->cpu_fd, x->sandbox->created.cpu_unit);
+    struct cpu_sample cpu = sandbox_cpu_read(x->sandbox);
 
     if (exec_clocks_check(&x->clocks, ev_now(x->ev), cpu, &cause))
         exec_handle_end(x, cause);

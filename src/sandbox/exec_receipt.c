@@ -93,15 +93,17 @@ static void exec_receipt_measure(struct exec_handle *x)
         r->cpu_ns = receipt_figure_absent("not requested");
         return;
     }
-    uint64_t cpu = sandbox_handle_sample_cpu(x->sandbox);
+    struct cpu_sample cpu = sandbox_cpu_read(x->sandbox);
     if (x->is_resumed)
         r->cpu_ns = receipt_figure_absent(exec_receipt_resumed_why);
     else if (x->ran_concurrently)
         r->cpu_ns = receipt_figure_absent("other executions ran in the sandbox at the same time");
-    else if (cpu == CPU_UNKNOWN || x->cpu_base == CPU_UNKNOWN || cpu < x->cpu_base)
+    else if (cpu.ns == CPU_UNKNOWN || x->cpu_base == CPU_UNKNOWN || cpu.ns < x->cpu_base)
         r->cpu_ns = receipt_figure_absent("this host has no CPU counter for the sandbox");
+    else if (cpu.at != ev_now(x->ev))
+        r->cpu_ns = receipt_figure_absent("the driver reports it later");
     else
-        r->cpu_ns = receipt_figure_known(cpu - x->cpu_base);
+        r->cpu_ns = receipt_figure_known(cpu.ns - x->cpu_base);
 }
 
 /* Linux reports the shortage before it kills, and our own kill may come first. "Ended by memory,

@@ -75,7 +75,7 @@ void exec_resume_attach(struct exec_handle *x, struct sandbox_stream *s, const s
         x->resume_skip_bytes = x->output_delivered - m->out;
     else
         exec_resume_drop_output(x, m->out - x->output_delivered);
-    uint64_t base = x->cpu_base == CPU_UNKNOWN ? cpu_counter_read(b->cpu_fd, b->created.cpu_unit) : x->cpu_base;
+    uint64_t base = x->cpu_base == CPU_UNKNOWN ? sandbox_cpu_base(b) : x->cpu_base;
     exec_clocks_start(&x->clocks, x->wall_ms, x->cpu_ms, sandbox_handle_cpu_rate(b), x->started_ns, base);
     if (b->paused)
         exec_clocks_pause(&x->clocks, ev_now(x->ev));

@@ -119,22 +119,6 @@ void sandbox_handle_usage(struct sandbox_handle *b, sandbox_handle_usage_fn *fn,
     r->then_arg = arg;
 }
 
-uint64_t sandbox_handle_cpu_ns(const struct sandbox_handle *b)
-{
-    _Static_assert(CPU_UNKNOWN == SANDBOX_USAGE_UNKNOWN, "the same value for unknown");
-
-    if (b->stats_known)
-        return b->stats.cpu_ns;
-    return b->cpu_sampled_at == ev_now(b->ev) ? b->cpu_sample_ns : cpu_counter_read(b->cpu_fd, b->created.cpu_unit);
-}
-
-uint64_t sandbox_handle_sample_cpu(struct sandbox_handle *b)
-{
-    b->cpu_sample_ns = cpu_counter_read(b->cpu_fd, b->created.cpu_unit);
-    b->cpu_sampled_at = ev_now(b->ev);
-    return b->cpu_sample_ns;
-}
-
 int sandbox_handle_find_language(const struct sandbox_handle *b, const struct language *l, char *path, size_t cap,
                                  struct err *err)
 {

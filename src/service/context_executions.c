@@ -153,7 +153,7 @@ static void context_execution_on_cpu_timer(void *arg)
 
     if (!context_execution_is_running(ex))
         return;
-    if (exec_clocks_check(&ex->cpu_clock, ev_now(ev), sandbox_handle_cpu_ns(ex->sandbox->handle), &by))
+    if (exec_clocks_check(&ex->cpu_clock, ev_now(ev), sandbox_handle_cpu_sample(ex->sandbox->handle), &by))
         language_kernel_interrupt(&ex->running_context->kernel, by);
     else
         ev_timer_set(ev, &ex->cpu_timer, exec_clocks_next(&ex->cpu_clock), context_execution_on_cpu_timer, ex);

@@ -41,7 +41,7 @@ struct driver_created {
     char cgroup[16];  /* "v1", "v2", "hybrid" or "none" */
     int control_fd;   /* the stream of frames to PID 1 */
     int pidfd;        /* of PID 1; -1: none, as with the next two */
-    int cpu_fd;       /* a file with the CPU time used so far (cpu_counter_read) */
+    int cpu_fd;       /* a file with the CPU time used so far (cpu_counter_read); -1: stats() reports it */
     int oom_fd;       /* a file with a line "oom_kill N" */
     uint8_t cpu_unit; /* of cpu_fd */
 };

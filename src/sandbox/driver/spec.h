@@ -64,3 +64,10 @@ struct sandbox_handle_usage {
     uint64_t io_read, io_write;
 };
 #define SANDBOX_USAGE_UNKNOWN UINT64_MAX
+
+/* CPU time used since the sandbox was created, until `at`, a time of the event loop. A driver that
+ * has to be asked reports it later, so a sample can be old. */
+struct cpu_sample {
+    uint64_t ns; /* SANDBOX_USAGE_UNKNOWN: nothing was measured */
+    uint64_t at;
+};

@@ -10,6 +10,8 @@
 
 static const struct cpu_rate two_cores = { .quota_milli = 0, .cores = 2 };
 
+#define SAMPLE(used, when) ((struct cpu_sample){ .ns = (used), .at = (when) })
+
 TEST(the_wall_clock_expires_at_its_deadline_and_not_before)
 {
     struct exec_clocks c;
@@ -17,8 +19,8 @@ TEST(the_wall_clock_expires_at_its_deadline_and_not_before)
 
     exec_clocks_start(&c, 100, 0, two_cores, T0, 0);
     assert_int_equal(exec_clocks_next(&c), T0 + 100 * MS);
-    assert_false(exec_clocks_check(&c, T0 + 100 * MS - 1, 0, &by));
-    assert_true(exec_clocks_check(&c, T0 + 100 * MS, 0, &by));
+    assert_false(exec_clocks_check(&c, T0 + 100 * MS - 1, SAMPLE(0, T0 + 100 * MS - 1), &by));
+    assert_true(exec_clocks_check(&c, T0 + 100 * MS, SAMPLE(0, T0 + 100 * MS), &by));
     assert_int_equal(by, ENDED_TIMEOUT);
 }
 
@@ -29,7 +31,7 @@ TEST(no_clock_set_means_no_deadline)
 
     exec_clocks_start(&c, 0, 0, two_cores, T0, 0);
     assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
-    assert_false(exec_clocks_check(&c, UINT64_MAX - 1, UINT64_MAX - 1, &by));
+    assert_false(exec_clocks_check(&c, UINT64_MAX - 1, SAMPLE(UINT64_MAX - 1, UINT64_MAX - 1), &by));
 }
 
 TEST(the_cpu_counter_is_read_when_the_budget_could_first_be_used_up)
@@ -58,7 +60,7 @@ TEST(the_cpu_counter_is_read_when_the_budget_could_first_be_used_up)
         exec_clocks_start(&c, 0, rows[i].budget_ms, rows[i].rate, T0, 77);
         if (rows[i].used_ms > 0) {
             at = exec_clocks_next(&c);
-            assert_false(exec_clocks_check(&c, at, 77 + rows[i].used_ms * MS, &by));
+            assert_false(exec_clocks_check(&c, at, SAMPLE(77 + rows[i].used_ms * MS, at), &by));
         }
         if (exec_clocks_next(&c) != at + rows[i].wait_ms * MS)
             fail_msg("row %zu: reads after %" PRIu64 " us", i, (exec_clocks_next(&c) - at) / 1000);
@@ -71,8 +73,8 @@ TEST(the_cpu_clock_expires_when_the_budget_is_used_up)
     enum ended_by by;
 
     exec_clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
-    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), 1009 * MS, &by));
-    assert_true(exec_clocks_check(&c, exec_clocks_next(&c), 1010 * MS, &by));
+    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), SAMPLE(1009 * MS, exec_clocks_next(&c)), &by));
+    assert_true(exec_clocks_check(&c, exec_clocks_next(&c), SAMPLE(1010 * MS, exec_clocks_next(&c)), &by));
     assert_int_equal(by, ENDED_CPU);
 }
 
@@ -82,7 +84,7 @@ TEST(a_counter_that_goes_backwards_does_not_use_up_the_budget)
     enum ended_by by;
 
     exec_clocks_start(&c, 0, 10, two_cores, T0, 1000 * MS);
-    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), 3, &by));
+    assert_false(exec_clocks_check(&c, exec_clocks_next(&c), SAMPLE(3, exec_clocks_next(&c)), &by));
 }
 
 TEST(an_unreadable_counter_is_read_again_later)
@@ -92,7 +94,7 @@ TEST(an_unreadable_counter_is_read_again_later)
 
     exec_clocks_start(&c, 0, 10, two_cores, T0, 0);
     uint64_t at = exec_clocks_next(&c);
-    assert_false(exec_clocks_check(&c, at, CPU_UNKNOWN, &by));
+    assert_false(exec_clocks_check(&c, at, SAMPLE(CPU_UNKNOWN, at), &by));
     assert_true(exec_clocks_next(&c) > at && exec_clocks_next(&c) <= at + 20 * MS);
 
     exec_clocks_start(&c, 0, 10, two_cores, T0, CPU_UNKNOWN);
@@ -105,7 +107,7 @@ TEST(the_wall_clock_wins_when_both_are_due)
     enum ended_by by;
 
     exec_clocks_start(&c, 10, 10, two_cores, T0, 0);
-    assert_true(exec_clocks_check(&c, T0 + 10 * MS, 50 * MS, &by));
+    assert_true(exec_clocks_check(&c, T0 + 10 * MS, SAMPLE(50 * MS, T0 + 10 * MS), &by));
     assert_int_equal(by, ENDED_TIMEOUT);
 }
 
@@ -118,10 +120,10 @@ TEST(paused_time_counts_for_neither_clock_of_an_execution)
     exec_clocks_pause(&c, T0 + 60 * MS);
     exec_clocks_pause(&c, T0 + 70 * MS); /* a second pause changes nothing */
     assert_int_equal(exec_clocks_next(&c), CLOCKS_NEVER);
-    assert_false(exec_clocks_check(&c, T0 + 1000 * MS, 0, &by));
+    assert_false(exec_clocks_check(&c, T0 + 1000 * MS, SAMPLE(0, T0 + 1000 * MS), &by));
     exec_clocks_resume(&c, T0 + 1060 * MS);
     assert_int_equal(exec_clocks_next(&c), T0 + 1100 * MS);
-    assert_true(exec_clocks_check(&c, T0 + 1100 * MS, 0, &by));
+    assert_true(exec_clocks_check(&c, T0 + 1100 * MS, SAMPLE(0, T0 + 1100 * MS), &by));
 }
 
 TEST(a_deadline_beyond_the_range_never_expires)
@@ -232,9 +234,26 @@ TEST(each_read_of_a_counter_starts_at_offset_0)
     assert_int_equal(cpu_counter_read(-1, 0), CPU_UNKNOWN);
 }
 
+TEST(an_old_sample_is_not_trusted_for_longer_than_the_budget_allows)
+{
+    struct exec_clocks c;
+    enum ended_by by;
+
+    exec_clocks_start(&c, 0, 100, two_cores, T0, 0);
+    /* 40 of 100 ms used until T0 + 30 ms: two cores may have used the others by T0 + 60 ms. */
+    assert_false(exec_clocks_check(&c, T0 + 50 * MS, SAMPLE(40 * MS, T0 + 30 * MS), &by));
+    assert_int_equal(exec_clocks_next(&c), T0 + 60 * MS);
+    /* No newer sample: ask again soon, and neither end the program nor stop looking. */
+    assert_false(exec_clocks_check(&c, T0 + 60 * MS, SAMPLE(40 * MS, T0 + 30 * MS), &by));
+    assert_int_equal(exec_clocks_next(&c), T0 + 70 * MS);
+    assert_true(exec_clocks_check(&c, T0 + 70 * MS, SAMPLE(100 * MS, T0 + 65 * MS), &by));
+    assert_int_equal(by, ENDED_CPU);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(an_old_sample_is_not_trusted_for_longer_than_the_budget_allows),
         RUN(the_wall_clock_expires_at_its_deadline_and_not_before),
         RUN(no_clock_set_means_no_deadline),
         RUN(the_cpu_counter_is_read_when_the_budget_could_first_be_used_up),

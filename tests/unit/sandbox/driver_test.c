@@ -15,7 +15,8 @@ static struct plain_link {
     struct driver_link base;
     struct ev *ev;
     struct fake *fake;
-    int created, destroyed, killed;
+    int created, destroyed, killed, stats;
+    uint64_t cpu_ns; /* as stats reports it */
     uint32_t walls;
     struct sandbox_kind kind;
 } plain;
@@ -74,6 +75,24 @@ static void plain_answer_stats(struct plain_request *r)
         r->base.on.stats(&r->base, &u, NULL);
 }
 
+static void plain_answer_usage(struct plain_request *r)
+{
+    const struct sandbox_handle_usage u = { .cpu_ns = r->link->cpu_ns };
+
+    if (r->base.on.stats)
+        r->base.on.stats(&r->base, &u, NULL);
+}
+
+static struct driver_request *plain_stats(struct driver_link *l, const char *id UNUSED, driver_stats_fn *fn,
+                                          void *owner)
+{
+    struct plain_request *r = plain_request(l, plain_answer_usage, owner);
+
+    plain.stats++;
+    r->base.on.stats = fn;
+    return &r->base;
+}
+
 static struct driver_request *plain_destroy(struct driver_link *l, const char *id UNUSED, driver_stats_fn *fn,
                                             void *owner)
 {
@@ -92,7 +111,7 @@ static void plain_close(struct driver_link *l UNUSED)
 }
 
 static const struct driver_ops plain_ops = {
-    .create = plain_create, .destroy = plain_destroy, .forget = plain_forget, .close = plain_close
+    .create = plain_create, .destroy = plain_destroy, .stats = plain_stats, .forget = plain_forget, .close = plain_close
 };
 
 static void begin(struct fake *k)
@@ -144,6 +163,58 @@ TEST(a_sandbox_of_another_driver_runs_programs_and_is_destroyed)
     scene_end(&k);
 }
 
+/* This driver has no file with the counter. */
+TEST(cpu_time_is_the_last_sample_of_a_driver_that_has_to_be_asked)
+{
+    struct fake k;
+
+    begin(&k);
+    plain.cpu_ns = 7;
+    make_ready(&k);
+    turn(&k);
+    struct cpu_sample first = sandbox_handle_cpu_sample(k.box);
+    while (first.ns == SANDBOX_USAGE_UNKNOWN) { /* the answer never comes inside the call */
+        turn(&k);
+        first = sandbox_handle_cpu_sample(k.box);
+    }
+    assert_int_equal(first.ns, 7);
+    assert_true(first.at != 0);
+    int asked = plain.stats;
+    plain.cpu_ns = 9;
+    assert_int_equal(sandbox_handle_cpu_sample(k.box).ns, 7); /* young enough */
+    assert_int_equal(plain.stats, asked);
+    usleep(30000);
+    turn(&k);
+    assert_int_equal(sandbox_handle_cpu_sample(k.box).at, first.at); /* old, and a newer one is requested */
+    assert_int_equal(plain.stats, asked + 1);
+    turn(&k);
+    struct cpu_sample second = sandbox_handle_cpu_sample(k.box);
+    assert_int_equal(second.ns, 9);
+    assert_true(second.at > first.at);
+    sandbox_handle_destroy(k.box, on_done, &k);
+    turn(&k);
+    assert_int_equal(sandbox_handle_cpu_ns(k.box), 5);
+    scene_end(&k);
+}
+
+TEST(a_driver_that_cannot_measure_is_asked_once)
+{
+    struct fake k;
+
+    begin(&k);
+    plain.cpu_ns = SANDBOX_USAGE_UNKNOWN;
+    make_ready(&k);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(sandbox_handle_cpu_ns(k.box), SANDBOX_USAGE_UNKNOWN);
+        usleep(25000);
+        turn(&k);
+    }
+    assert_int_equal(plain.stats, 1);
+    sandbox_handle_destroy(k.box, on_done, &k);
+    turn(&k);
+    scene_end(&k);
+}
+
 TEST(a_driver_that_does_not_attest_a_wall_makes_no_sandbox)
 {
     struct sandbox_spec spec = plain_spec();
@@ -182,7 +253,8 @@ TEST(the_table_of_drivers_is_consistent)
         const struct driver_caps *c = drivers_caps((enum driver_id)i);
         const struct driver_ops *ops = drivers_ops((enum driver_id)i);
 
-        assert_true(c->levels != 0 && ops->open && ops->close && ops->forget && ops->create && ops->destroy);
+        assert_true(c->levels != 0 && ops->open && ops->close && ops->forget && ops->create && ops->destroy &&
+                    ops->find_language);
         assert_true(ops->kill && ops->stats && ops->set_limits && ops->list);
         assert_true(ops->freeze && ops->thaw && ops->keep && ops->adopt);
         assert_true(!c->zygote || (c->fd_passing && ops->start_zygote && ops->stop_zygote && ops->join));
@@ -197,6 +269,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(a_sandbox_of_another_driver_runs_programs_and_is_destroyed),
+        RUN(cpu_time_is_the_last_sample_of_a_driver_that_has_to_be_asked),
+        RUN(a_driver_that_cannot_measure_is_asked_once),
         RUN(a_driver_that_does_not_attest_a_wall_makes_no_sandbox),
         RUN(a_link_that_is_lost_takes_no_sandbox),
         RUN(the_table_of_drivers_is_consistent),
