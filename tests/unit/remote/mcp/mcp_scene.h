@@ -176,19 +176,27 @@ static const struct mcp_client_ops scene_ops = { .on_ready = scene_on_ready,
                                                  .on_tools_changed = scene_on_tools_changed,
                                                  .on_question = scene_on_question };
 
+/* The server alone; returns the client's side of the connection. */
+static inline int scene_open_server(struct scene *s)
+{
+    struct err err = { 0 };
+    int fds[2];
+
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    s->fd = fds[0];
+    assert_int_equal(ev_io_add(s->ev, &s->io, s->fd, EPOLLIN, scene_on_input, s, &err), 0);
+    return fds[1];
+}
+
 /* `spec` may be NULL. */
 static inline void scene_start(struct scene *s, const struct mcp_client_spec *spec)
 {
     struct mcp_client_spec own = spec ? *spec : (struct mcp_client_spec){ 0 };
     struct err err = { 0 };
-    int fds[2];
 
-    signal(SIGPIPE, SIG_IGN);
     assert_int_equal(ev_new(&s->ev, &err), 0);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    s->fd = fds[0];
-    own.in_fd = own.out_fd = fds[1];
-    assert_int_equal(ev_io_add(s->ev, &s->io, s->fd, EPOLLIN, scene_on_input, s, &err), 0);
+    own.in_fd = own.out_fd = scene_open_server(s);
     assert_int_equal(mcp_client_new(s->ev, &own, &scene_ops, s, &s->client, &err), 0);
 }
 
