@@ -127,27 +127,19 @@ static void ctl_mcp_add_session(void *arg, const json_t *item)
                   ctl_age(ctl_field_text(item, "usedAt"), now, used));
 }
 
-static void ctl_mcp_collect_session(void *arg, const json_t *item)
-{
-    json_array_append(arg, (json_t *)item);
-}
-
 static int ctl_mcp_sessions_ls(struct ctl *c, struct err *err)
 {
-    AUTO_JSON *items = json_array();
+    AUTO_JSON *answer = NULL;
     struct ctl_table t = { 0 };
     size_t i;
     json_t *item;
 
-    if (ctl_for_each_item(c, "/v1/mcp/sessions", ctl_mcp_collect_session, items, err) < 0)
+    if (client_json(c->client, "GET", "/v1/mcp/sessions", NULL, &answer, err) < 0)
         return -1;
-    if (c->json) {
-        AUTO_JSON *all = json_pack("{sO}", "items", items);
-
-        return ctl_print_json(all);
-    }
+    if (c->json)
+        return ctl_print_json(answer);
     ctl_table_row(&t, "session", "sandbox", "client", "created", "used");
-    json_array_foreach(items, i, item) ctl_mcp_add_session(&t, item);
+    json_array_foreach(json_object_get(answer, "items"), i, item) ctl_mcp_add_session(&t, item);
     return ctl_table_print(&t);
 }
 
