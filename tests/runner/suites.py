@@ -23,7 +23,7 @@ NO_ROOT = "needs root, as the native driver does"
 SHARDS = {"e2e": 4, "docs": 2, "escape": 2, "escape/born": 2, "escape/bwrap": 2, "rootless": 2, "mutation": 2,
           "api/api": 3, "api/contexts": 2, "api/execute": 2, "api/pools": 2, "api/stream": 2, "api/tenants": 2, "api/tokens": 2,
           "api/transfers": 2, "http/http": 3, "http/ws": 2}
-WITHOUT_WORDS = ("api/schema", "catalogue", "policy/programs", "policy/syscalls_doc", "tools/deps")  # Python programs that can only be run as a whole
+WITHOUT_WORDS = ("api/schema", "catalogue", "core/calc_reference", "policy/programs", "policy/syscalls_doc", "tools/deps")  # Python programs that can only be run as a whole
 
 
 def skipped(suite, reason, name=None):

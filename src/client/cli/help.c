@@ -114,6 +114,7 @@ static const struct {
     { "Operation of a server", VERBS(VERB_TOP, VERB_EVENTS, VERB_USAGE, VERB_AUDIT, VERB_TEMPLATE, VERB_POOL, VERB_GC,
                                      VERB_BACKUP, VERB_RESTORE) },
     { "Walls and policies", VERBS(VERB_DOCTOR, VERB_POLICY, VERB_RUNTIMES, VERB_EXPLAIN) },
+    { "Without a sandbox", VERBS(VERB_CALC) },
     { "Help", VERBS(VERB_ERRORS, VERB_COMPLETION, VERB_HELP, VERB_VERSION) },
 };
 

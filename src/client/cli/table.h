@@ -101,6 +101,8 @@ enum opt_id {
     OPT_OUTPUT,
     OPT_CACHE,
     OPT_ISOLATED,
+    OPT_DIGITS,
+    OPT_STEPS,
     OPT_IN_SANDBOX,
     OPT_LIMIT, /* + enum limit */
 };
@@ -166,6 +168,7 @@ enum verb_id {
     VERB_BACKUP,
     VERB_RESTORE,
     VERB_POLICY,
+    VERB_CALC,
     VERB_SERVE,
     VERB_DOCTOR,
     VERB_RUNTIMES,

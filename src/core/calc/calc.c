@@ -1,8 +1,8 @@
 /* An expression whose value is rational is evaluated once. Otherwise the value is an interval; if
  * its ends do not round to the same digits, or an operation needed to know more (the sign of a
  * number close to 0), the evaluation is repeated with twice the precision. A number that is 0, but
- * is computed from numbers that are not rational, is never told apart from a very small one: after
- * the last evaluation it is reported as 0 with the bound that was reached. */
+ * is computed from numbers that are not rational, cannot be distinguished from a very small one:
+ * after the last evaluation it is reported as 0 with the bound that was reached. */
 #include "core/calc/calc.h"
 
 #include "core/base/mem.h"

@@ -115,7 +115,7 @@ int calc_format_rational(struct calc_run *r, mpq_srcptr q, unsigned digits, stru
     mpz_t n;
 
     bool integer = mpz_cmp_ui(mpq_denref(q), 1) == 0;
-    /* An integer is converted. Otherwise also numerator and denominator, and twice a power of ten, a
+    /* The conversion of an integer; or of numerator and denominator, and twice a power of ten, a
      * product and a quotient. */
     if (calc_spend(r, integer ? 500 + 8 * calc_work_multiply(calc_bits(q))
                               : 2000 + 14 * calc_work_multiply(calc_bits(q) + 4u * digits)) < 0)

@@ -347,8 +347,9 @@ static int calc_arrangements(struct calc_run *r, struct calc_value *args, bool c
     if (!calc_value_get_long(k, &count) || count > CALC_BITS_MAX + 1) {
         rc = calc_fail_size(r);
     } else if (choose) {
-        /* n^k / k! bounds the result; of it, k * (bits of n - bits of k) is less than a bound of the
-         * true size: (n/k)^k. */
+        /* A binomial is at least (n/k)^k, which has more than k * (bits of n/k - 1) bits, and at
+         * most (e * n/k)^k. The first refuses only results that are too large; the second
+         * bounds the result that is computed. */
         uint64_t each = calc_bits(n->q) > calc_bits(k->q) ? calc_bits(n->q) - calc_bits(k->q) : 0;
         if (each > 1 && (each - 1) * (uint64_t)count > CALC_BITS_MAX)
             rc = calc_fail_size(r);

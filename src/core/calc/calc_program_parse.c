@@ -24,7 +24,7 @@ struct calc_parser {
     struct err *err;
 };
 
-/* What is known about a parsed operand: a percentage such as 15%, without parentheses. */
+/* A property of a parsed operand: it is a percentage such as 15%, without parentheses. */
 struct calc_operand {
     bool percentage;
 };

@@ -1,8 +1,8 @@
 /* calc_value.h - the values of the calculator and their arithmetic.
  *
  * A value is a rational number, a rational multiple of pi, an interval that encloses a real number,
- * or the truth of a comparison, which is never an operand. Every operation spends its estimated work before it starts
- * and checks the size of its result before that is computed. */
+ * or the truth of a comparison, which is never an operand. Every operation spends its estimated
+ * work before it starts and checks the size of its result before that is computed. */
 #pragma once
 
 #include "core/base/base.h"

@@ -362,7 +362,9 @@ static int calc_words_item(struct calc_words *w, struct buf *out, bool in_list)
         if (rc == 0)
             rc = calc_words_fail_here(w);
         else if (rc > 0) {
-            buf_addf(out, "(%s)", phrase.data);
+            bool enclosed = out->len > 0 && out->data[out->len - 1] == '(';
+
+            buf_addf(out, enclosed ? "%s" : "(%s)", phrase.data);
             rc = 0;
         }
     }
