@@ -33,7 +33,7 @@ struct coved {
     struct executor *executor;
     struct tools *tools;
     struct script_cache *script_cache;
-    struct store_pool default_pool;
+    struct store_pool default_pools[2];
     struct gateway *gateway;
     struct api *api;
     struct mcp *mcp;
@@ -52,7 +52,8 @@ struct coved {
 /* Reads the settings from the command line. All errors are added to pr. */
 int coved_read_settings(struct coved *d, int argc, char **argv, struct problems *pr);
 void coved_count_sockets(struct coved *d);
-const struct store_pool *coved_default_pool(struct coved *d); /* NULL: the setting is off */
+/* How many of d->default_pools there are; 0: the setting is off. */
+size_t coved_fill_default_pools(struct coved *d);
 /* Adds the setting drivers.allowed to the operator limits. */
 int coved_restrict_drivers(struct coved *d, struct err *err);
 /* Drops every privilege that coved might have been started with. Fails with ERR_DENIED as root. */

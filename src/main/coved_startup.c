@@ -131,22 +131,29 @@ int coved_drop_privileges(struct err *err)
     return 0;
 }
 
-/* The default pool is empty until the first request: an unused server costs nothing, and a used
+static void coved_fill_default_pool(struct store_pool *ret, const char *name, uint64_t max)
+{
+    *ret = pool_defaults;
+    ret->max = max_u64(max, 2);
+    (void)str_copy(ret->name, sizeof(ret->name), name);
+    (void)str_copy(ret->template, sizeof(ret->template), name);
+}
+
+/* The default pools are empty until the first request: an unused server costs nothing, and a used
  * server soon has as many members ready as clients request. Four members per processor can be
- * refilled in time; 1 % of the memory, at 4 MiB per member, is negligible. */
-const struct store_pool *coved_default_pool(struct coved *d)
+ * refilled in time; 1 % of the memory, at 4 MiB per member, is negligible. The programs of the
+ * pool snippet are short, so half of that is enough. */
+size_t coved_fill_default_pools(struct coved *d)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
     uint64_t most = max_u64(cores > 0 ? (uint64_t)cores * 4 : 0, 8);
     uint64_t room = (pages > 0 ? (uint64_t)pages : 0) * (uint64_t)sysconf(_SC_PAGESIZE) / 100 / (4 * MIB);
 
     if (str_eq(conf_text(&d->conf, SETTING_POOLS_DEFAULT), "off"))
-        return NULL;
-    d->default_pool = pool_defaults;
-    d->default_pool.max = max_u64(min_u64(room, most), 2);
-    (void)str_copy(d->default_pool.name, sizeof(d->default_pool.name), "python");
-    (void)str_copy(d->default_pool.template, sizeof(d->default_pool.template), "python");
-    return &d->default_pool;
+        return 0;
+    coved_fill_default_pool(&d->default_pools[0], "python", min_u64(room, most));
+    coved_fill_default_pool(&d->default_pools[1], "snippet", min_u64(room, most) / 2);
+    return ARRAY_LEN(d->default_pools);
 }
 
 int coved_restrict_drivers(struct coved *d, struct err *err)

@@ -7,6 +7,7 @@ struct template_builtin {
     const char *name;
     const char *runtime;
     const char *preload; /* names with commas between them, or NULL */
+    const char *limits;  /* further members of its spec, as JSON; NULL: none */
 };
 extern const char template_python_preload[]; /* also of python sandboxes that are made without a template */
 

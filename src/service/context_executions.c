@@ -357,6 +357,7 @@ bool context_execution_event(struct context *cx, const struct kernel_event *e)
     case KERNEL_EVENT_COMPLETIONS:
     case KERNEL_EVENT_INSPECTION:
     case KERNEL_EVENT_REFUSED:
+    case KERNEL_EVENT_REPORT:
         break;
     }
     return false;

@@ -56,6 +56,7 @@ enum context_state context_get_state(const struct context *cx)
     case LANGUAGE_KERNEL_STARTING:
     case LANGUAGE_KERNEL_STOPPING:
         return CONTEXT_STARTING;
+    case LANGUAGE_KERNEL_CHECKING: /* contexts do not check code */
     case LANGUAGE_KERNEL_BUSY:
     case LANGUAGE_KERNEL_INTERRUPTED:
     case LANGUAGE_KERNEL_COLLECTING:

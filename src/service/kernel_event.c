@@ -53,6 +53,7 @@ static const struct {
                                    { { "id", ID }, { "matches", TEXTS }, { "start", NUMBER }, { "end", NUMBER } } },
     [KERNEL_EVENT_INSPECTION] = { "inspection", "inspection", { { "id", ID }, { "found", FLAG }, { "data", DATA } } },
     [KERNEL_EVENT_REFUSED] = { "refused", "refused", { { "id", ID_OR_NULL, true }, { "why", TEXT } } },
+    [KERNEL_EVENT_REPORT] = { "report", "report", { { "id", ID }, { "report", OBJECT } } },
 };
 
 static bool kernel_event_mime_data_ok(json_t *v)

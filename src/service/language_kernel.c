@@ -5,8 +5,9 @@
  * Invariants:
  * 1. on_died is called once for each process, whatever caused its end, unless the owner resets the
  *    language kernel before. The process is still readable then (its receipt), until the reset.
- * 2. The timer is set in the states STARTING, BUSY and INTERRUPTED only. It never acts while
- *    timer_delay_ns asks it to wait: a paused sandbox could not answer and would be ended for it.
+ * 2. The timer is set in the states STARTING, CHECKING, BUSY and INTERRUPTED only. It never acts
+ *    while timer_delay_ns asks it to wait: a paused sandbox could not answer and would be ended for
+ *    it.
  * 3. A request ends once: with on_finished or, if it is lost with its process, with on_died. */
 #include "service/language_kernel.h"
 
@@ -40,8 +41,8 @@ static const struct language_kernel_spec language_kernels[] = {
     { "bash", NULL, { "/.cove/kernels/bash/kernel" }, "ExitStatus", "Interrupted", NULL, false },
 };
 
-static const char *const language_kernel_states[] = { "dead",       "starting", "idle",   "busy", "interrupted",
-                                                      "collecting", "stopping", "closed", "ended" };
+static const char *const language_kernel_states[] = { "dead",        "starting",   "idle",     "checking", "busy",
+                                                      "interrupted", "collecting", "stopping", "closed",   "ended" };
 
 /* The language kernel of sh is that of bash. */
 static const struct language_kernel_spec *language_kernel_find(const char *name)
@@ -108,7 +109,8 @@ static void language_kernel_set_state(struct language_kernel *k, enum language_k
     log_debug("language kernel of %s: %s -> %s", k->owner_id, language_kernel_states[k->state],
               language_kernel_states[state]);
     k->state = state;
-    if (state != LANGUAGE_KERNEL_STARTING && state != LANGUAGE_KERNEL_BUSY && state != LANGUAGE_KERNEL_INTERRUPTED)
+    if (state != LANGUAGE_KERNEL_STARTING && state != LANGUAGE_KERNEL_CHECKING && state != LANGUAGE_KERNEL_BUSY &&
+        state != LANGUAGE_KERNEL_INTERRUPTED)
         ev_timer_clear(k->ev, &k->timer);
 }
 
@@ -213,6 +215,19 @@ void language_kernel_execute(struct language_kernel *k, const struct language_ke
         exec_handle_mark_denials(k->exec);
     language_kernel_begin_line(k, &w, "execute", c->id);
     language_kernel_write_code(&w, c);
+    language_kernel_send_line(k, &w);
+}
+
+void language_kernel_check(struct language_kernel *k, const struct language_kernel_code *c, bool has_data)
+{
+    struct jsonw w;
+
+    snprintf(k->request_id, sizeof(k->request_id), "%s", c->id);
+    language_kernel_set_state(k, LANGUAGE_KERNEL_CHECKING);
+    language_kernel_set_timer(k, LANGUAGE_KERNEL_CHECK_NS);
+    language_kernel_begin_line(k, &w, "check", c->id);
+    jsonw_kstr(&w, "code", c->code);
+    jsonw_kbool(&w, "data", has_data);
     language_kernel_send_line(k, &w);
 }
 
@@ -378,6 +393,17 @@ static void language_kernel_on_finished(struct language_kernel *k, const struct 
         language_kernel_finish(k);
 }
 
+/* False: the event is not the answer to the check. */
+static bool language_kernel_on_check_event(struct language_kernel *k, const struct kernel_event *e)
+{
+    if (k->state != LANGUAGE_KERNEL_CHECKING || !str_eq(e->id, k->request_id) ||
+        (e->kind != KERNEL_EVENT_REPORT && e->kind != KERNEL_EVENT_REFUSED))
+        return false;
+    language_kernel_set_state(k, LANGUAGE_KERNEL_IDLE);
+    (void)k->ops->on_event(k->arg, e);
+    return true;
+}
+
 /* False: the event is not about the running request. */
 static bool language_kernel_on_request_event(struct language_kernel *k, const struct kernel_event *e)
 {
@@ -419,7 +445,7 @@ static void language_kernel_on_event(void *arg, const struct kernel_event *e)
             k->stderr_head[0] = '\0';
         language_kernel_set_state(k, LANGUAGE_KERNEL_IDLE);
         k->ops->on_ready(k->arg, e);
-    } else if (!e || (!language_kernel_on_request_event(k, e) &&
+    } else if (!e || (!language_kernel_on_check_event(k, e) && !language_kernel_on_request_event(k, e) &&
                       (!language_kernel_is_answer(e) || !k->ops->on_event(k->arg, e)))) {
         k->ops->on_rejected(k->arg, e);
     }
@@ -467,6 +493,7 @@ static void language_kernel_end(struct language_kernel *k, const struct receipt 
     struct language_kernel_death death = { .receipt = r,
                                            .error = err,
                                            .was_starting = k->state == LANGUAGE_KERNEL_STARTING,
+                                           .was_checking = k->state == LANGUAGE_KERNEL_CHECKING,
                                            .was_executing = language_kernel_is_executing(k) };
 
     language_kernel_set_state(k, LANGUAGE_KERNEL_ENDED);

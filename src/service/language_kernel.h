@@ -15,12 +15,14 @@
 
 #define LANGUAGE_KERNEL_START_NS (60 * NS_PER_S)
 #define LANGUAGE_KERNEL_TIMEOUT_GRACE_NS (500 * NS_PER_MS)
+#define LANGUAGE_KERNEL_CHECK_NS (5 * NS_PER_S) /* usually a millisecond */
 #define LANGUAGE_KERNEL_FORK_NS (30 * NS_PER_S) /* usually a millisecond; longer if the process has much memory */
 
 enum language_kernel_state {
     LANGUAGE_KERNEL_DEAD, /* there is no process */
     LANGUAGE_KERNEL_STARTING,
     LANGUAGE_KERNEL_IDLE,
+    LANGUAGE_KERNEL_CHECKING,    /* checks code without executing it */
     LANGUAGE_KERNEL_BUSY,        /* executes a request */
     LANGUAGE_KERNEL_INTERRUPTED, /* executes a request and was interrupted: its grace period runs */
     LANGUAGE_KERNEL_COLLECTING,  /* the request has finished; its denials are being collected */
@@ -42,6 +44,7 @@ struct language_kernel_death {
     const struct receipt *receipt; /* NULL: see error */
     const struct err *error;       /* why it could not be started or was lost */
     bool was_starting;             /* it was not ready yet */
+    bool was_checking;             /* the request of language_kernel_check has no answer */
     bool was_executing;            /* the request of language_kernel_execute has not finished */
 };
 
@@ -79,17 +82,17 @@ struct language_kernel {
     struct exec_handle *exec;
     struct kernel_event_reader reader;
     struct buf unsent;                    /* lines that the process has not taken yet */
-    struct ev_timer timer;                /* STARTING: deadline; BUSY: timeout; INTERRUPTED: grace period */
+    struct ev_timer timer;                /* STARTING, CHECKING: deadline; BUSY: timeout; INTERRUPTED: grace period */
     char request_id[KERNEL_EVENT_ID_MAX]; /* of the running request */
     char stderr_head[160];                /* beginning of stderr, for the error message */
     /* The running request is one of an earlier server; request_id is a query that is answered
      * after it. */
     bool resumed;
-    uint64_t resumed_busy_ns;             /* how long that request may still run */
-    bool was_interrupted;                 /* the running or last request was interrupted */
-    enum ended_by interrupt_cause;        /* was_interrupted */
-    bool killed_by_timer;                 /* it missed the deadline of its start or ignored an interrupt */
-    bool was_killed;                      /* language_kernel_kill was called */
+    uint64_t resumed_busy_ns;      /* how long that request may still run */
+    bool was_interrupted;          /* the running or last request was interrupted */
+    enum ended_by interrupt_cause; /* was_interrupted */
+    bool killed_by_timer;          /* it missed the deadline of its start or of a check, or ignored an interrupt */
+    bool was_killed;               /* language_kernel_kill was called */
     struct language_kernel_result result; /* COLLECTING */
     uint64_t timeout_ms;                  /* of the running or last request */
     bool exited_itself;                   /* the code ended itself with exit_status */
@@ -128,6 +131,10 @@ struct language_kernel_code {
 /* Whether it fits into one request, with its JSON quoting. */
 bool language_kernel_accepts_code(const struct language_kernel_code *c);
 void language_kernel_execute(struct language_kernel *k, const struct language_kernel_code *c, uint64_t timeout_ns);
+/* Checks the syntax tree of c->code; env and cwd are ignored. on_event follows with
+ * KERNEL_EVENT_REPORT or KERNEL_EVENT_REFUSED. An interpreter that does not answer in time is
+ * killed. has_data: the template has NumPy, pandas and matplotlib. */
+void language_kernel_check(struct language_kernel *k, const struct language_kernel_code *c, bool has_data);
 void language_kernel_send_input(struct language_kernel *k, const char *text); /* NULL: end of input */
 /* Answers an input request with the next line of `input`, or its end; *sent counts the bytes. */
 void language_kernel_send_input_line(struct language_kernel *k, const char *input, size_t len, size_t *sent);

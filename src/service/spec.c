@@ -9,7 +9,10 @@
 const char *const idle_action_names[] = { "end", "pause", NULL };
 
 /* Limits that a request may set, in "resources" and at its top level. */
-static const enum limit spec_resource_limits[] = { LIMIT_CPU, LIMIT_MEMORY, LIMIT_WORKSPACE, LIMIT_PIDS };
+static const enum limit spec_resource_limits[] = { LIMIT_CPU,  LIMIT_MEMORY, LIMIT_WORKSPACE,
+                                                   LIMIT_PIDS, LIMIT_TMP,    LIMIT_SHM };
+/* Of these, the limits that are written only if they were given. */
+#define SPEC_RARE_LIMITS (1ull << LIMIT_TMP | 1ull << LIMIT_SHM)
 static const enum limit spec_time_limits[] = { LIMIT_WALL, LIMIT_LIFETIME, LIMIT_IDLE };
 
 void spec_init(struct spec *s)
@@ -166,7 +169,8 @@ static int spec_read_limits(struct spec *s, const json_t *object, const char *pa
 
 static int spec_read_resources(struct spec *s, const json_t *object, struct err *err)
 {
-    static const char *const names[] = { "cpuMillis", "memoryBytes", "storageBytes", "pids", "cpuPinning", NULL };
+    static const char *const names[] = { "cpuMillis", "memoryBytes", "storageBytes", "pids",
+                                         "tmpBytes",  "shmBytes",    "cpuPinning",   NULL };
 
     if (json_input_require_known_fields(object, "resources.", names, err) < 0 ||
         spec_read_limits(s, object, "resources.", spec_resource_limits, ARRAY_LEN(spec_resource_limits), err) < 0)
@@ -416,10 +420,11 @@ void spec_fill_sandbox_spec(const struct spec *s, struct sandbox_spec *ret)
 
 const char *spec_limit_name(enum limit l)
 {
-    static const char *const in_resources[] = { [LIMIT_CPU] = "resources.cpuMillis",
-                                                [LIMIT_MEMORY] = "resources.memoryBytes",
-                                                [LIMIT_WORKSPACE] = "resources.storageBytes",
-                                                [LIMIT_PIDS] = "resources.pids" };
+    static const char *const in_resources[] = {
+        [LIMIT_CPU] = "resources.cpuMillis",          [LIMIT_MEMORY] = "resources.memoryBytes",
+        [LIMIT_WORKSPACE] = "resources.storageBytes", [LIMIT_PIDS] = "resources.pids",
+        [LIMIT_TMP] = "resources.tmpBytes",           [LIMIT_SHM] = "resources.shmBytes"
+    };
 
     return l < ARRAY_LEN(in_resources) && in_resources[l] ? in_resources[l] : limit_info(l)->name;
 }
@@ -433,8 +438,12 @@ void spec_json(const struct spec *s, struct jsonw *w)
     if (s->policy)
         jsonw_kraw(w, "policy", s->policy);
     jsonw_kobject(w, "resources");
-    for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++)
-        jsonw_ku64(w, spec_limit_field(spec_resource_limits[i]), s->limits.v[spec_resource_limits[i]]);
+    for (size_t i = 0; i < ARRAY_LEN(spec_resource_limits); i++) {
+        enum limit l = spec_resource_limits[i];
+
+        if (!(SPEC_RARE_LIMITS >> l & 1) || s->explicit_limits >> l & 1)
+            jsonw_ku64(w, spec_limit_field(l), s->limits.v[l]);
+    }
     jsonw_kbool(w, "cpuPinning", s->cpu_pinning);
     jsonw_end_object(w);
     for (size_t i = 0; i < ARRAY_LEN(spec_time_limits); i++)

@@ -51,6 +51,8 @@ char *template_builtin_json(const struct template_builtin *t)
     jsonw_kstr(&w, "runtime", t->runtime);
     if (t->preload)
         template_put_preload_json(&w, t->preload);
+    if (t->limits)
+        buf_addf(&out, ",%s", t->limits);
     jsonw_end_object(&w);
     return str_dup(out.data);
 }

@@ -10,7 +10,7 @@ REHEARSALS = 24  # after this many runs the interpreter has specialized the code
 
 def prepare():
     """Imports the modules that the first cells need, so that the children of a fork share them."""
-    from covekernel import cell, charts, complete, figures, rich, session, twin, wire  # noqa: F401
+    from covekernel import cell, charts, check, complete, figures, rich, session, twin, wire  # noqa: F401
     import asyncio, getpass, inspect, random, site  # noqa: F401, E401
 
 

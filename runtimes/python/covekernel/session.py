@@ -26,13 +26,14 @@ import threading
 import types
 from _thread import get_ident
 
-from covekernel import cell, figures, overrides, reseed, rich, twin, wire
+from covekernel import cell, check, figures, overrides, reseed, rich, twin, wire
 
 current = None  # the session of this process, for display() and the matplotlib backend
 READY = b'{"event": "ready", "language": "python", "version": "%s", "protocol": 1}\n' % sys.version.split()[0].encode()
 LATER_MAX = 256  # requests that may wait while a cell waits for input
 PROMPT_MAX = 64 << 10
 REHEARSED = (b"print(end='')", b"import sys; x = len(sys.path); print(end='')")
+REHEARSED_CHECK = "import math\nfor x in [1, 2]:\n    print(math.sqrt(x))\n"
 REHEARSED_NUMPY = b"import numpy as np; print(end=str(int(np.arange(1000).sum()))[:0])"
 
 
@@ -217,6 +218,7 @@ class Session:
             host.send(b'{"op":"execute","id":"rehearsal","code":"%s"}\n' % REHEARSED_NUMPY)
             self.serve_one(self.next_line())
         wire.fit({"event": "result", "data": rich.bundle_of(0).data})
+        check.examine(REHEARSED_CHECK)
         self.channel.forget()
         host.close()
         self.channel, self.count = channel, 0
@@ -408,7 +410,7 @@ class Session:
 
     def serve_one(self, request):
         op, id = request.get("op"), request["id"]
-        if op in ("execute", "complete", "inspect") and not isinstance(request.get("code"), str):
+        if op in ("execute", "check", "complete", "inspect") and not isinstance(request.get("code"), str):
             self.channel.refuse("code is not a string", id)
         elif op == "execute":
             why = overrides.check(request)
@@ -416,6 +418,8 @@ class Session:
                 self.channel.refuse(why, id)
             else:
                 self.execute(id, request["code"], request.get("env"), request.get("cwd"))
+        elif op == "check":
+            self.check(id, request["code"], request.get("data") is True)
         elif op == "reset":
             self.reset(id)
         elif op == "fork":
@@ -456,6 +460,16 @@ class Session:
             self.shield.guarded(self.flush)
         self.send_word("finished", "status", f'"{status}"')
         self.id = None
+
+    def check(self, id, code, data):
+        """Runs no code of the user. Nothing of the session changes."""
+        try:
+            report = wire.clean(check.examine(code, data))
+        except Exception as error:
+            self.channel.refuse(f"check: {type(error).__name__}", id)
+        else:
+            with self.shield:
+                self.channel.send({"event": "report", "id": id, "report": report})
 
     def run(self, code, env, cwd):
         overrides.apply(env, cwd)

@@ -32,7 +32,8 @@ struct api_settings { /* all pointers are borrowed and must outlive the api */
     struct auth *auth;
     struct audit *audit; /* the audit log that GET /v1/audit reads; NULL: nothing is recorded */
     const char *version;
-    const struct store_pool *builtin_pool;                    /* the server's default pool; NULL: none */
+    const struct store_pool *builtin_pools; /* the server's default pools */
+    size_t nbuiltin_pools;
     const struct operator_limits *operator_limits;            /* NULL: none */
     const char *login_issuer, *login_audience, *login_client; /* identity provider of `cove login`; NULL or "": none */
     const char *scratch_dir; /* directory for temporary files, removed after they are sent; NULL: no backups */

@@ -12,6 +12,7 @@
 #include "server/gateway/security_events.h"
 #include "server/gateway/unread_responses.h"
 #include "core/doc/json_input.h"
+#include "service/validate/code_report.h"
 #include "service/stored_output.h"
 
 struct api {
@@ -19,7 +20,8 @@ struct api {
     const struct http_server *server;
     uint64_t started_ns; /* monotonic clock */
     bool backing_up;
-    struct event_tail *event_tail; /* the latest events and their listeners (events.c) */
+    uint64_t tier_answers[TIER_AUTO + 1]; /* answers of POST /v1/execute by tier; NONE: refused by the check */
+    struct event_tail *event_tail;        /* the latest events and their listeners (events.c) */
     struct event_stream *event_streams;
     struct pool_registry *pool_registry;          /* pools (pool_registry.h) */
     struct template_cache *template_cache;        /* templates */
@@ -36,7 +38,7 @@ extern const struct gateway_permission permission_public, permission_authenticat
 extern const struct http_route docs_routes[], sandbox_routes[], execution_routes[], file_routes[], capability_routes[],
     template_routes[], key_routes[], health_metrics_routes[], maintenance_routes[], event_routes[], token_routes[],
     sandbox_socket_routes[], audit_routes[], usage_routes[], budget_routes[], live_usage_routes[], tenant_routes[],
-    user_routes[], context_routes[], pool_routes[], execute_routes[], tool_routes[], script_routes[];
+    user_routes[], context_routes[], pool_routes[], execute_routes[], validate_routes[], tool_routes[], script_routes[];
 
 /* Frees all orphaned executions without a reply; for shutdown. */
 void socket_executions_free_orphans(struct api *api);

@@ -5,6 +5,7 @@
  * `output`, events of the language kernel, `end`. Nothing is stored, so a broken stream cannot be
  * resumed, an Idempotency-Key is refused, and the program is killed when the client disconnects. */
 #include "server/api/api_internal.h"
+#include "server/api/execute_tier.h"
 #include "server/api/output_response.h"
 
 #include "core/base/clock.h"
@@ -39,6 +40,7 @@ struct execute_request {
     struct buf decoded[RUN_FILES_MAX];
     char *outputs[RUN_OUTPUTS_MAX + 1];
     enum follow_mode mode;
+    enum code_tier tier;
 
     struct run *active_run;
     struct open_stream open_stream;
@@ -126,10 +128,17 @@ static void execute_on_event(void *arg, const char *type, const struct buf *json
 
 /* --- the end --- */
 
-static void execute_write_run_facts(struct buf *out, const struct run_result *r)
+static void execute_write_run_facts(const struct execute_request *c, struct buf *out, const struct run_result *r)
 {
-    buf_addf(out, ",\"cached\":%s,\"queuedMs\":%" PRIu64 ",\"pool\":\"%s\"}", r->from_cache ? "true" : "false",
+    buf_addf(out, ",\"cached\":%s,\"queuedMs\":%" PRIu64 ",\"pool\":\"%s\"", r->from_cache ? "true" : "false",
              (uint64_t)(r->queued_ns / NS_PER_MS), r->recycled ? "recycled" : pool_result_names[r->pool_result]);
+    if (c->tier != TIER_NONE) {
+        enum code_tier answered_by = r->is_refused ? TIER_NONE : c->tier == TIER_FULL ? TIER_FULL : TIER_SIMPLE;
+
+        buf_addf(out, ",\"answeredBy\":\"%s\"", execute_tier_name(answered_by));
+        execute_tier_count(c->api, answered_by);
+    }
+    buf_adds(out, "}");
 }
 
 /* An execution that started and was lost: only the reason is known. */
@@ -159,7 +168,7 @@ static void execute_end_stream(struct execute_request *c, const struct err *err,
     buf_adds(&out, "{\"type\":\"end\",\"execution\":");
     if (r) {
         buf_add(&out, r->json->data, r->json->len);
-        execute_write_run_facts(&out, r);
+        execute_write_run_facts(c, &out, r);
     } else {
         execute_write_lost(c, err, &out);
     }
@@ -182,7 +191,7 @@ static void execute_on_end(void *arg, const struct err *err, const struct run_re
         execute_refuse(c, err);
     } else {
         buf_add(&out, r->json->data, r->json->len);
-        execute_write_run_facts(&out, r);
+        execute_write_run_facts(c, &out, r);
         unread_responses_add(c->req, c->api->settings.gateway, gateway_tenant(c->req), out.len);
         audit_trail_add_target(c->req, "execution", r->from_cache ? "cached" : r->id);
         http_answer_json(c->req, 200, &out);
@@ -437,12 +446,24 @@ static void execute_on_template(void *arg, const struct err *err, const struct s
     }
 }
 
+static bool execute_answer_by_calculator(const struct execute_request *c)
+{
+    struct buf out = { 0 };
+
+    if (!execute_tier_calculate(c->run_request.code, &out))
+        return false;
+    execute_tier_count(c->api, TIER_CALCULATE);
+    execute_record(c);
+    http_answer_json(c->req, 200, &out);
+    return true;
+}
+
 static void api_execute(struct http_req *req, void *ctx)
 {
     static const char *const names[] = { "code",        "command", "language", "template",  "level",
                                          "policy",      "env",     "cwd",      "resources", "files",
                                          "stdin",       "outputs", "cache",    "stream",    "timeoutMs",
-                                         "outputBytes", "receipt", "driver",   NULL };
+                                         "outputBytes", "receipt", "driver",   "tier",      NULL };
     struct execute_request *c = mem_new(struct execute_request);
     const char *template = NULL;
     struct err err = { 0 };
@@ -462,8 +483,12 @@ static void api_execute(struct http_req *req, void *ctx)
         http_query_require_none(req, &err) < 0 || api_read_body(req, &c->body, &err) < 0 ||
         json_input_require_known_fields(c->body, "", names, &err) < 0 || execute_read_program(c, &err) < 0 ||
         execute_read_files(c, &err) < 0 || execute_read_options(c, &err) < 0 ||
-        json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0) {
+        json_input_text(c->body, "", "template", 1, STORE_NAME_MAX, &template, &err) < 0 ||
+        execute_tier_read(c->body, &c->tier, &err) < 0 ||
+        execute_tier_apply(c->body, c->tier, &c->run_request, &template, &err) < 0) {
         execute_refuse(c, &err);
+    } else if (c->tier == TIER_AUTO && c->mode == FOLLOW_ANSWER && execute_answer_by_calculator(c)) {
+        execute_request_free(c);
     } else if (template) {
         (void)str_copy(c->template, sizeof(c->template), template);
         template_cache_get(c->api->template_cache, template, ev_now(c->api->settings.ev), execute_on_template, c);

@@ -1,6 +1,7 @@
 /* /health, /ready and /metrics, for the operator of the server. */
 #include "server/api/api_internal.h"
 
+#include "server/api/execute_tier.h"
 #include "server/api/pool_registry.h"
 #include "service/live_sandboxes.h"
 #include "core/base/mem.h"
@@ -119,6 +120,20 @@ static void metrics_write_manager(struct api *api, struct buf *out)
     metrics_number(out, "jailer_connections_total", "Connections made to the jailer.", s.reconnects);
 }
 
+static void metrics_write_checks(const struct api *api, const struct executor_stats *s, struct buf *out)
+{
+    metrics_number(out, "code_checks_passed_total", "Checked code that the tier simple runs.", s->checks_passed);
+    metrics_family(out, "code_checks_refused_total", NULL, "Checked code that it refuses, by the first rule.");
+    for (unsigned i = 0; i < REPORT_RULE_COUNT; i++)
+        buf_addf(out, "cove_code_checks_refused_total{reason=\"%s\"} %" PRIu64 "\n",
+                 code_report_rule_name((enum report_rule)i), s->checks_refused[i]);
+    metrics_family(out, "tier_answers_total", NULL, "Answers to executions with a tier; check: it refused the code.");
+    for (unsigned i = 0; i < TIER_AUTO; i++)
+        buf_addf(out, "cove_tier_answers_total{tier=\"%s\"} %" PRIu64 "\n", execute_tier_name((enum code_tier)i),
+                 api->tier_answers[i]);
+    metrics_write_histogram(out, "code_check_seconds", "Time from the request to the report of a check.", &s->checks);
+}
+
 static void metrics_write_executor(struct api *api, struct buf *out)
 {
     struct executor_stats s;
@@ -144,6 +159,7 @@ static void metrics_write_executor(struct api *api, struct buf *out)
                    s.cache_misses);
     metrics_number(out, "executor_cache_bytes", "Memory used by cached responses, in bytes.", s.cache_bytes);
     metrics_number(out, "executor_cache_entries", "Cached responses.", s.cache_entries);
+    metrics_write_checks(api, &s, out);
     metrics_write_histogram(out, "executor_wait_seconds", "Time that stateless executions waited in the queue.",
                             &s.waits);
     metrics_write_histogram(out, "executor_run_seconds",

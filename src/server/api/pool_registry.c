@@ -6,8 +6,8 @@
  * the queries, but a pool can change twice before the first reply; the change number shows which
  * reply is the latest.
  *
- * The server's default pool is an entry without a row in the store. A stored pool of the same name
- * replaces it; when that pool is deleted, the default pool returns. */
+ * A default pool of the server is an entry without a row in the store. A stored pool of the same
+ * name replaces it; when that pool is deleted, the default pool returns. */
 #include "server/api/pool_registry.h"
 
 #include "server/api/api_internal.h"
@@ -229,12 +229,20 @@ void pool_registry_set(struct pool_registry *w, const struct store_pool *row)
     pool_registry_set_row(w, row, false);
 }
 
+static const struct store_pool *pool_registry_find_builtin(const struct pool_registry *w, const char *name)
+{
+    for (size_t i = 0; i < w->api->settings.nbuiltin_pools; i++)
+        if (str_eq(w->api->settings.builtin_pools[i].name, name))
+            return &w->api->settings.builtin_pools[i];
+    return NULL;
+}
+
 void pool_registry_remove(struct pool_registry *w, const char *name)
 {
-    const struct store_pool *own = w->api->settings.builtin_pool;
+    const struct store_pool *own = pool_registry_find_builtin(w, name);
 
     pools_remove(w->api->settings.pools, name);
-    if (own && str_eq(own->name, name))
+    if (own)
         pool_registry_set_row(w, own, true);
     else
         pool_registry_drop(w, name);
@@ -266,8 +274,9 @@ static void pool_registry_on_rows(void *arg, const struct err *err, const struct
     w->is_loaded = true;
     for (size_t i = 0; i < n; i++)
         pool_registry_set_row(w, &rows[i], false);
-    if (w->api->settings.builtin_pool && !pool_registry_find_mutable(w, w->api->settings.builtin_pool->name))
-        pool_registry_set_row(w, w->api->settings.builtin_pool, true);
+    for (size_t i = 0; i < w->api->settings.nbuiltin_pools; i++)
+        if (!pool_registry_find_mutable(w, w->api->settings.builtin_pools[i].name))
+            pool_registry_set_row(w, &w->api->settings.builtin_pools[i], true);
 }
 
 struct pool_registry *pool_registry_new(struct api *api)

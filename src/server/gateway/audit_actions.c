@@ -15,6 +15,7 @@ static const struct {
     { "POST", "/v1/execute", "execution.execute" },
     { "POST", "/v1/tools/{tool}", "tool.call" },
     { "POST", "/v1/sandboxes/{sandboxId}/tools/{tool}", "tool.call_in_sandbox" },
+    { "POST", "/v1/validate", "code.validate" },
     { "POST", "/v1/maintenance/gc", "server.gc" },
     { "GET", "/v1/maintenance/backup", "server.backup" },
     { "PUT", "/v1/sandboxes/{sandboxId}/files", "file.write" },

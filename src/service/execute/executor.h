@@ -14,6 +14,7 @@
 #include "service/result.h"
 #include "core/ev/ev.h"
 #include "service/manager.h"
+#include "service/validate/code_report.h"
 
 struct executor;
 struct run;
@@ -48,6 +49,13 @@ struct run_file {
     size_t len;
 };
 
+/* Whether Python code is checked in its sandbox before it runs (service/validate/code_report.h). */
+enum run_check {
+    RUN_CHECK_NONE,
+    RUN_CHECK_FIRST, /* code that the report refuses does not run; the result has the report */
+    RUN_CHECK_ONLY,  /* the code does not run; run_result.report is the result */
+};
+
 struct run_request { /* borrowed until on_end, except the spec, which is taken */
     const char *owner, *created_by;
     const char *request_id;  /* of the HTTP request, for the receipt; may be NULL */
@@ -72,6 +80,9 @@ struct run_request { /* borrowed until on_end, except the spec, which is taken *
     /* The same request always has the same result: a cached result is accepted, and this one may be
      * cached. */
     bool is_cacheable;
+    bool cached_if_pure; /* is_cacheable: this result may be cached only if the report says pure */
+    enum run_check check;
+    bool check_has_data; /* the template has NumPy, pandas and matplotlib, which the code may import */
 };
 
 /* How a run ended. */
@@ -80,9 +91,11 @@ struct run_result {
     /* Members of a JSON object without its braces: id, sandboxId, status, ..., receipt. Without
      * output and events if streamed. */
     const struct buf *json;
-    bool from_cache;              /* the result of an earlier run, with its id and its receipt */
-    enum pool_result pool_result; /* HIT: its sandbox was ready before the request */
-    bool recycled;                /* its sandbox was used before by the same tenant */
+    const struct code_report *report; /* NULL: the code was not checked, or the result is cached */
+    bool is_refused;                  /* RUN_CHECK_FIRST: the code did not run */
+    bool from_cache;                  /* the result of an earlier run, with its id and its receipt */
+    enum pool_result pool_result;     /* HIT: its sandbox was ready before the request */
+    bool recycled;                    /* its sandbox was used before by the same tenant */
     uint64_t queued_ns;
 };
 
@@ -104,12 +117,14 @@ void run_pause_output(struct run *r, bool hold); /* streamed: back-pressure from
 
 struct executor_stats {
     uint64_t started, refused, failed, cancelled;
-    uint64_t by_pool_result[POOL_RESULT_COUNT]; /* by origin of the sandbox */
-    uint64_t cache_hits, cache_misses;          /* of cacheable runs */
-    uint64_t cache_bytes, cache_entries;        /* now */
-    uint64_t waiting, running, ending;          /* now */
-    struct histogram waits, runs;               /* time in the queue; time from there to the result */
-    uint64_t held_bytes;                        /* now, kept output */
+    uint64_t by_pool_result[POOL_RESULT_COUNT];                /* by origin of the sandbox */
+    uint64_t cache_hits, cache_misses;                         /* of cacheable runs */
+    uint64_t cache_bytes, cache_entries;                       /* now */
+    uint64_t waiting, running, ending;                         /* now */
+    uint64_t checks_passed, checks_refused[REPORT_RULE_COUNT]; /* by the first rule that refuses */
+    struct histogram checks;                                   /* duration of checks */
+    struct histogram waits, runs;                              /* time in the queue; time from there to the result */
+    uint64_t held_bytes;                                       /* now, kept output */
 };
 void executor_stats(const struct executor *e, struct executor_stats *ret);
 uint64_t executor_retry_ms(const struct executor *e); /* estimated time until the queue has space */

@@ -68,6 +68,11 @@ struct run {
     /* In the teardown queue; counted in teardown_queue.in_progress. */
     bool in_teardown_queue, counted_in_flight;
 
+    struct code_report *report; /* NULL: not checked */
+    bool is_checking;           /* the check runs */
+    bool is_answered_by_check;  /* the code did not run: it was refused, or only to be checked */
+    uint64_t check_began_ns;
+
     bool has_cache_key;
     bool from_cache;
     uint8_t cache_key[RESULT_CACHE_KEY_SIZE];
@@ -89,7 +94,8 @@ struct executor {
 /* run.c */
 void run_free(struct run *r);
 void run_program_started(struct run *r);
-void run_program_ended(struct run *r); /* the run has a receipt or an error: collects files, then completes */
+void run_report_started(struct run *r); /* on_started of a streamed run; no effect the second time */
+void run_program_ended(struct run *r);  /* the run has a receipt or an error: collects files, then completes */
 void run_fail(struct run *r, const struct err *err);
 void run_complete_with_result(struct run *r);
 
@@ -101,6 +107,11 @@ void run_output_free(struct run *r); /* and the result that contains it */
 void run_stage_files(struct run *r);
 void run_reset_program(struct run *r);                 /* as if the program had not been started */
 struct exec_handle *run_get_exec(const struct run *r); /* of its program; NULL: none */
+
+/* run_check.c: the report on code before it runs */
+void run_check_start(struct run *r);
+bool run_check_read_answer(struct run *r, const struct kernel_event *e); /* true: the code may run now */
+void run_check_fail(struct run *r);                                      /* the interpreter ended without an answer */
 
 /* gather.c: output files */
 void gather_start(struct run *r); /* ends with run_complete_with_result */

@@ -33,6 +33,7 @@ void run_free(struct run *r)
     ev_defer_clear(ev, &r->end_defer);
     fair_queue_release(&r->slot);
     gather_free(r);
+    code_report_free(r->report);
     files_free(r->files_job);
     exec_handle_free(r->exec);
     language_kernel_reset(&r->kernel);
@@ -99,7 +100,7 @@ static void run_deliver_result(void *arg)
 {
     struct run *r = arg;
     const struct run_ops *ops = r->ops;
-    bool result = r->from_cache || r->has_receipt;
+    bool result = r->from_cache || r->has_receipt || r->is_answered_by_check;
 
     r->ops = NULL;
     r->ended_ns = ev_now(r->executor->settings.ev);
@@ -110,6 +111,8 @@ static void run_deliver_result(void *arg)
         ops->on_end(r->arg, result ? NULL : &r->error,
                     result ? &(struct run_result){ .id = r->id,
                                                    .json = &r->result_json,
+                                                   .report = r->report,
+                                                   .is_refused = r->is_answered_by_check && r->has_error,
                                                    .from_cache = r->from_cache,
                                                    .pool_result = r->sandbox.source.loan.result,
                                                    .recycled = r->sandbox.source.loan.uses > 0,
@@ -203,7 +206,7 @@ void run_pause_output(struct run *r, bool hold)
 
 /* --- the program --- */
 
-static void run_report_started(struct run *r)
+void run_report_started(struct run *r)
 {
     if (r->request.streamed && !r->start_reported && r->ops && r->ops->on_started)
         r->ops->on_started(r->arg, r->id, sandbox_handle_id(r->sandbox.handle));

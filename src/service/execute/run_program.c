@@ -107,17 +107,32 @@ static void run_begin_code(struct run *r, uint64_t cpu_base_ns)
                             r->request.timeout_ms * NS_PER_MS);
 }
 
+/* The CPU time of a check belongs to the code. */
+static void run_begin_check_or_code(struct run *r, uint64_t cpu_base_ns)
+{
+    r->cpu_base_ns = cpu_base_ns;
+    if (r->request.check != RUN_CHECK_NONE)
+        run_check_start(r);
+    else
+        run_begin_code(r, cpu_base_ns);
+}
+
 static void run_on_kernel_ready(void *arg, const struct kernel_event *e UNUSED)
 {
     struct run *r = arg;
 
-    run_begin_code(r, sandbox_handle_cpu_ns(r->sandbox.handle));
+    run_begin_check_or_code(r, sandbox_handle_cpu_ns(r->sandbox.handle));
 }
 
 static bool run_on_kernel_event(void *arg, const struct kernel_event *e)
 {
     struct run *r = arg;
 
+    if (r->is_checking) {
+        if (run_check_read_answer(r, e))
+            run_begin_code(r, r->cpu_base_ns);
+        return true;
+    }
     if (e->kind == KERNEL_EVENT_DISPLAY || e->kind == KERNEL_EVENT_RESULT || e->kind == KERNEL_EVENT_ERROR)
         output_stream_write_event(&r->stream, e);
     else if (e->kind == KERNEL_EVENT_INPUT)
@@ -157,10 +172,12 @@ static void run_end_without_result(struct run *r, const struct language_kernel_d
     const struct receipt *x = d->receipt;
     bool stopped = r->stop_requested || r->kernel.was_interrupted;
 
-    if (d->was_starting && r->stop_requested) {
+    if ((d->was_starting || d->was_checking) && r->stop_requested) {
         run_fail(r, &r->error); /* the error of its tenant */
     } else if (x->ended_by == ENDED_LOST) {
         run_fail_lost(r);
+    } else if (d->was_checking) {
+        run_check_fail(r);
     } else if (d->was_executing && x->ended_by == ENDED_KILLED && stopped) {
         run_make_receipt(r, r->stop_requested ? r->stop_cause : r->kernel.interrupt_cause, -1, 0);
         run_program_ended(r);
@@ -289,7 +306,7 @@ static int run_start_code(struct run *r, struct err *err)
     if (joined) { /* it reads the request when it is ready, so do not wait for READY */
         uint64_t cpu_base_ns = exec_handle_cpu_base(r->kernel.exec);
 
-        run_begin_code(r, cpu_base_ns ? cpu_base_ns : SANDBOX_USAGE_UNKNOWN);
+        run_begin_check_or_code(r, cpu_base_ns ? cpu_base_ns : SANDBOX_USAGE_UNKNOWN);
     }
     return 0;
 }

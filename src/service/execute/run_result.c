@@ -43,7 +43,8 @@ static bool run_output_is_truncated(const struct run *r)
 bool run_result_is_cacheable(const struct run *r)
 {
     return r->has_receipt && !r->has_error && r->receipt.ended_by == ENDED_EXIT && r->receipt.exit_code == 0 &&
-           !run_output_is_truncated(r) && !gather_is_incomplete(r);
+           !run_output_is_truncated(r) && !gather_is_incomplete(r) &&
+           (!r->request.cached_if_pure || (r->report && r->report->pure));
 }
 
 static struct receipt *run_complete_receipt(struct run *run)
@@ -69,8 +70,41 @@ static bool run_write_hint(struct run *run)
                               run->hint);
 }
 
+static void run_write_report(const struct run *run, struct jsonw *w)
+{
+    if (!run->report)
+        return;
+    jsonw_key(w, "report");
+    code_report_write(run->report, w);
+}
+
+/* Code that was refused: nothing was started. */
+static void run_write_refusal_json(struct run *run)
+{
+    auto_free char *error = run->has_error ? result_error_json(&run->error) : NULL;
+    struct result result = { .id = run->id,
+                             .has_ended = true,
+                             .output = &run->output,
+                             .was_streamed = run->request.streamed,
+                             .hint = run->hint,
+                             .exit_code = -1,
+                             .ended_ms = clock_real_ms(),
+                             .error_json = error };
+    struct jsonw w;
+
+    jsonw_init(&w, &run->result_json, 0);
+    jsonw_object(&w);
+    result_write(&result, &w);
+    jsonw_kstr(&w, "sandboxId", sandbox_handle_id(run->sandbox.handle));
+    run_write_report(run, &w);
+}
+
 void run_write_result_json(struct run *run)
 {
+    if (run->is_answered_by_check) {
+        run_write_refusal_json(run);
+        return;
+    }
     struct receipt *r = run_complete_receipt(run);
     bool hinted = run->has_receipt && run_write_hint(run);
     auto_free char *error = run->has_error ? result_error_json(&run->error) : NULL;
@@ -97,4 +131,5 @@ void run_write_result_json(struct run *run)
     jsonw_kstr(&w, "sandboxId", sandbox_handle_id(run->sandbox.handle));
     gather_json(run, &w);
     result_write_receipt(r, run->request.receipt, &w);
+    run_write_report(run, &w);
 }

@@ -250,6 +250,21 @@ class NotSupportedError(ForbiddenError):
     code = "not_supported"
 
 
+class CodeRefusedError(ForbiddenError):
+    """The simple tier does not run this code, because it uses something that the tier does not give
+    it. Nothing of the code ran."""
+
+    code = "code_refused"
+    default_cause = "The simple tier does not run this code, because it uses something that the tier does not give it. Nothing of the code ran."
+    default_fix = "Change what the report names, or repeat the request with \"tier\": \"full\"."
+
+
+class UnsupportedLanguageError(InvalidRequestError):
+    """The tier does not run this language."""
+
+    code = "unsupported_language"
+
+
 class CalculationSyntaxError(InvalidRequestError):
     """The expression is not a formula that the calculator knows, or it has two readings."""
 
@@ -862,6 +877,8 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "driver_unsupported": DriverUnsupportedError,
     "driver_not_allowed": DriverNotAllowedError,
     "not_supported": NotSupportedError,
+    "code_refused": CodeRefusedError,
+    "unsupported_language": UnsupportedLanguageError,
     "calculation_syntax": CalculationSyntaxError,
     "division_by_zero": DivisionByZeroError,
     "calculation_undefined": CalculationUndefinedError,
@@ -981,6 +998,8 @@ __all__ = [
     "DriverUnsupportedError",
     "DriverNotAllowedError",
     "NotSupportedError",
+    "CodeRefusedError",
+    "UnsupportedLanguageError",
     "CalculationSyntaxError",
     "DivisionByZeroError",
     "CalculationUndefinedError",

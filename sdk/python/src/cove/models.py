@@ -24,6 +24,10 @@ class Resources:
     pids: Optional[int] = None
     """The greatest number of processes and threads at the same time."""
     cpu_pinning: Optional[bool] = None
+    tmp_bytes: Optional[int] = None
+    """Bytes in /tmp."""
+    shm_bytes: Optional[int] = None
+    """Bytes in /dev/shm."""
 
 
 def limits_of(memory: Optional[Size], disk: Optional[Size], cpus: Optional[float], pids: Optional[int], base: Optional[Resources]) -> Optional[Resources]:
