@@ -87,7 +87,7 @@ bool exec_clocks_check(struct exec_clocks *c, uint64_t now, struct cpu_sample cp
         *ret = ENDED_CPU;
         return true;
     }
-    /* What was used since an old sample is not known: wait for the next one. */
+    /* The use since an old sample is unknown: wait for the next one. */
     c->cpu_at = clocks_add_saturating(cpu.at, exec_clocks_earliest_cpu_expiry(c, c->cpu_budget_ns - used));
     if (c->cpu_at <= now)
         c->cpu_at = clocks_add_saturating(now, CPU_READ_RETRY_NS);

@@ -228,11 +228,12 @@ void sandbox_handle_exec_ended(struct sandbox_handle *b); /* an execution ended 
 bool sandbox_handle_is_unfinished(const struct sandbox_handle *b);
 void sandbox_handle_set_timer(struct sandbox_handle *b, uint64_t at);
 void sandbox_handle_disconnect(struct sandbox_handle *b);
-/* Reads the CPU counter now, and keeps it for later calls in the same loop iteration. */
-/* sandbox_cpu.c: a sample of now, where the driver can provide one. */
+/* sandbox_cpu.c: a sample of now, where the driver can provide one. It is kept for later calls in
+ * the same loop iteration. */
 struct cpu_sample sandbox_cpu_read(struct sandbox_handle *b);
-/* What an execution that starts now subtracts; CPU_UNKNOWN: its CPU time cannot be limited. Before
- * the first sample of a driver that has to be asked it is 0, so that the limit cannot be exceeded. */
+/* The CPU time before an execution that starts now; CPU_UNKNOWN: that of the execution cannot be
+ * limited. Before the first sample of a driver that has to be asked it is 0, so that the limit
+ * cannot be exceeded. */
 uint64_t sandbox_cpu_base(struct sandbox_handle *b);
 struct cpu_rate sandbox_handle_cpu_rate(const struct sandbox_handle *b);
 

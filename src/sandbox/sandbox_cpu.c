@@ -1,6 +1,6 @@
-/* A driver of this machine hands over a file, and its sample is of now. Each read makes Linux sum the
- * counter up, so one sample serves a loop iteration. Another driver has to be asked: a reader gets
- * the last sample with its time, and a newer one is requested for the next reader. */
+/* A driver of this machine hands over a file, and its sample is of now. Each read makes Linux sum
+ * the counter up, so one sample serves a loop iteration. Another driver has to be asked: a reader
+ * gets the last sample with its time, and a newer one is requested for the next reader. */
 #include "sandbox/engine_internal.h"
 
 #include "sandbox/clocks.h"

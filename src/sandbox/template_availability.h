@@ -14,7 +14,8 @@ struct template_availability {
     struct buf fix; /* a command */
 };
 
-/* An empty runtime and a NULL preload need nothing. Asks the driver for the program of the runtime. */
+/* An empty runtime and a NULL preload need nothing. Asks the driver for the program of the
+ * runtime. */
 void template_availability_init(struct template_availability *ret, enum driver_id driver, const char *runtime,
                                 const char *preload, const struct python_modules *modules);
 void template_availability_done(struct template_availability *a);

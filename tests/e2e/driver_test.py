@@ -94,7 +94,7 @@ class Doctor(Case):
         found = run("doctor", "--json").json
         self.assertEqual(found["driver"], "native")
         drivers = {d["name"]: d for d in found["drivers"]}
-        self.assertEqual(drivers["native"], {"name": "native", "allowed": True, "available": True, "tested": True})
+        self.assertEqual(drivers["native"], {"name": "native", "allowed": True, "available": True, "tested": True, "zygote": True})
         bwrap = drivers["bwrap"]
         self.assertEqual(bwrap["available"], os.access("/usr/bin/bwrap", os.X_OK), bwrap)
         self.assertTrue(bwrap["version"] if bwrap["available"] else bwrap["reason"] and bwrap["fix"], bwrap)
@@ -106,7 +106,7 @@ class Doctor(Case):
         done = run("doctor", "--driver", "bwrap")
         if os.access("/usr/bin/bwrap", os.X_OK):
             self.assertCode(done, 0)
-            self.assertRegex(done.out, r"(?m)^also +driver bwrap +available: bubblewrap [0-9.]+; tested above$")
+            self.assertRegex(done.out, r"(?m)^also +driver bwrap +available: bubblewrap [0-9.]+; without zygotes; tested above$")
         else:
             self.assertErrorCode(done, 125, "driver_unavailable")
 
@@ -266,6 +266,17 @@ class OfBwrap(Case):
         self.assertEqual(self.without_bwrap(nothing, "run", "--", "echo", "native").out, "native\n")
         row = {d["name"]: d for d in self.without_bwrap(nothing, "doctor", "--json").json["drivers"]}["bwrap"]
         self.assertEqual((row["available"], row["fix"]), (False, "apt install bubblewrap"))
+
+    def test_bubblewrap_is_never_executed_as_root(self):
+        """Not even for its version: the stand-in reports its uid and its descriptors."""
+        stand_in = self.file("bwrap", "#!/bin/sh\necho bubblewrap uid $(id -u) groups $(id -G) fds $(ls /proc/$$/fd | tr '\\n' ' ')\n")
+        os.chmod(stand_in, 0o755)
+        row = {d["name"]: d for d in self.without_bwrap(stand_in, "doctor", "--json").json["drivers"]}["bwrap"]
+        self.assertRegex(row["version"], r"^bubblewrap uid 65534 groups 65534 fds 0 1 (10 )?2 *$")
+        reporting = self.file("reporting", "#!/bin/sh\nid -u >&2; exit 1\n")
+        os.chmod(reporting, 0o755)
+        done = self.without_bwrap(reporting, "run", "--driver", "bwrap", "--", "true")
+        self.assertRegex(done.err, r"sandbox: 19[0-9]{8} \[driver_unavailable\]")
 
     def test_the_message_of_bubblewrap_is_reported(self):
         refusing = self.file("bwrap", "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")

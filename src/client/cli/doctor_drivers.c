@@ -3,12 +3,14 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/str.h"
+#include "sandbox/drivers.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,22 +38,36 @@ static void doctor_drivers_read_line(int fd, char *ret, size_t size)
     str_strip_control_chars(ret);
 }
 
-static void doctor_drivers_ask_version(const char *program, char *ret, size_t size)
+#define NOBODY 65534u
+
+/* No program of a driver is executed as root, or with a descriptor of cove. */
+static NORETURN void doctor_drivers_exec(const char *program, int out)
 {
     char *argv[] = { (char *)(uintptr_t)program, (char *)(uintptr_t) "--version", NULL };
     char *none[] = { NULL };
-    posix_spawn_file_actions_t files;
+    int nul = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (nul < 0 || dup2(nul, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(nul, STDERR_FILENO) < 0 ||
+        fd_keep_only(NULL, 0) < 0 || setsid() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        _exit(125);
+    if (geteuid() == 0 &&
+        (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0))
+        _exit(125);
+    execve(program, argv, none);
+    _exit(127);
+}
+
+static void doctor_drivers_ask_version(const char *program, char *ret, size_t size)
+{
     int pipe_fds[2];
-    pid_t pid;
 
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
         return;
     auto_fd int near = pipe_fds[0], far = pipe_fds[1];
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, far, STDOUT_FILENO);
-    int failed = posix_spawn(&pid, program, &files, NULL, argv, none);
-    posix_spawn_file_actions_destroy(&files);
-    if (failed)
+    pid_t pid = fork();
+    if (pid == 0)
+        doctor_drivers_exec(program, far);
+    if (pid < 0)
         return;
     fd_close(&far);
     doctor_drivers_read_line(near, ret, size);
@@ -82,7 +98,8 @@ void doctor_drivers_print(const struct doctor_drivers *d, struct buf *out)
         if (!one->host.available)
             buf_addf(out, "not available: %s\n         fix:  %s\n", one->host.why, one->host.fix);
         else
-            buf_addf(out, "available%s%s%s%s\n", one->version[0] ? ": " : "", one->version,
+            buf_addf(out, "available%s%s%s%s%s\n", one->version[0] ? ": " : "", one->version,
+                     drivers_caps((enum driver_id)i)->zygote ? "" : "; without zygotes",
                      one->allowed ? "" : "; not allowed by the floor", i == d->tested ? "; tested above" : "");
     }
 }
@@ -99,6 +116,7 @@ void doctor_drivers_json(const struct doctor_drivers *d, struct jsonw *w)
         jsonw_kbool(w, "allowed", one->allowed);
         jsonw_kbool(w, "available", one->host.available);
         jsonw_kbool(w, "tested", i == d->tested);
+        jsonw_kbool(w, "zygote", drivers_caps((enum driver_id)i)->zygote);
         if (one->version[0])
             jsonw_kstr(w, "version", one->version);
         if (!one->host.available) {
