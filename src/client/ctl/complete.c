@@ -17,6 +17,7 @@ enum ctl_complete_kind {
     CTL_COMPLETE_EXECUTION,   /* the same */
     CTL_COMPLETE_TEMPLATE,
     CTL_COMPLETE_SCRIPT,
+    CTL_COMPLETE_TOOL,
     CTL_COMPLETE_POOL,
     CTL_COMPLETE_KEY,
     CTL_COMPLETE_TENANT,
@@ -47,6 +48,8 @@ static const struct {
     { VERB_PS, NULL, CTL_COMPLETE_SANDBOX, 0, false },
     { VERB_USAGE, NULL, CTL_COMPLETE_SANDBOX, 0, false },
     { VERB_TOKEN, "create url", CTL_COMPLETE_SANDBOX, 0, false },
+    { VERB_TOOL, "show", CTL_COMPLETE_TOOL, 0, false },
+    { VERB_TOOL, "call", CTL_COMPLETE_SANDBOX, CTL_COMPLETE_TOOL, false },
     { VERB_TEMPLATE, "show set rm", CTL_COMPLETE_TEMPLATE, 0, false },
     { VERB_SCRIPT, "show rm", CTL_COMPLETE_SCRIPT, CTL_COMPLETE_SCRIPT, true },
     { VERB_POOL, "info set rm", CTL_COMPLETE_POOL, 0, false },
@@ -159,7 +162,7 @@ static void ctl_complete_print_item(void *arg, const json_t *item)
         ctl_complete_print_word(p, ctl_field_text(item, "name"));
 }
 
-/* The contexts of a sandbox are few and have no pages. */
+/* Contexts of a sandbox and tools are few and have no pages. */
 static void ctl_complete_print_whole(struct ctl *c, const char *path, struct ctl_complete_print *p)
 {
     AUTO_JSON *answer = NULL;
@@ -188,6 +191,7 @@ static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_lin
         [CTL_COMPLETE_EXECUTION] = { "/v1/sandboxes/%s/executions", "id" },
         [CTL_COMPLETE_TEMPLATE] = { "/v1/templates", "name" },
         [CTL_COMPLETE_SCRIPT] = { "/v1/scripts", "id" },
+        [CTL_COMPLETE_TOOL] = { "/v1/tools", "name" },
         [CTL_COMPLETE_POOL] = { "/v1/pools", "name" },
         [CTL_COMPLETE_KEY] = { "/v1/keys", "name" },
         [CTL_COMPLETE_TENANT] = { "/v1/tenants", "name" },
@@ -205,7 +209,7 @@ static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_lin
     if (strchr(sources[kind].path, '%') && ctl_resolve_sandbox(c, l->sandbox, &sandbox, &err) < 0)
         return;
     auto_free char *path = ctl_api_path(sources[kind].path, sandbox ? sandbox : "");
-    if (kind == CTL_COMPLETE_CONTEXT)
+    if (kind == CTL_COMPLETE_CONTEXT || kind == CTL_COMPLETE_TOOL)
         ctl_complete_print_whole(c, path, &p);
     else
         (void)ctl_for_each_item(c, path, ctl_complete_print_item, &p, &err);

@@ -55,6 +55,7 @@ int ctl_tenant(struct ctl *c, const char *what, struct err *err);
 int ctl_user(struct ctl *c, const char *what, struct err *err);
 int ctl_role(struct ctl *c, const char *what, struct err *err);
 int ctl_token(struct ctl *c, const char *what, struct err *err);
+int ctl_tool(struct ctl *c, const char *what, struct err *err);
 int ctl_login(struct ctl *c, struct err *err);
 int ctl_device_login(struct ctl *c, struct login *l, struct err *err); /* fills in the token; l->url is set */
 int ctl_logout(struct ctl *c, struct err *err);

@@ -55,7 +55,7 @@ static int glob_add_alternative(struct glob_pattern *g, char *text, struct err *
     while ((part = strsep(&rest, "/")))
         if (*part && glob_add_part(a, part, err) < 0)
             return -1;
-    if (a->n == 0)
+    if (a->n == 0 || str_eq(text, "."))
         return err_set(err, ERR_INVALID, "pattern: is empty; use * for every name");
     return 0;
 }

@@ -5,6 +5,7 @@
  * after them, so a name with a newline or a colon cannot be taken for something else. The output is
  * hostile all the same: it is bounded, and a part that cannot be read is skipped. */
 #include "service/tools/glob_pattern.h"
+#include "service/tools/grep_output.h"
 #include "service/tools/tool_program.h"
 
 #include "core/base/fd.h"
@@ -110,25 +111,24 @@ static void grep_add_line(struct grep_tool *g, const char *path, char separator,
     tool_text_add(out, text, len);
 }
 
-/* "12:text" of a match, "12-text" of its context. False: it is neither. */
 static bool grep_add_content(struct grep_tool *g, const char *path, const char *text, size_t len)
 {
-    const char *p = text;
     auto_buf shown = { 0 };
     uint64_t number;
+    bool is_match;
+    size_t head;
 
-    if (!str_eat_u64(&p, INT64_MAX, &number) || (*p != ':' && *p != '-'))
+    if (!grep_output_parse_line(text, len, &number, &is_match, &head))
         return false;
-    size_t head = (size_t)(p - text) + 1;
     size_t kept = tool_text_whole_length(text + head, min_size(len - head, GREP_LINE_BYTES));
     tool_text_add(&shown, text + head, kept);
     jsonw_object(&g->w);
     jsonw_kstr(&g->w, "path", path);
     jsonw_ku64(&g->w, "line", number);
     jsonw_kstr(&g->w, "text", shown.data ? shown.data : "");
-    jsonw_kbool(&g->w, "is_match", *p == ':');
+    jsonw_kbool(&g->w, "is_match", is_match);
     jsonw_end_object(&g->w);
-    grep_add_line(g, path, *p, text, head + kept);
+    grep_add_line(g, path, is_match ? ':' : '-', text, head + kept);
     if (kept < len - head)
         buf_adds(&g->call->answer.text, " [...]");
     return true;
@@ -136,10 +136,9 @@ static bool grep_add_content(struct grep_tool *g, const char *path, const char *
 
 static bool grep_add_count(struct grep_tool *g, const char *path, const char *text, size_t len)
 {
-    const char *p = text;
     uint64_t count;
 
-    if (!str_eat_u64(&p, INT64_MAX, &count) || count == 0)
+    if (!grep_output_parse_count(text, len, &count))
         return false;
     jsonw_object(&g->w);
     jsonw_kstr(&g->w, "path", path);
@@ -149,9 +148,9 @@ static bool grep_add_count(struct grep_tool *g, const char *path, const char *te
     return true;
 }
 
-/* One record: a path and what follows it on its line. */
-static void grep_add_record(struct grep_tool *g, const char *name, const char *text, size_t len)
+static void grep_add_record(void *arg, const char *name, const char *text, size_t len)
 {
+    struct grep_tool *g = arg;
     const char *path = grep_shown_path(g, name);
     bool added = true;
 
@@ -170,24 +169,6 @@ static void grep_add_record(struct grep_tool *g, const char *name, const char *t
         grep_add_line(g, path, '\0', "", 0);
     }
     g->found += added;
-}
-
-/* Records are "name NUL rest newline"; with names only, "name NUL". */
-static void grep_read_records(struct grep_tool *g, const struct buf *out)
-{
-    const char *p = out->data, *end = p + out->len;
-
-    while (p && p < end) {
-        const char *nul = memchr(p, '\0', (size_t)(end - p));
-        const char *newline = nul && g->mode != GREP_FILES ? memchr(nul, '\n', (size_t)(end - nul)) : nul;
-
-        if (!newline) { /* cut off */
-            g->is_incomplete = true;
-            return;
-        }
-        grep_add_record(g, p, nul + 1, newline > nul ? (size_t)(newline - nul - 1) : 0);
-        p = newline + 1;
-    }
 }
 
 /* --- the answer --- */
@@ -248,7 +229,8 @@ static void grep_on_ended(struct tool_call *c, const struct store_execution *row
     jsonw_kstr(&g->w, "path", g->path);
     jsonw_karray(&g->w, lists[g->mode]);
     g->is_incomplete = !finished || row->dropped[0] > 0;
-    grep_read_records(g, &out);
+    if (!grep_output_read(&out, g->mode == GREP_FILES, grep_add_record, g))
+        g->is_incomplete = true;
     if (!finished && g->found == 0)
         grep_answer_failed(g, row, &errors);
     else
@@ -340,7 +322,8 @@ const struct tool_definition tool_grep = {
     .tool = { .name = "grep",
               .title = "Find lines",
               .description =
-                  "Finds lines that match a regular expression (POSIX extended, bytes) in text files of the sandbox, below a "
+                  "Finds lines that match a regular expression (POSIX extended, bytes) in text files of the sandbox, "
+                  "below a "
                   "directory or in one file. Returns path:line:text, up to 200 lines, each cut after 500 bytes; or "
                   "only "
                   "the files, or counts. glob selects files, context shows the lines around a match. Skips binary "
