@@ -442,7 +442,8 @@ def code_runs_with_input_files_and_returns_the_files_that_it_wrote(s):
     assert a["result"]["output_files"][0]["mime_type"] == "image/png" and "image 1" in a["text"], a
     a = execute(s, code="echo $((6 * 7)); exit 4", language="bash")
     assert a["isError"] and a["result"]["exit_code"] == 4 and a["result"]["stdout"] == "42\n" and a["result"]["output_files"] == [], a
-    assert execute(s, code="6 * 7")["result"]["value"] == "42"
+    a = execute(s, code="6 * 7")
+    assert a["result"]["value"] == "42" and "omitted" not in a["result"] and not a["truncated"], a
     a = execute(s, code="while True: pass", timeout_ms=200)
     assert a["result"]["outcome"] == "timeout" and "ran too long" in a["text"], a
     a = execute(s, code="print('x' * 100000)")

@@ -113,6 +113,14 @@ static void code_executor_drop_inputs(const struct code_executor *x, json_t *fil
             json_array_remove(files, i - 1);
 }
 
+/* Without patterns of the caller, a directory that does not exist is nothing to report. */
+static void code_executor_drop_preset(json_t *omitted)
+{
+    for (size_t i = json_array_size(omitted); i > 0; i--)
+        if (str_eq(json_string_value(json_object_get(json_array_get(omitted, i - 1), "path")), "outputs"))
+            json_array_remove(omitted, i - 1);
+}
+
 static void code_executor_copy(json_t *to, const char *key, const json_t *from, const char *name)
 {
     json_t *v = json_object_get(from, name);
@@ -122,7 +130,7 @@ static void code_executor_copy(json_t *to, const char *key, const json_t *from, 
 }
 
 /* The answer of tool_result_make, in the keys of this tool. */
-static void code_executor_reshape(struct code_executor *x, json_t *files, const json_t *omitted, const char *id)
+static void code_executor_reshape(struct code_executor *x, json_t *files, json_t *omitted, const char *id)
 {
     struct tool_answer *a = &x->call->answer;
     auto_json *full = json_loadb(a->json.data, a->json.len, 0, NULL), *result = json_object();
@@ -134,8 +142,10 @@ static void code_executor_reshape(struct code_executor *x, json_t *files, const 
         code_executor_copy(result, same[i], full, same[i]);
     code_executor_copy(result, "exit_code", full, "exitCode");
     json_object_set_new(result, "execution_id", json_string(id));
-    if (!x->patterns)
+    if (!x->patterns) {
         code_executor_drop_inputs(x, files);
+        code_executor_drop_preset(omitted);
+    }
     json_object_set_new(result, "output_files", tool_output_files_make(a, files, &lines));
     if (json_array_size(omitted) > 0) {
         a->is_truncated = true;

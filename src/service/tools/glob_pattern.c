@@ -44,7 +44,7 @@ static int glob_add_part(struct glob_alternative *a, char *part, struct err *err
 static int glob_add_alternative(struct glob_pattern *g, char *text, struct err *err)
 {
     struct glob_alternative *a = &g->alternatives[g->n];
-    bool has_slash = strchr(text, '/') != NULL;
+    bool has_slash = strchr(text, '/') != NULL, is_dot = str_eq(text, ".");
     static char everywhere[] = "**";
     char *rest = text, *part;
 
@@ -55,7 +55,7 @@ static int glob_add_alternative(struct glob_pattern *g, char *text, struct err *
     while ((part = strsep(&rest, "/")))
         if (*part && glob_add_part(a, part, err) < 0)
             return -1;
-    if (a->n == 0 || str_eq(text, "."))
+    if (a->n == 0 || is_dot)
         return err_set(err, ERR_INVALID, "pattern: is empty; use * for every name");
     return 0;
 }

@@ -1,6 +1,6 @@
 /* glob_pattern.h - patterns of paths: "**" is any number of directories, the other parts are those
- * of fnmatch(3), and "{a,b}" is a choice. A pattern without a slash matches in every directory. Pure
- * functions. */
+ * of fnmatch(3), and "{a,b}" is a choice. A pattern without a slash matches in every directory.
+ * Pure functions. */
 #pragma once
 
 #include "core/base/base.h"
