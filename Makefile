@@ -8,7 +8,7 @@
 #   make install    into $(DESTDIR)$(PREFIX)         make soak        many runs that leave nothing
 #   make uninstall  remove the installed files       make fuzz        fuzz each decoder for SECONDS
 #   make coverage   lines that the tests execute     make clean       remove the build directories
-#   make check-mcp  the MCP conformance suite, with npm into build-mcp/
+#   make check-mcp  the MCP conformance suite and clients of others, installed into build-mcp/
 #   make help       this text
 
 PREFIX ?= /usr/local
@@ -52,7 +52,7 @@ check-vm: build
 	@tests/vm/run.py $(WORDS)
 
 check-mcp: build
-	@tests/mcp/run.py
+	@status=0; tests/mcp/run.py || status=1; tests/mcp/clients.py || status=1; exit $$status
 
 bench: build
 	@tools/deps build bench

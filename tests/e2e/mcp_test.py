@@ -264,7 +264,8 @@ class Foreign(Case):
                                                         "serverInfo": {"name": "script", "version": "1"}}},
             Mcp_Session_Id="first")
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        server.handle_error = lambda *_: None  # the bridge may close a connection at any time
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         self.client = Lines([COVE, "mcp", "--url", f"http://127.0.0.1:{server.server_port}/mcp"])
