@@ -429,6 +429,43 @@ def both_eras_share_the_sandbox_of_a_bridge(s):
     assert gone.status == 404 and "POST /v1/mcp/sessions" in gone.error["message"]
 
 
+@case
+def a_bridge_may_name_a_sandbox_or_a_template(s):
+    key = s.tenant()
+    made = s.json("POST", "/v1/sandboxes", {"runtime": "bash"}, key, 201)["id"]
+    session = s.json("POST", "/v1/mcp/sessions", {"sandbox": made}, key, 201)
+    bridge = {"Cove-Session": session["secret"]}
+    ran = modern_tool(s, key, "bash", {"command": "true"}, headers=bridge).result["structuredContent"]
+    assert session["sandboxId"] == ran["sandboxId"] == made
+    assert s.call("DELETE", f"/v1/mcp/sessions/{session['id']}", key=key).status == 204
+    assert state(s, key, made) == "running", "a sandbox ended with a session that did not create it"
+    s.json("PUT", "/v1/templates/small", {"runtime": "bash", "resources": {"pids": 40}})
+    session = s.json("POST", "/v1/mcp/sessions", {"template": "small"}, key, 201)
+    ran = modern_tool(s, key, "bash", {"command": "true"}, headers={"Cove-Session": session["secret"]}).result["structuredContent"]
+    assert s.json("GET", f"/v1/sandboxes/{ran['sandboxId']}", key=key)["template"] == "small"
+    for body, status in (({"sandbox": made, "template": "small"}, 400), ({"sandbox": "sb" + "a" * 20}, 404), ({"sandbox": "x"}, 404),
+                         ({"template": "none"}, 404), ({"tmplate": "small"}, 400), ([], 400)):
+        s.json("POST", "/v1/mcp/sessions", body, key, status)
+    other = s.tenant()
+    s.json("POST", "/v1/mcp/sessions", {"sandbox": made}, other, 404)
+    s.json("DELETE", f"/v1/sandboxes/{made}", key=key)
+    s.json("POST", "/v1/mcp/sessions", {"sandbox": made}, key, 410)
+
+
+@case
+def a_token_for_one_sandbox_acts_only_there(s):
+    key = s.tenant()
+    mine, other = (s.json("POST", "/v1/sandboxes", {"runtime": "bash"}, key, 201)["id"] for _ in range(2))
+    token, second = (s.json("POST", f"/v1/sandboxes/{x}/tokens", {"operations": ["executions", "files"]}, key, 201)["token"] for x in (mine, other))
+    c = s.client(token)
+    names = {t["name"] for t in c.send("tools/list").result["tools"]}
+    assert "bash" in names and not names & {"create_sandbox", "list_sandboxes", "delete_sandbox"}, names
+    assert c.tool("bash", {"command": "true"}).result["structuredContent"]["sandboxId"] == mine
+    assert c.tool("bash", {"command": "true", "sandbox": other}).status == 404
+    assert c.tool("delete_sandbox", {"sandbox": mine}).status == 403
+    assert s.call("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, second, c.headers).status == 404
+
+
 # --- resources, prompts, subscriptions ---
 
 

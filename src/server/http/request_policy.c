@@ -11,10 +11,11 @@
 #include <strings.h>
 
 /* Headers that pages of an allowed origin may send and read in addition to the simple ones. */
-#define CORS_HEADERS \
-    "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Range, X-API-Key, X-Request-Id"
-#define CORS_EXPOSED                                                                                   \
-    "Content-Range, ETag, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-RateLimit-Limit, " \
+#define CORS_HEADERS                                                                                               \
+    "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, " \
+    "MCP-Protocol-Version, Mcp-Session-Id, Range, X-API-Key, X-Request-Id"
+#define CORS_EXPOSED                                                                                                   \
+    "Content-Range, ETag, Mcp-Session-Id, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-RateLimit-Limit, " \
     "X-RateLimit-Remaining, X-RateLimit-Reset"
 
 static bool request_id_is_valid_char(char c)

@@ -1,9 +1,5 @@
 /* Resources: the files of sandboxes, and the receipts of executions.
  *
- *     cove://sandboxes/{id}/files/{path}   a file; its absolute path in the sandbox, without the
- *                                          first slash, and percent-encoded
- *     cove://executions/{id}/receipt       the receipt of an execution that has ended
- *
  * The list holds the files of /workspace of the session's sandbox. */
 #include "server/mcp/mcp_internal.h"
 
@@ -11,6 +7,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/base/text.h"
+#include "server/mcp/resource_uri.h"
 #include "service/sandbox_files.h"
 
 #include <stdio.h>
@@ -24,7 +21,7 @@
 struct mcp_file_work {
     struct sandbox_files_job *job;
     struct sandbox_files_request request;
-    struct mcp_resource_uri uri;
+    struct resource_uri uri;
     char *text; /* the URI */
     size_t at;  /* list: the cursor */
     struct buf data;
@@ -45,74 +42,9 @@ static void mcp_file_work_free(struct mcp_file_work *f)
     free(f);
 }
 
-static void mcp_file_cancel(struct mcp_call *c)
+static void mcp_file_cancel(struct mcp_request *c)
 {
     mcp_file_work_free(take_ptr(&c->work));
-}
-
-static int mcp_hex_value(char d)
-{
-    return d >= '0' && d <= '9'   ? d - '0'
-           : d >= 'a' && d <= 'f' ? d - 'a' + 10
-           : d >= 'A' && d <= 'F' ? d - 'A' + 10
-                                  : -1;
-}
-
-/* Decodes once. A NUL is refused. */
-static bool mcp_percent_decode(const char *from, char *to, size_t cap)
-{
-    size_t n = 0;
-
-    for (; *from; from++) {
-        char byte = *from;
-
-        if (byte == '%') {
-            int high = mcp_hex_value(from[1]), low = high < 0 ? -1 : mcp_hex_value(from[2]);
-
-            if (low < 0 || high * 16 + low == 0)
-                return false;
-            byte = (char)(high * 16 + low);
-            from += 2;
-        }
-        if (n + 1 >= cap)
-            return false;
-        to[n++] = byte;
-    }
-    to[n] = '\0';
-    return true;
-}
-
-bool mcp_resource_parse(const char *uri, struct mcp_resource_uri *ret)
-{
-    const char *p = uri;
-
-    *ret = (struct mcp_resource_uri){ 0 };
-    if (str_eat(&p, "cove://executions/")) {
-        if (strlen(p) != ID_LEN + strlen("/receipt") || !str_eq(p + ID_LEN, "/receipt"))
-            return false;
-        memcpy(ret->execution, p, ID_LEN);
-        return id_valid(ret->execution, "ex");
-    }
-    if (!str_eat(&p, "cove://sandboxes/") || strlen(p) < ID_LEN)
-        return false;
-    memcpy(ret->sandbox, p, ID_LEN);
-    p += ID_LEN;
-    ret->path[0] = '/';
-    return id_valid(ret->sandbox, "sb") && str_eat(&p, "/files/") && *p &&
-           mcp_percent_decode(p, ret->path + 1, sizeof(ret->path) - 1);
-}
-
-static void mcp_write_file_uri(struct buf *out, const char *sandbox, const char *path)
-{
-    buf_addf(out, "cove://sandboxes/%s/files", sandbox);
-    while (*path) {
-        size_t n = strcspn(path + 1, "/");
-        auto_free char *segment = str_dup_n(path + 1, n);
-
-        buf_adds(out, "/");
-        text_percent_encode(out, segment);
-        path += n + 1;
-    }
 }
 
 static const char *mcp_type_of_name(const char *name, bool is_text)
@@ -144,7 +76,7 @@ static void mcp_write_listed_file(const char *sandbox, const char *name, struct 
     auto_buf uri = { 0 };
     auto_free char *path = str_printf("/workspace/%s", name);
 
-    mcp_write_file_uri(&uri, sandbox, path);
+    resource_uri_write_file(&uri, sandbox, path);
     jsonw_object(w);
     jsonw_kstr(w, "uri", uri.data);
     jsonw_kstr(w, "name", name);
@@ -152,7 +84,7 @@ static void mcp_write_listed_file(const char *sandbox, const char *name, struct 
     jsonw_end_object(w);
 }
 
-static void mcp_resources_answer(struct mcp_call *c, const struct mcp_file_work *f, size_t at)
+static void mcp_resources_answer(struct mcp_request *c, const struct mcp_file_work *f, size_t at)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -168,14 +100,14 @@ static void mcp_resources_answer(struct mcp_call *c, const struct mcp_file_work 
     jsonw_end_array(&w);
     if (end < n)
         mcp_write_cursor(&w, "resources", end);
-    mcp_call_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
+    mcp_request_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_call_result(c, out.data);
+    mcp_request_result(c, out.data);
 }
 
 static void mcp_list_on_entry(void *arg, const struct files_entry *e)
 {
-    struct mcp_call *c = arg;
+    struct mcp_request *c = arg;
     struct mcp_file_work *f = c->work;
 
     if (e->kind != 'f' || !text_is_utf8(e->name, strlen(e->name)))
@@ -187,7 +119,7 @@ static void mcp_list_on_entry(void *arg, const struct files_entry *e)
 /* A sandbox that cannot be read has no files to list. */
 static void mcp_list_on_done(void *arg, const struct files_done *d UNUSED, const struct err *err UNUSED)
 {
-    struct mcp_call *c = arg;
+    struct mcp_request *c = arg;
     struct mcp_file_work *f = take_ptr(&c->work);
     size_t at = f->at;
 
@@ -201,19 +133,19 @@ static void mcp_list_on_done(void *arg, const struct files_done *d UNUSED, const
 static const struct sandbox_files_ops mcp_list_ops = { .files = { .on_entry = mcp_list_on_entry,
                                                                   .on_done = mcp_list_on_done } };
 
-static void mcp_file_open(struct mcp_call *c, struct mcp_file_work *f, const struct sandbox_files_ops *ops)
+static void mcp_file_open(struct mcp_request *c, struct mcp_file_work *f, const struct sandbox_files_ops *ops)
 {
     c->work = f;
     c->on_cancel = mcp_file_cancel;
     sandbox_files_open(c->mcp->settings.manager, &f->request, ops, c, &f->job);
 }
 
-static bool mcp_may_read_files(const struct mcp_call *c)
+static bool mcp_may_read_files(const struct mcp_request *c)
 {
     return principal_has_scopes(&c->principal, SCOPE_BIT(FILES_READ));
 }
 
-void mcp_resources_list(struct mcp_call *c)
+void mcp_resources_list(struct mcp_request *c)
 {
     struct mcp_file_work *f;
     size_t at;
@@ -228,7 +160,7 @@ void mcp_resources_list(struct mcp_call *c)
     f->at = at;
     (void)str_copy(f->uri.sandbox, sizeof(f->uri.sandbox), c->session->sandbox);
     f->request = (struct sandbox_files_request){
-        .owner = mcp_call_tenant(c),
+        .owner = mcp_request_tenant(c),
         .sandbox = f->uri.sandbox,
         .files = { .operation = FILES_OP_LIST, .path = "/workspace", .length = MCP_RESOURCES_LISTED }
     };
@@ -246,7 +178,7 @@ static void mcp_write_template(struct jsonw *w, const char *uri, const char *nam
     jsonw_end_object(w);
 }
 
-void mcp_resource_templates_list(struct mcp_call *c)
+void mcp_resource_templates_list(struct mcp_request *c)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -264,17 +196,18 @@ void mcp_resource_templates_list(struct mcp_call *c)
                            "A file of a sandbox, at most 1 MiB. The path is absolute, without its first slash: "
                            "workspace/data.csv.");
     if (principal_has_scopes(&c->principal, SCOPE_BIT(SANDBOXES_READ)))
-        mcp_write_template(&w, "cove://executions/{id}/receipt", "execution_receipt", "Receipt of an execution",
-                           "The resources that an execution used, the limits that it reached, and the denials of its sandbox.");
+        mcp_write_template(
+            &w, "cove://executions/{id}/receipt", "execution_receipt", "Receipt of an execution",
+            "The resources that an execution used, the limits that it reached, and the denials of its sandbox.");
     jsonw_end_array(&w);
-    mcp_call_write_cache_hints(c, &w, MCP_TEMPLATES_TTL_MS, false);
+    mcp_request_write_cache_hints(c, &w, MCP_TEMPLATES_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_call_result(c, out.data);
+    mcp_request_result(c, out.data);
 }
 
 /* --- reading --- */
 
-void mcp_resource_missing(struct mcp_call *c, const char *uri, const char *reason)
+void mcp_resource_missing(struct mcp_request *c, const char *uri, const char *reason)
 {
     auto_buf data = { 0 };
     struct jsonw w;
@@ -283,10 +216,10 @@ void mcp_resource_missing(struct mcp_call *c, const char *uri, const char *reaso
     jsonw_object(&w);
     jsonw_kstr(&w, "uri", uri);
     jsonw_end_object(&w);
-    mcp_call_error(c, c->is_modern ? JSONRPC_INVALID_PARAMS : MCP_RESOURCE_MISSING, reason, data.data);
+    mcp_request_error(c, c->is_modern ? JSONRPC_INVALID_PARAMS : MCP_RESOURCE_MISSING, reason, data.data);
 }
 
-void mcp_answer_resource(struct mcp_call *c, const char *uri, const char *type, const char *data, size_t len)
+void mcp_answer_resource(struct mcp_request *c, const char *uri, const char *type, const char *data, size_t len)
 {
     bool is_text = text_is_utf8(data, len) && !memchr(data, '\0', len);
     auto_buf out = { 0 };
@@ -308,14 +241,14 @@ void mcp_answer_resource(struct mcp_call *c, const char *uri, const char *type, 
     }
     jsonw_end_object(&w);
     jsonw_end_array(&w);
-    mcp_call_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
+    mcp_request_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_call_result(c, out.data);
+    mcp_request_result(c, out.data);
 }
 
 static void mcp_read_on_entry(void *arg, const struct files_entry *e)
 {
-    struct mcp_call *c = arg;
+    struct mcp_request *c = arg;
     struct mcp_file_work *f = c->work;
 
     f->is_no_file = e->kind != 'f';
@@ -334,7 +267,7 @@ static void mcp_read_on_entry(void *arg, const struct files_entry *e)
 
 static void mcp_read_on_data(void *arg, const void *data, size_t len)
 {
-    struct mcp_call *c = arg;
+    struct mcp_request *c = arg;
     struct mcp_file_work *f = c->work;
 
     if (f->data.len + len <= MCP_RESOURCE_MAX)
@@ -343,7 +276,7 @@ static void mcp_read_on_data(void *arg, const void *data, size_t len)
 
 static void mcp_read_on_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
 {
-    struct mcp_call *c = arg;
+    struct mcp_request *c = arg;
     struct mcp_file_work *f = take_ptr(&c->work);
 
     c->on_cancel = NULL;
@@ -364,17 +297,17 @@ static const struct sandbox_files_ops mcp_read_ops = {
     .on_changing = mcp_read_on_changing
 };
 
-static void mcp_read_file_resource(struct mcp_call *c, const char *uri, const struct mcp_resource_uri *parsed)
+static void mcp_read_file_resource(struct mcp_request *c, const char *uri, const struct resource_uri *parsed)
 {
     struct mcp_file_work *f;
 
-    if (!mcp_call_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
-                            &(struct gateway_action){ .name = "file.read", .sandbox = parsed->sandbox }))
+    if (!mcp_request_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
+                               &(struct gateway_action){ .name = "file.read", .sandbox = parsed->sandbox }))
         return;
     f = mem_new(struct mcp_file_work);
     f->uri = *parsed;
     f->text = str_dup(uri);
-    f->request = (struct sandbox_files_request){ .owner = mcp_call_visible_owner(c),
+    f->request = (struct sandbox_files_request){ .owner = mcp_request_visible_owner(c),
                                                  .sandbox = f->uri.sandbox,
                                                  .files = { .operation = FILES_OP_READ, .path = f->uri.path } };
     mcp_file_open(c, f, &mcp_read_ops);
@@ -382,8 +315,8 @@ static void mcp_read_file_resource(struct mcp_call *c, const char *uri, const st
 
 static void mcp_on_receipt(void *arg, const struct err *err, const struct store_execution *row)
 {
-    struct mcp_call *c = arg;
-    const char *uri = mcp_call_text(c, "uri");
+    struct mcp_request *c = arg;
+    const char *uri = mcp_request_text(c, "uri");
 
     if (err || !row->receipt_json)
         mcp_resource_missing(c, uri, err ? err->msg : "uri: the execution has no receipt yet; it has not ended");
@@ -391,23 +324,24 @@ static void mcp_on_receipt(void *arg, const struct err *err, const struct store_
         mcp_answer_resource(c, uri, "application/json", row->receipt_json, strlen(row->receipt_json));
 }
 
-void mcp_resources_read(struct mcp_call *c)
+void mcp_resources_read(struct mcp_request *c)
 {
-    const char *uri = mcp_call_text(c, "uri");
-    struct mcp_resource_uri parsed;
+    const char *uri = mcp_request_text(c, "uri");
+    struct resource_uri parsed;
 
     if (!uri) {
-        mcp_call_error(c, JSONRPC_INVALID_PARAMS, "uri: required", NULL);
+        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "uri: required", NULL);
         return;
     }
     if (c->mcp->fixtures && mcp_fixtures_read_resource(c, uri))
         return;
-    if (!mcp_resource_parse(uri, &parsed)) {
+    if (!resource_uri_parse(uri, &parsed)) {
         mcp_resource_missing(c, uri, "uri: there is no such resource; resources/templates/list lists the forms");
     } else if (parsed.execution[0]) {
-        if (mcp_call_authorize(c, SCOPE_BIT(SANDBOXES_READ), AUTH_CLASS_DEFAULT,
-                               &(struct gateway_action){ .name = "execution.receipt" }))
-            store_execution_get(c->mcp->settings.store, mcp_call_visible_owner(c), parsed.execution, mcp_on_receipt, c);
+        if (mcp_request_authorize(c, SCOPE_BIT(SANDBOXES_READ), AUTH_CLASS_DEFAULT,
+                                  &(struct gateway_action){ .name = "execution.receipt" }))
+            store_execution_get(c->mcp->settings.store, mcp_request_visible_owner(c), parsed.execution, mcp_on_receipt,
+                                c);
     } else {
         mcp_read_file_resource(c, uri, &parsed);
     }

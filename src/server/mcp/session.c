@@ -72,6 +72,7 @@ struct mcp_session *mcp_session_open(struct mcp *m, const struct principal *p, s
     (void)str_copy(s->owner, sizeof(s->owner), p->owner);
     (void)str_copy(s->key_id, sizeof(s->key_id), p->key_id);
     (void)str_copy(s->user, sizeof(s->user), p->user);
+    (void)str_copy(s->credential_sandbox, sizeof(s->credential_sandbox), p->sandbox);
     s->principal_kind = p->kind;
     s->log_level = -1;
     s->created_ms = clock_real_ms();
@@ -95,7 +96,7 @@ void mcp_session_touch(struct mcp_session *s)
 static bool mcp_session_belongs_to(const struct mcp_session *s, const struct principal *p)
 {
     return s->principal_kind == p->kind && str_eq(s->owner, p->owner) && str_eq(s->key_id, p->key_id) &&
-           str_eq(s->user, p->user);
+           str_eq(s->user, p->user) && str_eq(s->credential_sandbox, p->sandbox);
 }
 
 struct mcp_session *mcp_session_find(struct mcp *m, const struct principal *p, const char *secret)
@@ -109,7 +110,7 @@ struct mcp_session *mcp_session_find(struct mcp *m, const struct principal *p, c
 
 static void mcp_session_end_calls(struct mcp_session *s)
 {
-    struct mcp_call *c = s->mcp->calls;
+    struct mcp_request *c = s->mcp->calls;
 
     while (c) {
         bool mine = c->session == s;
@@ -118,7 +119,7 @@ static void mcp_session_end_calls(struct mcp_session *s)
             c->session = NULL;
             c->capabilities = NULL;
             c->replay = NULL;
-            mcp_call_cancel(c);
+            mcp_request_cancel(c);
         }
         c = mine ? s->mcp->calls : c->next;
     }
@@ -151,7 +152,7 @@ void mcp_session_end(struct mcp_session *s)
 
 static bool mcp_session_has_calls(const struct mcp_session *s)
 {
-    for (const struct mcp_call *c = s->mcp->calls; c; c = c->next)
+    for (const struct mcp_request *c = s->mcp->calls; c; c = c->next)
         if (c->session == s)
             return true;
     return false;

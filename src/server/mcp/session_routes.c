@@ -22,6 +22,7 @@ static void mcp_write_session(const struct mcp_session *s, bool with_secret, str
     jsonw_kstr_if(w, "clientName", s->client_name);
     jsonw_kstr_if(w, "clientVersion", s->client_version);
     jsonw_kstr_if(w, "sandboxId", s->sandbox);
+    jsonw_kstr_if(w, "template", s->template);
     jsonw_kstr_if(w, "createdBy", s->user[0] ? s->user : s->key_id);
     jsonw_kstr(w, "createdAt", clock_rfc3339_ms(s->created_ms, text));
     jsonw_kstr(w, "usedAt", clock_rfc3339_ms(s->used_ms, text));
@@ -36,40 +37,110 @@ static bool mcp_session_is_visible(const struct mcp_session *s, const struct htt
     return str_eq(owner, STORE_ANY_OWNER) || str_eq(s->owner, owner);
 }
 
-/* The body may be absent; it has no fields yet. */
-static int mcp_session_read_request(const struct http_req *req, struct err *err)
-{
-    static const char *const names[] = { NULL };
-    auto_json *body = NULL;
-    size_t len;
-    const char *text = http_body(req, &len);
+/* --- opening --- */
 
-    if (http_query_require_none(req, err) < 0)
+struct mcp_session_request {
+    struct http_req *req;
+    struct mcp *mcp;
+    json_t *body;                   /* NULL: none */
+    const char *sandbox, *template; /* at most one; borrowed from the body */
+};
+
+static void mcp_session_request_free(void *arg)
+{
+    struct mcp_session_request *r = arg;
+
+    json_decref(r->body);
+    free(r);
+}
+
+static void mcp_session_request_finish(struct mcp_session_request *r)
+{
+    struct buf out = { 0 };
+    struct err err = { 0 };
+    struct jsonw w;
+    struct mcp_session *s = mcp_session_open(r->mcp, gateway_principal(r->req), &err);
+
+    if (!s) {
+        http_answer_err(r->req, &err);
+        return;
+    }
+    s->is_bridge = true;
+    s->borrows_sandbox = r->sandbox != NULL;
+    (void)str_copy(s->sandbox, sizeof(s->sandbox), r->sandbox ? r->sandbox : "");
+    (void)str_copy(s->template, sizeof(s->template), r->template ? r->template : "");
+    audit_trail_add_target(r->req, "mcp_session", s->id);
+    jsonw_init(&w, &out, 0);
+    mcp_write_session(s, true, &w);
+    http_answer_json(r->req, 201, &out);
+}
+
+static void mcp_session_on_sandbox(void *arg, const struct err *err, const struct store_sandbox *row)
+{
+    struct mcp_session_request *r = arg;
+
+    if (http_answer_if_err(r->req, err))
+        return;
+    if (row->state == STORE_SANDBOX_ENDED)
+        http_refuse(r->req, ERR_SANDBOX_ENDED, "sandbox: %s has ended", row->id);
+    else
+        mcp_session_request_finish(r);
+}
+
+static void mcp_session_on_template(void *arg, const struct err *err, const struct store_template *row)
+{
+    struct mcp_session_request *r = arg;
+
+    if (err || !row)
+        http_refuse(r->req, ERR_MISSING, "template: there is no template '%.63s'; GET /v1/templates lists them",
+                    r->template);
+    else
+        mcp_session_request_finish(r);
+}
+
+/* The body may be absent. */
+static int mcp_session_request_read(struct mcp_session_request *r, struct err *err)
+{
+    static const char *const names[] = { "sandbox", "template", NULL };
+    size_t len;
+    const char *text = http_body(r->req, &len);
+
+    if (http_query_require_none(r->req, err) < 0)
         return -1;
     if (len == 0)
         return 0;
-    return json_input_parse(text, len, &body, err) < 0 ? -1 : json_input_require_known_fields(body, "", names, err);
+    if (json_input_parse(text, len, &r->body, err) < 0 ||
+        json_input_require_known_fields(r->body, "", names, err) < 0 ||
+        json_input_text(r->body, "", "sandbox", 1, 64, &r->sandbox, err) < 0 ||
+        json_input_text(r->body, "", "template", 1, STORE_NAME_MAX, &r->template, err) < 0)
+        return -1;
+    if (r->sandbox && r->template)
+        return err_set(err, ERR_INVALID, "sandbox and template cannot be combined; give one of them");
+    if (r->sandbox && !id_valid(r->sandbox, "sb"))
+        return err_set(err, ERR_MISSING, "sandbox: there is no such sandbox");
+    return 0;
 }
 
 static void mcp_session_create(struct http_req *req, void *ctx)
 {
-    struct buf out = { 0 };
+    struct mcp_session_request *r = mem_new(struct mcp_session_request);
+    struct mcp *m = ctx;
     struct err err = { 0 };
-    struct mcp_session *s = NULL;
-    struct jsonw w;
 
-    if (mcp_session_read_request(req, &err) == 0)
-        s = mcp_session_open(ctx, gateway_principal(req), &err);
-    if (!s) {
+    r->req = req;
+    r->mcp = m;
+    http_free_with_request(req, r, mcp_session_request_free);
+    if (mcp_session_request_read(r, &err) < 0)
         http_answer_err(req, &err);
-        return;
-    }
-    s->is_bridge = true;
-    audit_trail_add_target(req, "mcp_session", s->id);
-    jsonw_init(&w, &out, 0);
-    mcp_write_session(s, true, &w);
-    http_answer_json(req, 201, &out);
+    else if (r->sandbox)
+        store_sandbox_get(m->settings.store, gateway_visible_owner(req), r->sandbox, mcp_session_on_sandbox, r);
+    else if (r->template)
+        template_cache_get(m->template_cache, r->template, ev_now(m->settings.ev), mcp_session_on_template, r);
+    else
+        mcp_session_request_finish(r);
 }
+
+/* --- the list --- */
 
 /* The cursor is the number of the last session of the page. */
 static int mcp_session_read_page(const struct http_req *req, uint64_t *ret_limit, uint64_t *ret_before, struct err *err)

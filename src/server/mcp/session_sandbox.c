@@ -39,7 +39,7 @@ static void mcp_on_sandbox_deleted(void *arg UNUSED, const struct err *err UNUSE
 static void mcp_sandbox_job_report(struct mcp_sandbox_job *j, const struct store_sandbox *row, const struct err *err)
 {
     struct mcp *m = j->mcp;
-    struct mcp_call *c = m->calls;
+    struct mcp_request *c = m->calls;
     bool is_awaited = j->session != NULL;
 
     if (j->session)
@@ -120,19 +120,19 @@ static void mcp_sandbox_job_on_template(void *arg, const struct err *err, const 
         mcp_sandbox_job_create(j);
 }
 
-static void mcp_sandbox_wait_cancel(struct mcp_call *c)
+static void mcp_sandbox_wait_cancel(struct mcp_request *c)
 {
     c->sandbox_job = NULL;
 }
 
-static void mcp_sandbox_wait(struct mcp_call *c, struct mcp_sandbox_job *j, mcp_sandbox_fn *fn)
+static void mcp_sandbox_wait(struct mcp_request *c, struct mcp_sandbox_job *j, mcp_sandbox_fn *fn)
 {
     c->sandbox_job = j;
     c->sandbox_fn = fn;
     c->on_cancel = mcp_sandbox_wait_cancel;
 }
 
-static int mcp_sandbox_check_rights(const struct mcp_call *c, struct err *err)
+static int mcp_sandbox_check_rights(const struct mcp_request *c, struct err *err)
 {
     struct ratelimit_answer rate;
     const struct mcp_settings *set = &c->mcp->settings;
@@ -144,7 +144,7 @@ static int mcp_sandbox_check_rights(const struct mcp_call *c, struct err *err)
     return 0;
 }
 
-void mcp_create_sandbox(struct mcp_call *c, const struct mcp_sandbox_spec *spec, struct mcp_session *session,
+void mcp_create_sandbox(struct mcp_request *c, const struct mcp_sandbox_spec *spec, struct mcp_session *session,
                         mcp_sandbox_fn *fn)
 {
     struct mcp_sandbox_job *j;
@@ -182,7 +182,7 @@ static void mcp_session_extend_sandbox(struct mcp_session *s)
     struct sandbox_update update = { .lifetime_ms = idle };
     struct err err = { 0 };
 
-    if (!s->sandbox_expires_ms || s->sandbox_expires_ms > now + idle / 2 ||
+    if (s->borrows_sandbox || !s->sandbox_expires_ms || s->sandbox_expires_ms > now + idle / 2 ||
         custom_policy_check_operator_limit(s->mcp->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", idle, &err) <
             0)
         return;
@@ -190,10 +190,10 @@ static void mcp_session_extend_sandbox(struct mcp_session *s)
     manager_update(s->mcp->settings.manager, s->owner, s->sandbox, &update, mcp_on_sandbox_deleted, NULL);
 }
 
-void mcp_session_sandbox(struct mcp_call *c, mcp_sandbox_fn *fn)
+void mcp_session_sandbox(struct mcp_request *c, mcp_sandbox_fn *fn)
 {
     struct mcp_session *s = c->session;
-    const char *template = c->mcp->settings.template;
+    const char *template = s->template[0] ? s->template : c->mcp->settings.template;
     struct mcp_sandbox_spec spec = { .template = *template ? template : NULL };
 
     if (s->sandbox[0]) {
@@ -208,7 +208,7 @@ void mcp_session_sandbox(struct mcp_call *c, mcp_sandbox_fn *fn)
 
 void mcp_session_sandbox_lost(struct mcp_session *s, const char *sandbox)
 {
-    if (str_eq(s->sandbox, sandbox))
+    if (str_eq(s->sandbox, sandbox) && !s->borrows_sandbox)
         s->sandbox[0] = '\0';
 }
 
@@ -217,7 +217,7 @@ void mcp_session_delete_sandbox(struct mcp_session *s)
     if (s->sandbox_job)
         s->sandbox_job->session = NULL;
     s->sandbox_job = NULL;
-    if (s->sandbox[0])
+    if (s->sandbox[0] && !s->borrows_sandbox)
         manager_delete(s->mcp->settings.manager, s->owner, s->sandbox, mcp_on_sandbox_deleted, NULL);
     s->sandbox[0] = '\0';
 }
