@@ -148,6 +148,11 @@ static int sandbox_claim_check_mounts(const struct sandbox_handle *b, const stru
         if (!(b->caps->mounts >> m->kind & 1))
             return err_set(err, ERR_DRIVER_UNSUPPORTED, "mount %zu: driver %s has no mounts of this kind", i,
                            driver_name(b->kind.driver));
+        if (m->reference && !b->caps->mount_references)
+            return err_set(err, ERR_DRIVER_UNSUPPORTED, "mount %.60s: driver %s takes descriptors and no references",
+                           m->reference, driver_name(b->kind.driver));
+        if ((m->fd < 0) == !m->reference)
+            return err_set(err, ERR_BUG, "mount %zu: must have either a descriptor or a reference", i);
         if (m->kind == SANDBOX_MOUNT_BIND_RO &&
             (!m->dst || m->dst[0] != '/' || strlen(m->dst) >= SANDBOX_MOUNT_DST_MAX))
             return err_set(err, ERR_BIND_TARGET, "bind target '%s' is not an absolute path of at most %d bytes",

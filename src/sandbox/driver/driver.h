@@ -17,8 +17,9 @@
 #include "sandbox/driver/spec.h"
 
 struct driver_caps {
-    uint32_t levels; /* bit per enum level: the levels that it can serve */
-    uint32_t mounts; /* bit per enum sandbox_mount_kind */
+    uint32_t levels;       /* bit per enum level: the levels that it can serve */
+    uint32_t mounts;       /* bit per enum sandbox_mount_kind */
+    bool mount_references; /* mounts may be references; false: they are descriptors */
     bool freeze;
     bool keep;       /* a sandbox outlives the process of the engine, which adopts it again */
     bool prepare;    /* a sandbox can be created before it has an owner */

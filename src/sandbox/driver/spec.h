@@ -14,8 +14,11 @@ enum sandbox_mount_kind { SANDBOX_MOUNT_BIND_RO, SANDBOX_MOUNT_WORKSPACE, SANDBO
 #define SANDBOX_MOUNT_DST_MAX 256
 struct sandbox_mount {
     enum sandbox_mount_kind kind;
-    int fd;          /* borrowed for the call */
+    int fd;          /* of the directory or file, borrowed for the call; -1: `reference` names it */
     const char *dst; /* target path, shorter than SANDBOX_MOUNT_DST_MAX; SANDBOX_MOUNT_BIND_RO only */
+    /* The name of a volume or image that a driver of another machine finds by itself. NULL: none;
+     * needs `mount_references` of the driver. */
+    const char *reference;
 };
 
 struct zygote_spec { /* sandboxes with different zygote specs are of different kinds; each kind has its own zygote */

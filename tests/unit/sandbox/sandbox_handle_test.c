@@ -329,7 +329,9 @@ TEST(an_invalid_spec_is_refused_before_any_request)
     struct err err = { 0 };
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     char longname[300];
-    struct sandbox_mount relative = { SANDBOX_MOUNT_BIND_RO, fd, "mnt/x" }, many[JAIL_MOUNTS_MAX + 1];
+    struct sandbox_mount relative = { SANDBOX_MOUNT_BIND_RO, fd, "mnt/x" }, many[JAIL_MOUNTS_MAX + 1],
+                         volume = { SANDBOX_MOUNT_BIND_RO, -1, "/mnt/x", "volume" },
+                         nothing = { SANDBOX_MOUNT_BIND_RO, -1, "/mnt/x" };
     struct sandbox_spec spec;
 
     memset(longname, 'a', sizeof(longname) - 1);
@@ -351,6 +353,10 @@ TEST(an_invalid_spec_is_refused_before_any_request)
     REFUSED(ERR_INVALID);
     spec = plain_spec(), spec.mounts = &relative, spec.nmounts = 1;
     REFUSED(ERR_BIND_TARGET);
+    spec = plain_spec(), spec.mounts = &volume, spec.nmounts = 1;
+    REFUSED(ERR_DRIVER_UNSUPPORTED); /* no existing driver finds volumes by name */
+    spec = plain_spec(), spec.mounts = &nothing, spec.nmounts = 1;
+    REFUSED(ERR_BUG);
     spec = plain_spec(), spec.mounts = many, spec.nmounts = ARRAY_LEN(many);
     REFUSED(ERR_LIMIT);
     spec = plain_spec(), spec.limits.v[LIMIT_PIDS] = 0;
