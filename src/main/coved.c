@@ -145,10 +145,12 @@ static void coved_open_executor(struct coved *d)
 
 static void coved_open_tools(struct coved *d)
 {
+    d->template_cache = template_cache_new(d->store);
     d->tools = tools_new(&(struct tools_settings){
         .ev = d->ev,
         .manager = d->manager,
         .executor = d->executor,
+        .template_cache = d->template_cache,
         .operator_limits = &d->operator_limits,
         .output_bytes = conf_number(&d->conf, SETTING_TOOLS_OUTPUT),
         .timeout_ms = conf_number(&d->conf, SETTING_TOOLS_TIMEOUT),
@@ -588,6 +590,7 @@ static void coved_done(struct coved *d)
     if (d->stopping)
         server_audit_record(d->recorder, "server.stop", NULL);
     tools_free(d->tools);
+    template_cache_free(d->template_cache);
     executor_free(d->executor);
     manager_free(d->manager);
     pools_free(d->pools);

@@ -10,6 +10,7 @@
 #include "core/ev/ev.h"
 #include "service/execute/executor.h"
 #include "server/http/server.h"
+#include "service/template_cache.h"
 #include "service/manager.h"
 #include "main/serve/server_paths.h"
 #include "store/wallclock_guard.h"
@@ -31,6 +32,7 @@ struct coved {
     struct manager *manager;
     struct pools *pools;
     struct executor *executor;
+    struct template_cache *template_cache; /* of the tools; the api has its own */
     struct tools *tools;
     struct script_cache *script_cache;
     struct store_pool default_pools[2];

@@ -5,6 +5,7 @@
 #include "server/mcp/mcp.h"
 #include "server/api/api.h"
 #include "server/auth/mac.h"
+#include "service/template_cache.h"
 #include "server/gateway/open_streams.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -122,8 +123,13 @@ static int serve(void)
                                                                           .output_bytes = 32 * MIB,
                                                                           .cache_bytes = 8 * MIB,
                                                                           .cache_age_ms = 3600000 });
-    struct tools *tools = tools_new(&(struct tools_settings){
-        .ev = s.ev, .manager = manager, .executor = executor, .output_bytes = 8 * KIB, .timeout_ms = 30000 });
+    struct template_cache *template_cache = template_cache_new(store);
+    struct tools *tools = tools_new(&(struct tools_settings){ .ev = s.ev,
+                                                              .manager = manager,
+                                                              .executor = executor,
+                                                              .template_cache = template_cache,
+                                                              .output_bytes = 8 * KIB,
+                                                              .timeout_ms = 30000 });
     s.gateway = gateway_new(
         &(struct gateway_settings){ .ev = s.ev, .store = store, .auth = auth, .hooks = api_service_hooks(manager) });
     struct script_cache *script_cache = script_cache_new(
@@ -177,6 +183,7 @@ static int serve(void)
     api_free(api);
     gateway_free(s.gateway);
     tools_free(tools);
+    template_cache_free(template_cache);
     executor_free(executor);
     manager_free(manager);
     pools_free(pools);

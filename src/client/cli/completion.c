@@ -213,7 +213,7 @@ static void completion_zsh(struct buf *out, const struct cli_setting *server)
             buf_adds(out, ")' ;;\n");
         } else if (v[i].id == VERB_CP)
             buf_adds(out, "            '*:file:{_cove_names; _files}' ;;\n");
-        else if (v[i].id == VERB_EXPLAIN || v[i].id == VERB_EXECUTE)
+        else if (v[i].id == VERB_EXPLAIN || v[i].id == VERB_EXECUTE || v[i].id == VERB_VALIDATE)
             buf_adds(out, "            '*:file:_files' ;;\n");
         else
             buf_adds(out, "            '*:argument:_cove_names' ;;\n");

@@ -112,6 +112,14 @@ static const struct cli_verb cli_verb_table[] = {
                { "cove execute --json -c '[1, 2]'", "print the complete answer, for programs" },
                { "cove execute -- ls -l /", "run a command" }),
       true, "cove-ctl" },
+    { VERB_VALIDATE, "validate", "check code on a server without running it",
+      LIST("validate [FLAGS] -c CODE", "validate [FLAGS] FILE|-"),
+      LIST("Reports what Python code would use that the tier simple of `cove execute --tier simple` does not give it, with a safe alternative. Of node and bash code only the syntax is checked. Nothing of the code runs. The check reports early; the walls of the sandbox are the boundary.",
+           "The exit status is 0 if the tier simple runs the code, and 1 if it refuses it; for node and bash, 1 if the syntax is wrong."),
+      EXAMPLES({ "cove validate -c 'import os'", "check a line of Python" },
+               { "cove validate --json script.py", "print the whole report, for programs" },
+               { "cove validate --runtime bash deploy.sh", "check the syntax of a shell script" }),
+      false, "cove-ctl" },
     { VERB_CONTEXT, "context", "run code in interpreters that keep their state",
       LIST("context create [FLAGS] SANDBOX", "context ls SANDBOX", "context exec [FLAGS] SANDBOX [CONTEXT]", "context interrupt|restart|fork|rm SANDBOX [CONTEXT]"),
       LIST("A context is an interpreter in a sandbox: variables that one exec defines are there for the next. create prints its ID; the other commands also accept a unique prefix of an ID, and no ID if the sandbox has only one context.",
@@ -500,6 +508,7 @@ const char *const *cli_completion_values(enum opt_complete c)
         NULL
     };
     static const char *const nets[] = { "none", NULL };
+    static const char *const tiers[] = { "simple", "auto", "full", NULL };
     static const char *const none[] = { NULL };
 
     switch (c) {
@@ -513,6 +522,8 @@ const char *const *cli_completion_values(enum opt_complete c)
         return drivers;
     case COMPLETE_NET:
         return nets;
+    case COMPLETE_TIER:
+        return tiers;
     default:
         return none;
     }

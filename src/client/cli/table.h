@@ -101,6 +101,7 @@ enum opt_id {
     OPT_FILE,
     OPT_OUTPUT,
     OPT_CACHE,
+    OPT_TIER,
     OPT_ISOLATED,
     OPT_DIGITS,
     OPT_STEPS,
@@ -129,6 +130,7 @@ enum opt_complete {
     COMPLETE_LEVEL,
     COMPLETE_DRIVER,
     COMPLETE_NET,
+    COMPLETE_TIER,
     COMPLETE_ENV,
     COMPLETE_NAME, /* a name that the server knows */
 };
@@ -141,6 +143,7 @@ enum verb_id {
     VERB_SANDBOX,
     VERB_EXEC,
     VERB_EXECUTE,
+    VERB_VALIDATE,
     VERB_CONTEXT,
     VERB_ATTACH,
     VERB_CP,

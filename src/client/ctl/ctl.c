@@ -68,6 +68,8 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
         return ctl_exec(c, err);
     case VERB_EXECUTE:
         return ctl_execute(c, err);
+    case VERB_VALIDATE:
+        return ctl_validate(c, err);
     case VERB_CONTEXT:
         return ctl_context(c, second, err);
     case VERB_ATTACH:

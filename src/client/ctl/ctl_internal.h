@@ -33,6 +33,7 @@ int ctl_shell(struct ctl *c, struct err *err);
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
 int ctl_execute(struct ctl *c, struct err *err);
+int ctl_validate(struct ctl *c, struct err *err);
 int ctl_context(struct ctl *c, const char *what, struct err *err);
 int ctl_files(struct ctl *c, const char *what, struct err *err);
 int ctl_template(struct ctl *c, const char *what, struct err *err);

@@ -54,6 +54,8 @@ static int ctl_execute_put_files(const struct ctl *c, json_t *body, struct err *
         if (a->opt->id == OPT_OUTPUT)
             json_array_append_new(outputs, json_string(a->value));
     }
+    if (json_array_size(files) == 0)
+        json_object_del(body, "files");
     if (json_array_size(outputs) == 0)
         json_object_del(body, "outputs");
     return 0;
@@ -77,6 +79,7 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
     ctl_set_text(c, OPT_RUNTIME, body, "language");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
     ctl_set_text(c, OPT_CWD, body, "cwd");
+    ctl_set_text(c, OPT_TIER, body, "tier");
     if (command)
         ctl_execute_put_command(c, body);
     else if (ctl_put_code(c, c->args.nrest ? c->args.rest[0] : NULL, body, err) < 0)
@@ -193,7 +196,7 @@ static bool ctl_execute_on_line(void *arg, const json_t *line)
     return false;
 }
 
-/* Prints a complete answer, which is how cached results arrive. */
+/* Prints a complete answer, which is how cached results and results of a tier arrive. */
 static void ctl_execute_show_answer(struct ctl_execute_stream *s, json_t *answer)
 {
     static const char *const streams[] = { "stdout", "stderr" };
@@ -265,7 +268,7 @@ int ctl_execute(struct ctl *c, struct err *err)
     if (ev_signals(c->ev, &set, ctl_execute_on_signal, c, err) < 0)
         return -1;
     int bad = 0;
-    if (!args_find(&c->args, OPT_CACHE))
+    if (!args_find(&c->args, OPT_CACHE) && !args_find(&c->args, OPT_TIER))
         bad = client_json_lines(c->client, "POST", "/v1/execute", text, ctl_execute_on_line, &s, err);
     else if ((bad = client_json(c->client, "POST", "/v1/execute", text, &answer, err)) == 0)
         ctl_execute_show_answer(&s, answer);

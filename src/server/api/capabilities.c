@@ -1,6 +1,7 @@
 /* /, /v1/runtimes, /v1/capabilities and the OpenAPI document: what this server supports, taken from
  * the tables that implement it. */
 #include "server/api/api_internal.h"
+#include "server/api/execute_tier.h"
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -157,6 +158,23 @@ static void capabilities_write_tools(struct jsonw *w)
     jsonw_end_array(w);
 }
 
+static void capabilities_write_tiers(const struct api *api, struct jsonw *w)
+{
+    jsonw_karray(w, "tiers");
+    for (enum code_tier t = TIER_CALCULATE; t <= TIER_FULL; t++) {
+        jsonw_object(w);
+        jsonw_kstr(w, "name", code_tier_names[t]);
+        jsonw_kbool(w, "available", t == TIER_CALCULATE || api->settings.executor);
+        if (t == TIER_SIMPLE) {
+            jsonw_kstr(w, "template", tier_template);
+            jsonw_ku64(w, "maxCodeBytes", TIER_CODE_MAX);
+            jsonw_ku64(w, "maxTimeoutMs", TIER_TIMEOUT_MAX_MS);
+        }
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
 static void capabilities_write_scripts(const struct api *api, struct jsonw *w)
 {
     const struct store_script_quota *quota = script_cache_quota(api->settings.script_cache);
@@ -185,6 +203,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     capabilities_write_limits(&w);
     capabilities_write_pools(&w);
     capabilities_write_tools(&w);
+    capabilities_write_tiers(api, &w);
     capabilities_write_scripts(api, &w);
     api_object_end(req, 200, &w);
 }

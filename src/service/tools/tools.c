@@ -11,12 +11,14 @@
 #include "core/base/text.h"
 #include "service/tools/tool_internal.h"
 
-extern const struct tool_definition tool_run_code, tool_bash, tool_shell, tool_exec, tool_code_executor, tool_read_file,
-    tool_write_file, tool_edit_file, tool_list, tool_glob, tool_grep, tool_stage_files, tool_return_files;
+extern const struct tool_definition tool_run_code, tool_bash, tool_shell, tool_exec, tool_code_executor,
+    tool_simple_execute_code, tool_read_file, tool_write_file, tool_edit_file, tool_list, tool_glob, tool_grep,
+    tool_stage_files, tool_return_files;
 
 static const struct tool_definition *const definitions[] = {
-    &tool_run_code,  &tool_bash, &tool_shell, &tool_exec, &tool_code_executor, &tool_read_file,    &tool_write_file,
-    &tool_edit_file, &tool_list, &tool_glob,  &tool_grep, &tool_stage_files,   &tool_return_files,
+    &tool_run_code,    &tool_bash,         &tool_shell,     &tool_exec, &tool_code_executor, &tool_simple_execute_code,
+    &tool_read_file,   &tool_write_file,   &tool_edit_file, &tool_list, &tool_glob,          &tool_grep,
+    &tool_stage_files, &tool_return_files,
 };
 _Static_assert(ARRAY_LEN(definitions) <= TOOLS_MAX, "TOOLS_MAX");
 

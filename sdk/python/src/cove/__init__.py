@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         Driver, Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
         SandboxToken, Script, ServerEvent, Template, TemplateSpec, Ticket, Usage, Used, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
-    from .result import OmittedFile, Result
+    from .result import CodeReport, OmittedFile, Result, Violation
     from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
         QuotaUsed, Role, Tenant, UsageReport, UsageRow, User)
 
@@ -93,7 +93,7 @@ HOMES = {
         "Runtime SandboxInfo SandboxStatus SandboxToken Script ServerEvent Template TemplateSpec Ticket Usage Used Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
-    "result": "OmittedFile Result",
+    "result": "CodeReport OmittedFile Result Violation",
     "tenants": ("Actor AuditHead AuditKey AuditRecord Budget BudgetBounds BudgetPeriod LiveLimits LiveSandbox LiveUsage "
         "LoginInfo Quota QuotaUsed Role Tenant UsageReport UsageRow User"),
 }
@@ -103,7 +103,7 @@ __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
     "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
-    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "Commands", "Completions",
+    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "CodeReport", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
     "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "Executions", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
@@ -111,7 +111,7 @@ __all__ = [
     "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
     "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "ServerEvent", "Session", "StartedEvent",
     "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport",
-    "UsageRow", "Usages", "Used", "User", "Users", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors", "execute",
+    "UsageRow", "Usages", "Used", "User", "Users", "Violation", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors", "execute",
 ]
 
 

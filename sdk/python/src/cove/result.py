@@ -29,6 +29,44 @@ REASONS = {
 
 
 @dataclasses.dataclass(frozen=True)
+class Violation:
+    """A use of code that the tier simple advises against or refuses."""
+
+    type: str
+    """Name of the rule."""
+    description: str
+    severity: str
+    """low and medium are advice; high and critical refuse the code."""
+    recommendation: str
+    line: Optional[int] = None
+    column: Optional[int] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CodeReport:
+    """The report of the check of code. The walls of the sandbox are the boundary, not the check."""
+
+    language: str
+    checked: str
+    """rules; or syntax: of other languages than Python."""
+    tier: str
+    """The tier that fits the code: calculate, simple or full."""
+    is_safe: Optional[bool] = None
+    """The tier simple runs the code; None if only the syntax was checked."""
+    risk: Optional[str] = None
+    """low, medium, high or critical."""
+    violations: List[Violation] = dataclasses.field(default_factory=list)
+    omitted_violations: int = 0
+    recommendations: List[str] = dataclasses.field(default_factory=list)
+    safe_alternative: Optional[str] = None
+    imports: List[str] = dataclasses.field(default_factory=list)
+    complexity: Optional[int] = None
+    pure: bool = False
+    """Nothing in the code differs between two runs, as far as the check sees."""
+    raw: Mapping[str, Any] = raw()
+
+
+@dataclasses.dataclass(frozen=True)
 class OmittedFile:
     """A file that was requested with `outputs` and is not in the answer."""
 
@@ -42,8 +80,9 @@ class Result:
     `success`, or call `check()`."""
 
     id: str
-    sandbox_id: str
-    outcome: str
+    sandbox_id: str = ""
+    """Empty if the calculator answered."""
+    outcome: str = ""
     """success, error, timeout, out_of_memory, killed or lost."""
     exit_code: Optional[int] = None
     """None when a signal or a limit ended the execution."""
@@ -82,6 +121,10 @@ class Result:
     tenant before and reset; "partial" or "miss"."""
     queued: float = seconds("queuedMs", 0.0)
     """Of `execute`: seconds in the queue."""
+    answered_by: Optional[str] = None
+    """Of `execute` with a tier: calculate, simple or full; check: the code was refused."""
+    report: Optional[CodeReport] = None
+    """Of `execute` with the tier simple or auto: the report of the check."""
     omitted: List[OmittedFile] = dataclasses.field(default_factory=list)
     """Of `execute`: files that were requested and are not in `files`."""
     raw: Mapping[str, Any] = raw()

@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
 
 from .._call import NDJSON, Call, path
-from .._json import Duration, Size, decode, encode
+from .._json import Duration, Size, decode, encode, without_none
 from .._settings import Retry, resolve
 from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
 from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami, limits_of
 from ..options import Content, execute_body
-from ..result import ExecuteStreamParser, Result
+from ..result import CodeReport, ExecuteStreamParser, Result
 from ._http import HTTP, LineStream
 from .execution import OnResult, OnText, deliver
 
@@ -145,8 +145,8 @@ class Cove:
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None, driver: Optional[str] = None,
                       policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
                       cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
-                      cache: Optional[bool] = None, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None,
-                      on_result: Optional[OnResult] = None) -> Result:
+                      cache: Optional[bool] = None, tier: Optional[str] = None, on_stdout: Optional[OnText] = None,
+                      on_stderr: Optional[OnText] = None, on_result: Optional[OnResult] = None) -> Result:
         """Runs code, or a command, in a fresh sandbox that is removed afterwards: one call, one
         answer, no state is kept.
 
@@ -156,6 +156,9 @@ class Cove:
             template: "python-data" has NumPy, pandas and matplotlib already loaded.
             cache: the program is pure, so the server may return the result of an earlier identical
                 run.
+            tier: "simple" checks Python code and runs it in a small sandbox, and `report` of the
+                result says why code was refused; "auto" tries the calculator first; "full" is the
+                default.
             timeout: seconds, or a text such as "500ms".
             driver, memory, disk, cpus, pids, resources: as for `Sandbox.create`.
             on_stdout, on_stderr: called with each piece of text as it is written.
@@ -169,11 +172,22 @@ class Cove:
         """
         limits = limits_of(memory, disk, cpus, pids, resources)
         body = execute_body(code, command, files, outputs, env, timeout, limits, language=language, template=template, stdin=stdin, cwd=cwd,
-                            outputBytes=output_bytes, level=level, driver=driver, policy=policy, cache=cache)
+                            outputBytes=output_bytes, level=level, driver=driver, policy=policy, cache=cache, tier=tier)
         if on_stdout is not None or on_stderr is not None or on_result is not None:
             return self._listen(body, on_stdout, on_stderr, on_result)
         return self._http.get(Result, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,
                                                         answer_max=EXECUTE_ANSWER_MAX))
+
+    def validate(self, code: str, *, language: Optional[str] = None, template: Optional[str] = None) -> CodeReport:
+        """Reports what code would use that the tier "simple" of `execute` does not give it. The
+        code is parsed in a sandbox and does not run.
+
+        Args:
+            language: "python" by default; of "node" and "bash" only the syntax is checked.
+            template: "python-data" permits NumPy, pandas and matplotlib.
+        """
+        body = without_none(code=code, language=language, template=template)
+        return self._http.get(CodeReport, Call("POST", path("v1", "validate"), json=body, read_timeout=EXECUTE_PATIENCE))
 
     def _listen(self, body: Mapping[str, Any], on_stdout: Optional[OnText], on_stderr: Optional[OnText],
                       on_result: Optional[OnResult]) -> Result:
