@@ -60,6 +60,7 @@ bench: build
 	@bench/start
 	@bench/path
 	@bench/api
+	@bench/mcp --out bench/results
 	@bench/execute
 
 soak: build
