@@ -149,6 +149,8 @@ static void coved_open_tools(struct coved *d)
     d->tools = tools_new(&(struct tools_settings){
         .ev = d->ev,
         .manager = d->manager,
+        .store = d->store,
+        .script_cache = d->script_cache,
         .executor = d->executor,
         .template_cache = d->template_cache,
         .operator_limits = &d->operator_limits,

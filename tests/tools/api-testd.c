@@ -124,16 +124,18 @@ static int serve(void)
                                                                           .cache_bytes = 8 * MIB,
                                                                           .cache_age_ms = 3600000 });
     struct template_cache *template_cache = template_cache_new(store);
+    struct script_cache *script_cache = script_cache_new(
+        store, &(struct store_script_quota){ .count = 3, .bytes = 256 * KIB });
     struct tools *tools = tools_new(&(struct tools_settings){ .ev = s.ev,
                                                               .manager = manager,
-                                                              .executor = executor,
+                                                              .store = store,
+                                                              .script_cache = script_cache,
                                                               .template_cache = template_cache,
+                                                              .executor = executor,
                                                               .output_bytes = 8 * KIB,
                                                               .timeout_ms = 30000 });
     s.gateway = gateway_new(
         &(struct gateway_settings){ .ev = s.ev, .store = store, .auth = auth, .hooks = api_service_hooks(manager) });
-    struct script_cache *script_cache = script_cache_new(
-        store, &(struct store_script_quota){ .count = 3, .bytes = 256 * KIB });
     struct api_settings api_set = { .ev = s.ev,
                                     .gateway = s.gateway,
                                     .store = store,

@@ -217,7 +217,8 @@ static int api_tool_start(struct api_tool_call *c, struct err *err)
                                     .owner = gateway_visible_owner(req),
                                     .tenant = gateway_tenant(req),
                                     .created_by = gateway_actor_id(req),
-                                    .request_id = http_id(req) };
+                                    .request_id = http_id(req),
+                                    .is_for_one_sandbox = gateway_principal(req)->sandbox[0] != '\0' };
 
     if (http_header(req, "Idempotency-Key"))
         return err_set(err, ERR_INVALID,

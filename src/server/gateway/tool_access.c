@@ -16,6 +16,7 @@ uint32_t tool_access_scopes(unsigned rights)
         { TOOL_WRITES_FILES, SCOPE_BIT(FILES) },
         { TOOL_READS_SANDBOXES, SCOPE_BIT(SANDBOXES_READ) },
         { TOOL_MAKES_SANDBOXES, SCOPE_BIT(SANDBOXES_WRITE) },
+        { TOOL_READS_EXECUTIONS, SCOPE_BIT(EXECUTIONS_READ) },
     };
     uint32_t scopes = 0;
 

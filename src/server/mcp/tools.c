@@ -278,7 +278,8 @@ static void mcp_tool_start(struct mcp_request *c)
                                         .created_by = principal_id(&c->principal),
                                         .request_id = t->request_id,
                                         .sandbox = t->sandbox[0] ? t->sandbox : NULL,
-                                        .arguments = t->arguments };
+                                        .arguments = t->arguments,
+                                        .is_for_one_sandbox = c->principal.sandbox[0] != '\0' };
     (void)str_copy(t->request_id, sizeof(t->request_id), http_id(c->req));
     mcp_tool_record(c, t);
     c->on_cancel = mcp_tool_cancel;

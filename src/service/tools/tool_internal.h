@@ -28,6 +28,7 @@ struct tool_definition {
 
 struct tools {
     struct tools_settings settings;
+    struct script_runs *script_runs;
     struct tools_stats stats;
     struct tool_call *calls;
     json_t **schemas; /* input_schema of each tool, parsed */

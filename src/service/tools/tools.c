@@ -9,16 +9,19 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/base/text.h"
+#include "service/tools/script_runs.h"
 #include "service/tools/tool_internal.h"
 
+extern const struct tool_definition tool_search_tools, tool_run_sandbox;
 extern const struct tool_definition tool_run_code, tool_bash, tool_shell, tool_exec, tool_code_executor,
     tool_simple_execute_code, tool_read_file, tool_write_file, tool_edit_file, tool_list, tool_glob, tool_grep,
     tool_stage_files, tool_return_files;
 
 static const struct tool_definition *const definitions[] = {
-    &tool_run_code,    &tool_bash,         &tool_shell,     &tool_exec, &tool_code_executor, &tool_simple_execute_code,
-    &tool_read_file,   &tool_write_file,   &tool_edit_file, &tool_list, &tool_glob,          &tool_grep,
-    &tool_stage_files, &tool_return_files,
+    &tool_search_tools, &tool_run_sandbox, &tool_run_code,      &tool_bash,
+    &tool_shell,        &tool_exec,        &tool_code_executor, &tool_simple_execute_code,
+    &tool_read_file,    &tool_write_file,  &tool_edit_file,     &tool_list,
+    &tool_glob,         &tool_grep,        &tool_stage_files,   &tool_return_files,
 };
 _Static_assert(ARRAY_LEN(definitions) <= TOOLS_MAX, "TOOLS_MAX");
 
@@ -57,6 +60,7 @@ struct tools *tools_new(const struct tools_settings *set)
     struct tools *t = mem_new(struct tools);
 
     t->settings = *set;
+    t->script_runs = script_runs_new(set->manager, set->script_cache);
     t->schemas = mem_new_array(json_t *, ARRAY_LEN(definitions));
     for (size_t i = 0; i < ARRAY_LEN(definitions); i++) {
         const char *text = definitions[i]->tool.input_schema;
@@ -72,6 +76,7 @@ void tools_free(struct tools *t)
         return;
     for (size_t i = 0; i < ARRAY_LEN(definitions); i++)
         json_decref(t->schemas[i]);
+    script_runs_free(t->script_runs);
     free(t->schemas);
     free(t);
 }
@@ -227,6 +232,8 @@ void tools_finish(struct tools *t)
         ev_defer_clear(t->settings.ev, &c->end_defer);
         tool_call_on_end(c);
     }
+    if (t)
+        script_runs_finish(t->script_runs);
 }
 
 void tool_call_cancel(struct tool_call *c)

@@ -18,6 +18,8 @@
 
 struct executor;
 struct manager;
+struct script_cache;
+struct store;
 struct template_cache;
 struct tools;
 struct tool_call;
@@ -34,6 +36,7 @@ enum tool_right { /* bits */
                   TOOL_WRITES_FILES = 4,
                   TOOL_READS_SANDBOXES = 8, /* lists sandboxes and executions */
                   TOOL_MAKES_SANDBOXES = 16,
+                  TOOL_READS_EXECUTIONS = 32, /* and scripts */
 };
 
 struct tool {
@@ -55,6 +58,8 @@ const struct tool *tool_find(const char *name); /* NULL: no such tool; aliases h
 struct tools_settings { /* all pointers are borrowed and must outlive the tools */
     struct ev *ev;
     struct manager *manager;
+    struct store *store;
+    struct script_cache *script_cache;
     struct executor *executor; /* NULL: tools with TOOL_IN_FRESH are refused */
     struct template_cache *template_cache;
     const struct operator_limits *operator_limits; /* NULL: none */
@@ -83,6 +88,9 @@ struct tool_request { /* borrowed until on_end */
     const char *request_id;  /* for the receipt; may be NULL */
     const char *sandbox;     /* TOOL_IN_SANDBOX: its id */
     const json_t *arguments; /* an object */
+    /* The credential of the caller is for one sandbox: it neither sees nor adds scripts, which belong
+     * to the tenant. */
+    bool is_for_one_sandbox;
 };
 
 struct tool_image {

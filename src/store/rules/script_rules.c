@@ -4,8 +4,8 @@
  * 2. The quota of a tenant holds after every call that keeps a script. The script of the call is
  *    not evicted by it; one that exceeds the quota alone is refused before anything is evicted.
  * 3. A search reads the scripts of its owner in pages, so it needs little memory, and keeps only
- *    the best ones. The quota of a tenant bounds the time. A search in the scripts of all tenants is
- *    refused when it would have to read too much. */
+ *    the best ones. The quota of a tenant bounds the time. A search of all tenants is refused when
+ *    it would have to read too much. */
 #include "store/rules/rules.h"
 
 #include "core/base/mem.h"
