@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._async.session import AsyncSession
     from ._async.tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
     from ._async.terminals import AsyncTerminal, AsyncTerminals
+    from ._async.tools import AsyncTools
     from ._default import execute
     from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
     from ._local import DownloadResult
@@ -47,10 +48,11 @@ if TYPE_CHECKING:
     from ._sync.session import Session
     from ._sync.tenants import Keys, Roles, Tenants, Users
     from ._sync.terminals import Terminal, Terminals
+    from ._sync.tools import Tools
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
         Driver, Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
-        SandboxToken, Script, ServerEvent, Template, TemplateSpec, Ticket, Usage, Used, Whoami, WriteResult)
+        SandboxToken, Script, ServerEvent, Template, TemplateSpec, Ticket, Tool, ToolImage, ToolResult, Usage, Used, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .result import CodeReport, OmittedFile, Result, Violation
     from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
@@ -70,6 +72,7 @@ HOMES = {
     "_async.session": "AsyncSession",
     "_async.tenants": "AsyncKeys AsyncRoles AsyncTenants AsyncUsers",
     "_async.terminals": "AsyncTerminal AsyncTerminals",
+    "_async.tools": "AsyncTools",
     "_default": "execute",
     "_error": "CoveError ExecutionFailedError WaitTimeoutError",
     "_local": "DownloadResult",
@@ -86,11 +89,12 @@ HOMES = {
     "_sync.session": "Session",
     "_sync.tenants": "Keys Roles Tenants Users",
     "_sync.terminals": "Terminal Terminals",
+    "_sync.tools": "Tools",
     "events": ("InputRequestEvent ChannelEvent Event ExitEvent FileEvent OutputEvent ExceptionEvent ResizeEvent "
         "DisplayEvent StartedEvent"),
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
         "FileUrl SandboxEvent Driver Inspection Level LimitRange Policy Readiness Reason Receipt ReceiptSummary Resources "
-        "Runtime SandboxInfo SandboxStatus SandboxToken Script ServerEvent Template TemplateSpec Ticket Usage Used Whoami "
+        "Runtime SandboxInfo SandboxStatus SandboxToken Script ServerEvent Template TemplateSpec Ticket Tool ToolImage ToolResult Usage Used Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
     "result": "CodeReport OmittedFile Result Violation",
@@ -102,7 +106,7 @@ HOME_OF: Dict[str, str] = {name: home for home, names in HOMES.items() for name 
 __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
     "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSession",
-    "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
+    "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncTools", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "CodeReport", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
     "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "Executions", "ExitEvent", "FileEntry", "FileEvent",
@@ -110,7 +114,8 @@ __all__ = [
     "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
     "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "ServerEvent", "Session", "StartedEvent",
-    "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Usage", "UsageReport",
+    "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Tool", "ToolImage", "ToolResult",
+    "Tools", "Usage", "UsageReport",
     "UsageRow", "Usages", "Used", "User", "Users", "Violation", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors", "execute",
 ]
 

@@ -5,6 +5,7 @@ seconds, sizes are bytes.
 """
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
 from typing import Any, Dict, List, Mapping, Optional
@@ -438,6 +439,55 @@ class Script:
 
 
 @dataclasses.dataclass(frozen=True)
+class Tool:
+    """A tool that a language model can call."""
+
+    name: str
+    title: str
+    description: str
+    """For the model: what the tool does, its bounds, when to use another."""
+    place: str
+    """Where it acts: sandbox, fresh_sandbox or server."""
+    scopes: List[str]
+    """The permissions that a call needs."""
+    annotations: Dict[str, bool]
+    """The hints of the Model Context Protocol: readOnlyHint and others."""
+    input_schema: Dict[str, Any]
+    """JSON Schema of the arguments."""
+    output_schema: Dict[str, Any]
+    """JSON Schema of `ToolResult.result`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ToolImage:
+    """An image in the result of a tool."""
+
+    type: str
+    """For example image/png."""
+    content_base64: str = dataclasses.field(repr=False)
+
+    @property
+    def data(self) -> bytes:
+        return base64.b64decode(self.content_base64)
+
+
+@dataclasses.dataclass(frozen=True)
+class ToolResult:
+    """The result of a tool: for a language model in `text` and `images`, for programs in
+    `result`."""
+
+    tool: str
+    is_error: bool
+    """The tool ran, and its work failed."""
+    truncated: bool
+    """Some of the content is missing; `text` says how to get it."""
+    text: str
+    result: Dict[str, Any]
+    images: List[ToolImage] = dataclasses.field(default_factory=list)
+    execution_id: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class ApiKey:
     """A key, without its secret."""
 
@@ -551,6 +601,8 @@ class Capabilities:
     runtimes: List[Runtime]
     limits: Dict[str, LimitRange]
     drivers: List[Driver] = dataclasses.field(default_factory=list)
+    tools: List[str] = dataclasses.field(default_factory=list)
+    """Names of the tools; `client.tools.list()` describes them."""
     raw: Mapping[str, Any] = raw()
 
 

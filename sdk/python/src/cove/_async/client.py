@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .records import AsyncAudit, AsyncEvents, AsyncExecutions, AsyncUsages
     from .scripts import AsyncScripts
     from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
+    from .tools import AsyncTools
 
 EXECUTE_PATIENCE = 3600.0
 """Seconds; an execution may wait in a queue before it runs."""
@@ -114,6 +115,13 @@ class AsyncCove:
         from .scripts import AsyncScripts
 
         return AsyncScripts(self._http)
+
+    @property
+    def tools(self) -> AsyncTools:
+        """Tools that a language model can call."""
+        from .tools import AsyncTools
+
+        return AsyncTools(self._http)
 
     @property
     def events(self) -> AsyncEvents:

@@ -21,6 +21,7 @@ from .files import AsyncFiles
 if TYPE_CHECKING:
     from .channel import AsyncChannel
     from .terminals import AsyncTerminals
+    from .tools import AsyncTools
 
 
 SANDBOX_ID = re.compile("sb[a-z2-7]{20}")
@@ -52,6 +53,13 @@ class AsyncSandbox:
         """The files of the sandbox."""
         self.contexts = AsyncContexts(client._http, info.id)
         """Language kernels that keep their state."""
+
+    @property
+    def tools(self) -> AsyncTools:
+        """Tools that a language model can call in the sandbox."""
+        from .tools import AsyncTools
+
+        return AsyncTools(self._http, self.info.id)
 
     @classmethod
     async def create(cls, template: Optional[str] = None, *, name: Optional[str] = None, runtime: Optional[str] = None, level: Optional[str] = None,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .records import Audit, Events, Executions, Usages
     from .scripts import Scripts
     from .tenants import Keys, Roles, Tenants, Users
+    from .tools import Tools
 
 EXECUTE_PATIENCE = 3600.0
 """Seconds; an execution may wait in a queue before it runs."""
@@ -115,6 +116,13 @@ class Cove:
         from .scripts import Scripts
 
         return Scripts(self._http)
+
+    @property
+    def tools(self) -> Tools:
+        """Tools that a language model can call."""
+        from .tools import Tools
+
+        return Tools(self._http)
 
     @property
     def events(self) -> Events:

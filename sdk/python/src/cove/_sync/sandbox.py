@@ -22,6 +22,7 @@ from .files import Files
 if TYPE_CHECKING:
     from .channel import Channel
     from .terminals import Terminals
+    from .tools import Tools
 
 
 SANDBOX_ID = re.compile("sb[a-z2-7]{20}")
@@ -53,6 +54,13 @@ class Sandbox:
         """The files of the sandbox."""
         self.contexts = Contexts(client._http, info.id)
         """Language kernels that keep their state."""
+
+    @property
+    def tools(self) -> Tools:
+        """Tools that a language model can call in the sandbox."""
+        from .tools import Tools
+
+        return Tools(self._http, self.info.id)
 
     @classmethod
     def create(cls, template: Optional[str] = None, *, name: Optional[str] = None, runtime: Optional[str] = None, level: Optional[str] = None,
