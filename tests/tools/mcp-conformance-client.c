@@ -15,7 +15,7 @@
 
 struct step {
     struct step *next;
-    enum mcp_method method;
+    enum mcp_request_kind method;
     char *name;
     json_t *arguments;
     bool with_next; /* starts the next step too */
@@ -30,7 +30,7 @@ static int status;
 
 static void run_steps(void);
 
-static void add_step(enum mcp_method method, const char *name, json_t *arguments)
+static void add_step(enum mcp_request_kind method, const char *name, json_t *arguments)
 {
     struct step *s = mem_new(struct step);
 
@@ -97,20 +97,20 @@ static void on_progress(void *arg UNUSED, const struct mcp_progress *p)
 
 static void run_steps(void)
 {
-    const struct mcp_call_ops ops = { on_progress, on_answer };
+    const struct mcp_request_ops ops = { on_progress, on_answer };
 
     while (first && (running == 0 || first->with_next)) {
         struct step *s = first;
-        const struct mcp_call_spec spec = {
+        const struct mcp_request_spec spec = {
             .method = s->method, .name = s->name, .arguments = s->arguments, .timeout_ms = 20000
         };
-        struct mcp_call *call;
+        struct mcp_request *call;
         struct err err = { 0 };
 
         first = s->next;
         if (!first)
             last = NULL;
-        if (mcp_call_start(client, &spec, &ops, s, &call, &err) < 0) {
+        if (mcp_request_start(client, &spec, &ops, s, &call, &err) < 0) {
             fail(&err);
             break;
         }

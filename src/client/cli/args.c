@@ -245,6 +245,7 @@ int args_parse(const struct cli_verb *v, int argc, char **argv, struct args *ret
             return -1;
         }
     }
+    a.before_dashes = a.after_dashes ? a.nrest : a.nrest + argc - i;
     while (i < argc)
         a.rest[a.nrest++] = argv[i++];
     a.rest[a.nrest] = NULL;

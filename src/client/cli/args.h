@@ -18,6 +18,7 @@ struct args {
     char **rest; /* arguments that are not flags, NULL-terminated; point into argv */
     int nrest;
     bool after_dashes; /* "--" preceded the rest */
+    int before_dashes; /* how many of the rest precede "--"; without it, all of them */
 };
 
 /* argv[0] is the verb. For a verb that runs a program, the first word of the program ends the

@@ -106,6 +106,13 @@ enum opt_id {
     OPT_DIGITS,
     OPT_STEPS,
     OPT_IN_SANDBOX,
+    OPT_SERVER_URL,
+    OPT_HEADER,
+    OPT_SERVER,
+    OPT_ARG,
+    OPT_CALL_TIMEOUT,
+    OPT_ELICIT,
+    OPT_UNSANDBOXED,
     OPT_LIMIT, /* + enum limit */
 };
 

@@ -2,6 +2,7 @@
  * configuration of clients. The bridge writes nothing but messages of the protocol on standard
  * output, so even an error of its start is reported on standard error alone. */
 #include "client/ctl/ctl_internal.h"
+#include "client/ctl/mcp_client.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
@@ -177,7 +178,7 @@ static const struct {
 };
 
 /* A program in a build tree is named with its directory; an installed one is in PATH. */
-static char *ctl_mcp_command(void)
+char *ctl_mcp_command(void)
 {
     char dir[PATH_MAX];
 
@@ -243,6 +244,8 @@ int ctl_mcp(struct ctl *c, const char *what, struct err *err)
 
     if (what && str_eq(what, "config"))
         return ctl_mcp_config(c, err);
+    if (what && !str_eq(what, "sessions"))
+        return ctl_mcp_client(c, what, err);
     if (what)
         return ctl_mcp_connect(c, NULL, err) < 0 ? -1 : ctl_mcp_sessions(c, err);
     if (ctl_require_args(c, 0, 0, "mcp [FLAGS]", &why) == 0 && ctl_mcp_bridge(c, &why) == 0)

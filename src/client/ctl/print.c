@@ -36,7 +36,8 @@ static void ctl_on_interrupt(void *arg, int signo)
     if (c->signal)
         _exit(128 + signo);
     c->signal = signo;
-    client_interrupt(c->client);
+    if (c->client)
+        client_interrupt(c->client);
 }
 
 int ctl_catch_interrupt(struct ctl *c, struct err *err)

@@ -10,7 +10,7 @@
 #define LOG_TEXT_MAX 4096u
 #define ERROR_TEXT_MAX 160u
 
-void mcp_client_add_noise(struct mcp_client *c, struct mcp_call *call)
+void mcp_client_add_noise(struct mcp_client *c, struct mcp_request *call)
 {
     struct err err = { 0 };
 
@@ -18,14 +18,14 @@ void mcp_client_add_noise(struct mcp_client *c, struct mcp_call *call)
         return;
     err_set(&err, ERR_MCP_PROTOCOL, "the server sent more than %u messages that answer no request", MCP_NOISE_MAX);
     if (call)
-        mcp_call_fail(call, &err);
+        mcp_request_fail(call, &err);
     else
         mcp_client_close(c, &err);
 }
 
 /* --- answers --- */
 
-static void mcp_incoming_error(struct mcp_call *call, const struct jsonrpc_message *m)
+static void mcp_incoming_error(struct mcp_request *call, const struct jsonrpc_message *m)
 {
     auto_free char *text = mcp_clean_text(m->text, ERROR_TEXT_MAX);
     struct err err = { 0 };
@@ -33,23 +33,24 @@ static void mcp_incoming_error(struct mcp_call *call, const struct jsonrpc_messa
     call->error_code = m->code;
     call->error_data = m->data ? json_incref((json_t *)m->data) : NULL;
     err_set(&err, m->code == JSONRPC_METHOD_NOT_FOUND ? ERR_MCP_UNSUPPORTED : ERR_MCP_REFUSED,
-            "%s: the server answered with error %" PRId64 ": %s", mcp_method_name(call->method), m->code, text);
-    mcp_call_fail(call, &err);
+            "%s: the server answered with error %" PRId64 ": %s", mcp_request_method(call->method), m->code, text);
+    mcp_request_fail(call, &err);
 }
 
 /* An error without id is about the only request that it can be about: that of its response. */
-static struct mcp_call *mcp_incoming_find(struct mcp_client *c, struct mcp_call *call, const struct jsonrpc_message *m)
+static struct mcp_request *mcp_incoming_find(struct mcp_client *c, struct mcp_request *call,
+                                             const struct jsonrpc_message *m)
 {
-    struct mcp_call *found = m->id && json_is_integer(m->id) ? mcp_call_find(c, json_integer_value(m->id)) : NULL;
+    struct mcp_request *found = m->id && json_is_integer(m->id) ? mcp_request_find(c, json_integer_value(m->id)) : NULL;
 
-    if (c->http && !m->id && m->kind == JSONRPC_ERROR && call && call->state == MCP_CALL_SENT)
+    if (c->http && !m->id && m->kind == JSONRPC_ERROR && call && call->state == MCP_REQUEST_SENT)
         return call;
     return c->http && found != call ? NULL : found;
 }
 
-static void mcp_incoming_answer(struct mcp_client *c, struct mcp_call *call, const struct jsonrpc_message *m)
+static void mcp_incoming_answer(struct mcp_client *c, struct mcp_request *call, const struct jsonrpc_message *m)
 {
-    struct mcp_call *found = mcp_incoming_find(c, call, m);
+    struct mcp_request *found = mcp_incoming_find(c, call, m);
 
     if (!found) {
         mcp_client_add_noise(c, call);
@@ -63,11 +64,11 @@ static void mcp_incoming_answer(struct mcp_client *c, struct mcp_call *call, con
 
 /* --- notifications --- */
 
-static void mcp_incoming_progress(struct mcp_client *c, struct mcp_call *call, const json_t *params)
+static void mcp_incoming_progress(struct mcp_client *c, struct mcp_request *call, const json_t *params)
 {
     const json_t *token = json_object_get(params, "progressToken"), *value = json_object_get(params, "progress");
     const json_t *total = json_object_get(params, "total"), *text = json_object_get(params, "message");
-    struct mcp_call *of = json_is_integer(token) ? mcp_call_find(c, json_integer_value(token)) : NULL;
+    struct mcp_request *of = json_is_integer(token) ? mcp_request_find(c, json_integer_value(token)) : NULL;
 
     if (!of || !of->ops.on_progress || (c->http && of != call) || !json_is_number(value) ||
         json_number_value(value) <= of->last_progress) {
@@ -95,7 +96,7 @@ static void mcp_incoming_log(struct mcp_client *c, const json_t *params)
     c->ops.on_log(c->arg, name, text);
 }
 
-static void mcp_incoming_notification(struct mcp_client *c, struct mcp_call *call, const struct jsonrpc_message *m)
+static void mcp_incoming_notification(struct mcp_client *c, struct mcp_request *call, const struct jsonrpc_message *m)
 {
     if (str_eq(m->method, "notifications/progress")) {
         mcp_incoming_progress(c, call, m->params);
@@ -114,7 +115,7 @@ static void mcp_incoming_notification(struct mcp_client *c, struct mcp_call *cal
 
 /* --- requests --- */
 
-static void mcp_incoming_request(struct mcp_client *c, struct mcp_call *call, const struct jsonrpc_message *m)
+static void mcp_incoming_request(struct mcp_client *c, struct mcp_request *call, const struct jsonrpc_message *m)
 {
     mcp_client_add_noise(c, call);
     if (c->state == MCP_CLIENT_CLOSED || c->era == MCP_ERA_MODERN)
@@ -132,14 +133,14 @@ static void mcp_incoming_request(struct mcp_client *c, struct mcp_call *call, co
 
 /* --- all messages --- */
 
-static void mcp_incoming_malformed(struct mcp_client *c, struct mcp_call *call, const char *text, size_t len,
+static void mcp_incoming_malformed(struct mcp_client *c, struct mcp_request *call, const char *text, size_t len,
                                    const struct err *why)
 {
     struct err err = { 0 };
 
     if (call) {
         err_set(&err, ERR_MCP_PROTOCOL, "the server sent a message that is not valid: %.160s", why->msg);
-        mcp_call_fail(call, &err);
+        mcp_request_fail(call, &err);
         return;
     }
     /* On stdio a program may print a few lines of its own; too many end the server. */
@@ -154,7 +155,7 @@ static void mcp_incoming_malformed(struct mcp_client *c, struct mcp_call *call, 
 }
 
 /* Over HTTP the bytes of a stream without a call are bounded by its exchange. */
-static bool mcp_incoming_is_within_bounds(struct mcp_client *c, struct mcp_call *call, size_t len)
+static bool mcp_incoming_is_within_bounds(struct mcp_client *c, struct mcp_request *call, size_t len)
 {
     size_t *bytes = call ? &call->bytes : &c->bytes;
     struct err err = { 0 };
@@ -164,13 +165,13 @@ static bool mcp_incoming_is_within_bounds(struct mcp_client *c, struct mcp_call 
         return true;
     err_set(&err, ERR_MCP_LIMIT, "the server sent more than %llu bytes without an answer", MCP_CALL_BYTES_MAX);
     if (call)
-        mcp_call_fail(call, &err);
+        mcp_request_fail(call, &err);
     else
         mcp_client_close(c, &err);
     return false;
 }
 
-void mcp_incoming(struct mcp_client *c, struct mcp_call *call, const char *text, size_t len)
+void mcp_incoming(struct mcp_client *c, struct mcp_request *call, const char *text, size_t len)
 {
     struct jsonrpc_message m;
     struct err err = { 0 };
@@ -191,7 +192,7 @@ void mcp_incoming(struct mcp_client *c, struct mcp_call *call, const char *text,
 
 /* --- HTTP --- */
 
-static bool mcp_incoming_session_expired(const struct mcp_call *call, int status)
+static bool mcp_incoming_session_expired(const struct mcp_request *call, int status)
 {
     const struct mcp_client *c = call->client;
 
@@ -201,7 +202,7 @@ static bool mcp_incoming_session_expired(const struct mcp_call *call, int status
 
 static void mcp_incoming_on_message(void *arg, const char *text, size_t len)
 {
-    struct mcp_call *call = arg;
+    struct mcp_request *call = arg;
     struct mcp_client *c = call->client;
     const char *session = mcp_exchange_session(call->exchange);
 
@@ -215,9 +216,9 @@ static void mcp_incoming_on_message(void *arg, const char *text, size_t len)
     mcp_incoming(c, call, text, len);
 }
 
-static int mcp_incoming_status_error(const struct mcp_call *call, int status, struct err *err)
+static int mcp_incoming_status_error(const struct mcp_request *call, int status, struct err *err)
 {
-    const char *method = mcp_method_name(call->method);
+    const char *method = mcp_request_method(call->method);
 
     if (status == 401 || status == 403)
         return err_set(err, ERR_MCP_REFUSED,
@@ -231,15 +232,15 @@ static int mcp_incoming_status_error(const struct mcp_call *call, int status, st
 
 static void mcp_incoming_on_end(void *arg, int status, const struct err *err)
 {
-    struct mcp_call *call = arg;
+    struct mcp_request *call = arg;
     struct err why = { 0 };
 
     call->exchange = NULL;
-    if (call->state != MCP_CALL_SENT)
+    if (call->state != MCP_REQUEST_SENT)
         return;
     if (mcp_incoming_session_expired(call, status)) {
         call->is_reopened = true;
-        call->state = MCP_CALL_WAITING;
+        call->state = MCP_REQUEST_WAITING;
         mcp_client_reopen(call->client);
         return;
     }
@@ -248,10 +249,10 @@ static void mcp_incoming_on_end(void *arg, int status, const struct err *err)
         why = *err;
     else
         mcp_incoming_status_error(call, status, &why);
-    mcp_call_fail(call, &why);
+    mcp_request_fail(call, &why);
 }
 
-const struct mcp_exchange_ops mcp_call_exchange_ops = { NULL, mcp_incoming_on_message, mcp_incoming_on_end };
+const struct mcp_exchange_ops mcp_request_exchange_ops = { NULL, mcp_incoming_on_message, mcp_incoming_on_end };
 
 /* --- stdio --- */
 

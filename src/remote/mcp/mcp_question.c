@@ -37,7 +37,7 @@ static void mcp_question_free(struct mcp_question *q)
     free(q);
 }
 
-void mcp_question_add(struct mcp_client *c, struct mcp_call *call, const char *method, const json_t *params,
+void mcp_question_add(struct mcp_client *c, struct mcp_request *call, const char *method, const json_t *params,
                       const json_t *id, const char *key)
 {
     struct mcp_question *q = mem_new(struct mcp_question);
@@ -54,7 +54,7 @@ void mcp_question_add(struct mcp_client *c, struct mcp_call *call, const char *m
     c->ops.on_question(c->arg, q);
 }
 
-void mcp_question_drop_all(struct mcp_client *c, const struct mcp_call *call)
+void mcp_question_drop_all(struct mcp_client *c, const struct mcp_request *call)
 {
     for (struct mcp_question *q = c->questions, *next; q; q = next) {
         next = q->next;
@@ -71,7 +71,7 @@ void mcp_question_drop_all(struct mcp_client *c, const struct mcp_call *call)
 static void mcp_question_settle(struct mcp_question *q, json_t *result)
 {
     struct mcp_client *c = q->client;
-    struct mcp_call *call = q->call;
+    struct mcp_request *call = q->call;
     struct err err = { 0 };
 
     if (!c) {
@@ -85,12 +85,12 @@ static void mcp_question_settle(struct mcp_question *q, json_t *result)
         mcp_send_answer(c, q->id, result);
     } else if (result) {
         json_object_set(call->input_responses, q->key, result);
-        if (call->open_questions == 0 && call->state == MCP_CALL_ASKING)
-            mcp_call_proceed(call);
+        if (call->open_questions == 0 && call->state == MCP_REQUEST_ASKING)
+            mcp_request_proceed(call);
     } else {
-        err_set(&err, ERR_MCP_INPUT, "%s: the server's question %s was refused", mcp_method_name(call->method),
+        err_set(&err, ERR_MCP_INPUT, "%s: the server's question %s was refused", mcp_request_method(call->method),
                 q->method);
-        mcp_call_fail(call, &err);
+        mcp_request_fail(call, &err);
     }
     json_decref(result);
     mcp_question_free(q);
@@ -108,14 +108,14 @@ void mcp_question_refuse(struct mcp_question *q)
 
 /* --- a round of a modern server --- */
 
-static int mcp_question_check(const struct mcp_call *call, const json_t *questions, struct err *err)
+static int mcp_question_check(const struct mcp_request *call, const json_t *questions, struct err *err)
 {
     const json_t *q;
     const char *key;
 
     if (questions && (!json_is_object(questions) || json_object_size(questions) > MCP_QUESTIONS_MAX))
         return err_set(err, ERR_MCP_PROTOCOL, "%s: inputRequests is not an object of at most %u questions",
-                       mcp_method_name(call->method), MCP_QUESTIONS_MAX);
+                       mcp_request_method(call->method), MCP_QUESTIONS_MAX);
     json_object_foreach((json_t *)questions, key, q)
     {
         const char *method = json_string_value(json_object_get(q, "method"));
@@ -123,47 +123,47 @@ static int mcp_question_check(const struct mcp_call *call, const json_t *questio
 
         if (!method || (params && !json_is_object(params)))
             return err_set(err, ERR_MCP_PROTOCOL, "%s: a question of the server has no method",
-                           mcp_method_name(call->method));
+                           mcp_request_method(call->method));
         if (!mcp_question_is_enabled(call->client, method))
             return err_set(err, ERR_MCP_INPUT, "%s: the server asks for %.40s, which is not enabled here",
-                           mcp_method_name(call->method), method);
+                           mcp_request_method(call->method), method);
     }
     return 0;
 }
 
-int mcp_question_start_round(struct mcp_call *call, const json_t *result, struct err *err)
+int mcp_question_start_round(struct mcp_request *call, const json_t *result, struct err *err)
 {
     json_t *questions = json_object_get(result, "inputRequests"), *state = json_object_get(result, "requestState"), *q;
     const char *key;
 
     if (call->method != MCP_CALL_TOOL && call->method != MCP_READ_RESOURCE && call->method != MCP_GET_PROMPT)
         return err_set(err, ERR_MCP_PROTOCOL, "%s: the server asks questions, which this method does not allow",
-                       mcp_method_name(call->method));
+                       mcp_request_method(call->method));
     if (++call->rounds > MCP_ROUNDS_MAX)
         return err_set(err, ERR_MCP_LIMIT, "%s: the server asked questions more than %u times",
-                       mcp_method_name(call->method), MCP_ROUNDS_MAX);
+                       mcp_request_method(call->method), MCP_ROUNDS_MAX);
     if (state && (!json_is_string(state) || json_string_length(state) > MCP_STATE_MAX))
         return err_set(err, ERR_MCP_PROTOCOL, "%s: requestState is not a string of at most %llu bytes",
-                       mcp_method_name(call->method), MCP_STATE_MAX);
+                       mcp_request_method(call->method), MCP_STATE_MAX);
     if (mcp_question_check(call, questions, err) < 0)
         return -1;
     json_decref(call->request_state);
     call->request_state = state ? json_incref(state) : NULL;
     json_decref(call->input_responses);
     call->input_responses = json_object();
-    call->state = MCP_CALL_ASKING;
+    call->state = MCP_REQUEST_ASKING;
     mcp_exchange_cancel(take_ptr(&call->exchange));
     /* A receiver that answers at once must not complete the round before the last question. */
     call->open_questions = 1;
     json_object_foreach(questions, key, q)
     {
-        if (call->state != MCP_CALL_ASKING)
+        if (call->state != MCP_REQUEST_ASKING)
             break; /* an earlier one was refused */
         mcp_question_add(call->client, call, json_string_value(json_object_get(q, "method")),
                          json_object_get(q, "params"), NULL, key);
     }
     call->open_questions--;
-    if (call->open_questions == 0 && call->state == MCP_CALL_ASKING)
-        mcp_call_proceed(call);
+    if (call->open_questions == 0 && call->state == MCP_REQUEST_ASKING)
+        mcp_request_proceed(call);
     return 0;
 }

@@ -1,0 +1,8 @@
+/* mcp_client.h - cove mcp tools, call and read. */
+#pragma once
+
+#include "client/ctl/ctl_internal.h"
+
+int ctl_mcp_client(struct ctl *c, const char *what, struct err *err);
+/* The program `cove`, for a command line; the caller frees it. */
+char *ctl_mcp_command(void);
