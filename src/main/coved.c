@@ -269,6 +269,13 @@ static void coved_append_metrics(void *arg, struct buf *out)
     mcp_write_metrics(d->mcp, out);
 }
 
+static void coved_write_capabilities(void *arg, struct jsonw *w)
+{
+    const struct coved *d = arg;
+
+    mcp_write_capability(d->mcp, w);
+}
+
 static void coved_open_gateway(struct coved *d)
 {
     d->gateway = gateway_new(&(struct gateway_settings){ .ev = d->ev,
@@ -301,6 +308,7 @@ static void coved_open_api(struct coved *d)
                                              .login_audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
                                              .login_client = conf_text(&d->conf, SETTING_JWT_CLIENT),
                                              .get_retention = coved_fill_retention,
+                                             .write_capabilities = coved_write_capabilities,
                                              .write_metrics = coved_append_metrics,
                                              .arg = d });
 }

@@ -601,6 +601,8 @@ def a_tenant_has_a_limited_number_of_sessions(s):
     assert len(ids) == len(set(ids)) == 1000 and "nextCursor" not in rest
     assert s.call("DELETE", f"/v1/mcp/sessions/{ids[0]}", key=key).status == 204
     s.client(key)
+    row = s.json("GET", "/v1/capabilities")["mcp"]
+    assert row["path"] == "/mcp" and row["sessionsPerTenant"] == 1000 and row["revisions"][:2] == [MODERN, "2025-11-25"]
     metrics = s.call("GET", "/metrics").text
     assert 'cove_mcp_requests_total{method="initialize",outcome="answered"}' in metrics and "cove_mcp_sessions " in metrics
 

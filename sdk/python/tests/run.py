@@ -112,7 +112,7 @@ def operations(contract: str) -> Iterator[Tuple[str, str]]:
                 return
 
 
-NOT_FOR_PROGRAMS = re.compile(r"/|/v1|/v1/openapi\.(yaml|json)|/docs.*|/compat/.*")  # for people and tools; other names of templates and pools
+NOT_FOR_PROGRAMS = re.compile(r"/|/v1|/v1/openapi\.(yaml|json)|/docs.*|/compat/.*|/mcp")  # for people, tools and MCP clients; other names of templates and pools
 
 
 def untouched(contract: str, called: Set[Tuple[str, str]]) -> List[str]:

@@ -37,6 +37,17 @@ class Tokens(Case):
             self.assertEqual(answer.read(), b"hello")
         self.assertEqual((put.method, put.path), ("PUT", "/workspace/f"))
 
+    def test_a_session_of_mcp_is_opened_listed_and_ended(self) -> None:
+        made = self.client.mcp_sessions.create(sandbox=self.box.id)
+        self.assertEqual((made.kind, made.sandbox_id, len(made.secret or "")), ("bridge", self.box.id, 64))
+        self.assertIn(made.id, [s.id for s in self.client.mcp_sessions.list()])
+        self.assertIsNone(self.client.mcp_sessions.get(made.id).secret)
+        self.client.mcp_sessions.delete(made.id)
+        with self.assertRaises(NotFoundError):
+            self.client.mcp_sessions.get(made.id)
+        with self.assertRaises(NotFoundError):
+            self.client.mcp_sessions.create(template="none")
+
     def test_a_ticket_works_once(self) -> None:
         ticket = self.client.ticket("/v1/whoami")
         target = f"{self.url}/v1/whoami?ticket={ticket.ticket}"

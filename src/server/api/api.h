@@ -38,6 +38,8 @@ struct api_settings { /* all pointers are borrowed and must outlive the api */
     const char *login_issuer, *login_audience, *login_client; /* identity provider of `cove login`; NULL or "": none */
     const char *scratch_dir; /* directory for temporary files, removed after they are sent; NULL: no backups */
     void (*get_retention)(void *arg, struct store_retention *ret); /* current settings; NULL: everything is kept */
+    /* Writes members of other components into the object of GET /v1/capabilities; NULL: none. */
+    void (*write_capabilities)(void *arg, struct jsonw *w);
     /* Appends metrics of other components in the Prometheus text format; NULL: there are none. */
     void (*write_metrics)(void *arg, struct buf *out);
     void *arg;

@@ -205,6 +205,8 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     capabilities_write_tools(&w);
     capabilities_write_tiers(api, &w);
     capabilities_write_scripts(api, &w);
+    if (api->settings.write_capabilities)
+        api->settings.write_capabilities(api->settings.arg, &w);
     api_object_end(req, 200, &w);
 }
 

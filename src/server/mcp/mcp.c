@@ -76,6 +76,20 @@ static const struct http_route mcp_routes[] = {
 
 const struct http_route *const mcp_tables[] = { mcp_routes, mcp_session_routes, NULL };
 
+void mcp_write_capability(const struct mcp *m, struct jsonw *w)
+{
+    jsonw_kobject(w, "mcp");
+    jsonw_kstr(w, "path", mcp_routes[0].pattern);
+    jsonw_karray(w, "revisions");
+    jsonw_str(w, MCP_MODERN_REVISION);
+    for (size_t i = 0; mcp_legacy_revisions[i]; i++)
+        jsonw_str(w, mcp_legacy_revisions[i]);
+    jsonw_end_array(w);
+    jsonw_ku64(w, "sessionsPerTenant", m->settings.sessions_max);
+    jsonw_ku64(w, "idleTimeoutMs", m->settings.idle_ms);
+    jsonw_end_object(w);
+}
+
 /* --- metrics --- */
 
 static const char *const mcp_outcome_names[MCP_OUTCOMES] = { "answered", "failed", "cancelled" };

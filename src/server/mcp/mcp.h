@@ -6,6 +6,7 @@
  * scopes of the tool, takes its rate limit and leaves an audit record with its name. */
 #pragma once
 
+#include "core/base/jsonw.h"
 #include "core/ev/ev.h"
 #include "policy/policy.h"
 #include "server/gateway/gateway.h"
@@ -40,5 +41,7 @@ void mcp_end_sessions(struct mcp *m);
 
 /* For http_settings: the route tables, whose context is the mcp. */
 extern const struct http_route *const mcp_tables[];
+/* Writes the member "mcp" of GET /v1/capabilities. */
+void mcp_write_capability(const struct mcp *m, struct jsonw *w);
 /* Appends metrics in the Prometheus text format. */
 void mcp_write_metrics(const struct mcp *m, struct buf *out);

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._async.contexts import AsyncContext, AsyncContexts
     from ._async.execution import AsyncExecution, AsyncStream
     from ._async.files import AsyncFiles, AsyncWatch
+    from ._async.mcp_sessions import AsyncMcpSessions
     from ._async.pools import AsyncPools
     from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncExecutions, AsyncUsages
     from ._async.sandbox import AsyncCommands, AsyncSandbox
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ._sync.contexts import Context, Contexts
     from ._sync.execution import Execution, Stream
     from ._sync.files import Files, Watch
+    from ._sync.mcp_sessions import McpSessions
     from ._sync.pools import Pools
     from ._sync.records import Audit, Events, EventStream, Executions, Usages
     from ._sync.sandbox import Commands, Sandbox
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from ._sync.tools import Tools
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
-        Driver, Inspection, Level, LimitRange, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
+        Driver, Inspection, Level, LimitRange, McpSession, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
         SandboxToken, Script, ServerEvent, Template, TemplateSpec, Ticket, Tool, ToolImage, ToolResult, Usage, Used, Whoami, WriteResult)
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .result import CodeReport, OmittedFile, Result, Violation
@@ -65,6 +67,7 @@ HOMES = {
     "_async.contexts": "AsyncContext AsyncContexts",
     "_async.execution": "AsyncExecution AsyncStream",
     "_async.files": "AsyncFiles AsyncWatch",
+    "_async.mcp_sessions": "AsyncMcpSessions",
     "_async.pools": "AsyncPools",
     "_async.records": "AsyncAudit AsyncEvents AsyncEventStream AsyncExecutions AsyncUsages",
     "_async.sandbox": "AsyncCommands AsyncSandbox",
@@ -82,6 +85,7 @@ HOMES = {
     "_sync.contexts": "Context Contexts",
     "_sync.execution": "Execution Stream",
     "_sync.files": "Files Watch",
+    "_sync.mcp_sessions": "McpSessions",
     "_sync.pools": "Pools",
     "_sync.records": "Audit Events EventStream Executions Usages",
     "_sync.sandbox": "Commands Sandbox",
@@ -93,7 +97,7 @@ HOMES = {
     "events": ("InputRequestEvent ChannelEvent Event ExitEvent FileEvent OutputEvent ExceptionEvent ResizeEvent "
         "DisplayEvent StartedEvent"),
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
-        "FileUrl SandboxEvent Driver Inspection Level LimitRange Policy Readiness Reason Receipt ReceiptSummary Resources "
+        "FileUrl SandboxEvent Driver Inspection Level LimitRange McpSession Policy Readiness Reason Receipt ReceiptSummary Resources "
         "Runtime SandboxInfo SandboxStatus SandboxToken Script ServerEvent Template TemplateSpec Ticket Tool ToolImage ToolResult Usage Used Whoami "
         "WriteResult"),
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
@@ -105,13 +109,13 @@ HOME_OF: Dict[str, str] = {name: home for home, names in HOMES.items() for name 
 
 __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
-    "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSession",
+    "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncMcpSessions", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncTools", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "CodeReport", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
     "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "Executions", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
-    "LoginInfo", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
+    "LoginInfo", "McpSession", "McpSessions", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
     "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "ServerEvent", "Session", "StartedEvent",
     "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Tool", "ToolImage", "ToolResult",

@@ -488,6 +488,28 @@ class ToolResult:
 
 
 @dataclasses.dataclass(frozen=True)
+class McpSession:
+    """The state of an MCP client, or of a bridge in front of one, on the server."""
+
+    id: str
+    kind: str
+    """`client` or `bridge`."""
+    created_at: datetime.datetime
+    used_at: datetime.datetime
+    expires_at: datetime.datetime
+    """The session ends then, unless it is used."""
+    protocol_version: Optional[str] = None
+    client_name: Optional[str] = None
+    client_version: Optional[str] = None
+    sandbox_id: Optional[str] = None
+    """None before the first call that needs a sandbox."""
+    template: Optional[str] = None
+    created_by: Optional[str] = None
+    secret: Optional[str] = None
+    """Only in the answer of `create`: the value of the header `Cove-Session`."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ApiKey:
     """A key, without its secret."""
 

@@ -17,6 +17,7 @@ from .execution import OnResult, OnText, deliver
 
 if TYPE_CHECKING:
     from ..tenants import LoginInfo, Tenant
+    from .mcp_sessions import AsyncMcpSessions
     from .pools import AsyncPools
     from .records import AsyncAudit, AsyncEvents, AsyncExecutions, AsyncUsages
     from .scripts import AsyncScripts
@@ -108,6 +109,13 @@ class AsyncCove:
         from .records import AsyncExecutions
 
         return AsyncExecutions(self._http)
+
+    @property
+    def mcp_sessions(self) -> AsyncMcpSessions:
+        """Sessions of MCP clients."""
+        from .mcp_sessions import AsyncMcpSessions
+
+        return AsyncMcpSessions(self._http)
 
     @property
     def scripts(self) -> AsyncScripts:

@@ -18,6 +18,7 @@ from .execution import OnResult, OnText, deliver
 
 if TYPE_CHECKING:
     from ..tenants import LoginInfo, Tenant
+    from .mcp_sessions import McpSessions
     from .pools import Pools
     from .records import Audit, Events, Executions, Usages
     from .scripts import Scripts
@@ -109,6 +110,13 @@ class Cove:
         from .records import Executions
 
         return Executions(self._http)
+
+    @property
+    def mcp_sessions(self) -> McpSessions:
+        """Sessions of MCP clients."""
+        from .mcp_sessions import McpSessions
+
+        return McpSessions(self._http)
 
     @property
     def scripts(self) -> Scripts:
