@@ -30,9 +30,9 @@ COVE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, 
 SECONDS = int(os.environ.get("SCHEMA_SECONDS", "0"))
 SEED = os.environ.get("SCHEMA_SEED", str(int(time.time())) if SECONDS else "1")
 NONE = ["--rate-limit-default", "none", "--rate-limit-create", "none", "--rate-limit-execute", "none", "--limits-sandboxes", "0"]
-# Answers that last until the client disconnects, a body that is not made from a schema, scripts;
-# api_test.py, stream_test.py and scripts_test.py test them.
-LEFT_OUT = ("watchFiles", "writeTree", "openStream", "mcpRequest", "mcpListen", "mcpEnd", "getScript", "deleteScript")
+# Answers that last until the client disconnects, and a body that is not made from a schema;
+# api_test.py and stream_test.py test them.
+LEFT_OUT = ("watchFiles", "writeTree", "openStream", "mcpRequest", "mcpListen", "mcpEnd")
 # In make check: every value at its bounds, which is deterministic and ends by itself. Random values
 # are for make soak.
 SHORT = (["--phases", "coverage"],)

@@ -234,21 +234,21 @@ static void run_sandbox_write_text(struct tool_call *c, const struct store_execu
     buf_addf(out, "Execution %s: %s", row->id, run_sandbox_states[run_sandbox_state(row)]);
     if (row->has_exit_code)
         buf_addf(out, ", exit code %d", row->exit_code);
-    buf_adds(out, ".\n");
+    buf_adds(out, ".");
     tool_text_add_part(out, "stdout", s[0].text.data ? s[0].text.data : "", s[0].text.len);
     tool_text_add_part(out, "stderr", s[1].text.data ? s[1].text.data : "", s[1].text.len);
     if (s[0].next < s[0].total)
-        buf_addf(out, "\n[stdout continues: mode status, output_offset %" PRIu64 " of %" PRIu64 " bytes]\n", s[0].next,
+        buf_addf(out, "\n\n[stdout continues: mode status, output_offset %" PRIu64 " of %" PRIu64 " bytes]", s[0].next,
                  s[0].total);
     if (s[1].from > 0)
-        buf_addf(out, "\n[stderr: the first %" PRIu64 " bytes are left out]\n", s[1].from);
+        buf_addf(out, "\n\n[stderr: the first %" PRIu64 " bytes are left out]", s[1].from);
     if (row->hint)
-        buf_addf(out, "\nHint: %s\n", row->hint);
+        buf_addf(out, "\n\nHint: %s", row->hint);
     if (script && script->script[0])
-        buf_addf(out, "\nThe code is kept as script %s; \"cached\": \"%s\" runs it again.\n", script->script,
+        buf_addf(out, "\n\nThe code is kept as script %s; \"cached\": \"%s\" runs it again.", script->script,
                  script->script);
     else if (script)
-        buf_addf(out, "\nThe code is not kept as a script: %s.\n", script->reason);
+        buf_addf(out, "\n\nThe code is not kept as a script: %s.", script->reason);
 }
 
 void run_sandbox_answer(struct tool_call *c, const struct store_execution *row, const struct run_sandbox_window *window,

@@ -58,6 +58,12 @@ def context(where):
     return must(own("POST", f"/v1/sandboxes/{where}/contexts", {"language": "python"}))["id"]
 
 
+def script(where):
+    """The id of new code that ran successfully."""
+    answer = must(own("POST", f"/v1/sandboxes/{where}/tools/run_sandbox", {"code": f"echo {WORDS.randrange(10 ** 12)}"}))
+    return answer["result"]["script"]["id"]
+
+
 def asking(where, context):
     """An execution that waits for a line."""
     given = must(own("POST", f"/v1/sandboxes/{where}/contexts/{context}/execute", {
@@ -123,6 +129,8 @@ def exchange_ids(case, operation):
     if looks(ids.get("contextId"), "cx"):
         ids["contextId"] = context(ids["sandboxId"]) if operation in ("deleteContext", "forkContext") and looks(ids.get("sandboxId"), "sb") \
             else kept().context
+    if looks(ids.get("scriptId"), "sc"):
+        ids["scriptId"] = script(kept().sandbox)
     if looks(ids.get("keyId"), "[a-z]{2}"):
         spare = operation in ("revokeApiKey", "rotateApiKey")
         ids["keyId"] = must(own("POST", "/v1/keys", {"name": "spare", "scopes": ["files"]}))["id"] if spare else kept().key
@@ -259,6 +267,10 @@ def exchange_rest(case, operation):
             case.body["name"] = f"n{WORDS.randrange(10 ** 12)}"
     if operation == "createApiKey":
         case.body.setdefault("scopes", ["files"])  # required if the principal is not a user
+    if operation == "callTool" and turn(operation):
+        case.path_parameters["tool"], case.body = "search_tools", {}
+    if operation == "callToolInSandbox" and turn(operation):
+        case.path_parameters["tool"], case.body = "bash", {"command": "true"}
     if operation == "setUser" and turn(operation):
         case.body["role"] = "developer"
     if operation == "getTenant" and turn(operation):
