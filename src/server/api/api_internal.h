@@ -26,6 +26,7 @@ struct api {
     struct pool_registry *pool_registry;          /* pools (pool_registry.h) */
     struct template_cache *template_cache;        /* templates */
     struct host_modules *host_modules;            /* Python modules that templates can preload */
+    uint64_t calculations[4];                     /* requests to compute an expression, by outcome (calculate.c) */
     struct socket_execution *orphaned_executions; /* executions of closed sockets that await a store or manager reply */
 };
 
@@ -38,10 +39,16 @@ extern const struct gateway_permission permission_public, permission_authenticat
 extern const struct http_route docs_routes[], sandbox_routes[], execution_routes[], file_routes[], capability_routes[],
     template_routes[], key_routes[], health_metrics_routes[], maintenance_routes[], event_routes[], token_routes[],
     sandbox_socket_routes[], audit_routes[], usage_routes[], budget_routes[], live_usage_routes[], tenant_routes[],
-    user_routes[], context_routes[], pool_routes[], execute_routes[], validate_routes[], tool_routes[], script_routes[];
+    user_routes[], context_routes[], pool_routes[], execute_routes[], validate_routes[], calculate_routes[],
+    tool_routes[], script_routes[];
 
 /* Frees all orphaned executions without a reply; for shutdown. */
 void socket_executions_free_orphans(struct api *api);
+
+/* --- the calculator (calculate.c) --- */
+
+void calculate_write_metrics(const struct api *api, struct buf *out);
+void calculate_write_capabilities(struct jsonw *w);
 
 /* --- requests --- */
 

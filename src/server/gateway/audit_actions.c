@@ -13,6 +13,7 @@ static const struct {
     const char *method, *pattern, *name;
 } audit_action_overrides[] = {
     { "POST", "/v1/execute", "execution.execute" },
+    { "POST", "/v1/calculate", "calculation.run" },
     { "POST", "/v1/tools/{tool}", "tool.call" },
     { "POST", "/v1/sandboxes/{sandboxId}/tools/{tool}", "tool.call_in_sandbox" },
     { "POST", "/v1/validate", "code.validate" },
@@ -46,6 +47,9 @@ static const char *const audit_recorded_reads[] = { "/v1/maintenance/backup" };
 static const struct {
     const char *method, *pattern;
 } audit_named_by_body[] = { { "POST", "/mcp" } };
+
+/* Requests with a body that change nothing: a success is not recorded. */
+static const char *const audit_computations[] = { "/v1/calculate" };
 
 static void audit_action_singular(const char *word, size_t n, char *ret, size_t cap)
 {
@@ -96,6 +100,9 @@ static void audit_action_make_name(const struct http_route *r, char *ret, size_t
 
 static bool audit_action_is_read(const struct http_route *r)
 {
+    for (size_t i = 0; i < ARRAY_LEN(audit_computations); i++)
+        if (str_eq(r->pattern, audit_computations[i]))
+            return true;
     return str_eq(r->method, "GET");
 }
 

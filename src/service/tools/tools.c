@@ -15,13 +15,26 @@
 extern const struct tool_definition tool_search_tools, tool_run_sandbox;
 extern const struct tool_definition tool_run_code, tool_bash, tool_shell, tool_exec, tool_code_executor,
     tool_simple_execute_code, tool_read_file, tool_write_file, tool_edit_file, tool_list, tool_glob, tool_grep,
-    tool_stage_files, tool_return_files;
+    tool_stage_files, tool_return_files, tool_mathematical_solve;
 
 static const struct tool_definition *const definitions[] = {
-    &tool_search_tools, &tool_run_sandbox, &tool_run_code,      &tool_bash,
-    &tool_shell,        &tool_exec,        &tool_code_executor, &tool_simple_execute_code,
-    &tool_read_file,    &tool_write_file,  &tool_edit_file,     &tool_list,
-    &tool_glob,         &tool_grep,        &tool_stage_files,   &tool_return_files,
+    &tool_search_tools,
+    &tool_run_sandbox,
+    &tool_run_code,
+    &tool_bash,
+    &tool_shell,
+    &tool_exec,
+    &tool_code_executor,
+    &tool_simple_execute_code,
+    &tool_read_file,
+    &tool_write_file,
+    &tool_edit_file,
+    &tool_list,
+    &tool_glob,
+    &tool_grep,
+    &tool_stage_files,
+    &tool_return_files,
+    &tool_mathematical_solve,
 };
 _Static_assert(ARRAY_LEN(definitions) <= TOOLS_MAX, "TOOLS_MAX");
 

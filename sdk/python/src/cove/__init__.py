@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ._async.tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
     from ._async.terminals import AsyncTerminal, AsyncTerminals
     from ._async.tools import AsyncTools
-    from ._default import execute
+    from ._default import calculate, execute
     from ._error import CoveError, ExecutionFailedError, WaitTimeoutError
     from ._local import DownloadResult
     from ._settings import Retry
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ._sync.tenants import Keys, Roles, Tenants, Users
     from ._sync.terminals import Terminal, Terminals
     from ._sync.tools import Tools
+    from .calculation import Calculation
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
         Driver, Inspection, Level, LimitRange, McpSession, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
@@ -76,7 +77,7 @@ HOMES = {
     "_async.tenants": "AsyncKeys AsyncRoles AsyncTenants AsyncUsers",
     "_async.terminals": "AsyncTerminal AsyncTerminals",
     "_async.tools": "AsyncTools",
-    "_default": "execute",
+    "_default": "calculate execute",
     "_error": "CoveError ExecutionFailedError WaitTimeoutError",
     "_local": "DownloadResult",
     "_settings": "Retry",
@@ -94,6 +95,7 @@ HOMES = {
     "_sync.tenants": "Keys Roles Tenants Users",
     "_sync.terminals": "Terminal Terminals",
     "_sync.tools": "Tools",
+    "calculation": "Calculation",
     "events": ("InputRequestEvent ChannelEvent Event ExitEvent FileEvent OutputEvent ExceptionEvent ResizeEvent "
         "DisplayEvent StartedEvent"),
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
@@ -111,7 +113,7 @@ __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
     "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncMcpSessions", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncTools", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
-    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Capabilities", "Channel", "ChannelEvent", "CodeReport", "Commands", "Completions",
+    "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Calculation", "Capabilities", "Channel", "ChannelEvent", "CodeReport", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
     "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "Executions", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
@@ -120,7 +122,7 @@ __all__ = [
     "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "ServerEvent", "Session", "StartedEvent",
     "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Tool", "ToolImage", "ToolResult",
     "Tools", "Usage", "UsageReport",
-    "UsageRow", "Usages", "Used", "User", "Users", "Violation", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "errors", "execute",
+    "UsageRow", "Usages", "Used", "User", "Users", "Violation", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "calculate", "errors", "execute",
 ]
 
 

@@ -1,4 +1,4 @@
-"""`cove.execute`, and its client: one in each process, made when it is first used."""
+"""`cove.execute`, `cove.calculate`, and their client: one in each process, made when it is first used."""
 from __future__ import annotations
 
 import atexit
@@ -70,4 +70,12 @@ execute.__doc__ = """Runs code, or a command, in a fresh sandbox that is removed
 
     The server is that of COVE_URL and COVE_API_KEY, or of this machine. The arguments are those of
     `Cove.execute`. Threads and forked processes can call this at any time.
+    """
+
+calculate = _shared(Cove.calculate)
+calculate.__doc__ = """Computes a formula, or a short problem in English words, exactly and without a sandbox.
+
+        print(cove.calculate("1/3 + 1/6").fraction)
+
+    The server is that of `cove.execute`. The arguments are those of `Cove.calculate`.
     """

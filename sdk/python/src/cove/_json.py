@@ -109,6 +109,9 @@ def decode(cls: Type[T], data: Any) -> T:
             name = text_of(field)
             if name in data:
                 value = data[name]
+                if "convert" in field.metadata and value is not None:
+                    values[field.name] = field.metadata["convert"](value)
+                    continue
                 values[field.name] = value / 1000 if field.metadata.get("ms") and value is not None else convert(known[field.name], value)
         return cls(**values)
     except (TypeError, KeyError, ValueError, AttributeError) as error:

@@ -16,6 +16,7 @@ from ._http import AsyncHTTP, AsyncLineStream
 from .execution import OnResult, OnText, deliver
 
 if TYPE_CHECKING:
+    from ..calculation import Calculation
     from ..tenants import LoginInfo, Tenant
     from .mcp_sessions import AsyncMcpSessions
     from .pools import AsyncPools
@@ -217,6 +218,22 @@ class AsyncCove:
             await lines.drop()
 
     # --- the server ---
+
+    async def calculate(self, expression: Optional[str] = None, *, problem: Optional[str] = None, digits: Optional[int] = None,
+                        steps: Optional[bool] = None) -> Calculation:
+        """Computes a formula, or a short problem in English words, exactly and without a sandbox.
+
+        Args:
+            expression: a formula such as "1/3 + 1/6".
+            problem: a formula or words, such as "What is 15% of 80?". One that is not understood
+                has no answer and an `explanation`.
+            digits: significant digits of a result that is rounded.
+            steps: list the reductions in `steps`.
+        """
+        from ..calculation import calculation_of
+
+        body = without_none(expression=expression, problem=problem, digits=digits, steps=steps)
+        return calculation_of(await self._http.json(Call("POST", path("v1", "calculate"), json=body)))
 
     async def capabilities(self) -> Capabilities:
         """Levels, runtimes, and limits with their ranges."""
