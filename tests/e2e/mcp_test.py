@@ -111,6 +111,18 @@ class Calls(Bridged):
         self.assertEqual(first["result"]["protocolVersion"], "2025-06-18")
         self.assertEqual(second["result"]["structuredContent"]["stdout"], "42\n")
 
+    def test_a_session_may_use_a_sandbox_that_exists_or_a_template(self):
+        sandbox = self.cove("sandbox", "create", "--json").json["id"]
+        client = self.bridge("--sandbox", sandbox[:12])
+        client.initialize()
+        self.assertEqual(client.call("bash", {"command": "true"})["structuredContent"]["sandboxId"], sandbox)
+        client.end()
+        self.assertEqual(self.sandboxes(), [sandbox])  # it is not the session's own
+        client = self.bridge("--template", "missing", modern=True)
+        self.assertIn("missing", client.ask("tools/list")["error"]["message"])
+        client.end()
+        self.assertErrorCode(self.cove("mcp", "--local", "--sandbox", sandbox, code=2), 2, "bad_usage")
+
     def test_sessions_are_listed_shown_and_closed(self):
         client = self.bridge()
         client.initialize()

@@ -68,7 +68,7 @@ static const char *cli_foreign_verb_hint(const char *word)
     return NULL;
 }
 
-/* In a short word one edit is much: `cp` is not what a user of `mcp` means. */
+/* In a short word one edit is much: `rm` is not what a user of `vm` means. */
 static bool cli_is_plausible(const char *word, const char *suggestion)
 {
     return strlen(word) > 4 || word[0] == suggestion[0];
