@@ -32,6 +32,9 @@ class Names(Served):
         self.assertIn(execution, self.names("logs", self.box[:9], ""))
         self.assertIn("python-data", self.names("sandbox", "create", "--template", ""))
         self.assertIn("python-data", self.names("template", "show", ""))
+        script = self.cove("tool", "call", self.box, "run_sandbox", "--arg", "code=print(1)", "--json").json["result"]["script"]["id"]
+        self.assertEqual(self.names("script", "show", ""), [script])
+        self.assertEqual(self.names("script", "rm", "x", ""), [script])
         self.cove("key", "create", "-q", "ci")
         self.assertEqual([k for k in self.names("key", "revoke", "") if not k.startswith("ky")], ["ci"])  # one has blanks in its name
         for words in (["shell", self.box, ""], ["sandbox", "create", ""], ["run", ""], ["no-such", ""], ["shell"], []):
