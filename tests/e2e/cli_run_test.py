@@ -52,7 +52,7 @@ class Programs(Case):
 
     def test_runtimes_report_which_builtin_templates_lack_modules(self):
         templates = {t["name"]: t for t in run("runtimes", "--json").json["templates"]}
-        self.assertEqual(set(templates), {"bash", "node", "python", "python-data"})
+        self.assertEqual(set(templates), {"bash", "node", "python", "python-data", "snippet"})
         self.assertTrue(templates["python"]["available"])
         text = run("runtimes").out
         for name, template in templates.items():

@@ -76,7 +76,7 @@ void run_reset_program(struct run *r)
     exec_handle_free(take_ptr(&r->exec));
     language_kernel_reset(&r->kernel);
     r->file_index = r->file_sent = r->input_sent = 0;
-    r->uses_prepared_interpreter = false;
+    r->uses_prepared_interpreter = r->is_checking = false;
     r->started_ns = 0;
 }
 

@@ -95,13 +95,13 @@ TEST(too_many_violations_and_long_texts_are_refused)
 
     memset(subject, 'x', sizeof(subject) - 1);
     subject[sizeof(subject) - 1] = '\0';
-    json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:s}", "rule", "call_open", "line", 1, "column", 1, "subject",
-                                          subject));
+    json_array_append_new(
+        list, json_pack("{s:s,s:i,s:i,s:s}", "rule", "call_open", "line", 1, "column", 1, "subject", subject));
     assert_int_equal(code_report_read(r, answer, &err), -1);
     json_array_clear(list);
     for (unsigned i = 0; i <= REPORT_VIOLATIONS_MAX; i++)
-        json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:s}", "rule", "call_sleep", "line", 1, "column", 1,
-                                              "subject", ""));
+        json_array_append_new(
+            list, json_pack("{s:s,s:i,s:i,s:s}", "rule", "call_sleep", "line", 1, "column", 1, "subject", ""));
     assert_int_equal(code_report_read(r, answer, &err), -1);
     json_decref(answer);
 }
@@ -174,14 +174,10 @@ TEST(text_that_is_no_python_is_found_by_its_beginning)
         const char *code;
         bool found;
     } rows[] = {
-        { "#!/bin/bash\necho", true },
-        { "#!/usr/bin/env python3\nprint(1)", false },
-        { "  \n#include <stdio.h>", true },
-        { "function f() {}", true },
-        { "constant = 1", false },
-        { "letter = 'let '", false },
-        { "'#!/bin/sh'", false },
-        { "", false },
+        { "#!/bin/bash\necho", true },      { "#!/usr/bin/env python3\nprint(1)", false },
+        { "  \n#include <stdio.h>", true }, { "function f() {}", true },
+        { "constant = 1", false },          { "letter = 'let '", false },
+        { "'#!/bin/sh'", false },           { "", false },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
