@@ -52,7 +52,8 @@ check-vm: build
 	@tests/vm/run.py $(WORDS)
 
 check-mcp: build
-	@status=0; tests/mcp/run.py || status=1; tests/mcp/clients.py || status=1; exit $$status
+	@status=0; tests/mcp/run.py || status=1; tests/mcp/clients.py || status=1; \
+	ninja -C $(BUILD) tests/tools/mcp-conformance-client && tests/mcp/conformance_client.py || status=1; exit $$status
 
 bench: build
 	@tools/deps build bench

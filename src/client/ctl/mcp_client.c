@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define ONE_SERVER "server" /* name of a server that the command line gives */
-#define STOP_GRACE_MS 2000u
+#define STOP_GRACE_MS 1000u
 #define TEXT_MAX (8u * 1024u * 1024u)
 #define WORDS_MAX 400u
 
@@ -304,7 +304,10 @@ static int ctl_mcp_tools(struct ctl_mcp *m, struct err *err)
         ctl_print_json(m->tools);
     else
         ctl_mcp_print_tools(m);
-    return failed ? -1 : 0;
+    if (failed == 0)
+        return 0;
+    report_note("%s", err->msg); /* an error would be a second JSON object */
+    return err_info(err->id)->exit;
 }
 
 /* --- results --- */
