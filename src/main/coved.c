@@ -468,12 +468,12 @@ static void coved_on_drained(void *arg)
     struct coved *d = arg;
     struct err why;
 
+    ev_timer_set(d->ev, &d->end_timeout, ev_now(d->ev) + PATIENCE_NS, coved_stop_loop, d);
     if (!d->ends_sandboxes) {
-        coved_stop_loop(d);
+        mcp_await_deletions(d->mcp, coved_stop_loop, d);
         return;
     }
     err_set(&why, ERR_SANDBOX_ENDED, "the server was stopped");
-    ev_timer_set(d->ev, &d->end_timeout, ev_now(d->ev) + PATIENCE_NS, coved_stop_loop, d);
     manager_end_all(d->manager, &why, coved_stop_loop, d);
 }
 

@@ -25,6 +25,13 @@ void mcp_end_sessions(struct mcp *m)
         mcp_session_end(m->sessions);
 }
 
+void mcp_await_deletions(struct mcp *m, void (*done)(void *arg), void *arg)
+{
+    m->on_deleted = done;
+    m->on_deleted_arg = arg;
+    mcp_deletions_check(m);
+}
+
 void mcp_free(struct mcp *m)
 {
     if (!m)
@@ -36,6 +43,7 @@ void mcp_free(struct mcp *m)
     }
     mcp_sandbox_jobs_free(m);
     ev_timer_clear(m->settings.ev, &m->expiry_timer);
+    ev_defer_clear(m->settings.ev, &m->on_deleted_defer);
     mcp_fixtures_free(m->fixtures);
     template_cache_free(m->template_cache);
     free(m);

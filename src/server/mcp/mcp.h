@@ -36,8 +36,10 @@ struct mcp *mcp_new(const struct mcp_settings *set);
 void mcp_free(struct mcp *m);
 DEFINE_AUTO(mcp, mcp_free);
 
-/* For a server that stops: deletes the sandboxes of all sessions. */
+/* For a server that stops: ends all sessions, and begins to delete their sandboxes. */
 void mcp_end_sessions(struct mcp *m);
+/* Calls `done` from the loop when no deletion is in progress. */
+void mcp_await_deletions(struct mcp *m, void (*done)(void *arg), void *arg);
 
 /* For http_settings: the route tables, whose context is the mcp. */
 extern const struct http_route *const mcp_tables[];

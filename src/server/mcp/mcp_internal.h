@@ -50,6 +50,10 @@ struct mcp {
     size_t nsessions;
     struct ev_timer expiry_timer;
     struct mcp_sandbox_job *sandbox_jobs; /* sandboxes of sessions that are being created (session_sandbox.c) */
+    unsigned deletions;                   /* of sandboxes, in progress */
+    void (*on_deleted)(void *arg);        /* called once when none is; NULL: none waits */
+    void *on_deleted_arg;
+    struct ev_defer on_deleted_defer;
     uint64_t counts[MCP_METHODS_MAX + 1][MCP_OUTCOMES]; /* by method; the last row: unknown methods */
     uint64_t sessions_opened, sessions_expired, sessions_refused;
     size_t replay_bytes;           /* kept by all sessions (replay.c) */
@@ -216,6 +220,7 @@ void mcp_create_sandbox(struct mcp_request *c, const struct mcp_sandbox_spec *sp
 void mcp_sandbox_jobs_free(struct mcp *m);
 void mcp_session_sandbox_lost(struct mcp_session *s, const char *sandbox);
 void mcp_session_delete_sandbox(struct mcp_session *s);
+void mcp_deletions_check(struct mcp *m); /* calls on_deleted if it is due */
 
 /* --- tools (tools.c, sandbox_tools.c) --- */
 

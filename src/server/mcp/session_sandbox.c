@@ -10,6 +10,7 @@
 #include "core/base/str.h"
 #include "service/custom_policy.h"
 #include "service/spec.h"
+#include "service/template_check.h"
 
 struct mcp_sandbox_job {
     struct mcp *mcp;
@@ -22,6 +23,38 @@ struct mcp_sandbox_job {
     struct spec spec;
 };
 
+/* --- deletion --- */
+
+static void mcp_on_deletions_done(void *arg)
+{
+    struct mcp *m = arg;
+    void (*done)(void *) = take_ptr(&m->on_deleted);
+
+    done(m->on_deleted_arg);
+}
+
+void mcp_deletions_check(struct mcp *m)
+{
+    if (m->on_deleted && m->deletions == 0 && !m->sandbox_jobs)
+        ev_defer(m->settings.ev, &m->on_deleted_defer, mcp_on_deletions_done, m);
+}
+
+static void mcp_on_sandbox_deleted(void *arg, const struct err *err UNUSED, const struct store_sandbox *row UNUSED)
+{
+    struct mcp *m = arg;
+
+    m->deletions--;
+    mcp_deletions_check(m);
+}
+
+static void mcp_delete_sandbox(struct mcp *m, const char *owner, const char *id)
+{
+    m->deletions++;
+    manager_delete(m->settings.manager, owner, id, mcp_on_sandbox_deleted, m);
+}
+
+/* --- jobs --- */
+
 static void mcp_sandbox_job_free(struct mcp_sandbox_job *j)
 {
     linked_remove(j);
@@ -31,9 +64,24 @@ static void mcp_sandbox_job_free(struct mcp_sandbox_job *j)
     free(j);
 }
 
-static void mcp_on_sandbox_deleted(void *arg UNUSED, const struct err *err UNUSED,
+static void mcp_on_sandbox_changed(void *arg UNUSED, const struct err *err UNUSED,
                                    const struct store_sandbox *row UNUSED)
 {
+}
+
+/* The sandbox of a session lives as long as the session is in use. */
+static void mcp_session_extend_sandbox(struct mcp_session *s)
+{
+    uint64_t now = clock_real_ms(), idle = s->mcp->settings.idle_ms;
+    struct sandbox_update update = { .lifetime_ms = idle };
+    struct err err = { 0 };
+
+    if (s->borrows_sandbox || !s->sandbox_expires_ms || s->sandbox_expires_ms > now + idle / 2 ||
+        custom_policy_check_operator_limit(s->mcp->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", idle, &err) <
+            0)
+        return;
+    s->sandbox_expires_ms = now + idle;
+    manager_update(s->mcp->settings.manager, s->owner, s->sandbox, &update, mcp_on_sandbox_changed, NULL);
 }
 
 static void mcp_sandbox_job_report(struct mcp_sandbox_job *j, const struct store_sandbox *row, const struct err *err)
@@ -57,8 +105,9 @@ static void mcp_sandbox_job_report(struct mcp_sandbox_job *j, const struct store
         c = waits ? m->calls : c->next;
     }
     if (!is_awaited && row)
-        manager_delete(m->settings.manager, row->owner, row->id, mcp_on_sandbox_deleted, NULL);
+        mcp_delete_sandbox(m, row->owner, row->id);
     mcp_sandbox_job_free(j);
+    mcp_deletions_check(m);
 }
 
 static void mcp_sandbox_job_on_created(void *arg, const struct err *err, const struct store_sandbox *row)
@@ -72,6 +121,7 @@ static void mcp_sandbox_job_on_created(void *arg, const struct err *err, const s
     if (row && j->session) {
         (void)str_copy(j->session->sandbox, sizeof(j->session->sandbox), row->id);
         j->session->sandbox_expires_ms = row->expires_ms;
+        mcp_session_extend_sandbox(j->session);
     }
     mcp_sandbox_job_report(j, row, err);
 }
@@ -109,15 +159,25 @@ static void mcp_sandbox_job_create(struct mcp_sandbox_job *j)
                        j->template[0] ? j->template : NULL, mcp_sandbox_job_on_named, mcp_sandbox_job_on_created, j);
 }
 
+static void mcp_sandbox_job_on_template_checked(void *arg, const struct err *err, const char *details UNUSED)
+{
+    if (err)
+        mcp_sandbox_job_report(arg, NULL, err);
+    else
+        mcp_sandbox_job_create(arg);
+}
+
 static void mcp_sandbox_job_on_template(void *arg, const struct err *err, const struct store_template *row)
 {
     struct mcp_sandbox_job *j = arg;
+    struct mcp_settings *set = &j->mcp->settings;
     struct err why = { 0 };
 
     if (spec_read_template(&j->spec, j->template, err, row, &why) < 0)
         mcp_sandbox_job_report(j, NULL, &why);
     else
-        mcp_sandbox_job_create(j);
+        template_check_modules(manager_host_modules(set->manager), j->template, &j->spec, ev_now(set->ev),
+                               mcp_sandbox_job_on_template_checked, j);
 }
 
 static void mcp_sandbox_wait_cancel(struct mcp_request *c)
@@ -129,7 +189,8 @@ static void mcp_sandbox_wait(struct mcp_request *c, struct mcp_sandbox_job *j, m
 {
     c->sandbox_job = j;
     c->sandbox_fn = fn;
-    c->on_cancel = mcp_sandbox_wait_cancel;
+    if (!c->on_cancel)
+        c->on_cancel = mcp_sandbox_wait_cancel;
 }
 
 static int mcp_sandbox_check_rights(const struct mcp_request *c, struct err *err)
@@ -175,21 +236,6 @@ void mcp_create_sandbox(struct mcp_request *c, const struct mcp_sandbox_spec *sp
 
 /* --- the sandbox of a session --- */
 
-/* The sandbox of a session lives as long as the session is in use. */
-static void mcp_session_extend_sandbox(struct mcp_session *s)
-{
-    uint64_t now = clock_real_ms(), idle = s->mcp->settings.idle_ms;
-    struct sandbox_update update = { .lifetime_ms = idle };
-    struct err err = { 0 };
-
-    if (s->borrows_sandbox || !s->sandbox_expires_ms || s->sandbox_expires_ms > now + idle / 2 ||
-        custom_policy_check_operator_limit(s->mcp->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", idle, &err) <
-            0)
-        return;
-    s->sandbox_expires_ms = now + idle;
-    manager_update(s->mcp->settings.manager, s->owner, s->sandbox, &update, mcp_on_sandbox_deleted, NULL);
-}
-
 void mcp_session_sandbox(struct mcp_request *c, mcp_sandbox_fn *fn)
 {
     struct mcp_session *s = c->session;
@@ -218,7 +264,7 @@ void mcp_session_delete_sandbox(struct mcp_session *s)
         s->sandbox_job->session = NULL;
     s->sandbox_job = NULL;
     if (s->sandbox[0] && !s->borrows_sandbox)
-        manager_delete(s->mcp->settings.manager, s->owner, s->sandbox, mcp_on_sandbox_deleted, NULL);
+        mcp_delete_sandbox(s->mcp, s->owner, s->sandbox);
     s->sandbox[0] = '\0';
 }
 

@@ -28,6 +28,7 @@ struct mcp_watch {
     struct resource_uri parsed;
     struct sandbox_files_request request;
     struct sandbox_files_job *job;
+    bool is_gone; /* the file was removed or replaced, and is watched again after the delay */
     struct ev_timer timer;
 };
 
@@ -75,10 +76,7 @@ void mcp_listener_open(struct http_req *req, struct mcp_session *s)
 {
     struct mcp_listener *l;
 
-    if (s->listener) {
-        http_refuse(req, ERR_EXISTS, "this session already has a GET stream; close it first");
-        return;
-    }
+    mcp_listener_close(s); /* a client that reconnects: its old connection may not be known to be broken */
     l = mem_new(struct mcp_listener);
     l->session = s;
     l->req = req;
@@ -150,10 +148,15 @@ void mcp_watches_free(struct mcp_session *s)
     }
 }
 
+static void mcp_watch_start(struct mcp_watch *w);
+
 static void mcp_watch_on_delay(void *arg)
 {
     struct mcp_watch *w = arg;
     json_t *params = json_pack("{s:s}", "uri", w->uri);
+
+    if (w->is_gone)
+        mcp_watch_start(w);
 
     if (w->call) {
         mcp_listen_notify(w->call, "notifications/resources/updated", params);
@@ -173,10 +176,12 @@ static void mcp_watch_on_event(void *arg, const struct files_event *e)
                      mcp_watch_on_delay, w);
 }
 
-/* The file or its sandbox is gone, which is a change too. */
-static void mcp_watch_on_done(void *arg, const struct files_done *d UNUSED, const struct err *err UNUSED)
+/* The file was removed or replaced, or its sandbox has ended: a change too. */
+static void mcp_watch_on_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
 {
     struct mcp_watch *w = arg;
+
+    w->is_gone = !err;
 
     ev_timer_set(w->mcp->settings.ev, &w->timer, ev_now(w->mcp->settings.ev) + MCP_WATCH_DELAY_NS, mcp_watch_on_delay,
                  w);
@@ -203,6 +208,8 @@ static struct mcp_watch *mcp_watch_new(struct mcp_request *c, const char *uri, s
 /* The owner that the request names lives as long as the call or the session. */
 static void mcp_watch_start(struct mcp_watch *w)
 {
+    w->is_gone = false;
+    sandbox_files_free(take_ptr(&w->job));
     if (w->request.sandbox)
         sandbox_files_open(w->mcp->settings.manager, &w->request, &mcp_watch_ops, w, &w->job);
 }

@@ -313,9 +313,8 @@ static void mcp_tool_choose_sandbox(struct mcp_request *c)
     if (t->tool->place != TOOL_IN_SANDBOX || t->sandbox[0]) {
         mcp_tool_start(c);
     } else if (c->session) {
+        c->on_cancel = mcp_tool_cancel;
         mcp_session_sandbox(c, mcp_tool_on_sandbox);
-        if (c->sandbox_job)
-            c->on_cancel = mcp_tool_cancel;
     } else {
         c->work = NULL;
         mcp_tool_work_free(t);
