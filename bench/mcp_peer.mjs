@@ -1,6 +1,6 @@
-// mcp_peer.mjs [PORT] - an MCP server written with the official TypeScript SDK, for bench/mcp: one tool
-// that runs `bash -c` as a child process, without isolation. On standard input and output, or over HTTP
-// on a port of 127.0.0.1 with a session.
+// mcp_peer.mjs [PORT] - an MCP server written with the official TypeScript SDK, for bench/mcp: one
+// tool that runs `bash -c` as a child process, without isolation. On standard input and output, or
+// over HTTP on a port of 127.0.0.1 with a session.
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";

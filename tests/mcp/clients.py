@@ -3,10 +3,11 @@
 through `cove mcp`, and checks the contents of the answers: part of `make check-mcp`. WORD selects
 the clients whose name has it.
 
-The clients are the official SDKs and the command line of the Inspector, installed by npm and pip at
-fixed versions into build-mcp/. A client gets the path of a plan as its argument:
+The clients are the official SDKs and the command line of the Inspector, installed by npm and pip
+at fixed versions into build-mcp/. A client gets the path of a plan as its argument:
 
-    {"url": ..., "key": ...} or {"command": [...], "env": {...}}, and "calls": [{"tool", "arguments"}]
+    {"url": ..., "key": ..., "calls": [{"tool": ..., "arguments": {...}}]}, or, instead of URL and
+    key, {"command": [...], "env": {...}}
 
 and prints one object with the tools that the server lists and the result of each call, as the SDK
 returned them. `$sandbox` in an argument is the sandbox of the first result. A tool without a call in

@@ -1,5 +1,5 @@
-"""clients_python.py PLAN - runs a plan of calls with the official Python SDK: see clients.py for the
-plan and the output."""
+"""clients_python.py PLAN - runs a plan of calls with the official Python SDK: see clients.py for
+the plan and the output."""
 import asyncio
 import json
 import sys

@@ -1,5 +1,5 @@
-// clients_sdk_v2.mjs PLAN - runs a plan of calls with the official TypeScript client, version 2, which
-// prefers the revision 2026-07-28: see clients.py for the plan and the output.
+// clients_sdk_v2.mjs PLAN - runs a plan of calls with the official TypeScript client, version 2,
+// which prefers the revision 2026-07-28: see clients.py for the plan and the output.
 import { readFileSync } from "node:fs";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";

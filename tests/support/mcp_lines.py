@@ -1,4 +1,4 @@
-"""mcp_lines.py - an MCP client on the standard input and output of a program, for tests and benches.
+"""mcp_lines.py - an MCP client on the standard input and output of a program.
 
     client = Lines([COVE, "mcp"], env)
     client.initialize()                          # the era of sessions

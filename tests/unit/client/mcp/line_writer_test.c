@@ -84,7 +84,7 @@ TEST(a_slow_reader_causes_pressure_and_gets_every_byte)
 
         memset(text, 'x', len);
         scene_init(&s, with_socket);
-        line_writer_add(s.writer, text, len); /* returns, although nobody reads */
+        line_writer_add(s.writer, text, len); /* returns, although no process reads */
         line_writer_add(s.writer, "tail", 4);
         ev_turn(s.ev, 0);
         assert_string_equal(s.events.data, "high;");
