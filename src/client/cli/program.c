@@ -262,7 +262,7 @@ int program_resolve(const struct run_options *r, const struct program_search *pl
         rc = program_use_language(r, place, &p, err);
     } else if (r->nwords == 0 || !r->words[0][0]) {
         rc = err_set(err, ERR_USAGE, "nothing to run: write 'cove run -- PROGRAM' or 'cove run SCRIPT'");
-    } else if (!r->after_dashes && program_is_script(r->words[0], place->dirs)) {
+    } else if (!r->after_dashes && program_is_script(r->words[0], place->dirs ? place->dirs : language_dirs)) {
         rc = program_use_script(r, NULL, place, &p, err);
     } else {
         program_push_rest(&p, r, 0);
