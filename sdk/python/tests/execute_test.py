@@ -71,3 +71,27 @@ class Execute(Case):
     def test_a_timeout_is_named_as_the_reason(self) -> None:
         with self.assertRaisesRegex(ExecutionFailedError, "longer than its timeout"):
             self.client.execute("while True: pass", timeout=0.3).check()
+
+
+class Tiers(Case):
+    def test_a_tier_names_the_machinery_that_answered(self) -> None:
+        self.assertEqual([(done.text, done.answered_by) for done in (self.client.execute("6 * 7", tier="auto"), self.client.execute("sum([1])", tier="auto"),
+                                                                    self.client.execute("1", tier="full"))],
+                         [("42", "calculate"), ("1", "simple"), ("1", "full")])
+        self.assertIsNone(self.client.execute("1").answered_by)
+
+    def test_refused_code_has_a_report_and_an_alternative(self) -> None:
+        done = self.client.execute("open('x')", tier="simple")
+        assert done.report is not None and done.error is not None
+        self.assertEqual((done.success, done.answered_by, done.error.code, done.exit_code), (False, "check", "code_refused", None))
+        self.assertEqual((done.report.is_safe, done.report.violations[0].type, done.report.violations[0].line), (False, "call_open", 1))
+        self.assertIn("StringIO", done.report.safe_alternative or "")
+        with self.assertRaises(ExecutionFailedError):
+            done.check()
+
+    def test_validate_reports_without_running(self) -> None:
+        report = self.client.validate("import math\nprint(math.pi)")
+        self.assertEqual((report.is_safe, report.risk, report.tier, report.imports, report.pure), (True, "low", "simple", ["math"], True))
+        report = self.client.validate("echo (", language="bash")
+        self.assertEqual((report.is_safe, report.checked, report.violations[0].type), (None, "syntax", "syntax_error"))
+        self.assertTrue(self.client.validate("import numpy", template="python-data").is_safe)
