@@ -248,7 +248,7 @@ static int script_search_scan(struct store_db *db, struct script_search *s, stru
 
             page.has_cursor = true;
             page.cursor.created_ms = last->created_ms;
-            memcpy(page.cursor.id, last->id, sizeof(page.cursor.id));
+            (void)str_copy(page.cursor.id, sizeof(page.cursor.id), last->id);
         }
         row_list_done(page.table, &rows);
     }
