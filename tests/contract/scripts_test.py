@@ -275,6 +275,16 @@ def scripts_are_ranked_by_matches_then_by_use(s):
 
 
 @case
+def old_scripts_are_removed_and_reported(s):
+    sb = shared(s)
+    forget_all(s)
+    run(s, sb, language="sh", code="echo old")
+    time.sleep(0.002)
+    assert s.call("POST", "/v1/maintenance/gc", {"dryRun": True}).json["scripts"] == 1 and len(scripts(s)) == 1
+    assert s.call("POST", "/v1/maintenance/gc", {}).json["scripts"] == 1 and scripts(s) == []
+
+
+@case
 def tools_are_found_in_steps(s):
     table = s.call("GET", "/v1/tools").json["items"]
     found = search(s, type="tool", limit=50)

@@ -80,7 +80,11 @@ static void keep_nothing(void *arg UNUSED, struct store_retention *ret)
 {
     uint64_t now = clock_real_ns() / NS_PER_MS + 1;
 
-    *ret = (struct store_retention){ now, now, now, now };
+    *ret = (struct store_retention){ .executions_before_ms = now,
+                                     .sandboxes_before_ms = now,
+                                     .events_before_ms = now,
+                                     .idem_before_ms = now,
+                                     .scripts_before_ms = now };
 }
 
 static int serve(void)
