@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""mcp_client_test.py COVE - `cove mcp tools`, `call` and `read` with programs that are MCP servers, most
-of them hostile; prints TAP. One file is server and test: with a word as its argument it is the server.
-Needs root, because servers run in sandboxes.
+"""mcp_client_test.py COVE - `cove mcp tools`, `call` and `read` with programs that are MCP servers,
+most of them hostile; prints TAP. One file is server and test: `mcp_client_test.py serve KIND` is
+the server. Needs root, because servers run in sandboxes.
 """
 import json
 import os

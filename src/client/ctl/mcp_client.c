@@ -1,8 +1,9 @@
 /* cove mcp tools, call and read: the tools and resources of MCP servers, for people and scripts.
  *
- * A server is an address, or a program, which runs in a sandbox: `cove run` is its parent, with our
- * pipes as its input and output. Several servers come from a file in the form of other MCP clients.
- * All servers start at once, and one that fails does not keep the others from answering. */
+ * A server is an address, or a program, which runs in a sandbox: `cove run` is its parent, with
+ * our pipes as its input and output. Several servers come from a file in the form of other MCP
+ * clients. All servers start at once, and one that fails does not keep the others from
+ * answering. */
 #include "client/ctl/ctl_internal.h"
 #include "client/ctl/mcp_client.h"
 #include "client/ctl/mcp_process.h"
@@ -65,8 +66,8 @@ static void ctl_mcp_add_word(struct ctl_mcp_words *w, const char *word)
         w->list[w->n++] = word;
 }
 
-/* `cove run` with the flags that the user gave for the sandbox. The variables of the server are in the
- * environment of `cove run`, so their values stay out of the list of processes. */
+/* `cove run` with the flags that the user gave for the sandbox. The variables of the server are
+ * in the environment of `cove run`, so their values stay out of the list of processes. */
 static void ctl_mcp_sandbox_words(const struct ctl *c, const char *cove, const char *const *env, struct buf *names,
                                   struct ctl_mcp_words *w)
 {

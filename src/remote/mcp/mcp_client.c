@@ -1,10 +1,10 @@
-/* Opening a server. The client asks server/discover first. A server that lists a modern version in
- * its answer, or refuses with an error that only modern servers know, is modern; any other answer,
- * and silence, mean initialize. A server that then refuses initialize as a modern one does was only
- * slow, and is asked once more.
+/* Opening a server. The client asks server/discover first. A server that lists a modern version
+ * in its answer, or refuses with an error that only modern servers know, is modern; any other
+ * answer, and silence, mean initialize. A server that then refuses initialize as a modern one
+ * does was only slow, and is asked once more.
  *
- * Over HTTP a legacy session may expire (404): the handshake runs again, and the call that found out
- * is repeated once. The server did not run it. */
+ * Over HTTP a legacy session may expire (404): the handshake runs again, and the call that found
+ * out is repeated once. The server did not run it. */
 #include "remote/mcp/mcp_client_internal.h"
 
 #include "core/base/fd.h"

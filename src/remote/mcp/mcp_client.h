@@ -1,12 +1,12 @@
 /* mcp_client.h - a client of one MCP server, over Streamable HTTP or two descriptors (stdio).
  *
  * The client speaks revision 2026-07-28 ("modern": stateless) and the revisions up to 2025-11-25
- * ("legacy": initialize and sessions), and finds out which one the server speaks. Calls may start at
- * once; they wait until the server is open.
+ * ("legacy": initialize and sessions), and finds out which one the server speaks. Calls may
+ * start at once; they wait until the server is open.
  *
- * The server is not trusted: each size, count and time is bounded, and requests of the server are
- * refused unless the caller answers them. A tool whose definition changed after it was listed is not
- * called until it is listed again.
+ * The server is not trusted: each size, count and time is bounded, and requests of the server
+ * are refused unless the caller answers them. A tool whose definition changed after it was
+ * listed is not called until it is listed again.
  *
  * No callback runs inside the call that caused it. on_done, on_ready and on_closed may free the
  * client; the other callbacks must not. */

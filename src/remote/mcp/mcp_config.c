@@ -1,6 +1,6 @@
-/* The file belongs to the user, but it is often copied from elsewhere: it is bounded and read strictly
- * where a key is known. A variable that is not set is an error, because a server would otherwise get
- * an empty credential and fail with a message of its own. */
+/* The file belongs to the user, but it is often copied from elsewhere: it is bounded and read
+ * strictly where a key is known. A variable that is not set is an error, because a server would
+ * otherwise get an empty credential and fail with a message of its own. */
 #include "remote/mcp/mcp_config.h"
 
 #include "core/base/buf.h"

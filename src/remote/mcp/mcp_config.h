@@ -1,7 +1,10 @@
-/* mcp_config.h - a file that lists MCP servers, in the form that Claude Code, Cursor and others use:
+/* mcp_config.h - a file that lists MCP servers, in the form that Claude Code, Cursor and others
+ * use:
  *
- *     {"mcpServers": {"NAME": {"command": "npx", "args": ["..."], "env": {"KEY": "${KEY}"}, "cwd": "..."},
- *                     "NAME": {"url": "https://...", "headers": {"Authorization": "Bearer ${TOKEN}"}}}}
+ *     {"mcpServers": {"NAME": {"command": "npx", "args": ["..."], "env": {"KEY": "${KEY}"},
+ *                              "cwd": "..."},
+ *                     "NAME": {"url": "https://...",
+ *                              "headers": {"Authorization": "Bearer ${TOKEN}"}}}}
  *
  * ${NAME}, ${env:NAME} and ${NAME:-default} are replaced from the environment. A server with
  * "disabled": true is left out, and keys that only other programs know are ignored. */

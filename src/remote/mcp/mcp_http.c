@@ -1,9 +1,10 @@
-/* A response is either one JSON document, which is collected, or a stream of events, which is read as
- * it arrives. A response with an error status is collected too, because a server of MCP explains
- * itself in the body.
+/* A response is either one JSON document, which is collected, or a stream of events, which is read
+ * as it arrives. A response with an error status is collected too, because an MCP server explains
+ * the error in the body.
  *
  * Invariants:
- * 1. An exchange is freed by ev_defer only, so callbacks may cancel it at any time.
+ * 1. An exchange is never freed while libcurl or the reader of events is on the stack, so
+ *    on_message may cancel it.
  * 2. All bytes of an exchange count against one bound, so a stream that never ends is cut, also if
  *    it has nothing but comments. */
 #include "remote/mcp/mcp_http.h"

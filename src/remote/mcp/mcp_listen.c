@@ -1,7 +1,8 @@
-/* The stream on which a server reports changes of its tools, and on which a legacy server may ask
- * questions: subscriptions/listen of a modern server, GET of a legacy one; over stdio a legacy server
- * needs none. A legacy server loses a question that it asks before its stream is open, so calls wait
- * for the stream, but not long. A stream that ends is opened again after a back-off, unless the server has none. */
+/* The stream on which a server reports changes of its tools, and on which a legacy server may
+ * ask questions: subscriptions/listen of a modern server, GET of a legacy one; over stdio a
+ * legacy server needs none. A legacy server loses a question that it asks before its stream is
+ * open, so calls wait for the stream, but not long. A stream that ends is opened again after a
+ * back-off, unless the server has none. */
 #include "remote/mcp/mcp_client_internal.h"
 
 #include "core/base/str.h"

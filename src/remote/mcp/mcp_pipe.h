@@ -1,4 +1,5 @@
-/* mcp_pipe.h - lines to and from an MCP server over two descriptors (stdio): one message is one line.
+/* mcp_pipe.h - lines to and from an MCP server over two descriptors (stdio): one message is one
+ * line.
  *
  * The server is not trusted: a line and the unsent bytes are bounded. Its process belongs to the
  * caller. */

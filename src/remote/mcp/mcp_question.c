@@ -1,6 +1,7 @@
-/* Questions of the server. A legacy server sends requests of its own; a modern one ends the call with
- * the questions, and the call is repeated with the answers and the server's state. The receiver of a
- * question owns it until it is answered, so the end of a call only detaches its questions. */
+/* Questions of the server. A legacy server sends requests of its own; a modern one ends the call
+ * with the questions, and the call is repeated with the answers and the server's state. The
+ * receiver of a question owns it until it is answered, so the end of a call only detaches its
+ * questions. */
 #include "remote/mcp/mcp_client_internal.h"
 
 #include "core/base/list.h"

@@ -1,6 +1,6 @@
-/* Results. A result without resultType is complete; "input_required" starts a round of questions; any
- * other type belongs to an extension that this client did not declare. Lists are collected over
- * their pages, which a server may not let run on without end. */
+/* Results. A result without resultType is complete; "input_required" starts a round of
+ * questions; any other type belongs to an extension that this client did not declare. Lists are
+ * collected over their pages, which a server may not let run on without end. */
 #include "remote/mcp/mcp_client_internal.h"
 
 #include "core/base/str.h"

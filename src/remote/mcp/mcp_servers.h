@@ -1,9 +1,9 @@
 /* mcp_servers.h - several MCP servers with one namespace of tools.
  *
- * With one server its tools keep their names. With several, every tool is named SERVER__TOOL, also if
- * no other server has it: otherwise the meaning of a name would depend on which servers answer. Names
- * of servers contain no "__", so a name belongs to one server only. Servers are independent: a slow
- * or dead one delays its own calls only. */
+ * With one server its tools keep their names. With several, every tool is named SERVER__TOOL,
+ * also if no other server has it: otherwise the meaning of a name would depend on which servers
+ * answer. Names of servers contain no "__", so a name belongs to one server only. Servers are
+ * independent: a slow or dead one delays its own calls only. */
 #pragma once
 
 #include "remote/mcp/mcp_client.h"
@@ -34,8 +34,9 @@ size_t mcp_servers_count(const struct mcp_servers *s);
 struct mcp_client *mcp_servers_find(const struct mcp_servers *s, const char *name); /* NULL: none */
 
 /* Lists the tools of all servers. on_done gets, once all have answered or failed: {"tools": [a
- * definition with the name of the namespace, "server" and "tool"], "dropped": [{"server", "name",
- * "reason"}], "servers": [{"name", "version", "tools"} or {"name", "error": {"code", "message"}}]}. */
+ * definition with the name of the namespace, "server" and "tool"], "dropped": [{"server",
+ * "name", "reason"}], "servers": [{"name", "version", "tools"} or {"name", "error": {"code",
+ * "message"}}]}. */
 void mcp_servers_list_tools(struct mcp_servers *s, uint32_t timeout_ms,
                             void (*on_done)(void *arg, const json_t *result), void *arg);
 

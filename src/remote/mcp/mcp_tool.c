@@ -1,9 +1,11 @@
-/* A definition is measured before it is copied: bytes, depth and number of values. The digest covers
- * the definition with sorted keys, so that a server may reorder them, and every other change is seen.
+/* A definition is measured before it is copied: bytes, depth and number of values. The digest
+ * covers the definition with sorted keys, so that a server may reorder them, and every other
+ * change is seen.
  *
- * x-mcp-header: the keyword is valid only on a string, integer or boolean that is reachable through
- * `properties` alone, because only then one argument belongs to it. The walk distinguishes keywords
- * from names of properties and from data (enum, const, default), which may look like keywords. */
+ * x-mcp-header: the keyword is valid only on a string, integer or boolean that is reachable
+ * through `properties` alone, because only then one argument belongs to it. The walk
+ * distinguishes keywords from names of properties and from data (enum, const, default), which
+ * may look like keywords. */
 #include "remote/mcp/mcp_tool.h"
 
 #include "core/base/mem.h"
@@ -317,7 +319,7 @@ static bool mcp_header_is_plain(const char *value)
 void mcp_header_add(struct buf *out, const char *name, const char *value)
 {
     if (!*value) {
-        buf_addf(out, "%s;", name); /* how libcurl is told to send an empty value */
+        buf_addf(out, "%s;", name); /* libcurl sends an empty value for this form only */
     } else if (mcp_header_is_plain(value)) {
         buf_addf(out, "%s: %s", name, value);
     } else {

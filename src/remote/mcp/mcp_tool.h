@@ -1,8 +1,8 @@
 /* mcp_tool.h - definitions of tools that an MCP server lists.
  *
- * The server is not trusted. A definition is bounded in bytes, depth and number of values, its name
- * is one that every model interface accepts, and the text that people and models read has no control
- * characters. Schemas stay verbatim, and a `$ref` is never fetched. */
+ * The server is not trusted. A definition is bounded in bytes, depth and number of values, its
+ * name is one that every model interface accepts, and the text that people and models read has
+ * no control characters. Schemas stay verbatim, and a `$ref` is never fetched. */
 #pragma once
 
 #include "core/base/buf.h"

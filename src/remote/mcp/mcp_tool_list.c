@@ -1,8 +1,9 @@
 /* The tools of one server, and which of their definitions the caller has seen.
  *
- * The caller accepts definitions when it lists them. Before a call the client lists the tools again if
- * its copy is old or the server says that it has changed; such a list changes what the server has,
- * but not what the caller accepted. So a tool whose definition changed in between is refused.
+ * The caller accepts definitions when it lists them. Before a call the client lists the tools
+ * again if its copy is old or the server says that it has changed; such a list changes what the
+ * server has, but not what the caller accepted. So a tool whose definition changed in between is
+ * refused.
  *
  * Two tools of one name are both dropped: neither can be called without the risk of the other. */
 #include "remote/mcp/mcp_client_internal.h"
