@@ -25,7 +25,7 @@ struct mcp_fixtures {
 struct fixture_tool {
     const char *name, *input_schema;
     const char *result; /* fixed; NULL: fn answers */
-    void (*fn)(struct mcp_request *c, const json_t *arguments);
+    void (*fn)(struct mcp_server_call *c, const json_t *arguments);
 };
 
 struct mcp_fixtures *mcp_fixtures_new(void)
@@ -45,28 +45,28 @@ void mcp_fixtures_free(struct mcp_fixtures *f)
 
 struct fixture_steps {
     unsigned step;
-    void (*fn)(struct mcp_request *c, unsigned step);
+    void (*fn)(struct mcp_server_call *c, unsigned step);
 };
 
-static void fixture_steps_cancel(struct mcp_request *c)
+static void fixture_steps_cancel(struct mcp_server_call *c)
 {
     free(take_ptr(&c->work));
 }
 
 static void fixture_on_step(void *arg)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct fixture_steps *s = c->work;
 
     s->fn(c, s->step++);
 }
 
-static void fixture_next_step(struct mcp_request *c)
+static void fixture_next_step(struct mcp_server_call *c)
 {
     ev_timer_set(c->mcp->settings.ev, &c->timer, ev_now(c->mcp->settings.ev) + FIXTURE_STEP_NS, fixture_on_step, c);
 }
 
-static void fixture_start_steps(struct mcp_request *c, void (*fn)(struct mcp_request *c, unsigned step))
+static void fixture_start_steps(struct mcp_server_call *c, void (*fn)(struct mcp_server_call *c, unsigned step))
 {
     struct fixture_steps *s = mem_new(struct fixture_steps);
 
@@ -76,24 +76,24 @@ static void fixture_start_steps(struct mcp_request *c, void (*fn)(struct mcp_req
     fixture_next_step(c);
 }
 
-static void fixture_end_steps(struct mcp_request *c, const char *result)
+static void fixture_end_steps(struct mcp_server_call *c, const char *result)
 {
     free(take_ptr(&c->work));
     c->on_cancel = NULL;
-    mcp_request_result(c, result);
+    mcp_server_call_result(c, result);
 }
 
-static void fixture_log(struct mcp_request *c, const char *text)
+static void fixture_log(struct mcp_server_call *c, const char *text)
 {
     auto_free char *params = str_printf("{\"level\":\"info\",\"logger\":\"conformance\",\"data\":\"%s\"}", text);
     bool is_wanted = c->is_modern ? c->log_level >= 0 && c->log_level <= mcp_log_level("info")
                                   : c->log_level <= mcp_log_level("info");
 
     if (is_wanted)
-        mcp_request_notify(c, "notifications/message", params);
+        mcp_server_call_notify(c, "notifications/message", params);
 }
 
-static void fixture_logging_step(struct mcp_request *c, unsigned step)
+static void fixture_logging_step(struct mcp_server_call *c, unsigned step)
 {
     static const char *const texts[] = { "Tool execution started", "Tool processing data", "Tool execution completed" };
 
@@ -105,28 +105,28 @@ static void fixture_logging_step(struct mcp_request *c, unsigned step)
     fixture_end_steps(c, TEXT("The tool logged three messages."));
 }
 
-static void fixture_tool_logging(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_tool_logging(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     fixture_start_steps(c, fixture_logging_step);
 }
 
-static void fixture_progress_step(struct mcp_request *c, unsigned step)
+static void fixture_progress_step(struct mcp_server_call *c, unsigned step)
 {
     if (step < 3) {
-        mcp_request_progress(c, 50u * step, 100, NULL);
+        mcp_server_call_progress(c, 50u * step, 100, NULL);
         fixture_next_step(c);
         return;
     }
     fixture_end_steps(c, TEXT("The tool reported its progress."));
 }
 
-static void fixture_tool_progress(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_tool_progress(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     fixture_start_steps(c, fixture_progress_step);
 }
 
 /* The stream breaks before the result, which the client reads from a resumed stream. */
-static void fixture_reconnection_step(struct mcp_request *c, unsigned step)
+static void fixture_reconnection_step(struct mcp_server_call *c, unsigned step)
 {
     if (step == 0 && c->req && c->replay) {
         struct http_req *req = take_ptr(&c->req);
@@ -141,20 +141,20 @@ static void fixture_reconnection_step(struct mcp_request *c, unsigned step)
     fixture_end_steps(c, TEXT("The stream was resumed."));
 }
 
-static void fixture_tool_reconnection(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_tool_reconnection(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
-    (void)mcp_request_begin_stream(c);
+    (void)mcp_server_call_begin_stream(c);
     fixture_start_steps(c, fixture_reconnection_step);
 }
 
 /* --- tools that ask the client (legacy era) --- */
 
-static void fixture_ask_cancel(struct mcp_request *c)
+static void fixture_ask_cancel(struct mcp_server_call *c)
 {
     c->on_reply = NULL;
 }
 
-static void fixture_on_reply(struct mcp_request *c, const struct jsonrpc_message *m)
+static void fixture_on_reply(struct mcp_server_call *c, const struct jsonrpc_message *m)
 {
     const json_t *content = json_object_get(m->result, "content");
     const char *text = json_string_value(json_object_get(content, "text"));
@@ -180,22 +180,22 @@ static void fixture_on_reply(struct mcp_request *c, const struct jsonrpc_message
     jsonw_end_object(&w);
     jsonw_end_array(&w);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
-static void fixture_ask(struct mcp_request *c, const char *capability, const char *method, json_t *params)
+static void fixture_ask(struct mcp_server_call *c, const char *capability, const char *method, json_t *params)
 {
     auto_free char *text = json_dumps(params, JSON_COMPACT);
 
     json_decref(params);
     c->on_cancel = fixture_ask_cancel;
-    if (json_object_get(c->capabilities, capability) && mcp_request_ask(c, method, text, fixture_on_reply))
+    if (json_object_get(c->capabilities, capability) && mcp_server_call_ask(c, method, text, fixture_on_reply))
         return;
     c->on_cancel = NULL;
     mcp_tool_failed_text(c, "the client does not support what this tool asks for");
 }
 
-static void fixture_tool_sampling(struct mcp_request *c, const json_t *arguments)
+static void fixture_tool_sampling(struct mcp_server_call *c, const json_t *arguments)
 {
     const char *prompt = json_string_value(json_object_get(arguments, "prompt"));
 
@@ -204,13 +204,13 @@ static void fixture_tool_sampling(struct mcp_request *c, const json_t *arguments
                           "text", prompt ? prompt : "", "maxTokens", 100));
 }
 
-static void fixture_elicit(struct mcp_request *c, const char *message, const char *schema)
+static void fixture_elicit(struct mcp_server_call *c, const char *message, const char *schema)
 {
     fixture_ask(c, "elicitation", "elicitation/create",
                 json_pack("{s:s, s:o}", "message", message, "requestedSchema", json_loads(schema, 0, NULL)));
 }
 
-static void fixture_tool_elicitation(struct mcp_request *c, const json_t *arguments)
+static void fixture_tool_elicitation(struct mcp_server_call *c, const json_t *arguments)
 {
     const char *message = json_string_value(json_object_get(arguments, "message"));
 
@@ -220,7 +220,7 @@ static void fixture_tool_elicitation(struct mcp_request *c, const json_t *argume
                    "address\"}},\"required\":[\"username\",\"email\"]}");
 }
 
-static void fixture_tool_defaults(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_tool_defaults(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     fixture_elicit(
         c, "Please check the values",
@@ -234,7 +234,7 @@ static void fixture_tool_defaults(struct mcp_request *c, const json_t *arguments
     "[{\"const\":\"value1\",\"title\":\"" first "\"},{\"const\":\"value2\",\"title\":\"" second "\"},{\"const\":" \
     "\"value3\",\"title\":\"" third "\"}]"
 
-static void fixture_tool_enums(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_tool_enums(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     fixture_elicit(
         c, "Please choose",
@@ -265,7 +265,7 @@ struct fixture_round {
     bool is_signed;       /* the round has a requestState */
 };
 
-static void fixture_sign(const struct mcp_request *c, const char *label, char ret[2 * MAC_LEN + 1])
+static void fixture_sign(const struct mcp_server_call *c, const char *label, char ret[2 * MAC_LEN + 1])
 {
     uint8_t mac[MAC_LEN];
     auto_free char *text = str_printf("%s|%s|%s", principal_id(&c->principal), label, c->principal.owner);
@@ -275,7 +275,7 @@ static void fixture_sign(const struct mcp_request *c, const char *label, char re
         snprintf(ret + 2 * i, 3, "%02x", mac[i]);
 }
 
-static void fixture_request_input(struct mcp_request *c, const char *name, unsigned round,
+static void fixture_request_input(struct mcp_server_call *c, const char *name, unsigned round,
                                   const struct fixture_round *r)
 {
     auto_buf out = { 0 };
@@ -288,10 +288,10 @@ static void fixture_request_input(struct mcp_request *c, const char *name, unsig
         buf_addf(&out, ",\"requestState\":\"%u.%s\"", round, mac);
     }
     buf_adds(&out, "}");
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
-static bool fixture_has_responses(const struct mcp_request *c, const struct fixture_round *r)
+static bool fixture_has_responses(const struct mcp_server_call *c, const struct fixture_round *r)
 {
     const json_t *responses = json_object_get(c->params, "inputResponses");
 
@@ -302,9 +302,9 @@ static bool fixture_has_responses(const struct mcp_request *c, const struct fixt
 }
 
 /* The round that the state proves; -1: the state is not one that this server signed. */
-static int fixture_round_of_state(const struct mcp_request *c, const char *name)
+static int fixture_round_of_state(const struct mcp_server_call *c, const char *name)
 {
-    const char *state = mcp_request_text(c, "requestState");
+    const char *state = mcp_server_call_text(c, "requestState");
     char mac[2 * MAC_LEN + 1];
     uint32_t round = 0;
 
@@ -318,7 +318,7 @@ static int fixture_round_of_state(const struct mcp_request *c, const char *name)
 }
 
 /* Asks for the input of each round in turn, then answers. */
-static void fixture_rounds(struct mcp_request *c, const char *name, const struct fixture_round *rounds, unsigned n,
+static void fixture_rounds(struct mcp_server_call *c, const char *name, const struct fixture_round *rounds, unsigned n,
                            const char *result)
 {
     int round = fixture_round_of_state(c, name);
@@ -326,22 +326,22 @@ static void fixture_rounds(struct mcp_request *c, const char *name, const struct
     if (!c->is_modern) {
         mcp_tool_failed_text(c, "this tool needs revision " MCP_MODERN_REVISION);
     } else if (round < 0 || (unsigned)round >= n) {
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "requestState: was changed, or is not from this server", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "requestState: was changed, or is not from this server", NULL);
     } else if (!fixture_has_responses(c, &rounds[round])) {
         fixture_request_input(c, name, (unsigned)round, &rounds[round]);
     } else if ((unsigned)round + 1 < n) {
         fixture_request_input(c, name, (unsigned)round + 1, &rounds[round + 1]);
     } else {
-        mcp_request_result(c, result);
+        mcp_server_call_result(c, result);
     }
 }
 
-#define ROUNDS_TOOL(fn, name, result, ...)                                \
-    static void fn(struct mcp_request *c, const json_t *arguments UNUSED) \
-    {                                                                     \
-        static const struct fixture_round rounds[] = { __VA_ARGS__ };     \
-                                                                          \
-        fixture_rounds(c, name, rounds, ARRAY_LEN(rounds), result);       \
+#define ROUNDS_TOOL(fn, name, result, ...)                                    \
+    static void fn(struct mcp_server_call *c, const json_t *arguments UNUSED) \
+    {                                                                         \
+        static const struct fixture_round rounds[] = { __VA_ARGS__ };         \
+                                                                              \
+        fixture_rounds(c, name, rounds, ARRAY_LEN(rounds), result);           \
     }
 /* clang-format off */
 ROUNDS_TOOL(fixture_input_elicitation, "elicitation", TEXT("Hello!"),
@@ -365,7 +365,7 @@ ROUNDS_TOOL(fixture_streaming, "streaming", TEXT("The client confirmed."),
 /* clang-format on */
 
 /* Asks only for what the client can do. */
-static void fixture_input_capabilities(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_input_capabilities(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     static const struct fixture_round sampling[] = { { SAMPLE("question", "Say something"), { "question" }, false } };
     static const struct fixture_round elicitation[] = {
@@ -376,31 +376,31 @@ static void fixture_input_capabilities(struct mcp_request *c, const json_t *argu
     fixture_rounds(c, "capabilities", samples ? sampling : elicitation, 1, TEXT("The client answered."));
 }
 
-static void fixture_missing_capability(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_missing_capability(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     if (json_object_get(c->capabilities, "sampling"))
-        mcp_request_result(c, TEXT("The client supports sampling."));
+        mcp_server_call_result(c, TEXT("The client supports sampling."));
     else
-        mcp_request_error_status(c, 400, MCP_CAPABILITY_MISSING, "this tool needs a client that supports sampling",
-                                 "{\"requiredCapabilities\":{\"sampling\":{}}}");
+        mcp_server_call_error_status(c, 400, MCP_CAPABILITY_MISSING, "this tool needs a client that supports sampling",
+                                     "{\"requiredCapabilities\":{\"sampling\":{}}}");
 }
 
-static void fixture_logging_once(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_logging_once(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     fixture_log(c, "one message");
-    mcp_request_result(c, TEXT("The tool logged one message."));
+    mcp_server_call_result(c, TEXT("The tool logged one message."));
 }
 
-static void fixture_change_tools(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_change_tools(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     mcp_notify_list_changed(c->mcp, "tools");
-    mcp_request_result(c, TEXT("The list of tools changed."));
+    mcp_server_call_result(c, TEXT("The list of tools changed."));
 }
 
-static void fixture_change_prompts(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_change_prompts(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     mcp_notify_list_changed(c->mcp, "prompts");
-    mcp_request_result(c, TEXT("The list of prompts changed."));
+    mcp_server_call_result(c, TEXT("The list of prompts changed."));
 }
 
 /* --- the table of tools --- */
@@ -470,13 +470,13 @@ void mcp_fixtures_write_tools(struct jsonw *w)
     }
 }
 
-bool mcp_fixtures_call_tool(struct mcp_request *c, const char *name, const json_t *arguments)
+bool mcp_fixtures_call_tool(struct mcp_server_call *c, const char *name, const json_t *arguments)
 {
     for (size_t i = 0; i < ARRAY_LEN(fixture_tools); i++) {
         if (!str_eq(fixture_tools[i].name, name))
             continue;
         if (fixture_tools[i].result)
-            mcp_request_result(c, fixture_tools[i].result);
+            mcp_server_call_result(c, fixture_tools[i].result);
         else
             fixture_tools[i].fn(c, arguments);
         return true;
@@ -512,7 +512,7 @@ void mcp_fixtures_write_templates(struct jsonw *w)
     jsonw_end_object(w);
 }
 
-static bool fixture_read_template(struct mcp_request *c, const char *uri)
+static bool fixture_read_template(struct mcp_server_call *c, const char *uri)
 {
     const char *p = uri;
     auto_buf out = { 0 };
@@ -525,7 +525,7 @@ static bool fixture_read_template(struct mcp_request *c, const char *uri)
     return true;
 }
 
-bool mcp_fixtures_read_resource(struct mcp_request *c, const char *uri)
+bool mcp_fixtures_read_resource(struct mcp_server_call *c, const char *uri)
 {
     static const char text[] = "This is the content of the static text resource.";
     auto_buf png = { 0 };
@@ -546,7 +546,7 @@ bool mcp_fixtures_read_resource(struct mcp_request *c, const char *uri)
 #define MESSAGE(content) "{\"messages\":[{\"role\":\"user\",\"content\":" content "}"
 #define MESSAGE_TEXT(text) MESSAGE("{\"type\":\"text\",\"text\":\"" text "\"}")
 
-static void fixture_prompt_arguments(struct mcp_request *c, const json_t *arguments)
+static void fixture_prompt_arguments(struct mcp_server_call *c, const json_t *arguments)
 {
     const char *a = json_string_value(json_object_get(arguments, "arg1"));
     const char *b = json_string_value(json_object_get(arguments, "arg2"));
@@ -556,10 +556,10 @@ static void fixture_prompt_arguments(struct mcp_request *c, const json_t *argume
     auto_free char *out = json_dumps(result, JSON_COMPACT);
 
     json_decref(result);
-    mcp_request_result(c, out);
+    mcp_server_call_result(c, out);
 }
 
-static void fixture_prompt_resource(struct mcp_request *c, const json_t *arguments)
+static void fixture_prompt_resource(struct mcp_server_call *c, const json_t *arguments)
 {
     const char *uri = json_string_value(json_object_get(arguments, "resourceUri"));
     json_t *result = json_pack("{s:[{s:s, s:{s:s, s:{s:s, s:s, s:s}}}, {s:s, s:{s:s, s:s}}]}", "messages", "role",
@@ -570,10 +570,10 @@ static void fixture_prompt_resource(struct mcp_request *c, const json_t *argumen
     auto_free char *out = json_dumps(result, JSON_COMPACT);
 
     json_decref(result);
-    mcp_request_result(c, out);
+    mcp_server_call_result(c, out);
 }
 
-static void fixture_prompt_input(struct mcp_request *c, const json_t *arguments UNUSED)
+static void fixture_prompt_input(struct mcp_server_call *c, const json_t *arguments UNUSED)
 {
     static const struct fixture_round round[] = { { ELICIT("user_context", "What context should the prompt use?",
                                                            "context", "string"),
@@ -585,7 +585,7 @@ static void fixture_prompt_input(struct mcp_request *c, const json_t *arguments 
 
 static const struct {
     const char *name, *arguments, *result;
-    void (*fn)(struct mcp_request *c, const json_t *arguments);
+    void (*fn)(struct mcp_server_call *c, const json_t *arguments);
 } fixture_prompts[] = {
     { "test_simple_prompt", "[]", MESSAGE_TEXT("This is a simple prompt for testing.") "]}", NULL },
     { "test_prompt_with_arguments", "[{\"name\":\"arg1\",\"required\":true},{\"name\":\"arg2\",\"required\":true}]",
@@ -610,13 +610,13 @@ void mcp_fixtures_write_prompts(struct jsonw *w)
     }
 }
 
-bool mcp_fixtures_get_prompt(struct mcp_request *c, const char *name, const json_t *arguments)
+bool mcp_fixtures_get_prompt(struct mcp_server_call *c, const char *name, const json_t *arguments)
 {
     for (size_t i = 0; i < ARRAY_LEN(fixture_prompts); i++) {
         if (!str_eq(fixture_prompts[i].name, name))
             continue;
         if (fixture_prompts[i].result)
-            mcp_request_result(c, fixture_prompts[i].result);
+            mcp_server_call_result(c, fixture_prompts[i].result);
         else
             fixture_prompts[i].fn(c, arguments);
         return true;

@@ -50,7 +50,7 @@ void mcp_write_cursor(struct jsonw *w, const char *list, size_t position)
     jsonw_kstr(w, "nextCursor", out.data);
 }
 
-bool mcp_read_cursor(struct mcp_request *c, const char *list, size_t *ret)
+bool mcp_read_cursor(struct mcp_server_call *c, const char *list, size_t *ret)
 {
     const json_t *given = json_object_get(c->params, "cursor");
     const char *text = json_string_value(given), *p;
@@ -69,8 +69,8 @@ bool mcp_read_cursor(struct mcp_request *c, const char *list, size_t *ret)
             return true;
         }
     }
-    mcp_request_error(c, JSONRPC_INVALID_PARAMS,
-                      "cursor: not a cursor of this list; pass the nextCursor of the previous page", NULL);
+    mcp_server_call_error(c, JSONRPC_INVALID_PARAMS,
+                          "cursor: not a cursor of this list; pass the nextCursor of the previous page", NULL);
     return false;
 }
 
@@ -128,7 +128,7 @@ static bool mcp_check_legacy_revision(struct http_req *req, const json_t *id)
     return false;
 }
 
-static void mcp_request_read_meta(struct mcp_request *c)
+static void mcp_server_call_read_meta(struct mcp_server_call *c)
 {
     const json_t *token, *level;
 
@@ -149,31 +149,31 @@ static void mcp_request_read_meta(struct mcp_request *c)
 static void mcp_start_request(struct http_req *req, struct mcp *m, struct mcp_session *s,
                               struct jsonrpc_message *message, bool is_modern)
 {
-    struct mcp_request *c = mem_new(struct mcp_request);
+    struct mcp_server_call *c = mem_new(struct mcp_server_call);
 
-    *c = (struct mcp_request){ .mcp = m,
-                               .session = s,
-                               .req = req,
-                               .principal = *gateway_principal(req),
-                               .message = *message,
-                               .id = message->id,
-                               .params = message->params,
-                               .is_modern = is_modern,
-                               .accepts_stream = mcp_accepts(req, "text/event-stream") };
+    *c = (struct mcp_server_call){ .mcp = m,
+                                   .session = s,
+                                   .req = req,
+                                   .principal = *gateway_principal(req),
+                                   .message = *message,
+                                   .id = message->id,
+                                   .params = message->params,
+                                   .is_modern = is_modern,
+                                   .accepts_stream = mcp_accepts(req, "text/event-stream") };
     *message = (struct jsonrpc_message){ 0 };
     c->is_resumable = s && !is_modern && s->revision && str_eq(s->revision, mcp_legacy_revisions[0]);
-    mcp_request_read_meta(c);
+    mcp_server_call_read_meta(c);
     if (s)
         mcp_session_touch(s);
-    mcp_request_start(c);
+    mcp_server_call_start(c);
     if (is_modern && !mcp_modern_check(c))
         return;
     c->method = mcp_method_find(c->message.method, is_modern);
     if (c->method)
         c->method->fn(c);
     else
-        mcp_request_error_status(c, is_modern ? 404 : 200, JSONRPC_METHOD_NOT_FOUND, "the server has no such method",
-                                 NULL);
+        mcp_server_call_error_status(c, is_modern ? 404 : 200, JSONRPC_METHOD_NOT_FOUND,
+                                     "the server has no such method", NULL);
 }
 
 static void mcp_take_message(struct http_req *req, struct mcp *m, struct jsonrpc_message *message)

@@ -36,11 +36,11 @@ static void mcp_copy_client_text(char *to, size_t cap, const json_t *info, const
     str_strip_control_chars(to);
 }
 
-static void mcp_session_initialize(struct mcp_session *s, const struct mcp_request *c)
+static void mcp_session_initialize(struct mcp_session *s, const struct mcp_server_call *c)
 {
     const json_t *info = json_object_get(c->params, "clientInfo"), *can = json_object_get(c->params, "capabilities");
 
-    s->revision = mcp_choose_revision(mcp_request_text(c, "protocolVersion"));
+    s->revision = mcp_choose_revision(mcp_server_call_text(c, "protocolVersion"));
     s->log_level = -1;
     mcp_copy_client_text(s->client_name, sizeof(s->client_name), info, "name");
     mcp_copy_client_text(s->client_version, sizeof(s->client_version), info, "version");
@@ -49,21 +49,21 @@ static void mcp_session_initialize(struct mcp_session *s, const struct mcp_reque
 }
 
 /* A client with Cove-Session speaks in that session; others get one of their own. */
-void mcp_legacy_initialize(struct mcp_request *c)
+void mcp_legacy_initialize(struct mcp_server_call *c)
 {
     auto_buf out = { 0 };
     struct jsonw w;
     struct err err = { 0 };
     struct mcp_session *s = c->session && c->session->is_bridge ? c->session : NULL;
 
-    if (!mcp_request_text(c, "protocolVersion")) {
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "protocolVersion: required", NULL);
+    if (!mcp_server_call_text(c, "protocolVersion")) {
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "protocolVersion: required", NULL);
         return;
     }
     if (!s)
         s = mcp_session_open(c->mcp, &c->principal, &err);
     if (!s) {
-        mcp_request_refuse(c, &err);
+        mcp_server_call_refuse(c, &err);
         return;
     }
     mcp_session_initialize(s, c);
@@ -77,31 +77,31 @@ void mcp_legacy_initialize(struct mcp_request *c)
     jsonw_kstr(&w, "instructions", mcp_instructions);
     jsonw_end_object(&w);
     http_set_header(c->req, "Mcp-Session-Id", s->secret);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
-void mcp_legacy_ping(struct mcp_request *c)
+void mcp_legacy_ping(struct mcp_server_call *c)
 {
-    mcp_request_result(c, "{}");
+    mcp_server_call_result(c, "{}");
 }
 
-void mcp_legacy_set_level(struct mcp_request *c)
+void mcp_legacy_set_level(struct mcp_server_call *c)
 {
-    const char *level = mcp_request_text(c, "level");
+    const char *level = mcp_server_call_text(c, "level");
     int n = level ? mcp_log_level(level) : -1;
 
     if (n < 0) {
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS,
-                          "level: must be debug, info, notice, warning, error, critical, alert or emergency", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS,
+                              "level: must be debug, info, notice, warning, error, critical, alert or emergency", NULL);
         return;
     }
     c->session->log_level = n;
-    mcp_request_result(c, "{}");
+    mcp_server_call_result(c, "{}");
 }
 
-static struct mcp_request *mcp_session_find_call(const struct mcp_session *s, const json_t *id)
+static struct mcp_server_call *mcp_session_find_call(const struct mcp_session *s, const json_t *id)
 {
-    for (struct mcp_request *c = s->mcp->calls; c; c = c->next)
+    for (struct mcp_server_call *c = s->mcp->calls; c; c = c->next)
         if (c->session == s && c->id && json_equal(c->id, id) && !c->is_cancelled)
             return c;
     return NULL;
@@ -109,22 +109,22 @@ static struct mcp_request *mcp_session_find_call(const struct mcp_session *s, co
 
 void mcp_legacy_notification(struct mcp_session *s, const struct jsonrpc_message *message)
 {
-    struct mcp_request *c;
+    struct mcp_server_call *c;
 
     mcp_session_touch(s);
     if (!str_eq(message->method, "notifications/cancelled"))
         return;
     c = mcp_session_find_call(s, json_object_get(message->params, "requestId"));
     if (c && (!c->method || !str_eq(c->method->name, "initialize")))
-        mcp_request_cancel(c);
+        mcp_server_call_cancel(c);
 }
 
 void mcp_legacy_reply(struct mcp_session *s, const struct jsonrpc_message *message)
 {
-    void (*on_reply)(struct mcp_request *, const struct jsonrpc_message *);
+    void (*on_reply)(struct mcp_server_call *, const struct jsonrpc_message *);
 
     mcp_session_touch(s);
-    for (struct mcp_request *c = s->mcp->calls; c; c = c->next) {
+    for (struct mcp_server_call *c = s->mcp->calls; c; c = c->next) {
         if (c->session != s || !c->on_reply || !json_is_integer(message->id) ||
             json_integer_value(message->id) != c->asked_id)
             continue;

@@ -22,17 +22,17 @@
 
 extern const char *const mcp_legacy_revisions[]; /* newest first; NULL-terminated */
 
-struct mcp_request;
+struct mcp_server_call;
 struct mcp_session;
 struct mcp_sandbox_job;
-typedef void mcp_sandbox_fn(struct mcp_request *c, const char *sandbox, const struct store_sandbox *row,
+typedef void mcp_sandbox_fn(struct mcp_server_call *c, const char *sandbox, const struct store_sandbox *row,
                             const struct err *err);
 
 /* A method of the protocol. The function answers the call exactly once, at once or later, with
- * mcp_request_result(), mcp_request_error() or mcp_request_refuse(). */
+ * mcp_server_call_result(), mcp_server_call_error() or mcp_server_call_refuse(). */
 struct mcp_served_method {
     const char *name;
-    void (*fn)(struct mcp_request *c);
+    void (*fn)(struct mcp_server_call *c);
     bool is_legacy, is_modern;
     const char *name_param; /* modern: member of params that the header Mcp-Name repeats; NULL: none */
 };
@@ -44,7 +44,7 @@ enum mcp_outcome { MCP_ANSWERED, MCP_FAILED, MCP_CANCELLED, MCP_OUTCOMES };
 struct mcp {
     struct mcp_settings settings;
     struct template_cache *template_cache;
-    struct mcp_request *calls;
+    struct mcp_server_call *calls;
     struct mcp_session *sessions;
     struct mcp_session *buckets[MCP_BUCKETS]; /* by secret */
     size_t nsessions;
@@ -60,16 +60,16 @@ struct mcp {
     struct mcp_fixtures *fixtures; /* NULL: off (conformance.c) */
 };
 
-/* --- one request in progress (request.c) --- */
+/* --- one request in progress (server_call.c) --- */
 
 enum mcp_answer_state {
     MCP_ANSWER_NONE,
     MCP_ANSWER_STREAM, /* an event stream was begun */
 };
 
-struct mcp_request {
+struct mcp_server_call {
     struct mcp *mcp;
-    struct mcp_request *next, **link;
+    struct mcp_server_call *next, **link;
     struct mcp_session *session; /* NULL: none, or it ended */
     struct http_req *req;        /* NULL: the connection is gone, or the answer was sent */
     struct principal principal;
@@ -84,10 +84,10 @@ struct mcp_request {
     struct open_stream open_stream;
     /* Stops the work. The call is freed after it returns. NULL: the work cannot be stopped; its end
      * is awaited, and the answer is dropped. */
-    void (*on_cancel)(struct mcp_request *c);
+    void (*on_cancel)(struct mcp_server_call *c);
     void *work; /* of the method */
-    /* Receives the answer of the client to mcp_request_ask(); NULL: none is awaited. */
-    void (*on_reply)(struct mcp_request *c, const struct jsonrpc_message *m);
+    /* Receives the answer of the client to mcp_server_call_ask(); NULL: none is awaited. */
+    void (*on_reply)(struct mcp_server_call *c, const struct jsonrpc_message *m);
     int64_t asked_id;
     struct ev_timer timer;               /* for the method */
     struct mcp_sandbox_job *sandbox_job; /* whose end the call awaits, and what it calls then */
@@ -95,67 +95,69 @@ struct mcp_request {
     bool is_cancelled; /* the end of the work is awaited, and the answer is dropped */
 };
 
-void mcp_request_start(struct mcp_request *c);
+void mcp_server_call_start(struct mcp_server_call *c);
 /* Members of the result as JSON text of an object: in the modern era resultType and serverInfo are
  * added. Ends the call. */
-void mcp_request_result(struct mcp_request *c, const char *object);
-void mcp_request_error(struct mcp_request *c, int64_t code, const char *text, const char *data);
-void mcp_request_error_status(struct mcp_request *c, int status, int64_t code, const char *text, const char *data);
+void mcp_server_call_result(struct mcp_server_call *c, const char *object);
+void mcp_server_call_error(struct mcp_server_call *c, int64_t code, const char *text, const char *data);
+void mcp_server_call_error_status(struct mcp_server_call *c, int status, int64_t code, const char *text,
+                                  const char *data);
 /* Answers with an error of HTTP, as REST does: for missing permission. Ends the call. */
-void mcp_request_refuse(struct mcp_request *c, const struct err *err);
+void mcp_server_call_refuse(struct mcp_server_call *c, const struct err *err);
 /* Ends the call that the gateway has already answered. */
-void mcp_request_end_refused(struct mcp_request *c);
+void mcp_server_call_end_refused(struct mcp_server_call *c);
 /* Sends a notification before the result; begins an event stream. Dropped if the client reads too
  * slowly or accepts no stream. */
-void mcp_request_notify(struct mcp_request *c, const char *method, const char *params);
+void mcp_server_call_notify(struct mcp_server_call *c, const char *method, const char *params);
 /* The same with progress; `message` may be NULL. */
-void mcp_request_progress(struct mcp_request *c, uint64_t progress, uint64_t total, const char *message);
+void mcp_server_call_progress(struct mcp_server_call *c, uint64_t progress, uint64_t total, const char *message);
 /* Asks the client (legacy era); false: it accepts no stream. */
-bool mcp_request_ask(struct mcp_request *c, const char *method, const char *params,
-                     void (*on_reply)(struct mcp_request *c, const struct jsonrpc_message *m));
+bool mcp_server_call_ask(struct mcp_server_call *c, const char *method, const char *params,
+                         void (*on_reply)(struct mcp_server_call *c, const struct jsonrpc_message *m));
 /* Continues the event stream of the call on another request; ends the earlier one. */
-void mcp_request_attach(struct mcp_request *c, struct http_req *req);
+void mcp_server_call_attach(struct mcp_server_call *c, struct http_req *req);
 /* Begins the event stream now. False: the client accepts none. */
-bool mcp_request_begin_stream(struct mcp_request *c);
+bool mcp_server_call_begin_stream(struct mcp_server_call *c);
 /* Ends the call without an answer. */
-void mcp_request_cancel(struct mcp_request *c);
+void mcp_server_call_cancel(struct mcp_server_call *c);
 void mcp_calls_free(struct mcp *m);
 /* The owner whose objects the call may see. */
-const char *mcp_request_visible_owner(const struct mcp_request *c);
-static inline const char *mcp_request_tenant(const struct mcp_request *c)
+const char *mcp_server_call_visible_owner(const struct mcp_server_call *c);
+static inline const char *mcp_server_call_tenant(const struct mcp_server_call *c)
 {
     return c->principal.owner;
 }
 /* A member of params; NULL: absent or not a string. */
-const char *mcp_request_text(const struct mcp_request *c, const char *name);
+const char *mcp_server_call_text(const struct mcp_server_call *c, const char *name);
 /* Scopes, rate limit and audit of what the call does, before anything else is answered. False: the
  * call is refused and ended. */
-bool mcp_request_authorize(struct mcp_request *c, uint32_t scopes, enum auth_class class,
-                           const struct gateway_action *action);
+bool mcp_server_call_authorize(struct mcp_server_call *c, uint32_t scopes, enum auth_class class,
+                               const struct gateway_action *action);
 /* Writes ttlMs and cacheScope in the modern era. */
-void mcp_request_write_cache_hints(const struct mcp_request *c, struct jsonw *w, uint64_t ttl_ms, bool is_public);
+void mcp_server_call_write_cache_hints(const struct mcp_server_call *c, struct jsonw *w, uint64_t ttl_ms,
+                                       bool is_public);
 
 /* --- requests (dispatch.c) --- */
 
 void mcp_dispatch(struct http_req *req, struct mcp *m);
 extern const struct mcp_served_method mcp_methods[]; /* ends with a row without name */
 /* Opaque cursors of lists: a position. False: the call was answered. */
-bool mcp_read_cursor(struct mcp_request *c, const char *list, size_t *ret);
+bool mcp_read_cursor(struct mcp_server_call *c, const char *list, size_t *ret);
 void mcp_write_cursor(struct jsonw *w, const char *list, size_t position);
 
 /* --- eras (legacy.c, modern.c) --- */
 
-void mcp_legacy_initialize(struct mcp_request *c);
-void mcp_legacy_ping(struct mcp_request *c);
-void mcp_legacy_set_level(struct mcp_request *c);
+void mcp_legacy_initialize(struct mcp_server_call *c);
+void mcp_legacy_ping(struct mcp_server_call *c);
+void mcp_legacy_set_level(struct mcp_server_call *c);
 void mcp_legacy_get(struct http_req *req, struct mcp *m);
 void mcp_legacy_delete(struct http_req *req, struct mcp *m);
 void mcp_legacy_notification(struct mcp_session *s, const struct jsonrpc_message *message);
 void mcp_legacy_reply(struct mcp_session *s, const struct jsonrpc_message *message);
 /* Checks version and headers of a modern request. False: the call was answered. */
-bool mcp_modern_check(struct mcp_request *c);
+bool mcp_modern_check(struct mcp_server_call *c);
 bool mcp_is_modern(const struct http_req *req, const struct jsonrpc_message *message);
-void mcp_modern_discover(struct mcp_request *c);
+void mcp_modern_discover(struct mcp_server_call *c);
 void mcp_write_capabilities(const struct mcp *m, bool is_modern, struct jsonw *w);
 void mcp_write_server_info(const struct mcp *m, struct jsonw *w);
 extern const char mcp_instructions[];
@@ -207,7 +209,7 @@ extern const struct http_route mcp_session_routes[]; /* session_routes.c */
 /* --- the sandbox of a session (session_sandbox.c) --- */
 
 /* Called at once or later. row: of a new sandbox, else NULL. err: not NULL: there is no sandbox. */
-void mcp_session_sandbox(struct mcp_request *c, mcp_sandbox_fn *fn);
+void mcp_session_sandbox(struct mcp_server_call *c, mcp_sandbox_fn *fn);
 /* Creates a sandbox for a tool of the call. */
 struct mcp_sandbox_spec {
     const char *template; /* NULL: the default */
@@ -215,7 +217,7 @@ struct mcp_sandbox_spec {
     uint64_t lifetime_ms; /* 0: the template's */
 };
 /* session: whose sandbox it becomes; NULL: none. */
-void mcp_create_sandbox(struct mcp_request *c, const struct mcp_sandbox_spec *spec, struct mcp_session *session,
+void mcp_create_sandbox(struct mcp_server_call *c, const struct mcp_sandbox_spec *spec, struct mcp_session *session,
                         mcp_sandbox_fn *fn);
 void mcp_sandbox_jobs_free(struct mcp *m);
 void mcp_session_sandbox_lost(struct mcp_session *s, const char *sandbox);
@@ -224,18 +226,18 @@ void mcp_deletions_check(struct mcp *m); /* calls on_deleted if it is due */
 
 /* --- tools (tools.c, sandbox_tools.c) --- */
 
-void mcp_tools_list(struct mcp_request *c);
-void mcp_tools_call(struct mcp_request *c);
+void mcp_tools_list(struct mcp_server_call *c);
+void mcp_tools_call(struct mcp_server_call *c);
 /* Ends the call with a result that says that the tool failed. */
-void mcp_tool_failed(struct mcp_request *c, const struct err *err);
-void mcp_tool_failed_text(struct mcp_request *c, const char *text);
+void mcp_tool_failed(struct mcp_server_call *c, const struct err *err);
+void mcp_tool_failed_text(struct mcp_server_call *c, const char *text);
 /* A tool of this interface that is not in the table of tools.h. */
 struct mcp_own_tool {
     const char *definition; /* JSON text of its row in tools/list */
     const char *name;
     uint32_t scopes;
     enum auth_class class;
-    void (*fn)(struct mcp_request *c, const json_t *arguments);
+    void (*fn)(struct mcp_server_call *c, const json_t *arguments);
 };
 extern const struct mcp_own_tool mcp_sandbox_tools[]; /* ends with a row without name */
 void mcp_write_definition(struct jsonw *w, const char *json, bool with_output_schema);
@@ -243,14 +245,14 @@ void mcp_write_definition(struct jsonw *w, const char *json, bool with_output_sc
 /* --- resources, prompts, completion (resources.c, prompts.c) --- */
 
 /* Both end the call. type: NULL: by the name. */
-void mcp_answer_resource(struct mcp_request *c, const char *uri, const char *type, const char *data, size_t len);
-void mcp_resource_missing(struct mcp_request *c, const char *uri, const char *reason);
-void mcp_resources_list(struct mcp_request *c);
-void mcp_resource_templates_list(struct mcp_request *c);
-void mcp_resources_read(struct mcp_request *c);
-void mcp_prompts_list(struct mcp_request *c);
-void mcp_prompts_get(struct mcp_request *c);
-void mcp_complete(struct mcp_request *c);
+void mcp_answer_resource(struct mcp_server_call *c, const char *uri, const char *type, const char *data, size_t len);
+void mcp_resource_missing(struct mcp_server_call *c, const char *uri, const char *reason);
+void mcp_resources_list(struct mcp_server_call *c);
+void mcp_resource_templates_list(struct mcp_server_call *c);
+void mcp_resources_read(struct mcp_server_call *c);
+void mcp_prompts_list(struct mcp_server_call *c);
+void mcp_prompts_get(struct mcp_server_call *c);
+void mcp_complete(struct mcp_server_call *c);
 
 /* --- streams without a request (subscriptions.c) --- */
 
@@ -258,20 +260,20 @@ void mcp_listener_open(struct http_req *req, struct mcp_session *s); /* GET */
 void mcp_listener_close(struct mcp_session *s);
 void mcp_listener_free(struct mcp_session *s);
 void mcp_watches_free(struct mcp_session *s);
-void mcp_resources_subscribe(struct mcp_request *c);
-void mcp_resources_unsubscribe(struct mcp_request *c);
-void mcp_subscriptions_listen(struct mcp_request *c);
+void mcp_resources_subscribe(struct mcp_server_call *c);
+void mcp_resources_unsubscribe(struct mcp_server_call *c);
+void mcp_subscriptions_listen(struct mcp_server_call *c);
 /* Reports to every listener that a list changed: "tools" or "prompts". */
 void mcp_notify_list_changed(struct mcp *m, const char *list);
 
 /* --- streams that a client can resume (replay.c) --- */
 
 #define MCP_EVENT_ID_SIZE 48
-struct mcp_replay *mcp_replay_new(struct mcp_request *c); /* for c->replay */
+struct mcp_replay *mcp_replay_new(struct mcp_server_call *c); /* for c->replay */
 void mcp_replay_free(struct mcp_replay *r);
 /* Keeps a message of the call. It may clear c->replay: the message did not fit. */
-void mcp_replay_add(struct mcp_request *c, const char *message, char ret_id[MCP_EVENT_ID_SIZE]);
-void mcp_replay_finish(struct mcp_request *c); /* no message follows */
+void mcp_replay_add(struct mcp_server_call *c, const char *message, char ret_id[MCP_EVENT_ID_SIZE]);
+void mcp_replay_finish(struct mcp_server_call *c); /* no message follows */
 void mcp_replays_expire(struct mcp_session *s, uint64_t now_ns);
 /* Answers GET with Last-Event-ID. */
 void mcp_replay_resume(struct http_req *req, struct mcp_session *s, const char *last_event_id);
@@ -285,6 +287,6 @@ void mcp_fixtures_write_resources(struct jsonw *w);
 void mcp_fixtures_write_templates(struct jsonw *w);
 void mcp_fixtures_write_prompts(struct jsonw *w);
 /* True: the fixture exists and answers the call. */
-bool mcp_fixtures_call_tool(struct mcp_request *c, const char *name, const json_t *arguments);
-bool mcp_fixtures_read_resource(struct mcp_request *c, const char *uri);
-bool mcp_fixtures_get_prompt(struct mcp_request *c, const char *name, const json_t *arguments);
+bool mcp_fixtures_call_tool(struct mcp_server_call *c, const char *name, const json_t *arguments);
+bool mcp_fixtures_read_resource(struct mcp_server_call *c, const char *uri);
+bool mcp_fixtures_get_prompt(struct mcp_server_call *c, const char *name, const json_t *arguments);

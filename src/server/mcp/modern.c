@@ -63,11 +63,11 @@ bool mcp_is_modern(const struct http_req *req, const struct jsonrpc_message *mes
            (str_eq(message->method, "server/discover") || str_eq(message->method, "subscriptions/listen"));
 }
 
-static void mcp_modern_mismatch(struct mcp_request *c, const char *header, const char *reason)
+static void mcp_modern_mismatch(struct mcp_server_call *c, const char *header, const char *reason)
 {
     auto_free char *text = str_printf("%s: %s", header, reason);
 
-    mcp_request_error_status(c, 400, MCP_HEADER_MISMATCH, text, NULL);
+    mcp_server_call_error_status(c, 400, MCP_HEADER_MISMATCH, text, NULL);
 }
 
 /* A header value: outer whitespace does not count, and =?base64?...?= holds any bytes. */
@@ -85,7 +85,7 @@ static bool mcp_header_equals(const char *value, const char *expected)
     return strlen(expected) == len && strncmp(value, expected, len) == 0;
 }
 
-static bool mcp_check_header(struct mcp_request *c, const char *name, const char *expected)
+static bool mcp_check_header(struct mcp_server_call *c, const char *name, const char *expected)
 {
     const char *value = http_header(c->req, name);
 
@@ -95,7 +95,7 @@ static bool mcp_check_header(struct mcp_request *c, const char *name, const char
     return false;
 }
 
-static void mcp_modern_refuse_version(struct mcp_request *c, const char *requested)
+static void mcp_modern_refuse_version(struct mcp_server_call *c, const char *requested)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -107,28 +107,28 @@ static void mcp_modern_refuse_version(struct mcp_request *c, const char *request
     jsonw_end_array(&w);
     jsonw_kstr(&w, "requested", requested);
     jsonw_end_object(&w);
-    mcp_request_error_status(c, 400, MCP_VERSION_UNSUPPORTED, "this server does not support the protocol version",
-                             out.data);
+    mcp_server_call_error_status(c, 400, MCP_VERSION_UNSUPPORTED, "this server does not support the protocol version",
+                                 out.data);
 }
 
 /* The name of a tool, a prompt or a resource. A wrong type is reported by the method. */
-static const char *mcp_expected_name(const struct mcp_request *c)
+static const char *mcp_expected_name(const struct mcp_server_call *c)
 {
     for (const struct mcp_served_method *m = mcp_methods; m->name; m++)
         if (m->name_param && str_eq(m->name, c->message.method))
-            return mcp_request_text(c, m->name_param);
+            return mcp_server_call_text(c, m->name_param);
     return NULL;
 }
 
-bool mcp_modern_check(struct mcp_request *c)
+bool mcp_modern_check(struct mcp_server_call *c)
 {
     const char *version = json_string_value(json_object_get(c->meta, MCP_META "protocolVersion")), *name;
 
     if (!version || !json_is_object(c->capabilities)) {
-        mcp_request_error_status(c, 400, JSONRPC_INVALID_PARAMS,
-                                 version ? "params._meta: " MCP_META "clientCapabilities is required"
-                                         : "params._meta: " MCP_META "protocolVersion is required",
-                                 NULL);
+        mcp_server_call_error_status(c, 400, JSONRPC_INVALID_PARAMS,
+                                     version ? "params._meta: " MCP_META "clientCapabilities is required"
+                                             : "params._meta: " MCP_META "protocolVersion is required",
+                                     NULL);
         return false;
     }
     if (!mcp_check_header(c, "MCP-Protocol-Version", version))
@@ -141,7 +141,7 @@ bool mcp_modern_check(struct mcp_request *c)
     return mcp_check_header(c, "Mcp-Method", c->message.method) && (!name || mcp_check_header(c, "Mcp-Name", name));
 }
 
-void mcp_modern_discover(struct mcp_request *c)
+void mcp_modern_discover(struct mcp_server_call *c)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -154,7 +154,7 @@ void mcp_modern_discover(struct mcp_request *c)
     jsonw_key(&w, "capabilities");
     mcp_write_capabilities(c->mcp, true, &w);
     jsonw_kstr(&w, "instructions", mcp_instructions);
-    mcp_request_write_cache_hints(c, &w, MCP_DISCOVER_TTL_MS, true);
+    mcp_server_call_write_cache_hints(c, &w, MCP_DISCOVER_TTL_MS, true);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }

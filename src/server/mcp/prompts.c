@@ -77,7 +77,7 @@ static void mcp_write_prompt(const struct mcp_prompt *p, struct jsonw *w)
     jsonw_end_object(w);
 }
 
-void mcp_prompts_list(struct mcp_request *c)
+void mcp_prompts_list(struct mcp_server_call *c)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -93,9 +93,9 @@ void mcp_prompts_list(struct mcp_request *c)
     if (c->mcp->fixtures)
         mcp_fixtures_write_prompts(&w);
     jsonw_end_array(&w);
-    mcp_request_write_cache_hints(c, &w, MCP_PROMPTS_TTL_MS, false);
+    mcp_server_call_write_cache_hints(c, &w, MCP_PROMPTS_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
 static const char *mcp_prompt_value(const struct mcp_prompt *p, const json_t *arguments, const char *name, size_t len)
@@ -127,7 +127,7 @@ static void mcp_prompt_text(const struct mcp_prompt *p, const json_t *arguments,
 }
 
 /* False: the call was answered. */
-static bool mcp_prompt_check(struct mcp_request *c, const struct mcp_prompt *p, const json_t *arguments)
+static bool mcp_prompt_check(struct mcp_server_call *c, const struct mcp_prompt *p, const json_t *arguments)
 {
     for (size_t i = 0; i < MCP_PROMPT_ARGUMENTS; i++) {
         const json_t *value = json_object_get(arguments, p->arguments[i].name);
@@ -138,13 +138,13 @@ static bool mcp_prompt_check(struct mcp_request *c, const struct mcp_prompt *p, 
             continue;
         auto_free char *text = str_printf("arguments.%s: must be a string of at most %u bytes", p->arguments[i].name,
                                           MCP_PROMPT_VALUE_MAX);
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, text, NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, text, NULL);
         return false;
     }
     return true;
 }
 
-static void mcp_answer_prompt(struct mcp_request *c, const struct mcp_prompt *p, const json_t *arguments)
+static void mcp_answer_prompt(struct mcp_server_call *c, const struct mcp_prompt *p, const json_t *arguments)
 {
     auto_buf out = { 0 };
     auto_buf text = { 0 };
@@ -164,19 +164,20 @@ static void mcp_answer_prompt(struct mcp_request *c, const struct mcp_prompt *p,
     jsonw_end_object(&w);
     jsonw_end_array(&w);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
-void mcp_prompts_get(struct mcp_request *c)
+void mcp_prompts_get(struct mcp_server_call *c)
 {
-    const char *name = mcp_request_text(c, "name");
+    const char *name = mcp_server_call_text(c, "name");
     const json_t *arguments = json_object_get(c->params, "arguments");
     const struct mcp_prompt *p = name ? mcp_prompt_find(name) : NULL;
 
     if (name && c->mcp->fixtures && mcp_fixtures_get_prompt(c, name, arguments))
         return;
     if (!p)
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "name: there is no such prompt; prompts/list lists them", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "name: there is no such prompt; prompts/list lists them",
+                              NULL);
     else if (mcp_prompt_check(c, p, arguments))
         mcp_answer_prompt(c, p, arguments);
 }
@@ -191,7 +192,7 @@ static void mcp_write_completions(const struct mcp_prompt *p, const char *argume
                 jsonw_str(w, p->arguments[i].values[k]);
 }
 
-void mcp_complete(struct mcp_request *c)
+void mcp_complete(struct mcp_server_call *c)
 {
     const json_t *ref = json_object_get(c->params, "ref"), *argument = json_object_get(c->params, "argument");
     const char *type = json_string_value(json_object_get(ref, "type"));
@@ -202,9 +203,9 @@ void mcp_complete(struct mcp_request *c)
     struct jsonw w;
 
     if (!type || !argument_name || !value || !(str_eq(type, "ref/prompt") || str_eq(type, "ref/resource"))) {
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS,
-                          "ref and argument: required, with a type (ref/prompt or ref/resource), a name and a value",
-                          NULL);
+        mcp_server_call_error(
+            c, JSONRPC_INVALID_PARAMS,
+            "ref and argument: required, with a type (ref/prompt or ref/resource), a name and a value", NULL);
         return;
     }
     jsonw_init(&w, &out, 0);
@@ -216,5 +217,5 @@ void mcp_complete(struct mcp_request *c)
     jsonw_kbool(&w, "hasMore", false);
     jsonw_end_object(&w);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }

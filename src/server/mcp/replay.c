@@ -26,12 +26,12 @@ struct mcp_replay {
     uint64_t stream, numbers;
     struct mcp_replay_message *messages;
     size_t nmessages, bytes;
-    struct mcp_request *call; /* NULL: no message follows */
+    struct mcp_server_call *call; /* NULL: no message follows */
     uint64_t finished_ns;
     char id[48];
 };
 
-struct mcp_replay *mcp_replay_new(struct mcp_request *c)
+struct mcp_replay *mcp_replay_new(struct mcp_server_call *c)
 {
     struct mcp_replay *r = mem_new(struct mcp_replay);
 
@@ -70,7 +70,7 @@ static void mcp_replays_trim(struct mcp_session *s)
     }
 }
 
-void mcp_replay_add(struct mcp_request *c, const char *message, char ret_id[MCP_EVENT_ID_SIZE])
+void mcp_replay_add(struct mcp_server_call *c, const char *message, char ret_id[MCP_EVENT_ID_SIZE])
 {
     struct mcp_replay *r = c->replay;
 
@@ -83,7 +83,7 @@ void mcp_replay_add(struct mcp_request *c, const char *message, char ret_id[MCP_
     mcp_replays_trim(c->session);
 }
 
-void mcp_replay_finish(struct mcp_request *c)
+void mcp_replay_finish(struct mcp_server_call *c)
 {
     struct mcp_replay *r = take_ptr(&c->replay);
 
@@ -130,7 +130,7 @@ void mcp_replay_resume(struct http_req *req, struct mcp_session *s, const char *
         http_stream_event(req, id, NULL, r->messages[i].text);
     }
     if (r->call)
-        mcp_request_attach(r->call, req);
+        mcp_server_call_attach(r->call, req);
     else
         http_stream_end(req);
 }

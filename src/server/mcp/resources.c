@@ -42,7 +42,7 @@ static void mcp_file_work_free(struct mcp_file_work *f)
     free(f);
 }
 
-static void mcp_file_cancel(struct mcp_request *c)
+static void mcp_file_cancel(struct mcp_server_call *c)
 {
     mcp_file_work_free(take_ptr(&c->work));
 }
@@ -84,7 +84,7 @@ static void mcp_write_listed_file(const char *sandbox, const char *name, struct 
     jsonw_end_object(w);
 }
 
-static void mcp_resources_answer(struct mcp_request *c, const struct mcp_file_work *f, size_t at)
+static void mcp_resources_answer(struct mcp_server_call *c, const struct mcp_file_work *f, size_t at)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -100,14 +100,14 @@ static void mcp_resources_answer(struct mcp_request *c, const struct mcp_file_wo
     jsonw_end_array(&w);
     if (end < n)
         mcp_write_cursor(&w, "resources", end);
-    mcp_request_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
+    mcp_server_call_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
 static void mcp_list_on_entry(void *arg, const struct files_entry *e)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct mcp_file_work *f = c->work;
 
     if (e->kind != 'f' || !text_is_utf8(e->name, strlen(e->name)))
@@ -119,7 +119,7 @@ static void mcp_list_on_entry(void *arg, const struct files_entry *e)
 /* A sandbox that cannot be read has no files to list. */
 static void mcp_list_on_done(void *arg, const struct files_done *d UNUSED, const struct err *err UNUSED)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct mcp_file_work *f = take_ptr(&c->work);
     size_t at = f->at;
 
@@ -133,19 +133,19 @@ static void mcp_list_on_done(void *arg, const struct files_done *d UNUSED, const
 static const struct sandbox_files_ops mcp_list_ops = { .files = { .on_entry = mcp_list_on_entry,
                                                                   .on_done = mcp_list_on_done } };
 
-static void mcp_file_open(struct mcp_request *c, struct mcp_file_work *f, const struct sandbox_files_ops *ops)
+static void mcp_file_open(struct mcp_server_call *c, struct mcp_file_work *f, const struct sandbox_files_ops *ops)
 {
     c->work = f;
     c->on_cancel = mcp_file_cancel;
     sandbox_files_open(c->mcp->settings.manager, &f->request, ops, c, &f->job);
 }
 
-static bool mcp_may_read_files(const struct mcp_request *c)
+static bool mcp_may_read_files(const struct mcp_server_call *c)
 {
     return principal_has_scopes(&c->principal, SCOPE_BIT(FILES_READ));
 }
 
-void mcp_resources_list(struct mcp_request *c)
+void mcp_resources_list(struct mcp_server_call *c)
 {
     struct mcp_file_work *f;
     size_t at;
@@ -160,7 +160,7 @@ void mcp_resources_list(struct mcp_request *c)
     f->at = at;
     (void)str_copy(f->uri.sandbox, sizeof(f->uri.sandbox), c->session->sandbox);
     f->request = (struct sandbox_files_request){
-        .owner = mcp_request_tenant(c),
+        .owner = mcp_server_call_tenant(c),
         .sandbox = f->uri.sandbox,
         .files = { .operation = FILES_OP_LIST, .path = "/workspace", .length = MCP_RESOURCES_LISTED }
     };
@@ -178,7 +178,7 @@ static void mcp_write_template(struct jsonw *w, const char *uri, const char *nam
     jsonw_end_object(w);
 }
 
-void mcp_resource_templates_list(struct mcp_request *c)
+void mcp_resource_templates_list(struct mcp_server_call *c)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -200,14 +200,14 @@ void mcp_resource_templates_list(struct mcp_request *c)
             &w, "cove://executions/{id}/receipt", "execution_receipt", "Receipt of an execution",
             "The resources that an execution used, the limits that it reached, and the denials of its sandbox.");
     jsonw_end_array(&w);
-    mcp_request_write_cache_hints(c, &w, MCP_TEMPLATES_TTL_MS, false);
+    mcp_server_call_write_cache_hints(c, &w, MCP_TEMPLATES_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
 /* --- reading --- */
 
-void mcp_resource_missing(struct mcp_request *c, const char *uri, const char *reason)
+void mcp_resource_missing(struct mcp_server_call *c, const char *uri, const char *reason)
 {
     auto_buf data = { 0 };
     struct jsonw w;
@@ -216,10 +216,10 @@ void mcp_resource_missing(struct mcp_request *c, const char *uri, const char *re
     jsonw_object(&w);
     jsonw_kstr(&w, "uri", uri);
     jsonw_end_object(&w);
-    mcp_request_error(c, c->is_modern ? JSONRPC_INVALID_PARAMS : MCP_RESOURCE_MISSING, reason, data.data);
+    mcp_server_call_error(c, c->is_modern ? JSONRPC_INVALID_PARAMS : MCP_RESOURCE_MISSING, reason, data.data);
 }
 
-void mcp_answer_resource(struct mcp_request *c, const char *uri, const char *type, const char *data, size_t len)
+void mcp_answer_resource(struct mcp_server_call *c, const char *uri, const char *type, const char *data, size_t len)
 {
     bool is_text = text_is_utf8(data, len) && !memchr(data, '\0', len);
     auto_buf out = { 0 };
@@ -241,14 +241,14 @@ void mcp_answer_resource(struct mcp_request *c, const char *uri, const char *typ
     }
     jsonw_end_object(&w);
     jsonw_end_array(&w);
-    mcp_request_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
+    mcp_server_call_write_cache_hints(c, &w, MCP_RESOURCE_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
 static void mcp_read_on_entry(void *arg, const struct files_entry *e)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct mcp_file_work *f = c->work;
 
     f->is_no_file = e->kind != 'f';
@@ -267,7 +267,7 @@ static void mcp_read_on_entry(void *arg, const struct files_entry *e)
 
 static void mcp_read_on_data(void *arg, const void *data, size_t len)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct mcp_file_work *f = c->work;
 
     if (f->data.len + len <= MCP_RESOURCE_MAX)
@@ -276,7 +276,7 @@ static void mcp_read_on_data(void *arg, const void *data, size_t len)
 
 static void mcp_read_on_done(void *arg, const struct files_done *d UNUSED, const struct err *err)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct mcp_file_work *f = take_ptr(&c->work);
 
     c->on_cancel = NULL;
@@ -297,17 +297,17 @@ static const struct sandbox_files_ops mcp_read_ops = {
     .on_changing = mcp_read_on_changing
 };
 
-static void mcp_read_file_resource(struct mcp_request *c, const char *uri, const struct resource_uri *parsed)
+static void mcp_read_file_resource(struct mcp_server_call *c, const char *uri, const struct resource_uri *parsed)
 {
     struct mcp_file_work *f;
 
-    if (!mcp_request_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
-                               &(struct gateway_action){ .name = "file.read", .sandbox = parsed->sandbox }))
+    if (!mcp_server_call_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
+                                   &(struct gateway_action){ .name = "file.read", .sandbox = parsed->sandbox }))
         return;
     f = mem_new(struct mcp_file_work);
     f->uri = *parsed;
     f->text = str_dup(uri);
-    f->request = (struct sandbox_files_request){ .owner = mcp_request_visible_owner(c),
+    f->request = (struct sandbox_files_request){ .owner = mcp_server_call_visible_owner(c),
                                                  .sandbox = f->uri.sandbox,
                                                  .files = { .operation = FILES_OP_READ, .path = f->uri.path } };
     mcp_file_open(c, f, &mcp_read_ops);
@@ -315,8 +315,8 @@ static void mcp_read_file_resource(struct mcp_request *c, const char *uri, const
 
 static void mcp_on_receipt(void *arg, const struct err *err, const struct store_execution *row)
 {
-    struct mcp_request *c = arg;
-    const char *uri = mcp_request_text(c, "uri");
+    struct mcp_server_call *c = arg;
+    const char *uri = mcp_server_call_text(c, "uri");
 
     if (err || !row->receipt_json)
         mcp_resource_missing(c, uri, err ? err->msg : "uri: the execution has no receipt yet; it has not ended");
@@ -324,13 +324,13 @@ static void mcp_on_receipt(void *arg, const struct err *err, const struct store_
         mcp_answer_resource(c, uri, "application/json", row->receipt_json, strlen(row->receipt_json));
 }
 
-void mcp_resources_read(struct mcp_request *c)
+void mcp_resources_read(struct mcp_server_call *c)
 {
-    const char *uri = mcp_request_text(c, "uri");
+    const char *uri = mcp_server_call_text(c, "uri");
     struct resource_uri parsed;
 
     if (!uri) {
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "uri: required", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "uri: required", NULL);
         return;
     }
     if (c->mcp->fixtures && mcp_fixtures_read_resource(c, uri))
@@ -338,10 +338,10 @@ void mcp_resources_read(struct mcp_request *c)
     if (!resource_uri_parse(uri, &parsed)) {
         mcp_resource_missing(c, uri, "uri: there is no such resource; resources/templates/list lists the forms");
     } else if (parsed.execution[0]) {
-        if (mcp_request_authorize(c, SCOPE_BIT(SANDBOXES_READ), AUTH_CLASS_DEFAULT,
-                                  &(struct gateway_action){ .name = "execution.receipt" }))
-            store_execution_get(c->mcp->settings.store, mcp_request_visible_owner(c), parsed.execution, mcp_on_receipt,
-                                c);
+        if (mcp_server_call_authorize(c, SCOPE_BIT(SANDBOXES_READ), AUTH_CLASS_DEFAULT,
+                                      &(struct gateway_action){ .name = "execution.receipt" }))
+            store_execution_get(c->mcp->settings.store, mcp_server_call_visible_owner(c), parsed.execution,
+                                mcp_on_receipt, c);
     } else {
         mcp_read_file_resource(c, uri, &parsed);
     }

@@ -64,7 +64,7 @@ static void mcp_write_sandbox(const struct store_sandbox *row, struct jsonw *w)
 }
 
 /* The same JSON as text and as structured content. */
-static void mcp_own_tool_result(struct mcp_request *c, const struct buf *json)
+static void mcp_own_tool_result(struct mcp_server_call *c, const struct buf *json)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -80,10 +80,10 @@ static void mcp_own_tool_result(struct mcp_request *c, const struct buf *json)
     jsonw_kraw(&w, "structuredContent", json->data);
     jsonw_kbool(&w, "isError", false);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
-static void mcp_own_tool_answer_row(struct mcp_request *c, const struct store_sandbox *row)
+static void mcp_own_tool_answer_row(struct mcp_server_call *c, const struct store_sandbox *row)
 {
     auto_buf json = { 0 };
     struct jsonw w;
@@ -103,13 +103,13 @@ static void mcp_on_sandbox_row(void *arg, const struct err *err, const struct st
 
 /* --- create_sandbox --- */
 
-static void mcp_create_sandbox_done(struct mcp_request *c, const char *sandbox UNUSED, const struct store_sandbox *row,
-                                    const struct err *err)
+static void mcp_create_sandbox_done(struct mcp_server_call *c, const char *sandbox UNUSED,
+                                    const struct store_sandbox *row, const struct err *err)
 {
     mcp_on_sandbox_row(c, err, row);
 }
 
-static void mcp_tool_create_sandbox(struct mcp_request *c, const json_t *arguments)
+static void mcp_tool_create_sandbox(struct mcp_server_call *c, const json_t *arguments)
 {
     static const char *const names[] = { "template", "name", "lifetimeMs", NULL };
     auto_json *empty = json_object();
@@ -149,9 +149,9 @@ static void mcp_on_sandbox_rows(void *arg, const struct err *err, const struct s
     mcp_own_tool_result(arg, &json);
 }
 
-static void mcp_tool_list_sandboxes(struct mcp_request *c, const json_t *arguments)
+static void mcp_tool_list_sandboxes(struct mcp_server_call *c, const json_t *arguments)
 {
-    struct store_list q = { .owner = mcp_request_tenant(c),
+    struct store_list q = { .owner = mcp_server_call_tenant(c),
                             .limit = MCP_SANDBOXES_LISTED,
                             .states = STORE_BIT(STORE_SANDBOX_CREATING) | STORE_BIT(STORE_SANDBOX_RUNNING) |
                                       STORE_BIT(STORE_SANDBOX_PAUSED) };
@@ -166,7 +166,7 @@ static void mcp_tool_list_sandboxes(struct mcp_request *c, const json_t *argumen
 
 /* --- delete_sandbox --- */
 
-static void mcp_tool_delete_sandbox(struct mcp_request *c, const json_t *arguments)
+static void mcp_tool_delete_sandbox(struct mcp_server_call *c, const json_t *arguments)
 {
     static const char *const names[] = { "sandbox", NULL };
     const char *id = NULL;
@@ -183,7 +183,7 @@ static void mcp_tool_delete_sandbox(struct mcp_request *c, const json_t *argumen
     audit_trail_add_target(c->req, "sandbox", id);
     if (c->session)
         mcp_session_sandbox_lost(c->session, id);
-    manager_delete(c->mcp->settings.manager, mcp_request_visible_owner(c), id, mcp_on_sandbox_row, c);
+    manager_delete(c->mcp->settings.manager, mcp_server_call_visible_owner(c), id, mcp_on_sandbox_row, c);
 }
 
 const struct mcp_own_tool mcp_sandbox_tools[] = {

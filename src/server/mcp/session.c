@@ -110,7 +110,7 @@ struct mcp_session *mcp_session_find(struct mcp *m, const struct principal *p, c
 
 static void mcp_session_end_calls(struct mcp_session *s)
 {
-    struct mcp_request *c = s->mcp->calls;
+    struct mcp_server_call *c = s->mcp->calls;
 
     while (c) {
         bool mine = c->session == s;
@@ -119,7 +119,7 @@ static void mcp_session_end_calls(struct mcp_session *s)
             c->session = NULL;
             c->capabilities = NULL;
             c->replay = NULL;
-            mcp_request_cancel(c);
+            mcp_server_call_cancel(c);
         }
         c = mine ? s->mcp->calls : c->next;
     }
@@ -152,7 +152,7 @@ void mcp_session_end(struct mcp_session *s)
 
 static bool mcp_session_has_calls(const struct mcp_session *s)
 {
-    for (const struct mcp_request *c = s->mcp->calls; c; c = c->next)
+    for (const struct mcp_server_call *c = s->mcp->calls; c; c = c->next)
         if (c->session == s)
             return true;
     return false;

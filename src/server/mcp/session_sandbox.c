@@ -87,7 +87,7 @@ static void mcp_session_extend_sandbox(struct mcp_session *s)
 static void mcp_sandbox_job_report(struct mcp_sandbox_job *j, const struct store_sandbox *row, const struct err *err)
 {
     struct mcp *m = j->mcp;
-    struct mcp_request *c = m->calls;
+    struct mcp_server_call *c = m->calls;
     bool is_awaited = j->session != NULL;
 
     if (j->session)
@@ -180,12 +180,12 @@ static void mcp_sandbox_job_on_template(void *arg, const struct err *err, const 
                                mcp_sandbox_job_on_template_checked, j);
 }
 
-static void mcp_sandbox_wait_cancel(struct mcp_request *c)
+static void mcp_sandbox_wait_cancel(struct mcp_server_call *c)
 {
     c->sandbox_job = NULL;
 }
 
-static void mcp_sandbox_wait(struct mcp_request *c, struct mcp_sandbox_job *j, mcp_sandbox_fn *fn)
+static void mcp_sandbox_wait(struct mcp_server_call *c, struct mcp_sandbox_job *j, mcp_sandbox_fn *fn)
 {
     c->sandbox_job = j;
     c->sandbox_fn = fn;
@@ -193,7 +193,7 @@ static void mcp_sandbox_wait(struct mcp_request *c, struct mcp_sandbox_job *j, m
         c->on_cancel = mcp_sandbox_wait_cancel;
 }
 
-static int mcp_sandbox_check_rights(const struct mcp_request *c, struct err *err)
+static int mcp_sandbox_check_rights(const struct mcp_server_call *c, struct err *err)
 {
     struct ratelimit_answer rate;
     const struct mcp_settings *set = &c->mcp->settings;
@@ -205,7 +205,7 @@ static int mcp_sandbox_check_rights(const struct mcp_request *c, struct err *err
     return 0;
 }
 
-void mcp_create_sandbox(struct mcp_request *c, const struct mcp_sandbox_spec *spec, struct mcp_session *session,
+void mcp_create_sandbox(struct mcp_server_call *c, const struct mcp_sandbox_spec *spec, struct mcp_session *session,
                         mcp_sandbox_fn *fn)
 {
     struct mcp_sandbox_job *j;
@@ -236,7 +236,7 @@ void mcp_create_sandbox(struct mcp_request *c, const struct mcp_sandbox_spec *sp
 
 /* --- the sandbox of a session --- */
 
-void mcp_session_sandbox(struct mcp_request *c, mcp_sandbox_fn *fn)
+void mcp_session_sandbox(struct mcp_server_call *c, mcp_sandbox_fn *fn)
 {
     struct mcp_session *s = c->session;
     const char *template = s->template[0] ? s->template : c->mcp->settings.template;

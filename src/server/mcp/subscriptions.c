@@ -22,8 +22,8 @@ struct mcp_listener { /* GET */
 struct mcp_watch {
     struct mcp *mcp;
     struct mcp_watch *next;
-    struct mcp_session *session; /* of a legacy subscription, else NULL */
-    struct mcp_request *call;    /* of a modern one, else NULL */
+    struct mcp_session *session;  /* of a legacy subscription, else NULL */
+    struct mcp_server_call *call; /* of a modern one, else NULL */
     char *uri;
     struct resource_uri parsed;
     struct sandbox_files_request request;
@@ -103,13 +103,13 @@ static void mcp_listener_notify(const struct mcp_session *s, const char *method,
 /* --- subscriptions/listen --- */
 
 /* Every message carries the id of the request that opened the stream. */
-static void mcp_listen_notify(struct mcp_request *c, const char *method, json_t *params)
+static void mcp_listen_notify(struct mcp_server_call *c, const char *method, json_t *params)
 {
     auto_free char *text = NULL;
 
     json_object_set_new(params, "_meta", json_pack("{s:O}", MCP_META "subscriptionId", (json_t *)c->id));
     text = json_dumps(params, JSON_COMPACT);
-    mcp_request_notify(c, method, text);
+    mcp_server_call_notify(c, method, text);
     json_decref(params);
 }
 
@@ -120,7 +120,7 @@ void mcp_notify_list_changed(struct mcp *m, const char *list)
 
     for (const struct mcp_session *s = m->sessions; s; s = s->next)
         mcp_listener_notify(s, method, NULL);
-    for (struct mcp_request *c = m->calls; c; c = c->next) {
+    for (struct mcp_server_call *c = m->calls; c; c = c->next) {
         const struct mcp_listen *l = c->method && str_eq(c->method->name, "subscriptions/listen") ? c->work : NULL;
 
         if (l && (is_tools ? l->tools : l->prompts))
@@ -190,7 +190,7 @@ static void mcp_watch_on_done(void *arg, const struct files_done *d UNUSED, cons
 static const struct sandbox_files_ops mcp_watch_ops = { .files = { .on_event = mcp_watch_on_event,
                                                                    .on_done = mcp_watch_on_done } };
 
-static struct mcp_watch *mcp_watch_new(struct mcp_request *c, const char *uri, struct mcp_watch **list)
+static struct mcp_watch *mcp_watch_new(struct mcp_server_call *c, const char *uri, struct mcp_watch **list)
 {
     struct mcp_watch *w = mem_new(struct mcp_watch);
 
@@ -199,7 +199,7 @@ static struct mcp_watch *mcp_watch_new(struct mcp_request *c, const char *uri, s
     list_push(list, w);
     if (!resource_uri_parse(uri, &w->parsed) || !w->parsed.sandbox[0])
         return w; /* a resource that never changes */
-    w->request = (struct sandbox_files_request){ .owner = mcp_request_visible_owner(c),
+    w->request = (struct sandbox_files_request){ .owner = mcp_server_call_visible_owner(c),
                                                  .sandbox = w->parsed.sandbox,
                                                  .files = { .operation = FILES_OP_WATCH, .path = w->parsed.path } };
     return w;
@@ -223,27 +223,27 @@ static size_t mcp_watches_count(const struct mcp_watch *list)
     return n;
 }
 
-static bool mcp_may_watch(struct mcp_request *c, const char *uri, const struct mcp_watch *list)
+static bool mcp_may_watch(struct mcp_server_call *c, const char *uri, const struct mcp_watch *list)
 {
     struct resource_uri parsed;
     bool is_file = uri && resource_uri_parse(uri, &parsed) && parsed.sandbox[0];
 
     if (!uri)
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "uri: required", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "uri: required", NULL);
     else if (mcp_watches_count(list) >= MCP_WATCHES_MAX)
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "too many subscriptions; the maximum is 16", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "too many subscriptions; the maximum is 16", NULL);
     else if (!is_file && !c->mcp->fixtures)
         mcp_resource_missing(c, uri, "uri: only files of sandboxes can be subscribed to");
     else
         return !is_file ||
-               mcp_request_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
-                                     &(struct gateway_action){ .name = "file.watch", .sandbox = parsed.sandbox });
+               mcp_server_call_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
+                                         &(struct gateway_action){ .name = "file.watch", .sandbox = parsed.sandbox });
     return false;
 }
 
-void mcp_resources_subscribe(struct mcp_request *c)
+void mcp_resources_subscribe(struct mcp_server_call *c)
 {
-    const char *uri = mcp_request_text(c, "uri");
+    const char *uri = mcp_server_call_text(c, "uri");
     struct mcp_session *s = c->session;
     struct mcp_watch *w = s->watches;
 
@@ -258,12 +258,12 @@ void mcp_resources_subscribe(struct mcp_request *c)
             w->request.owner = s->owner;
         mcp_watch_start(w);
     }
-    mcp_request_result(c, "{}");
+    mcp_server_call_result(c, "{}");
 }
 
-void mcp_resources_unsubscribe(struct mcp_request *c)
+void mcp_resources_unsubscribe(struct mcp_server_call *c)
 {
-    const char *uri = mcp_request_text(c, "uri");
+    const char *uri = mcp_server_call_text(c, "uri");
     struct mcp_watch *w = c->session->watches;
 
     while (w && uri && !str_eq(w->uri, uri))
@@ -272,12 +272,12 @@ void mcp_resources_unsubscribe(struct mcp_request *c)
         list_remove(&c->session->watches, w);
         mcp_watch_free(w);
     }
-    mcp_request_result(c, "{}");
+    mcp_server_call_result(c, "{}");
 }
 
 /* --- subscriptions/listen --- */
 
-static void mcp_listen_cancel(struct mcp_request *c)
+static void mcp_listen_cancel(struct mcp_server_call *c)
 {
     struct mcp_listen *l = take_ptr(&c->work);
 
@@ -296,13 +296,13 @@ static bool mcp_listen_wants(const json_t *filter, const char *name)
 }
 
 /* At most one sandbox per stream, because its permission is checked once. */
-static bool mcp_listen_check(struct mcp_request *c, const json_t *uris)
+static bool mcp_listen_check(struct mcp_server_call *c, const json_t *uris)
 {
     struct resource_uri first, other;
     size_t n = json_array_size(uris);
 
     if (n > MCP_WATCHES_MAX) {
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, "resourceSubscriptions: too many; the maximum is 16", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "resourceSubscriptions: too many; the maximum is 16", NULL);
         return false;
     }
     for (size_t i = 0; i < n; i++) {
@@ -316,11 +316,12 @@ static bool mcp_listen_check(struct mcp_request *c, const json_t *uris)
             return false;
         }
     }
-    return n == 0 || mcp_request_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
-                                           &(struct gateway_action){ .name = "file.watch", .sandbox = first.sandbox });
+    return n == 0 ||
+           mcp_server_call_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
+                                     &(struct gateway_action){ .name = "file.watch", .sandbox = first.sandbox });
 }
 
-void mcp_subscriptions_listen(struct mcp_request *c)
+void mcp_subscriptions_listen(struct mcp_server_call *c)
 {
     const json_t *filter = json_object_get(c->params, "notifications");
     const json_t *uris = json_object_get(filter, "resourceSubscriptions");
@@ -329,7 +330,7 @@ void mcp_subscriptions_listen(struct mcp_request *c)
 
     if (!c->accepts_stream) {
         json_decref(accepted);
-        mcp_request_error(c, JSONRPC_INVALID_REQUEST, "Accept: must contain text/event-stream", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_REQUEST, "Accept: must contain text/event-stream", NULL);
         return;
     }
     if (!mcp_listen_check(c, uris)) {

@@ -79,7 +79,7 @@ static void mcp_write_tool(const struct tool *t, struct jsonw *w)
 }
 
 /* One tool at this position of all tables; false: none is left. */
-static bool mcp_write_tool_at(const struct mcp_request *c, size_t position, struct jsonw *w)
+static bool mcp_write_tool_at(const struct mcp_server_call *c, size_t position, struct jsonw *w)
 {
     bool is_confined = c->principal.sandbox[0] != '\0'; /* the credential is for one sandbox */
     size_t nown = 0, n;
@@ -101,7 +101,7 @@ static bool mcp_write_tool_at(const struct mcp_request *c, size_t position, stru
     return true;
 }
 
-void mcp_tools_list(struct mcp_request *c)
+void mcp_tools_list(struct mcp_server_call *c)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -120,14 +120,14 @@ void mcp_tools_list(struct mcp_request *c)
     jsonw_end_array(&w);
     if (at == end)
         mcp_write_cursor(&w, "tools", at);
-    mcp_request_write_cache_hints(c, &w, MCP_TOOLS_TTL_MS, false);
+    mcp_server_call_write_cache_hints(c, &w, MCP_TOOLS_TTL_MS, false);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
 /* --- results --- */
 
-void mcp_tool_failed_text(struct mcp_request *c, const char *text)
+void mcp_tool_failed_text(struct mcp_server_call *c, const char *text)
 {
     auto_buf out = { 0 };
     struct jsonw w;
@@ -142,10 +142,10 @@ void mcp_tool_failed_text(struct mcp_request *c, const char *text)
     jsonw_end_array(&w);
     jsonw_kbool(&w, "isError", true);
     jsonw_end_object(&w);
-    mcp_request_result(c, out.data);
+    mcp_server_call_result(c, out.data);
 }
 
-void mcp_tool_failed(struct mcp_request *c, const struct err *err)
+void mcp_tool_failed(struct mcp_server_call *c, const struct err *err)
 {
     auto_buf out = { 0 };
 
@@ -196,7 +196,7 @@ static void mcp_tool_work_free(struct mcp_tool_work *t)
     free(t);
 }
 
-static void mcp_tool_cancel(struct mcp_request *c)
+static void mcp_tool_cancel(struct mcp_server_call *c)
 {
     struct mcp_tool_work *t = take_ptr(&c->work);
 
@@ -209,7 +209,7 @@ static void mcp_tool_cancel(struct mcp_request *c)
 /* Progress is the number of bytes of output so far; its message is the latest output. */
 static void mcp_tool_on_output(void *arg, int channel UNUSED, const void *data, size_t len)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct mcp_tool_work *t = c->work;
     uint64_t now = ev_now(c->mcp->settings.ev);
 
@@ -221,10 +221,10 @@ static void mcp_tool_on_output(void *arg, int channel UNUSED, const void *data, 
         len--;
     auto_free char *text = str_dup_n(data, strnlen(data, min_size(len, 160)));
     str_strip_control_chars(text);
-    mcp_request_progress(c, t->output_bytes, 0, text);
+    mcp_server_call_progress(c, t->output_bytes, 0, text);
 }
 
-static void mcp_tool_end(struct mcp_request *c, const struct err *err)
+static void mcp_tool_end(struct mcp_server_call *c, const struct err *err)
 {
     struct mcp_tool_work *t = take_ptr(&c->work);
     bool is_lost = err && t->is_own && (err->id == ERR_SANDBOX_ENDED || err->id == ERR_MISSING || err->id == ERR_LOST);
@@ -242,7 +242,7 @@ static void mcp_tool_end(struct mcp_request *c, const struct err *err)
 
 static void mcp_tool_on_end(void *arg, const struct err *err, const struct tool_result *r)
 {
-    struct mcp_request *c = arg;
+    struct mcp_server_call *c = arg;
     struct mcp_tool_work *t = c->work;
     auto_buf out = { 0 };
     struct jsonw w;
@@ -254,12 +254,12 @@ static void mcp_tool_on_end(void *arg, const struct err *err, const struct tool_
     }
     mcp_tool_end(c, err);
     if (!err)
-        mcp_request_result(c, out.data);
+        mcp_server_call_result(c, out.data);
 }
 
 static const struct tool_ops mcp_tool_ops = { .on_output = mcp_tool_on_output, .on_end = mcp_tool_on_end };
 
-static void mcp_tool_record(const struct mcp_request *c, const struct mcp_tool_work *t)
+static void mcp_tool_record(const struct mcp_server_call *c, const struct mcp_tool_work *t)
 {
     if (t->sandbox[0])
         audit_trail_add_target(c->req, "sandbox", t->sandbox);
@@ -267,14 +267,14 @@ static void mcp_tool_record(const struct mcp_request *c, const struct mcp_tool_w
     audit_trail_record_accepted(c->req);
 }
 
-static void mcp_tool_start(struct mcp_request *c)
+static void mcp_tool_start(struct mcp_server_call *c)
 {
     struct mcp_tool_work *t = c->work;
     struct err err = { 0 };
 
     t->request = (struct tool_request){ .tool = t->tool,
-                                        .owner = mcp_request_visible_owner(c),
-                                        .tenant = mcp_request_tenant(c),
+                                        .owner = mcp_server_call_visible_owner(c),
+                                        .tenant = mcp_server_call_tenant(c),
                                         .created_by = principal_id(&c->principal),
                                         .request_id = t->request_id,
                                         .sandbox = t->sandbox[0] ? t->sandbox : NULL,
@@ -288,10 +288,10 @@ static void mcp_tool_start(struct mcp_request *c)
         return;
     }
     if (c->is_resumable && (t->tool->rights & TOOL_EXECUTES))
-        mcp_request_begin_stream(c);
+        mcp_server_call_begin_stream(c);
 }
 
-static void mcp_tool_on_sandbox(struct mcp_request *c, const char *sandbox, const struct store_sandbox *row UNUSED,
+static void mcp_tool_on_sandbox(struct mcp_server_call *c, const char *sandbox, const struct store_sandbox *row UNUSED,
                                 const struct err *err)
 {
     struct mcp_tool_work *t = c->work;
@@ -306,7 +306,7 @@ static void mcp_tool_on_sandbox(struct mcp_request *c, const char *sandbox, cons
 }
 
 /* The sandbox of a call: the argument, that of the credential, or that of the session. */
-static void mcp_tool_choose_sandbox(struct mcp_request *c)
+static void mcp_tool_choose_sandbox(struct mcp_server_call *c)
 {
     struct mcp_tool_work *t = c->work;
 
@@ -323,7 +323,7 @@ static void mcp_tool_choose_sandbox(struct mcp_request *c)
     }
 }
 
-static int mcp_tool_read_sandbox(struct mcp_request *c, struct mcp_tool_work *t, struct err *err)
+static int mcp_tool_read_sandbox(struct mcp_server_call *c, struct mcp_tool_work *t, struct err *err)
 {
     const json_t *given = json_object_get(t->arguments, "sandbox");
     const char *id = given ? json_string_value(given) : c->principal.sandbox;
@@ -337,7 +337,7 @@ static int mcp_tool_read_sandbox(struct mcp_request *c, struct mcp_tool_work *t,
     return 0;
 }
 
-static void mcp_tool_call(struct mcp_request *c, const struct tool *tool, const json_t *arguments)
+static void mcp_tool_call(struct mcp_server_call *c, const struct tool *tool, const json_t *arguments)
 {
     struct mcp_tool_work *t = mem_new(struct mcp_tool_work);
     struct err err = { 0 };
@@ -349,17 +349,17 @@ static void mcp_tool_call(struct mcp_request *c, const struct tool *tool, const 
         mcp_tool_failed(c, &err);
         return;
     }
-    if (!mcp_request_authorize(c, mcp_tool_scopes(tool), mcp_tool_class(tool),
-                               &(struct gateway_action){ .name = mcp_tool_action(tool),
-                                                         .sandbox = t->sandbox[0] ? t->sandbox : NULL,
-                                                         .is_change = true })) {
+    if (!mcp_server_call_authorize(c, mcp_tool_scopes(tool), mcp_tool_class(tool),
+                                   &(struct gateway_action){ .name = mcp_tool_action(tool),
+                                                             .sandbox = t->sandbox[0] ? t->sandbox : NULL,
+                                                             .is_change = true })) {
         mcp_tool_work_free(t);
         return;
     }
-    if (unread_responses_check(c->mcp->settings.gateway, mcp_request_tenant(c), &err) < 0) {
+    if (unread_responses_check(c->mcp->settings.gateway, mcp_server_call_tenant(c), &err) < 0) {
         mcp_tool_work_free(t);
         http_set_header(c->req, "Retry-After", "1");
-        mcp_request_refuse(c, &err);
+        mcp_server_call_refuse(c, &err);
         return;
     }
     c->work = t;
@@ -374,24 +374,25 @@ static const struct mcp_own_tool *mcp_own_tool_find(const char *name)
     return NULL;
 }
 
-static void mcp_own_tool_call(struct mcp_request *c, const struct mcp_own_tool *own, const json_t *arguments)
+static void mcp_own_tool_call(struct mcp_server_call *c, const struct mcp_own_tool *own, const json_t *arguments)
 {
-    if (!mcp_request_authorize(c, own->scopes, own->class,
-                               &(struct gateway_action){ .name = "tool.call", .is_change = true }))
+    if (!mcp_server_call_authorize(c, own->scopes, own->class,
+                                   &(struct gateway_action){ .name = "tool.call", .is_change = true }))
         return;
     audit_trail_add_target(c->req, "tool", own->name);
     own->fn(c, arguments);
 }
 
-void mcp_tools_call(struct mcp_request *c)
+void mcp_tools_call(struct mcp_server_call *c)
 {
-    const char *name = mcp_request_text(c, "name");
+    const char *name = mcp_server_call_text(c, "name");
     const json_t *arguments = json_object_get(c->params, "arguments");
     const struct mcp_own_tool *own = name ? mcp_own_tool_find(name) : NULL;
     const struct tool *tool = name ? tool_find(name) : NULL;
 
     if (!name || (arguments && !json_is_object(arguments))) {
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, name ? "arguments: must be an object" : "name: required", NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, name ? "arguments: must be an object" : "name: required",
+                              NULL);
         return;
     }
     if (c->mcp->fixtures && mcp_fixtures_call_tool(c, name, arguments))
@@ -403,6 +404,6 @@ void mcp_tools_call(struct mcp_request *c)
     } else {
         auto_free char *text = str_printf("name: there is no tool '%.64s'; tools/list lists them", name);
 
-        mcp_request_error(c, JSONRPC_INVALID_PARAMS, text, NULL);
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, text, NULL);
     }
 }
