@@ -6,8 +6,9 @@ the clients whose name has it.
 The clients are the official SDKs and the command line of the Inspector, installed by npm and pip
 at fixed versions into build-mcp/. A client gets the path of a plan as its argument:
 
-    {"url": ..., "key": ..., "calls": [{"tool": ..., "arguments": {...}}]}, or, instead of URL and
-    key, {"command": [...], "env": {...}}
+    {"url": ..., "key": ..., "calls": [{"tool": ..., "arguments": {...}}]}
+
+or, instead of URL and key, {"command": [...], "env": {...}}
 
 and prints one object with the tools that the server lists and the result of each call, as the SDK
 returned them. `$sandbox` in an argument is the sandbox of the first result. A tool without a call in
@@ -53,6 +54,10 @@ CALLS = [
     ("list", {"path": "/workspace", **HERE_ARGUMENT}, "poem.txt", {}),
     ("stage_files", {"files": [{"name": "staged.txt", "content_base64": "c3RhZ2Vk"}], **HERE_ARGUMENT}, "staged.txt", {}),
     ("return_files", {"paths": ["poem.txt"], **HERE_ARGUMENT}, "poem.txt", {}),
+    ("run_sandbox", {"code": "echo $((6*7))", "language": "bash", **HERE_ARGUMENT}, "42", {"state": "completed", "stdout": "42\n"}),
+    ("search_tools", {"query": "grep"}, "grep", {}),
+    ("simple_execute_code", {"code": "6 * 7"}, "42", {"success": True, "value": "42"}),
+    ("mathematical_solve", {"problem": "What is 15 percent of 80?"}, "12", {"answer": "12"}),
     ("read_file", {**HERE_ARGUMENT, "file_path": "/workspace/missing"}, "missing", None),
     ("delete_sandbox", HERE_ARGUMENT, "ended", {"state": "ended"}),
 ]
