@@ -171,6 +171,20 @@ class Audit(Audited):
         self.assertIn("context.fork", listed.out)
         self.stop()
 
+    def test_calls_of_tools_are_recorded_with_a_hash_of_their_arguments(self):
+        self.begin()
+        sandbox = self.sandbox()
+        status, answer = self.ask("POST", f"/v1/sandboxes/{sandbox}/tools/bash", {"command": "true"})
+        self.assertEqual(status, 200, answer)
+        accepted = self.find(action="tool.call_in_sandbox", outcome="accepted")[0]
+        self.assertEqual(accepted["target"], {"tool": "bash", "sandbox": sandbox})
+        text = b'{"command":"true"}'
+        self.assertEqual(accepted["details"], {"argumentsSha256": hashlib.sha256(text).hexdigest(), "argumentsBytes": len(text)})
+        self.assertEqual(self.find(action="tool.call_in_sandbox", outcome="success")[0]["target"]["execution"], answer["executionId"])
+        status, _ = self.ask("POST", "/v1/tools/code_executor", {"code": 1})
+        self.assertEqual((status, self.find(action="tool.call", outcome="failed")[0]["target"]), (400, {"tool": "code_executor"}))
+        self.stop()
+
     def test_content_is_recorded_when_the_operator_wants_it(self):
         self.begin("--audit-content", "true")
         sandbox = self.sandbox()

@@ -43,7 +43,7 @@ struct tool_answer {
 };
 
 struct tool_call {
-    struct tool_call *next, **link;
+    struct tool_call *next;
     struct tools *tools;
     const struct tool_definition *definition;
     struct tool_request request;

@@ -90,5 +90,5 @@ void tool_text_share(const uint64_t *needs, uint64_t *ret_shares, size_t n, uint
     }
     for (size_t i = 0; i < n; i++)
         if (ret_shares[i] == UINT64_MAX)
-            ret_shares[i] = left / open;
+            ret_shares[i] = left / max_u64(open, 1);
 }

@@ -129,7 +129,7 @@ static void tool_call_free(struct tool_call *c)
 {
     tool_call_stop_work(c);
     ev_defer_clear(c->tools->settings.ev, &c->end_defer);
-    linked_remove(c);
+    list_remove(&c->tools->calls, c);
     tool_answer_done(&c->answer);
     free(c);
 }
@@ -223,7 +223,7 @@ int tool_call_start(struct tools *t, const struct tool_request *request, const s
     c->request = *request;
     c->ops = *ops;
     c->arg = arg;
-    linked_push(&t->calls, c);
+    list_push(&t->calls, c);
     if (tool_call_check(t, request, err) < 0 || c->definition->start(c, err) < 0) {
         t->stats.refused[tools_index(request->tool)]++;
         tool_call_free(c);
