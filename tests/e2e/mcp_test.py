@@ -130,6 +130,7 @@ class Calls(Bridged):
         items = self.cove("mcp", "sessions", "ls", "--json").json["items"]
         self.assertEqual([(s["kind"], s["clientName"], s["sandboxId"]) for s in items], [("bridge", "lines", self.sandboxes()[0])])
         self.assertIn(items[0]["id"], self.cove("mcp", "sessions", "ls").out)
+        self.assertEqual(self.cove("__complete", "mcp", "sessions", "show", "").out.split(), [items[0]["id"]])
         self.assertEqual(self.cove("mcp", "sessions", "show", items[0]["id"]).json["id"], items[0]["id"])
         self.assertEqual(self.cove("mcp", "sessions", "rm", items[0]["id"]).out.split(), [items[0]["id"]])
         wait_for(lambda: self.sandboxes() == [])

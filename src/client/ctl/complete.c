@@ -23,6 +23,7 @@ enum ctl_complete_kind {
     CTL_COMPLETE_TENANT,
     CTL_COMPLETE_USER,
     CTL_COMPLETE_ROLE,
+    CTL_COMPLETE_MCP_SESSION, /* after ls, show or rm */
 };
 
 /* Arguments by position, after the subcommand if the verb has some. The last kind repeats if `more`
@@ -58,6 +59,7 @@ static const struct {
     { VERB_BUDGET, NULL, CTL_COMPLETE_TENANT, 0, false },
     { VERB_USER, "info set rm", CTL_COMPLETE_USER, 0, false },
     { VERB_ROLE, "show rm", CTL_COMPLETE_ROLE, 0, false },
+    { VERB_MCP, "sessions", 0, CTL_COMPLETE_MCP_SESSION, false },
 };
 
 /* Values of flags. */
@@ -197,6 +199,7 @@ static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_lin
         [CTL_COMPLETE_TENANT] = { "/v1/tenants", "name" },
         [CTL_COMPLETE_USER] = { "/v1/users", "name" },
         [CTL_COMPLETE_ROLE] = { "/v1/roles", "name" },
+        [CTL_COMPLETE_MCP_SESSION] = { "/v1/mcp/sessions", "id" },
     };
     struct ctl_complete_print p = { sources[kind].key, l->verb->id == VERB_CP || l->verb->id == VERB_FILES ? ":" : "" };
     auto_free char *sandbox = NULL;
@@ -209,7 +212,7 @@ static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_lin
     if (strchr(sources[kind].path, '%') && ctl_resolve_sandbox(c, l->sandbox, &sandbox, &err) < 0)
         return;
     auto_free char *path = ctl_api_path(sources[kind].path, sandbox ? sandbox : "");
-    if (kind == CTL_COMPLETE_CONTEXT || kind == CTL_COMPLETE_TOOL)
+    if (kind == CTL_COMPLETE_MCP_SESSION || kind == CTL_COMPLETE_CONTEXT || kind == CTL_COMPLETE_TOOL)
         ctl_complete_print_whole(c, path, &p);
     else
         (void)ctl_for_each_item(c, path, ctl_complete_print_item, &p, &err);
