@@ -1,10 +1,11 @@
-/* The client of src/remote/mcp under the conformance suite of the protocol, which starts it with the
- * address of a server as its last argument and names the scenario in MCP_CONFORMANCE_SCENARIO.
+/* The client of src/remote/mcp under the conformance suite of the protocol, which starts it with
+ * the address of a server as its last argument and names the scenario in MCP_CONFORMANCE_SCENARIO.
  *
  *     mcp-conformance-client URL
  *
- * Each scenario is a list of calls, one after the other, except where the scenario wants two at once.
- * Exit status 0: every call had an answer; 1: one had not, and the reason is on standard error. */
+ * Each scenario is a list of calls, one after the other, except where the scenario wants two at
+ * once. Exit status 0: every call had an answer; 1: one had not, and the reason is on standard
+ * error. */
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "remote/mcp/mcp_client.h"
@@ -15,7 +16,7 @@
 
 struct step {
     struct step *next;
-    enum mcp_request_kind method;
+    enum mcp_client_call_kind method;
     char *name;
     json_t *arguments;
     bool with_next; /* starts the next step too */
@@ -30,7 +31,7 @@ static int status;
 
 static void run_steps(void);
 
-static void add_step(enum mcp_request_kind method, const char *name, json_t *arguments)
+static void add_step(enum mcp_client_call_kind method, const char *name, json_t *arguments)
 {
     struct step *s = mem_new(struct step);
 
@@ -97,20 +98,20 @@ static void on_progress(void *arg UNUSED, const struct mcp_progress *p)
 
 static void run_steps(void)
 {
-    const struct mcp_request_ops ops = { on_progress, on_answer };
+    const struct mcp_client_call_ops ops = { on_progress, on_answer };
 
     while (first && (running == 0 || first->with_next)) {
         struct step *s = first;
-        const struct mcp_request_spec spec = {
+        const struct mcp_client_call_spec spec = {
             .method = s->method, .name = s->name, .arguments = s->arguments, .timeout_ms = 20000
         };
-        struct mcp_request *call;
+        struct mcp_client_call *call;
         struct err err = { 0 };
 
         first = s->next;
         if (!first)
             last = NULL;
-        if (mcp_request_start(client, &spec, &ops, s, &call, &err) < 0) {
+        if (mcp_client_call_start(client, &spec, &ops, s, &call, &err) < 0) {
             fail(&err);
             break;
         }

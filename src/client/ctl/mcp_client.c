@@ -403,17 +403,17 @@ static void ctl_mcp_on_done(void *arg, const json_t *result, const struct err *e
         m->err = *err;
 }
 
-static int ctl_mcp_request(struct ctl_mcp *m, struct mcp_client *client, const struct mcp_request_spec *spec,
+static int ctl_mcp_request(struct ctl_mcp *m, struct mcp_client *client, const struct mcp_client_call_spec *spec,
                            struct err *err)
 {
-    static const struct mcp_request_ops ops = { ctl_mcp_on_progress, ctl_mcp_on_done };
-    struct mcp_request *call = NULL;
+    static const struct mcp_client_call_ops ops = { ctl_mcp_on_progress, ctl_mcp_on_done };
+    struct mcp_client_call *call = NULL;
 
     m->is_done = false;
-    if (mcp_request_start(client, spec, &ops, m, &call, err) < 0)
+    if (mcp_client_call_start(client, spec, &ops, m, &call, err) < 0)
         return -1;
     if (ctl_mcp_wait(m, err) < 0) {
-        mcp_request_cancel(call);
+        mcp_client_call_cancel(call);
         for (int i = 0; i < 3; i++)
             ev_turn(m->c->ev, 20); /* the cancellation leaves */
         return -1;
@@ -499,7 +499,7 @@ static int ctl_mcp_call(struct ctl_mcp *m, struct err *err)
     }
     if (ctl_mcp_arguments_of(m->c, json_object_get(tool, "inputSchema"), &arguments, err) < 0)
         return -1;
-    const struct mcp_request_spec spec = {
+    const struct mcp_client_call_spec spec = {
         .method = MCP_CALL_TOOL, .name = name, .arguments = arguments, .timeout_ms = m->timeout_ms
     };
     if (ctl_mcp_request(m, client, &spec, err) == 0)
@@ -557,9 +557,9 @@ static int ctl_mcp_read(struct ctl_mcp *m, struct err *err)
         return -1;
     if (mcp_servers_count(m->set) > 1)
         return err_set(err, ERR_USAGE, "the file has several servers; choose one with --server NAME");
-    const struct mcp_request_spec spec = { .method = uri ? MCP_READ_RESOURCE : MCP_LIST_RESOURCES,
-                                           .name = uri,
-                                           .timeout_ms = m->timeout_ms };
+    const struct mcp_client_call_spec spec = { .method = uri ? MCP_READ_RESOURCE : MCP_LIST_RESOURCES,
+                                               .name = uri,
+                                               .timeout_ms = m->timeout_ms };
     if (mcp_servers_resolve(m->set, "", &client, &rest, err) < 0)
         return -1;
     if (ctl_mcp_request(m, client, &spec, err) == 0)

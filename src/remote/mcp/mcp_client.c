@@ -48,8 +48,8 @@ void mcp_client_close(struct mcp_client *c, const struct err *err)
     c->state = MCP_CLIENT_CLOSED;
     c->err = *err;
     str_strip_control_chars(c->err.msg);
-    for (struct mcp_request *call = c->calls; call; call = call->next)
-        mcp_request_fail(call, &c->err);
+    for (struct mcp_client_call *call = c->calls; call; call = call->next)
+        mcp_client_call_fail(call, &c->err);
     mcp_client_stop(c);
     ev_defer(c->ev, &c->state_defer, mcp_client_on_state, c);
 }
@@ -57,9 +57,9 @@ void mcp_client_close(struct mcp_client *c, const struct err *err)
 static void mcp_client_set_ready(struct mcp_client *c)
 {
     c->state = MCP_CLIENT_READY;
-    for (struct mcp_request *call = c->calls; call; call = call->next)
+    for (struct mcp_client_call *call = c->calls; call; call = call->next)
         if (call->state == MCP_REQUEST_WAITING)
-            mcp_request_proceed(call);
+            mcp_client_call_proceed(call);
     if (!c->is_announced)
         ev_defer(c->ev, &c->state_defer, mcp_client_on_state, c);
 }
@@ -68,7 +68,7 @@ static void mcp_client_discover(struct mcp_client *c)
 {
     c->discover_tries++;
     c->has_discovered = true;
-    mcp_request_start_internal(c, MCP_DISCOVER, c->discover_ms, NULL);
+    mcp_client_call_start_internal(c, MCP_DISCOVER, c->discover_ms, NULL);
 }
 
 static void mcp_client_initialize(struct mcp_client *c)
@@ -76,7 +76,7 @@ static void mcp_client_initialize(struct mcp_client *c)
     c->has_initialized = true;
     c->version[0] = '\0';
     free(take_ptr(&c->session));
-    mcp_request_start_internal(c, MCP_INITIALIZE, c->open_ms, NULL);
+    mcp_client_call_start_internal(c, MCP_INITIALIZE, c->open_ms, NULL);
 }
 
 void mcp_client_reopen(struct mcp_client *c)
@@ -121,7 +121,7 @@ static bool mcp_client_is_reachable_error(const struct err *err)
            err->id != ERR_MCP_LIMIT;
 }
 
-void mcp_client_on_discover(struct mcp_client *c, const struct mcp_request *call)
+void mcp_client_on_discover(struct mcp_client *c, const struct mcp_client_call *call)
 {
     const json_t *versions = json_object_get(call->result, "supportedVersions");
     const json_t *supported = json_object_get(call->error_data, "supported");
@@ -168,7 +168,7 @@ static bool mcp_client_knows_legacy(const char *version)
     return false;
 }
 
-void mcp_client_on_initialize(struct mcp_client *c, const struct mcp_request *call)
+void mcp_client_on_initialize(struct mcp_client *c, const struct mcp_client_call *call)
 {
     const char *version = json_string_value(json_object_get(call->result, "protocolVersion"));
     struct err err = { 0 };
@@ -248,7 +248,7 @@ void mcp_client_free(struct mcp_client *c)
     if (!c)
         return;
     while (c->calls)
-        mcp_request_free(c->calls);
+        mcp_client_call_free(c->calls);
     mcp_question_drop_all(c, NULL);
     mcp_client_stop(c);
     mcp_http_free(c->http);

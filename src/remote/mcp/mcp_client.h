@@ -31,7 +31,7 @@
 enum mcp_era { MCP_ERA_UNKNOWN, MCP_ERA_MODERN, MCP_ERA_LEGACY };
 
 struct mcp_client;
-struct mcp_request;
+struct mcp_client_call;
 struct mcp_question;
 
 struct mcp_client_spec {
@@ -74,7 +74,7 @@ const char *mcp_client_instructions(const struct mcp_client *c);   /* cleaned; N
 
 /* --- calls --- */
 
-enum mcp_request_kind {
+enum mcp_client_call_kind {
     MCP_LIST_TOOLS,
     MCP_LIST_RESOURCES,
     MCP_LIST_TEMPLATES, /* of resources */
@@ -94,14 +94,14 @@ struct mcp_progress {
     const char *message;    /* cleaned; "" if none */
 };
 
-struct mcp_request_spec {
-    enum mcp_request_kind method;
+struct mcp_client_call_spec {
+    enum mcp_client_call_kind method;
     const char *name;        /* of the tool or prompt, or URI of the resource; NULL for lists */
     const json_t *arguments; /* an object, or NULL; referenced */
     uint32_t timeout_ms;     /* for the whole call; 0: 60 s */
 };
 
-struct mcp_request_ops {
+struct mcp_client_call_ops {
     void (*on_progress)(void *arg, const struct mcp_progress *p); /* NULL: do not ask for progress */
     /* Once; the call is freed. The result is borrowed. Of a list: {"tools"|"resources"|
      * "resourceTemplates"|"prompts": [...]} of all pages, for tools also "dropped": [{"name",
@@ -109,10 +109,11 @@ struct mcp_request_ops {
     void (*on_done)(void *arg, const json_t *result, const struct err *err);
 };
 
-int mcp_request_start(struct mcp_client *c, const struct mcp_request_spec *spec, const struct mcp_request_ops *ops,
-                      void *arg, struct mcp_request **ret, struct err *err);
+int mcp_client_call_start(struct mcp_client *c, const struct mcp_client_call_spec *spec,
+                          const struct mcp_client_call_ops *ops, void *arg, struct mcp_client_call **ret,
+                          struct err *err);
 /* Cancels it also at the server. No callback follows. */
-void mcp_request_cancel(struct mcp_request *call);
+void mcp_client_call_cancel(struct mcp_client_call *call);
 
 /* --- requests of the server --- */
 

@@ -22,7 +22,7 @@ enum mcp_client_state {
     MCP_CLIENT_CLOSED,
 };
 
-enum mcp_request_state {
+enum mcp_client_call_state {
     MCP_REQUEST_WAITING,       /* for the handshake */
     MCP_REQUEST_WAITING_TOOLS, /* for the list of tools */
     MCP_REQUEST_SENT,
@@ -30,15 +30,15 @@ enum mcp_request_state {
     MCP_REQUEST_ENDED,  /* on_done follows */
 };
 
-struct mcp_request {
-    struct mcp_request *next;
+struct mcp_client_call {
+    struct mcp_client_call *next;
     struct mcp_client *client;
-    struct mcp_request_ops ops;
+    struct mcp_client_call_ops ops;
     void *arg;
-    enum mcp_request_kind method;
+    enum mcp_client_call_kind method;
     char *name;
     json_t *arguments;
-    enum mcp_request_state state;
+    enum mcp_client_call_state state;
     json_int_t id; /* of the request that is open; each round and page has its own */
     struct mcp_exchange *exchange;
     struct ev_timer deadline;
@@ -65,8 +65,8 @@ struct mcp_request {
 
 struct mcp_question {
     struct mcp_question *next;
-    struct mcp_client *client; /* NULL: the answer is not wanted any more */
-    struct mcp_request *call;  /* NULL: legacy, not on the stream of a call */
+    struct mcp_client *client;    /* NULL: the answer is not wanted any more */
+    struct mcp_client_call *call; /* NULL: legacy, not on the stream of a call */
     char *method;
     json_t *params;
     json_t *id; /* legacy: of the request */
@@ -100,7 +100,7 @@ struct mcp_client {
     char *instructions;
     json_t *capabilities;
     json_int_t last_id;
-    struct mcp_request *calls;
+    struct mcp_client_call *calls;
     size_t call_count;
     struct mcp_question *questions;
     struct mcp_post *posts;
@@ -126,47 +126,47 @@ struct mcp_client {
 /* mcp_client.c */
 void mcp_client_close(struct mcp_client *c, const struct err *err); /* ends everything with this error */
 void mcp_client_reopen(struct mcp_client *c);                       /* the session has expired */
-void mcp_client_add_noise(struct mcp_client *c, struct mcp_request *call);
+void mcp_client_add_noise(struct mcp_client *c, struct mcp_client_call *call);
 /* The handshake: the answers to server/discover and initialize. */
-void mcp_client_on_discover(struct mcp_client *c, const struct mcp_request *call);
-void mcp_client_on_initialize(struct mcp_client *c, const struct mcp_request *call);
+void mcp_client_on_discover(struct mcp_client *c, const struct mcp_client_call *call);
+void mcp_client_on_initialize(struct mcp_client *c, const struct mcp_client_call *call);
 json_t *mcp_client_own_capabilities(const struct mcp_client *c);
 json_t *mcp_client_own_info(void);
 
-/* mcp_request.c */
-const char *mcp_request_method(enum mcp_request_kind m);
+/* mcp_client_call.c */
+const char *mcp_client_call_method(enum mcp_client_call_kind m);
 /* Without ops: one of the handshake or MCP_LISTEN. A timeout of 0: none. */
-void mcp_request_start_internal(struct mcp_client *c, enum mcp_request_kind method, uint32_t timeout_ms,
-                                const struct mcp_request_ops *ops);
-void mcp_request_proceed(struct mcp_request *call); /* sends it if nothing is missing any more */
-void mcp_request_fail(struct mcp_request *call, const struct err *err);
-void mcp_request_finish(struct mcp_request *call, json_t *result); /* takes result */
-void mcp_request_free(struct mcp_request *call);
-struct mcp_request *mcp_request_find(const struct mcp_client *c, json_int_t id);
+void mcp_client_call_start_internal(struct mcp_client *c, enum mcp_client_call_kind method, uint32_t timeout_ms,
+                                    const struct mcp_client_call_ops *ops);
+void mcp_client_call_proceed(struct mcp_client_call *call); /* sends it if nothing is missing any more */
+void mcp_client_call_fail(struct mcp_client_call *call, const struct err *err);
+void mcp_client_call_finish(struct mcp_client_call *call, json_t *result); /* takes result */
+void mcp_client_call_free(struct mcp_client_call *call);
+struct mcp_client_call *mcp_client_call_find(const struct mcp_client *c, json_int_t id);
 
 /* mcp_send.c */
-int mcp_send_request(struct mcp_request *call, struct err *err);
-void mcp_send_cancel(struct mcp_request *call);
+int mcp_send_request(struct mcp_client_call *call, struct err *err);
+void mcp_send_cancel(struct mcp_client_call *call);
 int mcp_send_notification(struct mcp_client *c, const char *method, const char *params,
                           void (*on_sent)(struct mcp_client *c, int status), struct err *err);
 void mcp_send_answer(struct mcp_client *c, const json_t *id, const json_t *result); /* NULL: refuse */
 void mcp_post_free_all(struct mcp_client *c);
 
 /* mcp_incoming.c */
-extern const struct mcp_exchange_ops mcp_request_exchange_ops;
+extern const struct mcp_exchange_ops mcp_client_call_exchange_ops;
 extern const struct mcp_pipe_ops mcp_client_pipe_ops;
-void mcp_incoming(struct mcp_client *c, struct mcp_request *call, const char *text, size_t len);
+void mcp_incoming(struct mcp_client *c, struct mcp_client_call *call, const char *text, size_t len);
 
 /* mcp_result.c */
-void mcp_result_accept(struct mcp_request *call, const json_t *result);
+void mcp_result_accept(struct mcp_client_call *call, const json_t *result);
 
 /* mcp_question.c */
 /* Asks for the input that the result of a modern server requires. */
-int mcp_question_start_round(struct mcp_request *call, const json_t *result, struct err *err);
+int mcp_question_start_round(struct mcp_client_call *call, const json_t *result, struct err *err);
 bool mcp_question_is_enabled(const struct mcp_client *c, const char *method);
-void mcp_question_add(struct mcp_client *c, struct mcp_request *call, const char *method, const json_t *params,
+void mcp_question_add(struct mcp_client *c, struct mcp_client_call *call, const char *method, const json_t *params,
                       const json_t *id, const char *key);
-void mcp_question_drop_all(struct mcp_client *c, const struct mcp_request *call); /* NULL: of the client */
+void mcp_question_drop_all(struct mcp_client *c, const struct mcp_client_call *call); /* NULL: of the client */
 
 /* mcp_tool_list.c */
 bool mcp_tool_list_is_fresh(const struct mcp_client *c);

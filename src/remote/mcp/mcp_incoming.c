@@ -10,7 +10,7 @@
 #define LOG_TEXT_MAX 4096u
 #define ERROR_TEXT_MAX 160u
 
-void mcp_client_add_noise(struct mcp_client *c, struct mcp_request *call)
+void mcp_client_add_noise(struct mcp_client *c, struct mcp_client_call *call)
 {
     struct err err = { 0 };
 
@@ -18,14 +18,14 @@ void mcp_client_add_noise(struct mcp_client *c, struct mcp_request *call)
         return;
     err_set(&err, ERR_MCP_PROTOCOL, "the server sent more than %u messages that answer no request", MCP_NOISE_MAX);
     if (call)
-        mcp_request_fail(call, &err);
+        mcp_client_call_fail(call, &err);
     else
         mcp_client_close(c, &err);
 }
 
 /* --- answers --- */
 
-static void mcp_incoming_error(struct mcp_request *call, const struct jsonrpc_message *m)
+static void mcp_incoming_error(struct mcp_client_call *call, const struct jsonrpc_message *m)
 {
     auto_free char *text = mcp_clean_text(m->text, ERROR_TEXT_MAX);
     struct err err = { 0 };
@@ -33,24 +33,25 @@ static void mcp_incoming_error(struct mcp_request *call, const struct jsonrpc_me
     call->error_code = m->code;
     call->error_data = m->data ? json_incref((json_t *)m->data) : NULL;
     err_set(&err, m->code == JSONRPC_METHOD_NOT_FOUND ? ERR_MCP_UNSUPPORTED : ERR_MCP_REFUSED,
-            "%s: the server answered with error %" PRId64 ": %s", mcp_request_method(call->method), m->code, text);
-    mcp_request_fail(call, &err);
+            "%s: the server answered with error %" PRId64 ": %s", mcp_client_call_method(call->method), m->code, text);
+    mcp_client_call_fail(call, &err);
 }
 
 /* An error without id is about the only request that it can be about: that of its response. */
-static struct mcp_request *mcp_incoming_find(struct mcp_client *c, struct mcp_request *call,
-                                             const struct jsonrpc_message *m)
+static struct mcp_client_call *mcp_incoming_find(struct mcp_client *c, struct mcp_client_call *call,
+                                                 const struct jsonrpc_message *m)
 {
-    struct mcp_request *found = m->id && json_is_integer(m->id) ? mcp_request_find(c, json_integer_value(m->id)) : NULL;
+    struct mcp_client_call *found = m->id && json_is_integer(m->id) ? mcp_client_call_find(c, json_integer_value(m->id))
+                                                                    : NULL;
 
     if (c->http && !m->id && m->kind == JSONRPC_ERROR && call && call->state == MCP_REQUEST_SENT)
         return call;
     return c->http && found != call ? NULL : found;
 }
 
-static void mcp_incoming_answer(struct mcp_client *c, struct mcp_request *call, const struct jsonrpc_message *m)
+static void mcp_incoming_answer(struct mcp_client *c, struct mcp_client_call *call, const struct jsonrpc_message *m)
 {
-    struct mcp_request *found = mcp_incoming_find(c, call, m);
+    struct mcp_client_call *found = mcp_incoming_find(c, call, m);
 
     if (!found) {
         mcp_client_add_noise(c, call);
@@ -64,11 +65,11 @@ static void mcp_incoming_answer(struct mcp_client *c, struct mcp_request *call, 
 
 /* --- notifications --- */
 
-static void mcp_incoming_progress(struct mcp_client *c, struct mcp_request *call, const json_t *params)
+static void mcp_incoming_progress(struct mcp_client *c, struct mcp_client_call *call, const json_t *params)
 {
     const json_t *token = json_object_get(params, "progressToken"), *value = json_object_get(params, "progress");
     const json_t *total = json_object_get(params, "total"), *text = json_object_get(params, "message");
-    struct mcp_request *of = json_is_integer(token) ? mcp_request_find(c, json_integer_value(token)) : NULL;
+    struct mcp_client_call *of = json_is_integer(token) ? mcp_client_call_find(c, json_integer_value(token)) : NULL;
 
     if (!of || !of->ops.on_progress || (c->http && of != call) || !json_is_number(value) ||
         json_number_value(value) <= of->last_progress) {
@@ -96,7 +97,8 @@ static void mcp_incoming_log(struct mcp_client *c, const json_t *params)
     c->ops.on_log(c->arg, name, text);
 }
 
-static void mcp_incoming_notification(struct mcp_client *c, struct mcp_request *call, const struct jsonrpc_message *m)
+static void mcp_incoming_notification(struct mcp_client *c, struct mcp_client_call *call,
+                                      const struct jsonrpc_message *m)
 {
     if (str_eq(m->method, "notifications/progress")) {
         mcp_incoming_progress(c, call, m->params);
@@ -115,7 +117,7 @@ static void mcp_incoming_notification(struct mcp_client *c, struct mcp_request *
 
 /* --- requests --- */
 
-static void mcp_incoming_request(struct mcp_client *c, struct mcp_request *call, const struct jsonrpc_message *m)
+static void mcp_incoming_request(struct mcp_client *c, struct mcp_client_call *call, const struct jsonrpc_message *m)
 {
     mcp_client_add_noise(c, call);
     if (c->state == MCP_CLIENT_CLOSED || c->era == MCP_ERA_MODERN)
@@ -133,14 +135,14 @@ static void mcp_incoming_request(struct mcp_client *c, struct mcp_request *call,
 
 /* --- all messages --- */
 
-static void mcp_incoming_malformed(struct mcp_client *c, struct mcp_request *call, const char *text, size_t len,
+static void mcp_incoming_malformed(struct mcp_client *c, struct mcp_client_call *call, const char *text, size_t len,
                                    const struct err *why)
 {
     struct err err = { 0 };
 
     if (call) {
         err_set(&err, ERR_MCP_PROTOCOL, "the server sent a message that is not valid: %.160s", why->msg);
-        mcp_request_fail(call, &err);
+        mcp_client_call_fail(call, &err);
         return;
     }
     /* On stdio a program may print a few lines of its own; too many end the server. */
@@ -155,7 +157,7 @@ static void mcp_incoming_malformed(struct mcp_client *c, struct mcp_request *cal
 }
 
 /* Over HTTP the bytes of a stream without a call are bounded by its exchange. */
-static bool mcp_incoming_is_within_bounds(struct mcp_client *c, struct mcp_request *call, size_t len)
+static bool mcp_incoming_is_within_bounds(struct mcp_client *c, struct mcp_client_call *call, size_t len)
 {
     size_t *bytes = call ? &call->bytes : &c->bytes;
     struct err err = { 0 };
@@ -165,13 +167,13 @@ static bool mcp_incoming_is_within_bounds(struct mcp_client *c, struct mcp_reque
         return true;
     err_set(&err, ERR_MCP_LIMIT, "the server sent more than %llu bytes without an answer", MCP_CALL_BYTES_MAX);
     if (call)
-        mcp_request_fail(call, &err);
+        mcp_client_call_fail(call, &err);
     else
         mcp_client_close(c, &err);
     return false;
 }
 
-void mcp_incoming(struct mcp_client *c, struct mcp_request *call, const char *text, size_t len)
+void mcp_incoming(struct mcp_client *c, struct mcp_client_call *call, const char *text, size_t len)
 {
     struct jsonrpc_message m;
     struct err err = { 0 };
@@ -192,7 +194,7 @@ void mcp_incoming(struct mcp_client *c, struct mcp_request *call, const char *te
 
 /* --- HTTP --- */
 
-static bool mcp_incoming_session_expired(const struct mcp_request *call, int status)
+static bool mcp_incoming_session_expired(const struct mcp_client_call *call, int status)
 {
     const struct mcp_client *c = call->client;
 
@@ -202,7 +204,7 @@ static bool mcp_incoming_session_expired(const struct mcp_request *call, int sta
 
 static void mcp_incoming_on_message(void *arg, const char *text, size_t len)
 {
-    struct mcp_request *call = arg;
+    struct mcp_client_call *call = arg;
     struct mcp_client *c = call->client;
     const char *session = mcp_exchange_session(call->exchange);
 
@@ -216,9 +218,9 @@ static void mcp_incoming_on_message(void *arg, const char *text, size_t len)
     mcp_incoming(c, call, text, len);
 }
 
-static int mcp_incoming_status_error(const struct mcp_request *call, int status, struct err *err)
+static int mcp_incoming_status_error(const struct mcp_client_call *call, int status, struct err *err)
 {
-    const char *method = mcp_request_method(call->method);
+    const char *method = mcp_client_call_method(call->method);
 
     if (status == 401 || status == 403)
         return err_set(err, ERR_MCP_REFUSED,
@@ -232,7 +234,7 @@ static int mcp_incoming_status_error(const struct mcp_request *call, int status,
 
 static void mcp_incoming_on_end(void *arg, int status, const struct err *err)
 {
-    struct mcp_request *call = arg;
+    struct mcp_client_call *call = arg;
     struct err why = { 0 };
 
     call->exchange = NULL;
@@ -249,10 +251,10 @@ static void mcp_incoming_on_end(void *arg, int status, const struct err *err)
         why = *err;
     else
         mcp_incoming_status_error(call, status, &why);
-    mcp_request_fail(call, &why);
+    mcp_client_call_fail(call, &why);
 }
 
-const struct mcp_exchange_ops mcp_request_exchange_ops = { NULL, mcp_incoming_on_message, mcp_incoming_on_end };
+const struct mcp_exchange_ops mcp_client_call_exchange_ops = { NULL, mcp_incoming_on_message, mcp_incoming_on_end };
 
 /* --- stdio --- */
 

@@ -63,7 +63,7 @@ static void mcp_listen_open(void *arg)
 
     if (c->era == MCP_ERA_MODERN) {
         mcp_listen_report(c); /* first, because a call starts only when the server is open */
-        mcp_request_start_internal(c, MCP_LISTEN, 0, NULL);
+        mcp_client_call_start_internal(c, MCP_LISTEN, 0, NULL);
         return;
     }
     if (!c->http || c->listen || c->state == MCP_CLIENT_CLOSED) {

@@ -38,7 +38,7 @@ static void mcp_question_free(struct mcp_question *q)
     free(q);
 }
 
-void mcp_question_add(struct mcp_client *c, struct mcp_request *call, const char *method, const json_t *params,
+void mcp_question_add(struct mcp_client *c, struct mcp_client_call *call, const char *method, const json_t *params,
                       const json_t *id, const char *key)
 {
     struct mcp_question *q = mem_new(struct mcp_question);
@@ -55,7 +55,7 @@ void mcp_question_add(struct mcp_client *c, struct mcp_request *call, const char
     c->ops.on_question(c->arg, q);
 }
 
-void mcp_question_drop_all(struct mcp_client *c, const struct mcp_request *call)
+void mcp_question_drop_all(struct mcp_client *c, const struct mcp_client_call *call)
 {
     for (struct mcp_question *q = c->questions, *next; q; q = next) {
         next = q->next;
@@ -72,7 +72,7 @@ void mcp_question_drop_all(struct mcp_client *c, const struct mcp_request *call)
 static void mcp_question_settle(struct mcp_question *q, json_t *result)
 {
     struct mcp_client *c = q->client;
-    struct mcp_request *call = q->call;
+    struct mcp_client_call *call = q->call;
     struct err err = { 0 };
 
     if (!c) {
@@ -87,11 +87,11 @@ static void mcp_question_settle(struct mcp_question *q, json_t *result)
     } else if (result) {
         json_object_set(call->input_responses, q->key, result);
         if (call->open_questions == 0 && call->state == MCP_REQUEST_ASKING)
-            mcp_request_proceed(call);
+            mcp_client_call_proceed(call);
     } else {
-        err_set(&err, ERR_MCP_INPUT, "%s: the server's question %s was refused", mcp_request_method(call->method),
+        err_set(&err, ERR_MCP_INPUT, "%s: the server's question %s was refused", mcp_client_call_method(call->method),
                 q->method);
-        mcp_request_fail(call, &err);
+        mcp_client_call_fail(call, &err);
     }
     json_decref(result);
     mcp_question_free(q);
@@ -109,14 +109,14 @@ void mcp_question_refuse(struct mcp_question *q)
 
 /* --- a round of a modern server --- */
 
-static int mcp_question_check(const struct mcp_request *call, const json_t *questions, struct err *err)
+static int mcp_question_check(const struct mcp_client_call *call, const json_t *questions, struct err *err)
 {
     const json_t *q;
     const char *key;
 
     if (questions && (!json_is_object(questions) || json_object_size(questions) > MCP_QUESTIONS_MAX))
         return err_set(err, ERR_MCP_PROTOCOL, "%s: inputRequests is not an object of at most %u questions",
-                       mcp_request_method(call->method), MCP_QUESTIONS_MAX);
+                       mcp_client_call_method(call->method), MCP_QUESTIONS_MAX);
     json_object_foreach((json_t *)questions, key, q)
     {
         const char *method = json_string_value(json_object_get(q, "method"));
@@ -124,28 +124,28 @@ static int mcp_question_check(const struct mcp_request *call, const json_t *ques
 
         if (!method || (params && !json_is_object(params)))
             return err_set(err, ERR_MCP_PROTOCOL, "%s: a question of the server has no method",
-                           mcp_request_method(call->method));
+                           mcp_client_call_method(call->method));
         if (!mcp_question_is_enabled(call->client, method))
             return err_set(err, ERR_MCP_INPUT, "%s: the server asks for %.40s, which is not enabled here",
-                           mcp_request_method(call->method), method);
+                           mcp_client_call_method(call->method), method);
     }
     return 0;
 }
 
-int mcp_question_start_round(struct mcp_request *call, const json_t *result, struct err *err)
+int mcp_question_start_round(struct mcp_client_call *call, const json_t *result, struct err *err)
 {
     json_t *questions = json_object_get(result, "inputRequests"), *state = json_object_get(result, "requestState"), *q;
     const char *key;
 
     if (call->method != MCP_CALL_TOOL && call->method != MCP_READ_RESOURCE && call->method != MCP_GET_PROMPT)
         return err_set(err, ERR_MCP_PROTOCOL, "%s: the server asks questions, which this method does not allow",
-                       mcp_request_method(call->method));
+                       mcp_client_call_method(call->method));
     if (++call->rounds > MCP_ROUNDS_MAX)
         return err_set(err, ERR_MCP_LIMIT, "%s: the server asked questions more than %u times",
-                       mcp_request_method(call->method), MCP_ROUNDS_MAX);
+                       mcp_client_call_method(call->method), MCP_ROUNDS_MAX);
     if (state && (!json_is_string(state) || json_string_length(state) > MCP_STATE_MAX))
         return err_set(err, ERR_MCP_PROTOCOL, "%s: requestState is not a string of at most %llu bytes",
-                       mcp_request_method(call->method), MCP_STATE_MAX);
+                       mcp_client_call_method(call->method), MCP_STATE_MAX);
     if (mcp_question_check(call, questions, err) < 0)
         return -1;
     json_decref(call->request_state);
@@ -165,6 +165,6 @@ int mcp_question_start_round(struct mcp_request *call, const json_t *result, str
     }
     call->open_questions--;
     if (call->open_questions == 0 && call->state == MCP_REQUEST_ASKING)
-        mcp_request_proceed(call);
+        mcp_client_call_proceed(call);
     return 0;
 }

@@ -7,7 +7,7 @@
 
 #define CURSOR_MAX 4096u
 
-static const char *mcp_result_list_key(enum mcp_request_kind m)
+static const char *mcp_result_list_key(enum mcp_client_call_kind m)
 {
     switch (m) {
     case MCP_LIST_TOOLS:
@@ -25,9 +25,9 @@ static const char *mcp_result_list_key(enum mcp_request_kind m)
 
 /* --- lists --- */
 
-static int mcp_result_add_page(struct mcp_request *call, const json_t *result, const char *key, struct err *err)
+static int mcp_result_add_page(struct mcp_client_call *call, const json_t *result, const char *key, struct err *err)
 {
-    const char *method = mcp_request_method(call->method);
+    const char *method = mcp_client_call_method(call->method);
     json_t *items = json_object_get(result, key), *item;
     size_t i;
 
@@ -45,10 +45,10 @@ static int mcp_result_add_page(struct mcp_request *call, const json_t *result, c
 }
 
 /* Returns 1 if another page was asked for. */
-static int mcp_result_next_page(struct mcp_request *call, const json_t *result, struct err *err)
+static int mcp_result_next_page(struct mcp_client_call *call, const json_t *result, struct err *err)
 {
     const json_t *next = json_object_get(result, "nextCursor");
-    const char *cursor = json_string_value(next), *method = mcp_request_method(call->method);
+    const char *cursor = json_string_value(next), *method = mcp_client_call_method(call->method);
 
     if (!next || json_is_null(next))
         return 0;
@@ -61,11 +61,11 @@ static int mcp_result_next_page(struct mcp_request *call, const json_t *result, 
     free(call->cursor);
     call->cursor = str_dup(cursor);
     mcp_exchange_cancel(take_ptr(&call->exchange));
-    mcp_request_proceed(call);
+    mcp_client_call_proceed(call);
     return 1;
 }
 
-static int mcp_result_list(struct mcp_request *call, const json_t *result, const char *key, struct err *err)
+static int mcp_result_list(struct mcp_client_call *call, const json_t *result, const char *key, struct err *err)
 {
     if (mcp_result_add_page(call, result, key, err) < 0)
         return -1;
@@ -74,9 +74,9 @@ static int mcp_result_list(struct mcp_request *call, const json_t *result, const
         return status < 0 ? -1 : 0;
     if (call->method == MCP_LIST_TOOLS) {
         mcp_tool_list_set(call->client, call->items, result, !call->is_internal);
-        mcp_request_finish(call, mcp_tool_list_json(call->client));
+        mcp_client_call_finish(call, mcp_tool_list_json(call->client));
     } else {
-        mcp_request_finish(call, json_pack("{s:O}", key, call->items));
+        mcp_client_call_finish(call, json_pack("{s:O}", key, call->items));
     }
     return 0;
 }
@@ -152,7 +152,7 @@ static int mcp_result_check_prompt(const json_t *result, struct err *err)
     return 0;
 }
 
-static int mcp_result_check(const struct mcp_request *call, const json_t *result, struct err *err)
+static int mcp_result_check(const struct mcp_client_call *call, const json_t *result, struct err *err)
 {
     switch (call->method) {
     case MCP_CALL_TOOL:
@@ -166,32 +166,32 @@ static int mcp_result_check(const struct mcp_request *call, const json_t *result
     }
 }
 
-static int mcp_result_read(struct mcp_request *call, const json_t *result, struct err *err)
+static int mcp_result_read(struct mcp_client_call *call, const json_t *result, struct err *err)
 {
     const json_t *kind = json_object_get(result, "resultType");
     const char *type = json_string_value(kind), *key = mcp_result_list_key(call->method);
     bool is_modern = call->client->era == MCP_ERA_MODERN;
 
     if (!json_is_object(result) || (kind && !type))
-        return err_set(err, ERR_MCP_PROTOCOL, "%s: the result is not an object", mcp_request_method(call->method));
+        return err_set(err, ERR_MCP_PROTOCOL, "%s: the result is not an object", mcp_client_call_method(call->method));
     if (is_modern && type && str_eq(type, "input_required"))
         return mcp_question_start_round(call, result, err);
     if (is_modern && type && !str_eq(type, "complete"))
         return err_set(err, ERR_MCP_UNSUPPORTED,
                        "%s: the result has the type '%.40s', which this client did not ask for",
-                       mcp_request_method(call->method), type);
+                       mcp_client_call_method(call->method), type);
     if (key)
         return mcp_result_list(call, result, key, err);
     if (mcp_result_check(call, result, err) < 0)
         return -1;
-    mcp_request_finish(call, json_incref((json_t *)result));
+    mcp_client_call_finish(call, json_incref((json_t *)result));
     return 0;
 }
 
-void mcp_result_accept(struct mcp_request *call, const json_t *result)
+void mcp_result_accept(struct mcp_client_call *call, const json_t *result)
 {
     struct err err = { 0 };
 
     if (mcp_result_read(call, result, &err) < 0)
-        mcp_request_fail(call, &err);
+        mcp_client_call_fail(call, &err);
 }

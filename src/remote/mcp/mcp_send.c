@@ -25,7 +25,7 @@ static void mcp_headers_add(struct mcp_headers *h, const char *name, const char 
 
 /* --- parameters --- */
 
-static bool mcp_send_is_modern(const struct mcp_request *call)
+static bool mcp_send_is_modern(const struct mcp_client_call *call)
 {
     return call->method == MCP_DISCOVER || (call->method != MCP_INITIALIZE && call->client->era == MCP_ERA_MODERN);
 }
@@ -48,7 +48,7 @@ json_t *mcp_client_own_capabilities(const struct mcp_client *c)
     return all;
 }
 
-static json_t *mcp_send_meta(const struct mcp_request *call)
+static json_t *mcp_send_meta(const struct mcp_client_call *call)
 {
     json_t *meta = json_object();
 
@@ -62,7 +62,7 @@ static json_t *mcp_send_meta(const struct mcp_request *call)
     return meta;
 }
 
-static json_t *mcp_send_params(const struct mcp_request *call)
+static json_t *mcp_send_params(const struct mcp_client_call *call)
 {
     json_t *params = json_object();
 
@@ -110,7 +110,7 @@ static void mcp_send_add_session(const struct mcp_client *c, struct mcp_headers 
         mcp_headers_add(h, "Mcp-Session-Id", c->session);
 }
 
-static int mcp_send_add_headers(const struct mcp_request *call, const struct mcp_tool *tool, struct mcp_headers *h,
+static int mcp_send_add_headers(const struct mcp_client_call *call, const struct mcp_tool *tool, struct mcp_headers *h,
                                 struct err *err)
 {
     size_t count = 0;
@@ -121,7 +121,7 @@ static int mcp_send_add_headers(const struct mcp_request *call, const struct mcp
         return 0;
     }
     mcp_headers_add(h, "MCP-Protocol-Version", MCP_VERSION_MODERN);
-    mcp_headers_add(h, "Mcp-Method", mcp_request_method(call->method));
+    mcp_headers_add(h, "Mcp-Method", mcp_client_call_method(call->method));
     if (call->name)
         mcp_headers_add(h, "Mcp-Name", call->name);
     if (tool && mcp_tool_headers(tool, call->arguments, &h->lines, &count, err) < 0)
@@ -130,7 +130,7 @@ static int mcp_send_add_headers(const struct mcp_request *call, const struct mcp
     return 0;
 }
 
-static int mcp_send_exchange(struct mcp_request *call, const struct mcp_tool *tool, const struct buf *text,
+static int mcp_send_exchange(struct mcp_client_call *call, const struct mcp_tool *tool, const struct buf *text,
                              struct err *err)
 {
     struct mcp_headers h = { 0 };
@@ -144,7 +144,8 @@ static int mcp_send_exchange(struct mcp_request *call, const struct mcp_tool *to
                                                 .header_count = h.count,
                                                 .is_resumable = call->client->era == MCP_ERA_LEGACY };
         mcp_exchange_cancel(take_ptr(&call->exchange));
-        status = mcp_exchange_start(call->client->http, &spec, &mcp_request_exchange_ops, call, &call->exchange, err);
+        status = mcp_exchange_start(call->client->http, &spec, &mcp_client_call_exchange_ops, call, &call->exchange,
+                                    err);
     }
     buf_done(&h.lines);
     return status;
@@ -159,7 +160,7 @@ static char *mcp_send_text(json_t *value)
     return text ? text : str_dup("{}");
 }
 
-int mcp_send_request(struct mcp_request *call, struct err *err)
+int mcp_send_request(struct mcp_client_call *call, struct err *err)
 {
     struct mcp_client *c = call->client;
     const struct mcp_tool *tool = NULL;
@@ -170,7 +171,7 @@ int mcp_send_request(struct mcp_request *call, struct err *err)
     call->id = ++c->last_id;
     auto_free char *params = mcp_send_text(mcp_send_params(call));
     json_t *id = json_integer(call->id);
-    jsonrpc_write_request(&text, id, mcp_request_method(call->method), params);
+    jsonrpc_write_request(&text, id, mcp_client_call_method(call->method), params);
     json_decref(id);
     if (text.len > JSONRPC_MESSAGE_MAX)
         return err_set(err, ERR_INVALID, "the arguments have %zu bytes; use at most %llu", text.len,
@@ -272,7 +273,7 @@ void mcp_send_answer(struct mcp_client *c, const json_t *id, const json_t *resul
 }
 
 /* A modern server sees over HTTP that its stream is closed. */
-void mcp_send_cancel(struct mcp_request *call)
+void mcp_send_cancel(struct mcp_client_call *call)
 {
     struct mcp_client *c = call->client;
 

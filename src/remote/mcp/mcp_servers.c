@@ -20,7 +20,7 @@ struct mcp_listing_slot {
     struct mcp_listing *listing;
     char name[MCP_SERVER_NAME_MAX + 1];
     const struct mcp_server *server; /* NULL: removed, or its answer is known */
-    struct mcp_request *call;        /* NULL: its answer is known */
+    struct mcp_client_call *call;    /* NULL: its answer is known */
     char version[16];
     json_t *result;
     struct err err;
@@ -109,7 +109,7 @@ static void mcp_listing_free(struct mcp_listing *l)
     list_remove(&l->set->listings, l);
     ev_defer_clear(l->set->ev, &l->done_defer);
     for (size_t i = 0; i < l->n; i++) {
-        mcp_request_cancel(l->slots[i].call);
+        mcp_client_call_cancel(l->slots[i].call);
         json_decref(l->slots[i].result);
     }
     free(l);
@@ -201,8 +201,8 @@ static void mcp_listing_on_answer(void *arg, const json_t *result, const struct 
 void mcp_servers_list_tools(struct mcp_servers *s, uint32_t timeout_ms,
                             void (*on_done)(void *arg, const json_t *result), void *arg)
 {
-    static const struct mcp_request_ops ops = { .on_done = mcp_listing_on_answer };
-    const struct mcp_request_spec spec = { .method = MCP_LIST_TOOLS, .timeout_ms = timeout_ms };
+    static const struct mcp_client_call_ops ops = { .on_done = mcp_listing_on_answer };
+    const struct mcp_client_call_spec spec = { .method = MCP_LIST_TOOLS, .timeout_ms = timeout_ms };
     struct mcp_listing *l = mem_new(struct mcp_listing);
 
     l->set = s;
@@ -217,7 +217,7 @@ void mcp_servers_list_tools(struct mcp_servers *s, uint32_t timeout_ms,
         slot->listing = l;
         slot->server = s->servers[i];
         str_copy(slot->name, sizeof(slot->name), slot->server->name);
-        if (mcp_request_start(slot->server->client, &spec, &ops, slot, &slot->call, &slot->err) < 0)
+        if (mcp_client_call_start(slot->server->client, &spec, &ops, slot, &slot->call, &slot->err) < 0)
             mcp_listing_settle(slot);
     }
     if (--l->pending == 0)
@@ -231,7 +231,7 @@ static void mcp_listing_drop_server(struct mcp_listing *l, const struct mcp_serv
 
         if (slot->server != server)
             continue;
-        mcp_request_cancel(slot->call);
+        mcp_client_call_cancel(slot->call);
         err_set(&slot->err, ERR_MCP_ENDED, "the server was removed");
         mcp_listing_settle(slot);
     }

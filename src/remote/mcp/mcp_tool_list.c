@@ -128,24 +128,24 @@ static void mcp_tool_list_on_refreshed(void *arg, const json_t *result UNUSED, c
     struct mcp_client *c = arg;
 
     c->is_refreshing = false;
-    for (struct mcp_request *call = c->calls; call; call = call->next) {
+    for (struct mcp_client_call *call = c->calls; call; call = call->next) {
         if (call->state != MCP_REQUEST_WAITING_TOOLS)
             continue;
         if (err)
-            mcp_request_fail(call, err);
+            mcp_client_call_fail(call, err);
         else
-            mcp_request_proceed(call);
+            mcp_client_call_proceed(call);
     }
 }
 
 void mcp_tool_list_refresh(struct mcp_client *c)
 {
-    static const struct mcp_request_ops ops = { .on_done = mcp_tool_list_on_refreshed };
+    static const struct mcp_client_call_ops ops = { .on_done = mcp_tool_list_on_refreshed };
 
     if (c->is_refreshing)
         return;
     c->is_refreshing = true;
-    mcp_request_start_internal(c, MCP_LIST_TOOLS, REFRESH_MS, &ops);
+    mcp_client_call_start_internal(c, MCP_LIST_TOOLS, REFRESH_MS, &ops);
 }
 
 static int mcp_tool_list_missing(const struct mcp_client *c, const char *name, struct err *err)

@@ -269,7 +269,7 @@ TEST(an_error_of_the_server_reaches_the_caller_without_control_characters)
 
     scene_start(&s, NULL);
     s.script = NULL;
-    const struct mcp_request *call = scene_begin(&s, MCP_GET_PROMPT, "p", 5000);
+    const struct mcp_client_call *call = scene_begin(&s, MCP_GET_PROMPT, "p", 5000);
     assert_non_null(call);
     for (int i = 0; i < 5; i++)
         ev_turn(s.ev, 5);
@@ -367,8 +367,8 @@ TEST(a_cancelled_call_reports_nothing_and_tells_the_server)
 
     scene_start(&s, NULL);
     scene_call(&s, MCP_LIST_TOOLS, NULL);
-    struct mcp_request *call = scene_begin(&s, MCP_CALL_TOOL, "add", 5000);
-    mcp_request_cancel(call);
+    struct mcp_client_call *call = scene_begin(&s, MCP_CALL_TOOL, "add", 5000);
+    mcp_client_call_cancel(call);
     for (int i = 0; i < 100 && s.count == 0; i++)
         ev_turn(s.ev, 20);
     assert_int_equal(s.count, 1);
@@ -585,20 +585,20 @@ static void count_limit_errors(void *arg, const json_t *result UNUSED, const str
 
 TEST(a_server_that_never_reads_fails_calls_instead_of_growing_the_queue)
 {
-    const struct mcp_request_ops ops = { .on_done = count_limit_errors };
+    const struct mcp_client_call_ops ops = { .on_done = count_limit_errors };
     struct scene s = { .script = answer_calls };
     auto_free char *big = mem_alloc(1024 * 1024 + 1);
     struct err err = { 0 };
-    struct mcp_request *call;
+    struct mcp_client_call *call;
 
     memset(big, 'x', 1024 * 1024);
     scene_start(&s, NULL);
     scene_call(&s, MCP_CALL_TOOL, "add");
     ev_io_del(s.ev, &s.io);
     json_t *arguments = json_pack("{s:s}", "text", big);
-    const struct mcp_request_spec spec = { .method = MCP_CALL_TOOL, .name = "add", .arguments = arguments };
+    const struct mcp_client_call_spec spec = { .method = MCP_CALL_TOOL, .name = "add", .arguments = arguments };
     for (unsigned i = 0; i < 20; i++)
-        assert_int_equal(mcp_request_start(s.client, &spec, &ops, &s, &call, &err), 0);
+        assert_int_equal(mcp_client_call_start(s.client, &spec, &ops, &s, &call, &err), 0);
     ev_turn(s.ev, 0);
     assert_in_range(s.count, 1, 5);
     json_decref(arguments);

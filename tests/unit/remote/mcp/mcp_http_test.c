@@ -398,16 +398,16 @@ static void on_other_done(void *arg, const json_t *result, const struct err *err
 
 TEST(an_answer_counts_only_in_the_response_to_its_own_request)
 {
-    static const struct mcp_request_ops ops = { .on_done = on_other_done };
-    const struct mcp_request_spec spec = { .method = MCP_CALL_TOOL, .name = "add" };
+    static const struct mcp_client_call_ops ops = { .on_done = on_other_done };
+    const struct mcp_client_call_spec spec = { .method = MCP_CALL_TOOL, .name = "add" };
     struct http_scene h = { .script = answer_for_another, .s.is_modern = true };
-    struct mcp_request *call;
+    struct mcp_client_call *call;
     struct err err = { 0 };
     int other = 0;
 
     http_start(&h, (struct mcp_client_spec){ 0 });
     scene_begin(&h.s, MCP_CALL_TOOL, "add", 10000);
-    assert_int_equal(mcp_request_start(h.s.client, &spec, &ops, &other, &call, &err), 0);
+    assert_int_equal(mcp_client_call_start(h.s.client, &spec, &ops, &other, &call, &err), 0);
     scene_turn_until(&h.s, &h.s.is_done);
     scene_expect(&h.s, ERR_MCP_ENDED, NULL);
     for (int i = 0; i < 100 && !other; i++)
@@ -444,11 +444,11 @@ TEST(closing_the_stream_cancels_a_call_of_a_modern_server)
     char byte;
 
     http_start(&h, (struct mcp_client_spec){ 0 });
-    struct mcp_request *call = scene_begin(&h.s, MCP_CALL_TOOL, "add", 10000);
+    struct mcp_client_call *call = scene_begin(&h.s, MCP_CALL_TOOL, "add", 10000);
     for (int i = 0; i < 200 && open_stream < 0; i++)
         ev_turn(h.s.ev, 20);
     assert_true(open_stream >= 0);
-    mcp_request_cancel(call);
+    mcp_client_call_cancel(call);
     for (int i = 0; i < 5; i++)
         ev_turn(h.s.ev, 10);
     assert_int_equal(read(open_stream, &byte, 1), 0);

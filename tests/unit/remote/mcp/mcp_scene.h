@@ -237,19 +237,19 @@ static inline void scene_on_done(void *arg, const json_t *result, const struct e
         s->err = *err;
 }
 
-static inline struct mcp_request *scene_begin(struct scene *s, enum mcp_request_kind method, const char *name,
-                                              uint32_t timeout_ms)
+static inline struct mcp_client_call *scene_begin(struct scene *s, enum mcp_client_call_kind method, const char *name,
+                                                  uint32_t timeout_ms)
 {
-    static const struct mcp_request_ops ops = { scene_on_progress, scene_on_done };
-    const struct mcp_request_spec spec = { .method = method, .name = name, .timeout_ms = timeout_ms };
-    struct mcp_request *call = NULL;
+    static const struct mcp_client_call_ops ops = { scene_on_progress, scene_on_done };
+    const struct mcp_client_call_spec spec = { .method = method, .name = name, .timeout_ms = timeout_ms };
+    struct mcp_client_call *call = NULL;
     struct err err = { 0 };
 
     s->is_done = false;
     json_decref(s->result);
     s->result = NULL;
     s->err = (struct err){ 0 };
-    if (mcp_request_start(s->client, &spec, &ops, s, &call, &err) == 0) {
+    if (mcp_client_call_start(s->client, &spec, &ops, s, &call, &err) == 0) {
         assert_false(s->is_done); /* completion callbacks run later */
         return call;
     }
@@ -258,7 +258,7 @@ static inline struct mcp_request *scene_begin(struct scene *s, enum mcp_request_
     return NULL;
 }
 
-static inline void scene_call(struct scene *s, enum mcp_request_kind method, const char *name)
+static inline void scene_call(struct scene *s, enum mcp_client_call_kind method, const char *name)
 {
     scene_begin(s, method, name, 10000);
     scene_turn_until(s, &s->is_done);

@@ -1,5 +1,5 @@
 /* One call is one request of the caller; to the server it may be several: a page each, or a
- * round of questions each. The state says what a call waits for, and only mcp_request_end() ends
+ * round of questions each. The state says what a call waits for, and only mcp_client_call_end() ends
  * it.
  *
  * Invariants:
@@ -15,7 +15,7 @@
 #define TIMEOUT_MS 60000u
 #define NAME_MAX_BYTES 4096u /* of a URI; names of tools are shorter */
 
-const char *mcp_request_method(enum mcp_request_kind m)
+const char *mcp_client_call_method(enum mcp_client_call_kind m)
 {
     static const char *const names[MCP_REQUEST_KIND_COUNT] = {
         [MCP_LIST_TOOLS] = "tools/list",
@@ -33,14 +33,14 @@ const char *mcp_request_method(enum mcp_request_kind m)
     return names[m];
 }
 
-static bool mcp_request_is_handshake(enum mcp_request_kind m)
+static bool mcp_client_call_is_handshake(enum mcp_client_call_kind m)
 {
     return m == MCP_DISCOVER || m == MCP_INITIALIZE;
 }
 
-struct mcp_request *mcp_request_find(const struct mcp_client *c, json_int_t id)
+struct mcp_client_call *mcp_client_call_find(const struct mcp_client *c, json_int_t id)
 {
-    for (struct mcp_request *call = c->calls; call; call = call->next)
+    for (struct mcp_client_call *call = c->calls; call; call = call->next)
         if (call->state == MCP_REQUEST_SENT && call->id == id)
             return call;
     return NULL;
@@ -48,7 +48,7 @@ struct mcp_request *mcp_request_find(const struct mcp_client *c, json_int_t id)
 
 /* --- the end --- */
 
-void mcp_request_free(struct mcp_request *call)
+void mcp_client_call_free(struct mcp_client_call *call)
 {
     struct mcp_client *c = call->client;
 
@@ -69,11 +69,11 @@ void mcp_request_free(struct mcp_request *call)
     free(call);
 }
 
-static void mcp_request_on_end(void *arg)
+static void mcp_client_call_on_end(void *arg)
 {
-    struct mcp_request *call = arg;
+    struct mcp_client_call *call = arg;
     struct mcp_client *c = call->client;
-    const struct mcp_request_ops ops = call->ops;
+    const struct mcp_client_call_ops ops = call->ops;
     void *ops_arg = call->arg;
     const struct err err = call->err;
 
@@ -84,13 +84,13 @@ static void mcp_request_on_end(void *arg)
     else if (call->method == MCP_LISTEN && err.id != ERR_MCP_UNSUPPORTED)
         mcp_listen_retry(c);
     json_t *result = take_ptr(&call->result);
-    mcp_request_free(call);
+    mcp_client_call_free(call);
     if (ops.on_done)
         ops.on_done(ops_arg, result, err.id != ERR_NONE ? &err : NULL);
     json_decref(result);
 }
 
-static void mcp_request_end(struct mcp_request *call)
+static void mcp_client_call_end(struct mcp_client_call *call)
 {
     struct mcp_client *c = call->client;
 
@@ -98,19 +98,19 @@ static void mcp_request_end(struct mcp_request *call)
     mcp_exchange_cancel(take_ptr(&call->exchange));
     mcp_question_drop_all(c, call);
     ev_timer_clear(c->ev, &call->deadline);
-    ev_defer(c->ev, &call->end_defer, mcp_request_on_end, call);
+    ev_defer(c->ev, &call->end_defer, mcp_client_call_on_end, call);
 }
 
-void mcp_request_fail(struct mcp_request *call, const struct err *err)
+void mcp_client_call_fail(struct mcp_client_call *call, const struct err *err)
 {
     if (call->state == MCP_REQUEST_ENDED)
         return;
     call->err = *err;
     str_strip_control_chars(call->err.msg);
-    mcp_request_end(call);
+    mcp_client_call_end(call);
 }
 
-void mcp_request_finish(struct mcp_request *call, json_t *result)
+void mcp_client_call_finish(struct mcp_client_call *call, json_t *result)
 {
     if (call->state == MCP_REQUEST_ENDED) {
         json_decref(result);
@@ -119,62 +119,63 @@ void mcp_request_finish(struct mcp_request *call, json_t *result)
     call->client->noise = 0;
     call->client->bytes = 0;
     call->result = result;
-    mcp_request_end(call);
+    mcp_client_call_end(call);
 }
 
-static void mcp_request_on_deadline(void *arg)
+static void mcp_client_call_on_deadline(void *arg)
 {
-    struct mcp_request *call = arg;
+    struct mcp_client_call *call = arg;
     struct err err = { 0 };
 
     if (call->state == MCP_REQUEST_WAITING)
-        err_set(&err, ERR_TIMEOUT, "%s: the server was not open in time", mcp_request_method(call->method));
+        err_set(&err, ERR_TIMEOUT, "%s: the server was not open in time", mcp_client_call_method(call->method));
     else if (call->state == MCP_REQUEST_ASKING)
         err_set(&err, ERR_TIMEOUT, "%s: a question of the server was not answered in time",
-                mcp_request_method(call->method));
+                mcp_client_call_method(call->method));
     else
-        err_set(&err, ERR_TIMEOUT, "%s: the server did not answer in time", mcp_request_method(call->method));
+        err_set(&err, ERR_TIMEOUT, "%s: the server did not answer in time", mcp_client_call_method(call->method));
     mcp_send_cancel(call);
-    mcp_request_fail(call, &err);
+    mcp_client_call_fail(call, &err);
 }
 
-void mcp_request_cancel(struct mcp_request *call)
+void mcp_client_call_cancel(struct mcp_client_call *call)
 {
     if (!call)
         return;
     mcp_send_cancel(call);
-    mcp_request_free(call);
+    mcp_client_call_free(call);
 }
 
 /* --- the start --- */
 
-static struct mcp_request *mcp_request_add(struct mcp_client *c, enum mcp_request_kind method, uint32_t timeout_ms)
+static struct mcp_client_call *mcp_client_call_add(struct mcp_client *c, enum mcp_client_call_kind method,
+                                                   uint32_t timeout_ms)
 {
-    struct mcp_request *call = mem_new(struct mcp_request);
+    struct mcp_client_call *call = mem_new(struct mcp_client_call);
 
     call->client = c;
     call->method = method;
     call->last_progress = -1;
     if (timeout_ms)
-        ev_timer_set(c->ev, &call->deadline, ev_now(c->ev) + timeout_ms * NS_PER_MS, mcp_request_on_deadline, call);
+        ev_timer_set(c->ev, &call->deadline, ev_now(c->ev) + timeout_ms * NS_PER_MS, mcp_client_call_on_deadline, call);
     list_append(&c->calls, call);
     c->call_count++;
     return call;
 }
 
-void mcp_request_start_internal(struct mcp_client *c, enum mcp_request_kind method, uint32_t timeout_ms,
-                                const struct mcp_request_ops *ops)
+void mcp_client_call_start_internal(struct mcp_client *c, enum mcp_client_call_kind method, uint32_t timeout_ms,
+                                    const struct mcp_client_call_ops *ops)
 {
-    struct mcp_request *call = mcp_request_add(c, method, timeout_ms);
+    struct mcp_client_call *call = mcp_client_call_add(c, method, timeout_ms);
 
     call->is_internal = true;
     call->arg = c;
     if (ops)
         call->ops = *ops;
-    mcp_request_proceed(call);
+    mcp_client_call_proceed(call);
 }
 
-static int mcp_request_check(const struct mcp_client *c, const struct mcp_request_spec *spec, struct err *err)
+static int mcp_client_call_check(const struct mcp_client *c, const struct mcp_client_call_spec *spec, struct err *err)
 {
     bool is_named = spec->method == MCP_CALL_TOOL || spec->method == MCP_READ_RESOURCE ||
                     spec->method == MCP_GET_PROMPT;
@@ -185,12 +186,12 @@ static int mcp_request_check(const struct mcp_client *c, const struct mcp_reques
         return -1;
     }
     if (spec->method >= MCP_DISCOVER)
-        return err_set(err, ERR_BUG, "%s is not a call", mcp_request_method(spec->method));
+        return err_set(err, ERR_BUG, "%s is not a call", mcp_client_call_method(spec->method));
     if (is_named && (!spec->name || !*spec->name || strlen(spec->name) > NAME_MAX_BYTES))
         return err_set(err, ERR_INVALID, "%s: the name or URI is missing or longer than %u bytes",
-                       mcp_request_method(spec->method), NAME_MAX_BYTES);
+                       mcp_client_call_method(spec->method), NAME_MAX_BYTES);
     if (is_named && !text_is_utf8(spec->name, strlen(spec->name)))
-        return err_set(err, ERR_INVALID, "%s: the name or URI is not UTF-8", mcp_request_method(spec->method));
+        return err_set(err, ERR_INVALID, "%s: the name or URI is not UTF-8", mcp_client_call_method(spec->method));
     if (spec->arguments && !json_is_object(spec->arguments))
         return err_set(err, ERR_INVALID, "the arguments are not a JSON object; write {\"name\": value, ...}");
     if (c->call_count >= MCP_CALLS_MAX)
@@ -198,30 +199,32 @@ static int mcp_request_check(const struct mcp_client *c, const struct mcp_reques
     return 0;
 }
 
-int mcp_request_start(struct mcp_client *c, const struct mcp_request_spec *spec, const struct mcp_request_ops *ops,
-                      void *arg, struct mcp_request **ret, struct err *err)
+int mcp_client_call_start(struct mcp_client *c, const struct mcp_client_call_spec *spec,
+                          const struct mcp_client_call_ops *ops, void *arg, struct mcp_client_call **ret,
+                          struct err *err)
 {
-    if (mcp_request_check(c, spec, err) < 0)
+    if (mcp_client_call_check(c, spec, err) < 0)
         return -1;
-    struct mcp_request *call = mcp_request_add(c, spec->method, spec->timeout_ms ? spec->timeout_ms : TIMEOUT_MS);
+    struct mcp_client_call *call = mcp_client_call_add(c, spec->method,
+                                                       spec->timeout_ms ? spec->timeout_ms : TIMEOUT_MS);
 
     call->ops = *ops;
     call->arg = arg;
     call->name = spec->name ? str_dup(spec->name) : NULL;
     call->arguments = spec->arguments ? json_incref((json_t *)spec->arguments) : NULL;
-    mcp_request_proceed(call);
+    mcp_client_call_proceed(call);
     *ret = call;
     return 0;
 }
 
-void mcp_request_proceed(struct mcp_request *call)
+void mcp_client_call_proceed(struct mcp_client_call *call)
 {
     struct mcp_client *c = call->client;
     struct err err = { 0 };
 
     if (call->state == MCP_REQUEST_ENDED)
         return;
-    if (c->state != MCP_CLIENT_READY && !mcp_request_is_handshake(call->method)) {
+    if (c->state != MCP_CLIENT_READY && !mcp_client_call_is_handshake(call->method)) {
         call->state = MCP_REQUEST_WAITING;
     } else if (call->method == MCP_CALL_TOOL && call->rounds == 0 && call->state != MCP_REQUEST_WAITING_TOOLS &&
                !mcp_tool_list_is_fresh(c)) {
@@ -230,6 +233,6 @@ void mcp_request_proceed(struct mcp_request *call)
     } else {
         call->state = MCP_REQUEST_SENT;
         if (mcp_send_request(call, &err) < 0)
-            mcp_request_fail(call, &err);
+            mcp_client_call_fail(call, &err);
     }
 }
