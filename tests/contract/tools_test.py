@@ -212,7 +212,9 @@ def long_output_keeps_its_beginning_and_its_end(s):
     assert len(text) <= OUTPUT_MAX + 100 and len(a["text"]) <= OUTPUT_MAX + 500 and a["result"]["stderr"] == "quiet\n", len(text)
     missing = int(text.split("[... ")[1].split()[0])
     assert missing + len(text) - len(f"\n[... {missing} bytes left out ...]\n") == a["result"]["stdoutBytes"] == 3000012, (missing, len(text))
-    assert "left out. Write it to a file" in a["text"], a["text"][-300:]
+    assert f"mode status, execution_id {a['executionId']} and output_offset" in a["text"], a["text"][-300:]
+    rest = use(s, sb, "run_sandbox", mode="status", execution_id=a["executionId"], output_offset=3000000)
+    assert "last" in rest["text"] and "first" not in rest["text"], rest
     a = use(s, sb, "run_code", code="print('\u20ac' * 100000)")
     assert a["truncated"] and set(a["result"]["stdout"].split("\n[")[0]) == {"\u20ac"} and "\ufffd" not in a["text"], a["text"][:100]
     a = use(s, sb, "run_code", code="raise ValueError('v' * 100000)")
@@ -236,6 +238,9 @@ def a_background_command_outlives_its_call(s):
     a = use(s, sb, "bash", command="sleep 0.3; echo done > /workspace/flag; sleep 600", background=True)
     assert time.monotonic() - began < 30 and a["result"]["state"] in ("starting", "running") and not a["isError"], a
     api_test.until(lambda: not use(s, sb, "read_file", file_path="flag")["isError"], "the command was ended with its call")
+    assert use(s, sb, "run_sandbox", mode="status", execution_id=a["executionId"])["text"]
+    use(s, sb, "run_sandbox", mode="cancel", execution_id=a["executionId"])
+    assert s.call("GET", f"/v1/sandboxes/{sb}/executions/{a['executionId']}").json["state"] == "ended"
     s.delete(sb)
 
 

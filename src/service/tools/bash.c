@@ -11,7 +11,7 @@ static const char bash_input[] = TOOL_JSON({
         "command": {"type": "string", "minLength": 1, "maxLength": 32768, "description": "The command line."},
         "description": {"type": "string", "maxLength": 1000, "description": "The purpose of the command, for a human reader; it has no effect."},
         "timeout_ms": {"type": "integer", "minimum": 1, "description": "The command and its children are killed after this time."},
-        "background": {"type": "boolean", "description": "Return at once, while the command runs. Default: false."}
+        "background": {"type": "boolean", "description": "Return at once, while the command runs; run_sandbox with mode status or cancel and the id of the result continues. Default: false."}
     },
     "required": ["command"],
     "additionalProperties": false

@@ -141,6 +141,8 @@ void tool_program_make_answer(struct tool_call *c, const struct store_execution 
                                     .read = tool_program_read_output,
                                     .arg = &output };
     struct execution_view view = { .output = EXECUTION_OUTPUT_EMBEDDED };
+    auto_free char *note = str_printf(
+        "run_sandbox with mode status, execution_id %s and output_offset returns any part of it.", row->id);
     struct result_output kept = { 0 };
     auto_buf text = { 0 };
     struct jsonw w;
@@ -152,7 +154,7 @@ void tool_program_make_answer(struct tool_call *c, const struct store_execution 
     result_output_done(&kept);
     (void)str_copy(c->answer.execution, sizeof(c->answer.execution), row->id);
     tool_result_make(&c->answer, json_loadb(text.data, text.len, 0, NULL), &streams, c->tools->settings.output_bytes,
-                     "Write it to a file, and read the parts that you need with read_file or grep.");
+                     note);
 }
 
 void tool_program_answer(struct tool_call *c, const struct store_execution *row)
@@ -168,7 +170,11 @@ static void tool_program_answer_background(struct tool_call *c, const struct sto
     (void)str_copy(c->answer.execution, sizeof(c->answer.execution), row->id);
     jsonw_init(&w, &c->answer.json, 0);
     stored_output_write_result(row, NULL, false, (struct execution_view){ 0 }, &w);
-    buf_addf(&c->answer.text, "Execution %s runs in the background.", row->id);
+    buf_addf(
+        &c->answer.text,
+        "Execution %s runs in the background. run_sandbox with mode status returns its output, with mode cancel it "
+        "ends it.",
+        row->id);
     tool_call_finish(c);
 }
 
