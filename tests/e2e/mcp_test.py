@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from cove import COVE, Case, run
+from cove import COVE, Case, run, start
 from mcp_lines import META, Lines
 from served import OwnServer, Served, wait_for
 
@@ -122,6 +122,19 @@ class Calls(Bridged):
         self.assertIn("missing", client.ask("tools/list")["error"]["message"])
         client.end()
         self.assertErrorCode(self.cove("mcp", "--local", "--sandbox", sandbox, code=2), 2, "bad_usage")
+
+    def test_a_slow_reader_gets_every_answer_after_the_end_of_the_input(self):
+        call = {"name": "bash", "arguments": {"command": "head -c 400000 /dev/zero | tr '\\0' x"}, "_meta": META}
+        lines = [json.dumps({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": call}) for n in range(30)]
+        process = start("mcp", env=self.env)
+        process.stdin.write("\n".join(lines).encode())
+        process.stdin.close()
+        time.sleep(0.3)  # the pipe is full
+        answers = [json.loads(line) for line in process.stdout.read().splitlines()]
+        self.assertEqual((process.wait(20), sorted(a["id"] for a in answers)), (0, list(range(30))))
+        self.assertEqual(len({a["result"]["structuredContent"]["stdout"] for a in answers}), 1)
+        process.stdout.close()
+        process.stderr.close()
 
     def test_sessions_are_listed_shown_and_closed(self):
         client = self.bridge()

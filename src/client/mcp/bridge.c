@@ -93,6 +93,7 @@ static void bridge_on_written(void *arg)
 
     if (b->is_stopping && b->link.state == BRIDGE_LINK_CLOSED)
         ev_stop(b->settings.ev);
+    bridge_pump_later(b);
 }
 
 static void bridge_on_output_closed(void *arg)
@@ -136,7 +137,7 @@ static void bridge_pump(void *arg)
     if (b->is_stopping)
         return;
     bridge_send_waiting(b);
-    if (b->input_ended && !bridge_is_awaited(b))
+    if (b->input_ended && !bridge_is_awaited(b) && line_writer_waiting(b->writer) == 0)
         bridge_stop(b);
 }
 

@@ -134,7 +134,7 @@ static bool bridge_link_read_session(struct bridge_link *l, const struct exchang
 static bool bridge_link_is_foreign(const struct exchange_result *r)
 {
     json_t *body = json_loadb(r->body, r->len, 0, NULL);
-    bool foreign = !r->err && r->status >= 400 && r->status < 500 && r->status != 401 && r->status != 403 &&
+    bool foreign = !r->err && r->status < 500 && r->status != 401 && r->status != 403 &&
                    !json_is_string(json_object_get(json_object_get(body, "error"), "code"));
 
     json_decref(body);
