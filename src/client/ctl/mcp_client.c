@@ -6,6 +6,7 @@
  * answering. */
 #include "client/ctl/ctl_internal.h"
 #include "client/ctl/mcp_client.h"
+#include "client/ctl/mcp_print.h"
 #include "client/ctl/mcp_process.h"
 
 #include "core/base/mem.h"
@@ -23,7 +24,6 @@
 
 #define ONE_SERVER "server" /* name of a server that the command line gives */
 #define STOP_GRACE_MS 1000u
-#define TEXT_MAX (8u * 1024u * 1024u)
 #define WORDS_MAX 400u
 
 struct ctl_mcp_server {
@@ -313,53 +313,6 @@ static int ctl_mcp_tools(struct ctl_mcp *m, struct err *err)
 
 /* --- results --- */
 
-static void ctl_mcp_print_text(const char *text)
-{
-    auto_free char *clean = mcp_clean_text(text, TEXT_MAX);
-
-    fputs(clean, stdout);
-    if (*clean && clean[strlen(clean) - 1] != '\n')
-        fputc('\n', stdout);
-}
-
-static int ctl_mcp_print_block(struct ctl_show *show, const json_t *block, struct err *err)
-{
-    const char *type = ctl_field_text(block, "type");
-    const json_t *resource = json_object_get(block, "resource");
-
-    if (str_eq(type, "text")) {
-        ctl_mcp_print_text(ctl_field_text(block, "text"));
-    } else if (str_eq(type, "image")) {
-        AUTO_JSON *data = json_object();
-
-        json_object_set(data, ctl_field_text(block, "mimeType"), json_object_get(block, "data"));
-        fflush(stdout);
-        if (!ctl_show_data(show, data)) {
-            *err = show->err;
-            return -1;
-        }
-    } else if (resource && json_object_get(resource, "text")) {
-        ctl_mcp_print_text(ctl_field_text(resource, "text"));
-    } else {
-        const char *uri = ctl_field_text(resource ? resource : block, "uri");
-
-        ctl_printf("[%.40s%s%.200s]", type, *uri ? " " : "", uri);
-    }
-    return 0;
-}
-
-static int ctl_mcp_print_blocks(struct ctl_mcp *m, const json_t *blocks, struct err *err)
-{
-    struct ctl_show show = { .quiet = m->c->quiet, .save = ctl_mcp_option(m->c, OPT_SAVE), .name = "image" };
-    const json_t *block;
-    size_t i;
-
-    json_array_foreach(blocks, i, block) if (ctl_mcp_print_block(&show, block, err) < 0) return -1;
-    fflush(stdout);
-    ctl_show_end(&show);
-    return 0;
-}
-
 static int ctl_mcp_print_result(struct ctl_mcp *m, struct err *err)
 {
     const json_t *content = json_object_get(m->result, "content");
@@ -370,7 +323,7 @@ static int ctl_mcp_print_result(struct ctl_mcp *m, struct err *err)
         ctl_print_json(m->result);
         return status;
     }
-    if (ctl_mcp_print_blocks(m, content, err) < 0)
+    if (mcp_print_blocks(content, ctl_mcp_option(m->c, OPT_SAVE), m->c->quiet, err) < 0)
         return -1;
     if (json_array_size(content) == 0 && structured) {
         auto_free char *text = ctl_json_text(structured);
@@ -513,35 +466,13 @@ static int ctl_mcp_call(struct ctl_mcp *m, struct err *err)
 
 /* --- resources --- */
 
-static int ctl_mcp_print_resources(struct ctl_mcp *m, struct err *err)
+static int ctl_mcp_print_resources(const struct ctl_mcp *m, struct err *err)
 {
-    struct ctl_table table = { 0 };
-    const json_t *r;
-    size_t i;
-
     if (m->c->json)
         return ctl_print_json(m->result);
-    json_array_foreach(json_object_get(m->result, "contents"), i, r) if (json_object_get(r, "text"))
-    {
-        ctl_mcp_print_text(ctl_field_text(r, "text"));
-    }
-    else
-    {
-        AUTO_JSON *blocks = json_pack("[{s:s, s:s, s:s}]", "type", "image", "mimeType", ctl_field_text(r, "mimeType"),
-                                      "data", ctl_field_text(r, "blob"));
-        if (ctl_mcp_print_blocks(m, blocks, err) < 0)
-            return -1;
-    }
-    if (!json_object_get(m->result, "resources"))
-        return fflush(stdout) == 0 ? 0 : err_sys(err, ERR_SYS, "standard output");
-    ctl_table_row(&table, "uri", "type", "name");
-    json_array_foreach(json_object_get(m->result, "resources"), i, r)
-    {
-        const char *type = ctl_field_text(r, "mimeType");
-
-        ctl_table_row(&table, ctl_field_text(r, "uri"), *type ? type : "-", ctl_field_text(r, "name"));
-    }
-    return ctl_table_print(&table);
+    if (json_object_get(m->result, "resources"))
+        return mcp_print_resource_list(json_object_get(m->result, "resources"));
+    return mcp_print_contents(json_object_get(m->result, "contents"), ctl_mcp_option(m->c, OPT_SAVE), m->c->quiet, err);
 }
 
 static int ctl_mcp_read(struct ctl_mcp *m, struct err *err)
