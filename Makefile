@@ -62,6 +62,7 @@ bench: build
 	@bench/path
 	@bench/api
 	@bench/mcp --out bench/results
+	@bench/calculate
 	@bench/execute
 
 soak: build
