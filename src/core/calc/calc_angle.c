@@ -59,8 +59,9 @@ static int calc_angle_reduce(struct calc_run *r, struct calc_value *a, long *ret
     mpz_fdiv_r(mpq_numref(a->q), mpq_numref(a->q), turn);
     mpz_clear(turn);
     mpq_canonicalize(a->q);
-    if (mpz_cmp_ui(mpq_denref(a->q), 6) <= 0 && 6 % mpz_get_ui(mpq_denref(a->q)) == 0)
-        *ret = (long)(mpz_get_ui(mpq_numref(a->q)) * (6 / mpz_get_ui(mpq_denref(a->q))));
+    unsigned long parts = mpz_cmp_ui(mpq_denref(a->q), 6) <= 0 ? mpz_get_ui(mpq_denref(a->q)) : 0;
+    if (parts > 0 && 6 % parts == 0)
+        *ret = (long)(mpz_get_ui(mpq_numref(a->q)) * (6 / parts));
     return 0;
 }
 
