@@ -61,6 +61,7 @@ struct calc_words {
     size_t at;
     unsigned depth;
     struct err *err;
+    struct err ignored; /* of a form of the problem that is tried and does not match */
 };
 
 static int calc_words_expression(struct calc_words *w, struct buf *out);
@@ -508,11 +509,10 @@ static int calc_words_share(struct calc_words *w, struct buf *out)
     static const char *const asks[] = { "what percent of", "what percentage of", "what per cent of", NULL };
     auto_buf part = { 0 }, whole = { 0 };
     size_t start = w->at;
-    struct err ignored;
     struct err *kept = w->err;
     int rc = 0;
 
-    w->err = &ignored;
+    w->err = &w->ignored;
     if (calc_words_accept_any(w, asks)) {
         if (calc_words_item(w, &whole, true) == 0 && calc_words_accept(w, "is") && calc_words_item(w, &part, true) == 0)
             rc = 1;
@@ -533,11 +533,10 @@ static int calc_words_share(struct calc_words *w, struct buf *out)
 static int calc_words_reversed(struct calc_words *w, struct buf *out)
 {
     size_t start = w->at;
-    struct err ignored;
     struct err *kept = w->err;
     auto_buf text = { 0 };
 
-    w->err = &ignored;
+    w->err = &w->ignored;
     int rc = calc_words_two(w, " - ", (const char *const[]){ "subtracted from", "less than", NULL }, true, &text);
     w->err = kept;
     w->depth = 0;
