@@ -28,11 +28,27 @@ IMPURE_NAMES = frozenset(check_rules.IMPURE_NAMES.split())
 WALKS = frozenset(check_rules.WALKS.split())
 MODULES = {name: rule for rule, names in check_rules.REFUSED.items() for name in names.split()}
 NAMES = {name: rule for rule, names in check_rules.NAMES.items() for name in names.split()}
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp,
-          ast.GeneratorExp)
-BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.Assert)
+SCOPES = {ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp}
+BRANCHES = {ast.If, ast.For, ast.AsyncFor, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.Assert}
+BINDERS = {ast.Name, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar}
+WORDS = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)  # nodes without content
 LOOP_ENDS = (ast.Break, ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await)
 IMPORTERS = ("__import__", "importlib.import_module", "importlib.__import__")
+
+
+def link(tree):
+    """All nodes; each gets a list of its children, which is faster than to look for them again."""
+    found = [tree]
+    for node in found:
+        node.inside = inside = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                inside += [v for v in value if isinstance(v, ast.AST) and not isinstance(v, WORDS)]
+            elif isinstance(value, ast.AST) and not isinstance(value, WORDS):
+                inside.append(value)
+        found += inside
+    return found
 
 
 def module_rule(name, data):
@@ -111,14 +127,16 @@ def bound_in(scope):
     found, shared = set(), set()
     if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         found.update(parameters_of(scope))
-    rest = list(ast.iter_child_nodes(scope))
+    rest = list(scope.inside)
     while rest:
         node = rest.pop()
-        found.update(targets_of(node))
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
+        kind = type(node)
+        if kind in BINDERS:
+            found.update(targets_of(node))
+        elif kind is ast.Global or kind is ast.Nonlocal:
             shared.update(node.names)
-        if not isinstance(node, SCOPES):
-            rest.extend(ast.iter_child_nodes(node))
+        if kind not in SCOPES:
+            rest += node.inside
     return found - shared
 
 
@@ -185,16 +203,17 @@ class Check:
         """Finds the origins of names. Assignments to names that only later stand for something are
         followed for a few rounds."""
         assignments = []
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
+        for node in link(tree):
+            kind = type(node)
+            if kind is ast.Import:
                 self.read_import(node)
-            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            elif kind is ast.ImportFrom and node.level == 0 and node.module:
                 self.read_import_from(node)
-            elif isinstance(node, ast.Assign):
+            elif kind is ast.Assign:
                 for target in node.targets:
                     if isinstance(target, ast.Name) and isinstance(node.value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
                         assignments.append((target.id, node.value))
-            elif isinstance(node, ast.NamedExpr) and isinstance(node.target, ast.Name):
+            elif kind is ast.NamedExpr and isinstance(node.target, ast.Name):
                 assignments.append((node.target.id, node.value))
         for _ in range(3):
             before = sum(map(len, self.origins.values()))
@@ -268,19 +287,19 @@ class Check:
     # --- nodes ---
 
     def visit(self, node):
-        if isinstance(node, BRANCHES):
+        kind = type(node)
+        if kind in BRANCHES:
             self.complexity += 1
-        elif isinstance(node, ast.BoolOp):
+        elif kind is ast.BoolOp:
             self.complexity += len(node.values) - 1
-        method = getattr(self, "on_" + type(node).__name__, None)
-        if method:
-            method(node)
-        if not isinstance(node, SCOPES):
-            for child in ast.iter_child_nodes(node):
+        if kind in HANDLERS:
+            HANDLERS[kind](self, node)
+        if kind not in SCOPES:
+            for child in node.inside:
                 self.visit(child)
             return
         self.scopes.append((type(node), bound_first(node.body) if isinstance(node, ast.ClassDef) else bound_in(node)))
-        for child in ast.iter_child_nodes(node):
+        for child in node.inside:
             self.visit(child)
         self.scopes.pop()
 
@@ -306,7 +325,7 @@ class Check:
             return
         if node.id in IMPURE_NAMES:
             self.pure = False
-        if not self.is_own(node.id):
+        if (node.id in NAMES or node.id in self.origins) and not self.is_own(node.id):
             self.use_names(node, self.resolve(node))
 
     def on_Attribute(self, node):
@@ -373,7 +392,7 @@ class Check:
             if isinstance(inner, LOOP_ENDS) or (isinstance(inner, ast.Call) and self.resolve(inner.func) & {"sys.exit", "exit", "quit", "input"}):
                 return
             if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-                rest.extend(ast.iter_child_nodes(inner))
+                rest += inner.inside
         self.add("infinite_loop", node)
 
     def on_BinOp(self, node):
@@ -386,6 +405,9 @@ class Check:
                 if isinstance(some, (ast.List, ast.Tuple, ast.JoinedStr)) or isinstance(some, ast.Constant) and isinstance(some.value, (str, bytes)):
                     if (number_of(count) or 0) > REPEAT_MAX:
                         self.add("large_value", node)
+
+
+HANDLERS = {getattr(ast, name[3:]): handler for name, handler in vars(Check).items() if name.startswith("on_")}
 
 
 def examine(code, data=False):

@@ -33,7 +33,22 @@ READY = b'{"event": "ready", "language": "python", "version": "%s", "protocol": 
 LATER_MAX = 256  # requests that may wait while a cell waits for input
 PROMPT_MAX = 64 << 10
 REHEARSED = (b"print(end='')", b"import sys; x = len(sys.path); print(end='')")
-REHEARSED_CHECK = "import math\nfor x in [1, 2]:\n    print(math.sqrt(x))\n"
+REHEARSED_CHECK = """import math
+from collections import Counter as C
+def area(r, *a, k=1):
+    return math.pi * r ** 2 + k if r > 0 and k else -r
+class P:
+    x: int = 0
+    def f(self): return self.x
+data = {"a": [1, 2.5], "b": (True, None)}
+for i, n in enumerate(sorted(data)):
+    while i < 3: i += 1
+    if n == "a": continue
+    try: print(f"{n}: {data[n]!r}", [area(v) for v in range(3) if v], "%s" % n, n[0:1])
+    except ValueError as e: pass
+sum(v for v in {x: x for x in [1]}.values())
+(lambda q: q.strip().upper())("a" + "b")
+"""
 REHEARSED_NUMPY = b"import numpy as np; print(end=str(int(np.arange(1000).sum()))[:0])"
 
 
