@@ -88,8 +88,8 @@ struct tool_request { /* borrowed until on_end */
     const char *request_id;  /* for the receipt; may be NULL */
     const char *sandbox;     /* TOOL_IN_SANDBOX: its id */
     const json_t *arguments; /* an object */
-    /* The credential of the caller is for one sandbox: it neither sees nor adds scripts, which belong
-     * to the tenant. */
+    /* The credential of the caller is for one sandbox: it neither sees nor adds scripts, which
+     * belong to the tenant. */
     bool is_for_one_sandbox;
 };
 
