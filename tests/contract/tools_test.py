@@ -420,6 +420,25 @@ def lines_are_found_by_content(s):
     s.delete(sb)
 
 
+@case
+def a_sandbox_that_replaces_its_files_delays_no_call(s):
+    sb = s.create({"runtime": "sh"})
+    swap = ("mkdir -p d/x; while :; do rm -rf d/f; mkfifo d/f; rm d/f; ln -s /dev/zero d/f; rm d/f; ln -s f d/f; rm d/f; mkdir d/f; rmdir d/f; "
+            "printf 'old\\n' > d/f; mv d/x d/y; ln -s / d/x; rm d/x; mv d/y d/x; done")
+    use(s, sb, "bash", command=swap, background=True)
+    calls = [("read_file", {"file_path": "d/f"}), ("edit_file", {"file_path": "d/f", "old_string": "old", "new_string": "new"}),
+             ("write_file", {"file_path": "d/f", "content": "old\n"}), ("list", {"path": "d/x"}), ("glob", {"pattern": "d/**/f"}),
+             ("grep", {"pattern": "old", "path": "d"}), ("return_files", {"paths": ["d/*"]}), ("stage_files", {"files": [{"name": "../x", "content": ""}]})]
+    for name, arguments in calls * 5:
+        if name == "stage_files":
+            refused(s, sb, name, **arguments)
+            continue
+        a = use(s, sb, name, **arguments)
+        assert a["isError"] or "error" not in a["result"], (name, a)
+        assert name != "glob" or all(f == "d/f" for f in a["result"]["files"]), a
+    s.delete(sb)
+
+
 # --- files of the client ---
 
 def content(file):
