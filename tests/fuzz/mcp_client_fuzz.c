@@ -1,13 +1,13 @@
-/* Everything that an MCP server sends: to the client of cove, over descriptors or through libcurl and
- * a real socket.
+/* Everything that an MCP server sends: to the client of cove, over descriptors or through libcurl
+ * and a real socket.
  *
  * The first byte selects the transport, 'p' for descriptors. The records after it are separated by
- * NULs. Over descriptors each is one piece of output, sent when the client waits. Over HTTP each is
- * one response: its first byte selects the head, the rest is the body, and a record that begins with
- * 'r' is a response with its own head.
+ * NULs. Over descriptors each is one piece of output, sent when the client waits. Over HTTP each
+ * is one response: its first byte selects the head, the rest is the body, and a record that begins
+ * with 'r' is a response with its own head.
  *
- * Checked in addition to memory errors: a call ends at most once, with a result or an error; text of
- * errors, logs and progress has no control characters; a listed tool has a valid name. */
+ * Checked in addition to memory errors: a call ends at most once, with a result or an error; text
+ * of errors, logs and progress has no control characters; a listed tool has a valid name. */
 #include "core/base/buf.h"
 #include "core/base/fd.h"
 #include "core/base/mem.h"

@@ -9,6 +9,7 @@
 #include "client/ctl/mcp_print.h"
 #include "client/ctl/mcp_process.h"
 
+#include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/doc/json_input.h"
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #define ONE_SERVER "server" /* name of a server that the command line gives */
+#define END_WAIT_MS 500u
 #define STOP_GRACE_MS 1000u
 #define WORDS_MAX 400u
 
@@ -96,23 +98,35 @@ static void ctl_mcp_sandbox_words(const struct ctl *c, const char *cove, const c
     ctl_mcp_add_word(w, "--");
 }
 
+/* --env of a program without a sandbox, which has our environment already. */
+static void ctl_mcp_own_variables(const struct ctl *c, struct ctl_mcp_words *w)
+{
+    for (size_t i = 0; i < c->args.n; i++)
+        if (c->args.items[i].opt->id == OPT_ENV && strchr(c->args.items[i].value, '='))
+            ctl_mcp_add_word(w, c->args.items[i].value);
+}
+
 static int ctl_mcp_start_program(struct ctl_mcp *m, const char *name, const char *const *argv, const char *const *env,
                                  const char *cwd, struct mcp_client_spec *spec, struct err *err)
 {
     struct ctl_mcp_server *server = &m->servers[m->n];
     auto_free char *cove = ctl_mcp_command();
-    struct ctl_mcp_words words = { 0 };
+    struct ctl_mcp_words words = { 0 }, variables = { 0 };
     auto_buf names = { 0 };
 
     server->name = name;
     server->sandboxed = !args_find(&m->c->args, OPT_UNSANDBOXED);
+    for (const char *const *line = env; line && *line; line++)
+        ctl_mcp_add_word(&variables, *line);
     if (server->sandboxed)
         ctl_mcp_sandbox_words(m->c, cove, env, &names, &words);
+    else
+        ctl_mcp_own_variables(m->c, &variables);
     for (const char *const *word = argv; *word; word++)
         ctl_mcp_add_word(&words, *word);
     if (words.n == WORDS_MAX)
         return err_set(err, ERR_INVALID, "server '%s': its command has more than %u words", name, WORDS_MAX);
-    const struct mcp_process_spec process = { .argv = words.list, .env = env, .cwd = cwd };
+    const struct mcp_process_spec process = { .argv = words.list, .env = variables.list, .cwd = cwd };
     if (mcp_process_start(m->c->ev, &process, &server->process, &spec->in_fd, &spec->out_fd, err) < 0)
         return err_wrap(err, "server '%s'", name);
     m->n++;
@@ -367,8 +381,6 @@ static int ctl_mcp_request(struct ctl_mcp *m, struct mcp_client *client, const s
         return -1;
     if (ctl_mcp_wait(m, err) < 0) {
         mcp_client_call_cancel(call);
-        for (int i = 0; i < 3; i++)
-            ev_turn(m->c->ev, 20); /* the cancellation leaves */
         return -1;
     }
     if (m->err.id == ERR_NONE)
@@ -516,6 +528,16 @@ static int ctl_mcp_settings(struct ctl_mcp *m, struct err *err)
     return 0;
 }
 
+/* Lets cancellations and ends of sessions leave, but does not wait for a slow server. */
+static void ctl_mcp_end_sessions(const struct ctl_mcp *m)
+{
+    uint64_t end = clock_mono_ns() + END_WAIT_MS * NS_PER_MS;
+
+    mcp_servers_end_sessions(m->set);
+    while (mcp_servers_are_sending(m->set) && clock_mono_ns() < end)
+        ev_turn(m->c->ev, 20);
+}
+
 int ctl_mcp_client(struct ctl *c, const char *what, struct err *err)
 {
     static const struct mcp_servers_ops ops = { .on_question = ctl_mcp_on_question };
@@ -531,6 +553,7 @@ int ctl_mcp_client(struct ctl *c, const char *what, struct err *err)
         status = ctl_mcp_call(&m, err);
     else
         status = ctl_mcp_read(&m, err);
+    ctl_mcp_end_sessions(&m);
     mcp_servers_free(m.set); /* closes the inputs of the programs, which asks them to exit */
     for (size_t i = 0; i < m.n; i++) {
         mcp_process_stop(m.servers[i].process, STOP_GRACE_MS);

@@ -1,5 +1,5 @@
-/* Text is printed as it is but for control characters; data that is not text is written to a file, or
- * named in one line. */
+/* Text is printed as it is but for control characters; data that is not text is written to a
+ * file, or named in one line. */
 #include "client/ctl/mcp_print.h"
 
 #include "core/base/str.h"

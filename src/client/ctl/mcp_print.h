@@ -1,5 +1,5 @@
-/* mcp_print.h - prints what an MCP server answered, on standard output. The server is not trusted, so
- * its text has no control characters on a terminal or in a pipe. */
+/* mcp_print.h - prints what an MCP server answered, on standard output. The server is not
+ * trusted, so its text has no control characters on a terminal or in a pipe. */
 #pragma once
 
 #include "core/base/err.h"

@@ -65,6 +65,10 @@ int mcp_client_new(struct ev *ev, const struct mcp_client_spec *spec, const stru
 /* Ends its calls without a callback and closes the connection. */
 void mcp_client_free(struct mcp_client *c);
 DEFINE_AUTO(mcp_client, mcp_client_free);
+/* Asks a legacy server over HTTP to end the session. A caller that frees the client next turns the
+ * loop while a message is on its way. */
+void mcp_client_end_session(struct mcp_client *c);
+bool mcp_client_is_sending(const struct mcp_client *c); /* a notification, an answer or the end */
 
 /* Valid once the server is open. */
 enum mcp_era mcp_client_era(const struct mcp_client *c);

@@ -1,6 +1,6 @@
 /* One call is one request of the caller; to the server it may be several: a page each, or a
- * round of questions each. The state says what a call waits for, and only mcp_client_call_end() ends
- * it.
+ * round of questions each. The state says what a call waits for, and only mcp_client_call_end()
+ * ends it.
  *
  * Invariants:
  * 1. on_done runs in a callback of its own, and the call is freed before it.

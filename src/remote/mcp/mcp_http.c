@@ -22,6 +22,7 @@
 #define RETRY_MS_MIN 50u
 #define RETRY_MS_MAX 300000u /* a longer time of the server is cut to this */
 #define RESUME_TRIES_MAX 5u  /* with neither a message nor a new id in between */
+#define HEADERS_MAX 64u      /* lines of one request; those of a tool are bounded by MCP_TOOL_HEADERS_MAX */
 #define ERROR_BODY_MAX (64 * KIB)
 
 struct mcp_http {
@@ -261,7 +262,7 @@ static size_t mcp_http_put_lines(const char **lines, size_t n, const struct buf 
 {
     const char *p = from->data;
 
-    for (size_t i = 0; i < count && n < MCP_HTTP_HEADERS_MAX; i++, p += strlen(p) + 1)
+    for (size_t i = 0; i < count && n < HEADERS_MAX; i++, p += strlen(p) + 1)
         lines[n++] = p;
     return n;
 }
@@ -269,7 +270,7 @@ static size_t mcp_http_put_lines(const char **lines, size_t n, const struct buf 
 static int mcp_exchange_connect(struct mcp_exchange *x, const char *method, const char *body, size_t len,
                                 const char *extra, struct err *err)
 {
-    const char *lines[MCP_HTTP_HEADERS_MAX + 4];
+    const char *lines[HEADERS_MAX + 4];
     struct mcp_http *h = x->http;
     size_t n = 0;
 
@@ -343,14 +344,17 @@ int mcp_exchange_status(const struct mcp_exchange *x)
 int mcp_http_new(struct ev *ev, const struct mcp_http_spec *spec, struct mcp_http **ret, struct err *err)
 {
     struct fetch *fetch = NULL;
+    size_t count = 0;
 
     if (!str_starts(spec->url, "http://") && !str_starts(spec->url, "https://"))
         return err_set(err, ERR_INVALID, "URL '%.100s': the scheme is not http or https; write http:// or https://",
                        spec->url);
-    for (const char *const *l = spec->headers; l && *l; l++)
+    for (const char *const *l = spec->headers; l && *l; l++, count++)
         if (!strchr(*l, ':') || strpbrk(*l, "\r\n"))
             return err_set(err, ERR_INVALID, "header '%.40s': it is not on one line with a colon; write 'Name: value'",
                            *l);
+    if (count > MCP_HTTP_OWN_HEADERS_MAX)
+        return err_set(err, ERR_INVALID, "%zu headers are given; use at most %u", count, MCP_HTTP_OWN_HEADERS_MAX);
     if (fetch_new(ev, &fetch, err) < 0)
         return -1;
     struct mcp_http *h = mem_new(struct mcp_http);

@@ -11,7 +11,7 @@
 
 #define MCP_HTTP_BYTES_MAX (64u * 1024u * 1024u) /* of all bytes of one exchange, with its resumptions */
 #define MCP_HTTP_SILENT_MAX (9u * 1024u * 1024u) /* bytes of a stream until an event is complete: also comments */
-#define MCP_HTTP_HEADERS_MAX 64u
+#define MCP_HTTP_OWN_HEADERS_MAX 16u             /* headers of the user in each request */
 
 struct mcp_http;
 struct mcp_exchange;

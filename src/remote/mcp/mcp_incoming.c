@@ -41,8 +41,7 @@ static void mcp_incoming_error(struct mcp_client_call *call, const struct jsonrp
 static struct mcp_client_call *mcp_incoming_find(struct mcp_client *c, struct mcp_client_call *call,
                                                  const struct jsonrpc_message *m)
 {
-    struct mcp_client_call *found = json_is_integer(m->id) ? mcp_client_call_find(c, json_integer_value(m->id))
-                                                                    : NULL;
+    struct mcp_client_call *found = json_is_integer(m->id) ? mcp_client_call_find(c, json_integer_value(m->id)) : NULL;
 
     if (c->http && !m->id && m->kind == JSONRPC_ERROR && call && call->state == MCP_REQUEST_SENT)
         return call;

@@ -213,7 +213,8 @@ static void mcp_post_on_end(void *arg, int status, const struct err *err)
         on_sent(c, err && status == 0 ? -1 : status);
 }
 
-static int mcp_send_post(struct mcp_client *c, const struct buf *text, const char *method,
+/* `text` is NULL for a request without a body, `mcp_method` for a message without a method. */
+static int mcp_send_post(struct mcp_client *c, const char *http_method, const struct buf *text, const char *mcp_method,
                          void (*on_sent)(struct mcp_client *c, int status), struct err *err)
 {
     static const struct mcp_exchange_ops ops = { NULL, mcp_post_on_message, mcp_post_on_end };
@@ -226,12 +227,12 @@ static int mcp_send_post(struct mcp_client *c, const struct buf *text, const cha
     p->on_sent = on_sent;
     list_push(&c->posts, p);
     c->post_count++;
-    if (c->era == MCP_ERA_MODERN && method)
-        mcp_headers_add(&h, "Mcp-Method", method);
+    if (c->era == MCP_ERA_MODERN && mcp_method)
+        mcp_headers_add(&h, "Mcp-Method", mcp_method);
     mcp_send_add_session(c, &h);
-    const struct mcp_exchange_spec spec = { .method = "POST",
-                                            .body = text->data,
-                                            .body_len = text->len,
+    const struct mcp_exchange_spec spec = { .method = http_method,
+                                            .body = text ? text->data : NULL,
+                                            .body_len = text ? text->len : 0,
                                             .headers = h.lines.data,
                                             .header_count = h.count,
                                             .silence_ms = POST_SILENCE_MS };
@@ -242,6 +243,17 @@ static int mcp_send_post(struct mcp_client *c, const struct buf *text, const cha
     return status;
 }
 
+void mcp_client_end_session(struct mcp_client *c)
+{
+    if (c->http && c->session && c->state == MCP_CLIENT_READY)
+        (void)mcp_send_post(c, "DELETE", NULL, NULL, NULL, NULL);
+}
+
+bool mcp_client_is_sending(const struct mcp_client *c)
+{
+    return c->posts != NULL;
+}
+
 int mcp_send_notification(struct mcp_client *c, const char *method, const char *params,
                           void (*on_sent)(struct mcp_client *c, int status), struct err *err)
 {
@@ -249,7 +261,7 @@ int mcp_send_notification(struct mcp_client *c, const char *method, const char *
 
     jsonrpc_write_notification(&text, method, params);
     if (c->http)
-        return mcp_send_post(c, &text, method, on_sent, err);
+        return mcp_send_post(c, "POST", &text, method, on_sent, err);
     if (mcp_pipe_send(c->pipe, text.data, text.len, err) < 0)
         return -1;
     if (on_sent)
@@ -267,7 +279,7 @@ void mcp_send_answer(struct mcp_client *c, const json_t *id, const json_t *resul
     else
         jsonrpc_write_error(&text, id, JSONRPC_METHOD_NOT_FOUND, "this client does not answer this request", NULL);
     if (c->http)
-        (void)mcp_send_post(c, &text, NULL, NULL, NULL);
+        (void)mcp_send_post(c, "POST", &text, NULL, NULL, NULL);
     else
         (void)mcp_pipe_send(c->pipe, text.data, text.len, NULL);
 }

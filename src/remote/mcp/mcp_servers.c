@@ -72,6 +72,20 @@ struct mcp_client *mcp_servers_find(const struct mcp_servers *s, const char *nam
     return server ? server->client : NULL;
 }
 
+void mcp_servers_end_sessions(struct mcp_servers *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        mcp_client_end_session(s->servers[i]->client);
+}
+
+bool mcp_servers_are_sending(const struct mcp_servers *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (mcp_client_is_sending(s->servers[i]->client))
+            return true;
+    return false;
+}
+
 size_t mcp_servers_count(const struct mcp_servers *s)
 {
     return s->n;

@@ -30,6 +30,9 @@ bool mcp_server_name_valid(const char *name);
 int mcp_servers_add(struct mcp_servers *s, const char *name, const struct mcp_client_spec *spec, struct err *err);
 /* The next server of this name is opened in the same era. */
 void mcp_servers_remove(struct mcp_servers *s, const char *name);
+/* The same as for one client. */
+void mcp_servers_end_sessions(struct mcp_servers *s);
+bool mcp_servers_are_sending(const struct mcp_servers *s);
 size_t mcp_servers_count(const struct mcp_servers *s);
 struct mcp_client *mcp_servers_find(const struct mcp_servers *s, const char *name); /* NULL: none */
 

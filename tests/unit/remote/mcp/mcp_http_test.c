@@ -226,7 +226,11 @@ static void expire_session(struct http_scene *h, int fd, const char *head, json_
 {
     const char *method = http_method(message);
 
-    if (str_eq(method, "initialize")) {
+    if (!message) { /* DELETE */
+        assert_true(str_starts(head, "DELETE ") && strcasestr(head, "\r\nMcp-Session-Id: s2\r\n"));
+        h->s.questions++;
+        http_write(fd, "HTTP/1.1 204 No\r\nConnection: close\r\n\r\n");
+    } else if (str_eq(method, "initialize")) {
         auto_free char *body = http_answer_text(message, INITIALIZED);
         auto_free char *text = str_printf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s%u\r\n"
                                           "Connection: close\r\n\r\n%s",
@@ -244,7 +248,7 @@ static void expire_session(struct http_scene *h, int fd, const char *head, json_
     http_end(fd);
 }
 
-TEST(a_call_in_an_expired_session_is_repeated_in_a_new_one)
+TEST(a_call_in_an_expired_session_is_repeated_in_a_new_one_which_is_ended)
 {
     struct http_scene h = { .script = expire_session };
 
@@ -254,6 +258,10 @@ TEST(a_call_in_an_expired_session_is_repeated_in_a_new_one)
     scene_call(&h.s, MCP_CALL_TOOL, "add");
     assert_string_equal(scene_text(&h.s), "5");
     assert_int_equal(h.s.count, 2);
+    mcp_client_end_session(h.s.client);
+    for (int i = 0; i < 100 && mcp_client_is_sending(h.s.client); i++)
+        ev_turn(h.s.ev, 20);
+    assert_int_equal(h.s.questions, 1);
     http_stop(&h);
 }
 
@@ -462,7 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(responses_that_are_not_of_the_protocol_are_refused),
         RUN(a_modern_request_repeats_its_method_and_name_in_headers),
-        RUN(a_call_in_an_expired_session_is_repeated_in_a_new_one),
+        RUN(a_call_in_an_expired_session_is_repeated_in_a_new_one_which_is_ended),
         RUN(a_stream_that_breaks_is_resumed_after_its_last_event),
         RUN(a_stream_that_never_delivers_is_not_resumed_for_ever),
         RUN(comments_without_end_are_cut),
