@@ -148,7 +148,10 @@ def main():
                 for line in "\n".join(wrong).splitlines():
                     print("# " + line)
         finally:
-            server.stop()
+            status, log = server.stop(), server.logged()
+            if status != 0 or "Sanitizer" in log:
+                failed += 1
+                print("# the server ended with status", status, "\n#", log[-4000:].replace("\n", "\n# "))
     return 1 if failed else 0
 
 
