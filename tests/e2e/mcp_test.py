@@ -132,7 +132,8 @@ class Calls(Bridged):
         time.sleep(0.3)  # the pipe is full
         answers = [json.loads(line) for line in process.stdout.read().splitlines()]
         self.assertEqual((process.wait(20), sorted(a["id"] for a in answers)), (0, list(range(30))))
-        self.assertEqual(len({a["result"]["structuredContent"]["stdout"] for a in answers}), 1)
+        self.assertEqual([a for a in answers if a["result"]["isError"]], [])
+        self.assertGreater(min(len(a["result"]["structuredContent"]["stdout"]) for a in answers), 10000)
         process.stdout.close()
         process.stderr.close()
 

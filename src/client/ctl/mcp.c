@@ -12,9 +12,13 @@
 #include "client/mcp/local_server.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
+
+#define READY_TRIES 1000
+#define READY_STEP_MS 10
 
 static const char *ctl_mcp_flag(const struct ctl *c, int opt)
 {
@@ -58,6 +62,17 @@ static int ctl_mcp_connect(struct ctl *c, const struct local_server *local, stru
         set.key = ""; /* a key of another server means nothing to this one, which recognizes its user */
     }
     return client_new(c->ev, &set, &c->client, err);
+}
+
+/* A server answers before it has read its store, and then refuses calls for a moment. */
+static int ctl_mcp_wait_ready(struct ctl *c, struct err *err)
+{
+    for (int tries = 0; tries < READY_TRIES; tries++) {
+        if (client_json(c->client, "GET", "/ready", NULL, NULL, err) == 0)
+            return 0;
+        (void)poll(NULL, 0, READY_STEP_MS);
+    }
+    return -1;
 }
 
 static void ctl_mcp_on_signal(void *arg, int signo UNUSED)
@@ -109,7 +124,7 @@ static int ctl_mcp_bridge(struct ctl *c, struct err *err)
         if (local_server_start(path, &local, err) < 0)
             return -1;
     }
-    if (ctl_mcp_connect(c, local, err) < 0)
+    if (ctl_mcp_connect(c, local, err) < 0 || (local && ctl_mcp_wait_ready(c, err) < 0))
         return -1;
     return ctl_mcp_run(c, err);
 }
