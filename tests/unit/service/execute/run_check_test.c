@@ -8,6 +8,10 @@
     "{\"violations\":[{\"rule\":\"call_open\",\"line\":1,\"column\":1,\"subject\":\"open\"}],\"omitted\":0," \
     "\"imports\":[],\"complexity\":1,\"pure\":false}"
 
+#define UNKNOWN_RULE                                                                                     \
+    "{\"violations\":[{\"rule\":\"__proto__\",\"line\":1,\"column\":1,\"subject\":\"\"}],\"omitted\":0," \
+    "\"imports\":[],\"complexity\":1,\"pure\":true}"
+
 static const struct run_request checked = { .code = "x", .language = "bash", .check = RUN_CHECK_FIRST };
 
 /* A run whose interpreter has got the request to check the code. */
@@ -90,8 +94,7 @@ TEST(an_answer_that_is_no_report_refuses_the_code)
     static const char *const answers[] = {
         "{}",
         "{\"violations\":[],\"omitted\":0,\"imports\":[],\"complexity\":1}",
-        "{\"violations\":[{\"rule\":\"__proto__\",\"line\":1,\"column\":1,\"subject\":\"\"}],\"omitted\":0,"
-        "\"imports\":[],\"complexity\":1,\"pure\":true}",
+        UNKNOWN_RULE,
         "{\"violations\":[],\"omitted\":0,\"imports\":[\"\\u0000\"],\"complexity\":-1,\"pure\":\"yes\"}",
     };
 
