@@ -1,10 +1,12 @@
 """The calculator."""
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from fractions import Fraction
 
 import cove
+from cove import AsyncCove
 from cove.errors import CoveError
 
 from support import Case
@@ -38,6 +40,16 @@ class Calculate(Case):
         with self.assertRaisesRegex(CoveError, "division by zero") as caught:
             self.client.calculate("1/0")
         self.assertEqual(caught.exception.code, "division_by_zero")
+
+
+class Async(Case):
+    def test_the_async_client_computes_the_same(self) -> None:
+        async def compute() -> None:
+            async with AsyncCove(self.server.url, self.server.key) as client:
+                done = await asyncio.gather(*(client.calculate(f"1/{n}") for n in range(2, 6)))
+                self.assertEqual([one.fraction for one in done], [Fraction(1, n) for n in range(2, 6)])
+
+        asyncio.run(compute())
 
 
 class Names(Case):
