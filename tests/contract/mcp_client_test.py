@@ -83,6 +83,8 @@ def call(kind, message, params):
         say({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}})
         refusal = json.loads(sys.stdin.readline())
         text = [{"type": "text", "text": str(refusal["error"]["code"])}]
+    if kind == "masks":
+        text = [{"type": "image", "mimeType": "text/plain", "data": "\x1b[2J"}, {"type": "image", "mimeType": "image/png\x1b[2J", "data": "AA=="}]
     answer(message, {"content": text, "isError": kind == "fails"})
 
 
@@ -146,6 +148,11 @@ def tools_with_unsafe_names_are_left_out_and_named():
 @case
 def a_failed_tool_is_status_1_and_its_text_is_printed():
     expect(cove("call", "add", kind="fails"), 1, "{}")
+
+
+@case
+def an_image_that_is_text_is_not_printed_as_it_is():
+    expect(cove("call", "add", kind="masks"), 0, "[image]")
 
 
 @case

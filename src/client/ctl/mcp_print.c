@@ -39,7 +39,7 @@ static int mcp_print_block(struct ctl_show *show, const json_t *block, struct er
 
     if (str_eq(type, "text")) {
         mcp_print_text(ctl_field_text(block, "text"));
-    } else if (str_eq(type, "image")) {
+    } else if (str_eq(type, "image") && str_starts(ctl_field_text(block, "mimeType"), "image/")) {
         return mcp_print_picture(show, ctl_field_text(block, "mimeType"), ctl_field_text(block, "data"), err);
     } else if (resource && json_object_get(resource, "text")) {
         mcp_print_text(ctl_field_text(resource, "text"));
