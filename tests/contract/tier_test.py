@@ -145,6 +145,8 @@ def only_pure_code_is_cached_unless_the_client_says_so(s):
         first, second = run(s, code, **body), run(s, code, **body)
         assert (first["cached"], second["cached"], second["answeredBy"]) == (False, cached, "simple"), (code, second)
         assert second["report"] == first["report"] and (second["id"] == first["id"]) == cached, (code, second)
+    other = run(s, "import random\n1 + len('always')")
+    assert not other["cached"], "a client that did not ask for it got an impure result of the cache"
 
 
 @case

@@ -201,7 +201,7 @@ static void result_key_add_request(struct result_key_hash *h, const struct run_r
     result_key_add_number(h, r->timeout_ms);
     result_key_add_number(h, r->output_max);
     result_key_add_number(h, (uint64_t)r->receipt);
-    result_key_add_number(h, (uint64_t)r->check << 1 | r->check_has_data);
+    result_key_add_number(h, (uint64_t)r->check << 2 | (uint64_t)r->check_has_data << 1 | r->cached_if_pure);
     result_key_add_text(h, r->template);
     result_key_add_number(h, r->generation);
     result_key_add_number(h, r->nfiles);

@@ -157,6 +157,7 @@ TEST(every_part_of_a_request_is_part_of_its_key)
     DIFFERS(b.nfiles = 1);
     DIFFERS(b.files = moved);
     DIFFERS(b.outputs = NULL);
+    DIFFERS(b.cached_if_pure = true); /* random numbers that one client chose to cache */
     DIFFERS(b.argv = words);
     struct run_request p = request(&base_spec), q = p;
     p.argv = words;
