@@ -112,10 +112,22 @@ static int head_measure(struct head_walk *w, struct MHD_Connection *mhd, const c
  * one. */
 static int head_check_single_headers(const struct http_req *req, struct err *err)
 {
-    static const char *const single[] = {
-        "Host",   "Content-Length", "Transfer-Encoding", "Content-Type",         "Authorization", "Origin",
-        "Expect", "Range",          "Sec-WebSocket-Key", "Sec-WebSocket-Version"
-    };
+    static const char *const single[] = { "Host",
+                                          "Content-Length",
+                                          "Transfer-Encoding",
+                                          "Content-Type",
+                                          "Authorization",
+                                          "Origin",
+                                          "Expect",
+                                          "Range",
+                                          "Sec-WebSocket-Key",
+                                          "Sec-WebSocket-Version",
+                                          "MCP-Protocol-Version",
+                                          "Mcp-Method",
+                                          "Mcp-Name",
+                                          "Mcp-Session-Id",
+                                          "Cove-Session",
+                                          "Last-Event-ID" };
 
     for (size_t i = 0; i < ARRAY_LEN(single); i++) {
         unsigned n = 0;

@@ -81,7 +81,8 @@ static bool mcp_header_equals(const char *value, const char *expected)
     while (len > 0 && strchr(" \t", value[len - 1]))
         len--;
     if (len > 11 && strncmp(value, "=?base64?", 9) == 0 && strncmp(value + len - 2, "?=", 2) == 0)
-        return text_from_base64(&plain, value + 9, len - 11) && plain.data && str_eq(plain.data, expected);
+        return text_from_base64(&plain, value + 9, len - 11) && plain.len == strlen(expected) &&
+               (plain.len == 0 || memcmp(plain.data, expected, plain.len) == 0);
     return strlen(expected) == len && strncmp(value, expected, len) == 0;
 }
 
