@@ -352,6 +352,23 @@ def a_stream_that_broke_is_resumed_with_the_id_of_its_last_event(s):
     assert s.call("GET", "/mcp", None, c.key, {**other.headers, "Last-Event-ID": last}).status == 404
 
 
+@case
+def a_session_may_end_while_its_calls_are_on_their_streams(s):
+    for end in ("protocol", "api"):
+        c = s.client()
+        c.shell("true")
+        message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "bash", "arguments": {"command": "sleep 300"}}}
+        connection, events = open_stream(s, "POST", c.key, c.headers, message)
+        read_until(events, b"data:")
+        if end == "protocol":
+            assert s.call("DELETE", "/mcp", None, c.key, c.headers).status == 204
+        else:
+            assert s.call("DELETE", f"/v1/mcp/sessions/{c.listed()['id']}", key=c.key).status == 204
+        assert b"result" not in events.read()
+        connection.close()
+    assert s.client().send("ping").result == {}
+
+
 # --- the modern era ---
 
 
@@ -389,6 +406,17 @@ def a_modern_request_is_refused_by_the_header_that_differs(s):
             assert a.status == 400 and a.error["code"] == -32020 and a.messages[0]["id"] == 1, (name, a.text)
     assert s.call("POST", "/mcp", message, key, {**right, "Mcp-Name": " =?base64?YmFzaA==?= "}).status == 200
     assert s.call("POST", "/mcp", message, key, {**right, "Mcp-Name": "=?base64?YmFzaA?="}).status == 400
+    assert s.call("POST", "/mcp", message, key, {**right, "Mcp-Name": "=?base64?YmFzaABlZGl0?="}).status == 400, "JS03: a NUL ended the name"
+    for name in (*right, "Mcp-Session-Id", "Cove-Session", "Last-Event-ID"):  # a proxy may read the other one
+        connection = s.connect()
+        connection.putrequest("POST", "/mcp")
+        for header, value in {**right, name: right.get(name, "x"), "Authorization": f"Bearer {key}", "Content-Length": "0"}.items():
+            connection.putheader(header, value)
+        connection.putheader(name, "other")
+        connection.endheaders()
+        refused = connection.getresponse()
+        assert refused.status == 400 and b"more than once" in refused.read(), (name, refused.status)
+        connection.close()
     message["params"]["_meta"] = {**META, "io.modelcontextprotocol/protocolVersion": "2030-01-01"}
     a = s.call("POST", "/mcp", message, key, {**right, "MCP-Protocol-Version": "2030-01-01"})
     assert a.status == 400 and a.error["code"] == -32022 and a.error["data"]["requested"] == "2030-01-01"
@@ -463,7 +491,15 @@ def a_token_for_one_sandbox_acts_only_there(s):
     assert c.tool("bash", {"command": "true"}).result["structuredContent"]["sandboxId"] == mine
     assert c.tool("bash", {"command": "true", "sandbox": other}).status == 404
     assert c.tool("delete_sandbox", {"sandbox": mine}).status == 403
+    assert c.tool("bash", {"command": "true", "sandbox": ""}).status == 403
     assert s.call("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, second, c.headers).status == 404
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    opened = [s.call("POST", "/mcp", opening, token).status for _ in range(16)]
+    assert opened == [200] * 15 + [409], (opened, "AU08: a sandbox uses up the sessions of its tenant")
+    assert s.client(second) and s.client(key)
+    s.json("DELETE", f"/v1/sandboxes/{mine}", key=key)
+    assert s.call("POST", "/mcp", opening, token).status == 401, "AU06: a token outlives its sandbox"
+    assert c.send("tools/list").status == 401
 
 
 # --- resources, prompts, subscriptions ---

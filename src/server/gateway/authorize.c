@@ -68,7 +68,7 @@ static int authorize_check_credential(struct http_req *req, const struct gateway
         return 0;
     if (!sandbox && !right->allows_sandbox_credential)
         return err_set(err, ERR_DENIED, "this credential is only valid for one sandbox");
-    if (!sandbox && !right->scopes)
+    if (!sandbox && !right->scopes && !right->requires_live_sandbox)
         return 0; /* the request is about the credential itself */
     sandbox = sandbox ? sandbox : p->sandbox;
     if (!str_eq(sandbox, p->sandbox))

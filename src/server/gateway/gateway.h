@@ -68,7 +68,8 @@ struct gateway_permission {
     /* A credential limited to one sandbox may use the route although its path names no sandbox.
      * With scopes, the handler restricts the request to that sandbox. */
     bool allows_sandbox_credential;
-    bool allows_signed_url; /* a signed URL can grant access to the route */
+    bool requires_live_sandbox; /* such a credential is refused here after its sandbox ended, even without scopes */
+    bool allows_signed_url;     /* a signed URL can grant access to the route */
 };
 
 /* For a route whose body names what is done: permission, rate limit and audit record of that

@@ -72,7 +72,8 @@ static void mcp_delete(struct http_req *req, void *ctx)
 }
 
 /* The scopes are those of the tool that a message calls. */
-static const struct gateway_permission mcp_permission = { .allows_sandbox_credential = true };
+static const struct gateway_permission mcp_permission = { .allows_sandbox_credential = true,
+                                                          .requires_live_sandbox = true };
 
 static const struct http_route mcp_routes[] = {
     { "POST", "/mcp", mcp_post, HTTP_BODY_BUFFERED, .body_max = JSONRPC_MESSAGE_MAX, .accept = "application/json",

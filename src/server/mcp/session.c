@@ -15,9 +15,11 @@
 #include "core/base/str.h"
 #include "server/auth/mac.h"
 
+#include <openssl/crypto.h>
 #include <stdio.h>
 
 #define MCP_EXPIRY_STEP_NS (NS_PER_S)
+#define MCP_SANDBOX_SESSIONS_MAX 16u /* of the tokens of one sandbox */
 
 static struct mcp_session **mcp_session_bucket(struct mcp *m, const char *secret)
 {
@@ -33,34 +35,45 @@ static void mcp_session_draw_secret(char ret[MCP_SECRET_SIZE])
         snprintf(ret + 2 * i, 3, "%02x", random[i]);
 }
 
-static uint32_t mcp_sessions_of_tenant(const struct mcp *m, const char *tenant)
+/* sandbox: of the credential that opened them; NULL: any. */
+static uint32_t mcp_sessions_count(const struct mcp *m, const char *tenant, const char *sandbox)
 {
     uint32_t n = 0;
 
     for (const struct mcp_session *s = m->sessions; s; s = s->next)
-        n += str_eq(s->owner, tenant);
+        n += str_eq(s->owner, tenant) && (!sandbox || str_eq(s->credential_sandbox, sandbox));
     return n;
 }
 
-static int mcp_session_check_limit(struct mcp *m, const char *tenant, struct err *err)
+/* holder: subject and verb. */
+static int mcp_session_refuse(struct mcp *m, const char *holder, uint32_t used, const char *setting, struct err *err)
 {
-    uint32_t used = mcp_sessions_of_tenant(m, tenant);
-
-    if (used < m->settings.sessions_max)
-        return 0;
     m->sessions_refused++;
     err_set(err, ERR_LIMIT,
-            "the tenant has %u MCP sessions, the maximum (mcp.sessions); end one with DELETE /mcp or DELETE "
-            "/v1/mcp/sessions/{id}, or wait until an unused one expires",
-            used);
-    return err_set_limit(err, "mcpSessions", used, m->settings.sessions_max);
+            "%s %u MCP sessions, the maximum%s; end one with DELETE /mcp or DELETE /v1/mcp/sessions/{id}, or wait "
+            "until an unused one expires",
+            holder, used, setting);
+    return err_set_limit(err, "mcpSessions", used, used);
+}
+
+/* Code in a sandbox may have a token for it: such tokens do not use up the sessions of the tenant. */
+static int mcp_session_check_limit(struct mcp *m, const struct principal *p, struct err *err)
+{
+    uint32_t used = mcp_sessions_count(m, p->owner, NULL);
+
+    if (used >= m->settings.sessions_max)
+        return mcp_session_refuse(m, "the tenant has", used, " (mcp.sessions)", err);
+    used = p->sandbox[0] ? mcp_sessions_count(m, p->owner, p->sandbox) : 0;
+    if (used >= MCP_SANDBOX_SESSIONS_MAX)
+        return mcp_session_refuse(m, "the tokens of the sandbox have", used, "", err);
+    return 0;
 }
 
 struct mcp_session *mcp_session_open(struct mcp *m, const struct principal *p, struct err *err)
 {
     char secret[MCP_SECRET_SIZE];
 
-    if (mcp_session_check_limit(m, p->owner, err) < 0)
+    if (mcp_session_check_limit(m, p, err) < 0)
         return NULL;
     mcp_session_draw_secret(secret);
     struct mcp_session *s = mem_new(struct mcp_session);
@@ -103,7 +116,7 @@ struct mcp_session *mcp_session_find(struct mcp *m, const struct principal *p, c
 {
     struct mcp_session *s = strlen(secret) == MCP_SECRET_SIZE - 1 ? *mcp_session_bucket(m, secret) : NULL;
 
-    while (s && !str_eq(s->secret, secret))
+    while (s && CRYPTO_memcmp(s->secret, secret, MCP_SECRET_SIZE - 1) != 0)
         s = s->bucket_next;
     return s && mcp_session_belongs_to(s, p) ? s : NULL;
 }
