@@ -264,6 +264,8 @@ class Check:
     def use_names(self, node, names):
         for name in names:
             rule = NAMES.get(name)
+            if rule is None and name.count(".") > 1 and name.split(".")[0] in self.imported:  # json.codecs.open
+                rule = NAMES.get(name.partition(".")[2])
             if rule is None and "." in name:
                 root = name.split(".")[0]
                 if root in MODULES and name not in ALLOWED:
@@ -316,6 +318,8 @@ class Check:
             self.use_module(full if full in ALLOWED else node.module, node, full)
             if alias.name == "*":
                 self.add("import_star", node, node.module)
+            elif full not in ALLOWED and module_rule(node.module, self.data) is None and (alias.name in MODULES or alias.name.startswith("_")):
+                self.add("module_internal", node, full)
             else:
                 self.use_names(node, {full} & NAMES.keys())
 
@@ -339,6 +343,10 @@ class Check:
             root = root.value
         if not (isinstance(root, ast.Name) and self.is_own(root.id)):
             self.use_names(node, self.resolve(node))
+
+    def on_MatchClass(self, node):
+        for name in node.kwd_attrs:
+            self.use_attribute(node, name)
 
     def on_Subscript(self, node):
         key = text_of(node.slice)
