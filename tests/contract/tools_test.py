@@ -232,6 +232,17 @@ def output_that_is_not_text_is_shown_as_text(s):
 
 
 @case
+def a_nul_in_output_values_and_files_is_shown_as_text(s):
+    sb = shared(s)
+    a = use(s, sb, "run_code", code="class N:\n    def __repr__(self): return 'a\\0b'\nprint('c\\0d')\nN()")
+    assert a["result"]["value"] == "a\ufffdb" and a["result"]["stdout"] == "c\ufffdd\n" and "a\ufffdb" in a["text"] and not a["isError"], a
+    a = use(s, sb, "run_code", code="raise ValueError('a\\\\u0000 \\0b')")
+    assert "a\\u0000 \ufffdb" in a["result"]["exception"]["traceback"] and a["result"]["exception"]["name"] == "ValueError", a
+    a = execute(s, code="open('n', 'w').write('x\\0y')\nprint('c\\0d')")
+    assert a["result"]["stdout"] == "c\ufffdd\n" and a["result"]["outcome"] == "success" and a["result"]["output_files"][0]["name"] == "n", a
+
+
+@case
 def a_background_command_outlives_its_call(s):
     sb = s.create({"runtime": "sh"})
     began = time.monotonic()

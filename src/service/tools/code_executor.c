@@ -180,7 +180,7 @@ static void code_executor_on_run_end(void *arg, const struct err *err, const str
     }
     buf_add(&text, r->json->data, r->json->len);
     buf_adds(&text, "}");
-    json_t *result = json_loadb(text.data, text.len, 0, NULL);
+    json_t *result = tool_text_load_json(&text);
     json_t *output[2] = { json_incref(json_object_get(result, "stdout")),
                           json_incref(json_object_get(result, "stderr")) };
     auto_json *files = json_incref(json_object_get(result, "files"));

@@ -112,7 +112,7 @@ static void simple_execute_refuse(struct simple_execute *x, const struct code_re
         json_object_set_new(answer, "safe_alternative", json_string(alternative));
     jsonw_init(&w, &text, 0);
     code_report_write(report, &w);
-    json_object_set_new(answer, "report", json_loadb(text.data, text.len, 0, NULL));
+    json_object_set_new(answer, "report", tool_text_load_json(&text));
     a->is_error = true;
     buf_addf(&a->text, "Refused, nothing ran: %s\n", err.msg);
     if (alternative)
@@ -181,7 +181,7 @@ static void simple_execute_on_end(void *arg, const struct err *err, const struct
     }
     buf_add(&text, r->json->data, r->json->len);
     buf_adds(&text, "}");
-    json_t *result = json_loadb(text.data, text.len, 0, NULL);
+    json_t *result = tool_text_load_json(&text);
     json_t *output[2] = { json_incref(json_object_get(result, "stdout")),
                           json_incref(json_object_get(result, "stderr")) };
     struct tool_streams streams = { .bytes = { json_string_length(output[0]), json_string_length(output[1]) },

@@ -84,6 +84,9 @@ int tool_arguments_language(const json_t *arguments, const char **ret, struct er
 
 /* Adds valid UTF-8 without NULs: other bytes become U+FFFD. */
 void tool_text_add(struct buf *out, const char *data, size_t len);
+/* Parses an object that this server wrote. NULs in its strings become U+FFFD, because the strings
+ * of most readers end at a NUL. */
+json_t *tool_text_load_json(struct buf *text);
 /* Lengths of the beginning and the end that are kept of a text of `total` bytes, of which at most
  * `space` are shown. False: everything is kept. */
 bool tool_text_split(uint64_t total, uint64_t space, uint64_t *ret_head, uint64_t *ret_tail);

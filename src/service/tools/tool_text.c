@@ -25,6 +25,14 @@ void tool_text_add(struct buf *out, const char *data, size_t len)
     }
 }
 
+json_t *tool_text_load_json(struct buf *text)
+{
+    for (char *p = text->data; p && (p = strchr(p, '\\')); p += 2)
+        if (strncmp(p, "\\u0000", 6) == 0)
+            memcpy(p, "\\ufffd", 6);
+    return json_loadb(text->data ? text->data : "", text->len, 0, NULL);
+}
+
 size_t tool_text_broken_start(const char *data, size_t len)
 {
     size_t n = 0;

@@ -109,7 +109,8 @@ struct tool_result { /* borrowed for on_end */
 };
 
 struct tool_ops {
-    /* Output of the program while it runs, for a display: at most 1 MiB of it; may be NULL. */
+    /* Output of the program while it runs, for a display: at most 1 MiB of it; may be NULL.
+     * It must not end the call. */
     void (*on_output)(void *arg, int channel, const void *data, size_t len);
     /* Called once, last, from the loop: either err or r is NULL. The call is gone when it
      * returns. */
