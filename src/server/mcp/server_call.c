@@ -102,9 +102,10 @@ void mcp_server_call_start(struct mcp_server_call *c)
 
 void mcp_calls_free(struct mcp *m)
 {
-    while (m->calls) {
-        struct mcp_server_call *c = m->calls;
+    struct mcp_server_call *next;
 
+    for (struct mcp_server_call *c = m->calls; c; c = next) {
+        next = c->next;
         c->req = NULL; /* the HTTP server is gone */
         if (c->on_cancel)
             c->on_cancel(c);

@@ -272,6 +272,10 @@ void mcp_session_delete_sandbox(struct mcp_session *s)
  * never ran its loop again. */
 void mcp_sandbox_jobs_free(struct mcp *m)
 {
-    while (m->sandbox_jobs)
-        mcp_sandbox_job_free(m->sandbox_jobs);
+    struct mcp_sandbox_job *next;
+
+    for (struct mcp_sandbox_job *j = m->sandbox_jobs; j; j = next) {
+        next = j->next;
+        mcp_sandbox_job_free(j);
+    }
 }
