@@ -4,7 +4,7 @@ against the client of src/remote/mcp, then calls servers of others with `cove mc
 
 Needs build/tests/tools/mcp-conformance-client. Everything that the suite checks must pass, also
 scenarios that it does not score, except those in expected-failures.yml; a skipped row counts as a
-failure unless MAY_SKIP has it. The servers run in sandboxes and over HTTP.
+failure unless MAY_SKIP has it. The servers are programs in sandboxes, addresses, and cove itself.
 """
 import json
 import os
@@ -110,11 +110,20 @@ def check_http(_suite):
                 server.kill()
 
 
+def check_own(_suite):
+    """The endpoint /mcp of cove, behind the bridge."""
+    program = ["--unsandboxed", "--", COVE, "mcp", "--local"]
+    listed = json.loads(cove("tools", "--json", *program))
+    assert listed["dropped"] == [] and listed["servers"][0]["version"] == "2026-07-28", listed["servers"]
+    assert "42" in cove("call", "bash", "-a", "command=echo $((6 * 7))", *program)
+
+
 def main():
     revisions = sys.argv[1:] or sorted(REQUIRED)
     suite = install()
     steps = [(f"a client of revision {r} conforms", lambda suite, r=r: check(suite, r)) for r in revisions]
-    steps += [(f"{EVERYTHING} answers in a sandbox", check_stdio), (f"{EVERYTHING} answers over HTTP", check_http)]
+    steps += [(f"{EVERYTHING} answers in a sandbox", check_stdio), (f"{EVERYTHING} answers over HTTP", check_http),
+              ("cove itself answers", check_own)]
     failed = 0
     print(f"1..{len(steps)}")
     for n, (name, step) in enumerate(steps, 1):
