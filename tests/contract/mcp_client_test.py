@@ -129,6 +129,7 @@ def arguments_have_the_types_of_the_schema():
     expect(cove("call", "add", "[1]"), 2, "", "[1]")
     expect(cove("call", "ad"), 125, "", "did you mean 'add'?")
     expect(cove("call"), 2, "", "usage: cove mcp call")
+    expect(cove("tools", "--url", "http://127.0.0.1:1/"), 2, "", "write --server-url")
 
 
 @case

@@ -257,13 +257,16 @@ int ctl_mcp(struct ctl *c, const char *what, struct err *err)
 {
     struct err why = { 0 };
 
+    if (what && !str_eq(what, "config") && !str_eq(what, "sessions"))
+        return ctl_mcp_client(c, what, err);
+    if (what && ctl_mcp_check_flags(c, false, err) < 0)
+        return -1;
     if (what && str_eq(what, "config"))
         return ctl_mcp_config(c, err);
-    if (what && !str_eq(what, "sessions"))
-        return ctl_mcp_client(c, what, err);
     if (what)
         return ctl_mcp_connect(c, NULL, err) < 0 ? -1 : ctl_mcp_sessions(c, err);
-    if (ctl_require_args(c, 0, 0, "mcp [FLAGS]", &why) == 0 && ctl_mcp_bridge(c, &why) == 0)
+    if (ctl_require_args(c, 0, 0, "mcp [FLAGS]", &why) == 0 && ctl_mcp_check_flags(c, false, &why) == 0 &&
+        ctl_mcp_bridge(c, &why) == 0)
         return 0;
     return report_error(&why, false);
 }

@@ -514,6 +514,25 @@ static int ctl_mcp_read(struct ctl_mcp *m, struct err *err)
 
 /* --- the verb --- */
 
+int ctl_mcp_check_flags(const struct ctl *c, bool is_client, struct err *err)
+{
+    static const int client[] = { OPT_SERVER_URL, OPT_HEADER,       OPT_CONFIG, OPT_SERVER,
+                                  OPT_ARG,        OPT_CALL_TIMEOUT, OPT_ELICIT, OPT_UNSANDBOXED,
+                                  OPT_WORKSPACE,  OPT_BIND_RO,      OPT_ENV,    OPT_SAVE };
+    static const int others[] = { OPT_LOCAL, OPT_IN_SANDBOX, OPT_TEMPLATE };
+    const struct arg *a;
+
+    if (is_client && args_find(&c->args, OPT_URL))
+        return err_set(err, ERR_USAGE, "--url is the address of a cove server; write --server-url for an MCP server");
+    for (size_t i = 0; is_client && i < ARRAY_LEN(others); i++)
+        if ((a = args_find(&c->args, others[i])))
+            return err_set(err, ERR_USAGE, "--%s is not a flag of 'cove mcp tools', 'call' and 'read'", a->opt->name);
+    for (size_t i = 0; !is_client && i < ARRAY_LEN(client); i++)
+        if ((a = args_find(&c->args, client[i])))
+            return err_set(err, ERR_USAGE, "--%s is a flag of 'cove mcp tools', 'call' and 'read'", a->opt->name);
+    return 0;
+}
+
 static int ctl_mcp_settings(struct ctl_mcp *m, struct err *err)
 {
     const char *timeout = ctl_mcp_option(m->c, OPT_CALL_TIMEOUT);
@@ -544,7 +563,7 @@ int ctl_mcp_client(struct ctl *c, const char *what, struct err *err)
     struct ctl_mcp m = { .c = c };
     int status = -1;
 
-    if (ctl_mcp_settings(&m, err) < 0 || ctl_catch_interrupt(c, err) < 0)
+    if (ctl_mcp_check_flags(c, true, err) < 0 || ctl_mcp_settings(&m, err) < 0 || ctl_catch_interrupt(c, err) < 0)
         return -1;
     m.set = mcp_servers_new(c->ev, &ops, &m);
     if (str_eq(what, "tools"))
