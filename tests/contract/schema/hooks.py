@@ -252,7 +252,8 @@ def exchange_rest(case, operation):
         (case.body.get("resources") or {}).pop("cpuPinning", None)  # true is refused on this host
         case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)
     if operation in ("createSandbox", "putTemplate", "execute"):
-        (case.body.get("resources") or {}).pop("storageBytes", None)  # it would have to fit into the memory
+        for name in ("storageBytes", "tmpBytes", "shmBytes"):
+            (case.body.get("resources") or {}).pop(name, None)  # they would have to fit into the memory
     if operation in ("listAudit", "listSecurityEvents") and "latest" in case.query:
         case.query.pop("format", None)  # these two exclude each other
     if operation == "getUsage":
