@@ -40,7 +40,7 @@ void store_request_reset(struct store_request *c)
     free(c->removed);
     c->value = NULL;
     c->removed = NULL;
-    c->more = c->row_created = c->failed = false;
+    c->more = c->row_created = c->failed = c->is_unfinished = false;
     c->total = 0;
     c->gc = (struct store_gc_report){ 0 };
     c->counts = (struct store_counts){ 0 };
@@ -57,6 +57,7 @@ void store_request_free(struct store_request *c)
     for (size_t i = 0; c->page.meta && c->page.meta[i]; i++)
         free(c->page.meta[i]);
     free(c->page.meta);
+    script_search_free(c->script_search);
     free(c->id);
     free(c->text);
     free(c->page.name);

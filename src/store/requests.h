@@ -75,9 +75,11 @@ struct store_request {
     bool more;
     bool row_created;
     uint64_t seq;
-    uint64_t first;                   /* start of the range that ends at seq */
-    uint64_t total;                   /* scripts found, or evicted */
-    struct script_cursor script_next; /* with more */
+    uint64_t first;                      /* start of the range that ends at seq */
+    uint64_t total;                      /* scripts found, or evicted */
+    struct script_search *script_search; /* SCRIPT_SEARCH: the state between its steps */
+    bool is_unfinished;                  /* it needs another step */
+    struct script_cursor script_next;    /* with more */
     char *value;
     struct store_counts counts;
     char (*removed)[ID_SIZE];
@@ -120,6 +122,7 @@ void store_request_reject(struct store_request *c, const struct err *err);
 /* Takes ownership of the call, and returns it for a caller that may detach it later. */
 struct store_request *store_request_submit(struct store *st, struct store_request *c);
 void store_usage_request_answer(struct store_request *c, const struct err *err);
+void script_search_free(struct script_search *s); /* script_rules.c */
 void store_script_request_answer(struct store_request *c, const struct err *err);
 /* Calls `done`. */
 void store_request_answer(struct store_request *c);

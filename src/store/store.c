@@ -12,6 +12,9 @@
  * Calls in steps (backup, check) must not run inside a transaction and may take minutes. They
  * have a list of their own; after each batch the first of them gets one step.
  *
+ * A search of scripts may read much. It runs in steps too, but each step is one call of a batch:
+ * after it, the search waits again behind all other calls.
+ *
  * Invariants:
  * 1. A call is in one of `waiting`, `batch` and `stepwise`. While `work.on`, the thread touches
  *    only `batch` and the first of `stepwise`; otherwise the loop owns these two.
@@ -231,7 +234,10 @@ static void store_on_batch_done(void *arg)
     store_request_list_init(&st->batch);
     while ((c = first)) {
         first = c->next;
-        store_finish_request(st, c);
+        if (c->is_unfinished && !c->failed)
+            store_request_list_push(&st->waiting, c);
+        else
+            store_finish_request(st, c);
     }
     if (st->stepwise_finished)
         store_finish_request(st, store_request_list_pop(&st->stepwise));

@@ -5,8 +5,9 @@
  * `done` (NULL: no callback) runs later, in the loop, exactly once and never from inside the
  * call. err is NULL on success, and then the change is committed: it survives kill -9 of this
  * process (and power loss, with sync_full). With an error the call changed nothing. Calls take
- * effect, and are answered, in the order in which they were made (except store_check and
- * store_backup, which run alongside other calls and are answered when they are done). Calls made
+ * effect, and are answered, in the order in which they were made (except store_check,
+ * store_backup and store_script_search, which run in steps between other calls and are answered
+ * when they are done). Calls made
  * while the store is busy are committed together, so a hundred at once cost little more than
  * one.
  *

@@ -205,6 +205,37 @@ TEST(a_search_is_read_page_by_page)
         assert_int_equal((all[i] - '0') % 2, 0); /* two matches first */
 }
 
+static unsigned answered_before;
+
+static void on_other_call(void *arg UNUSED, const struct err *err UNUSED, const char *value UNUSED)
+{
+    answered_before += !got.answered;
+}
+
+TEST(a_long_search_lets_other_calls_run)
+{
+    const struct store_script_search q = { .owner = "anna", .text = "xxx" };
+    char *code = mem_alloc(MIB);
+
+    memset(code, 'x', MIB - 1);
+    code[MIB - 1] = '\0';
+    for (uint8_t i = 0; i < 12; i++) {
+        struct store_script s = a_script("anna", (uint8_t)('a' + i), code, 100u + i);
+
+        OK(store_script_keep(store, &s, &(struct store_script_quota){ 100, 64 * MIB }, on_script_kept, NULL));
+    }
+    answered_before = 0;
+    host_begin();
+    store_script_search(store, &q, on_scripts, NULL);
+    ev_turn(loop, 0); /* the first step begins */
+    store_meta_get(store, "other", on_other_call, NULL);
+    host_await();
+    assert_int_equal(answered_before, 1);
+    assert_int_equal(got.total, 12);
+    assert_int_equal(got.rows.n, 12);
+    free(code);
+}
+
 TEST(hostile_words_cursors_and_texts_are_refused_or_find_nothing)
 {
     static const char *const cursors[] = {
@@ -284,6 +315,7 @@ int main(void)
         RUN_STORE(a_script_that_exceeds_the_quota_alone_evicts_nothing),
         RUN_STORE(a_search_finds_every_word_in_description_or_code_and_ranks_by_matches_then_by_use),
         RUN_STORE(a_search_is_read_page_by_page),
+        RUN_STORE(a_long_search_lets_other_calls_run),
         RUN_STORE(hostile_words_cursors_and_texts_are_refused_or_find_nothing),
         RUN_STORE(retention_removes_scripts_by_their_last_use),
         RUN_STORE(the_scripts_of_a_tenant_are_removed_with_it),

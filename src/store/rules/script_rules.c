@@ -3,9 +3,9 @@
  * 1. A tenant has one script for each digest; running the same code again counts one more use.
  * 2. The quota of a tenant holds after every call that keeps a script. The script of the call is
  *    not evicted by it; one that exceeds the quota alone is refused before anything is evicted.
- * 3. A search reads the scripts of its owner in pages, so it needs little memory, and keeps only
- *    the best ones. The quota of a tenant bounds the time. A search of all tenants is refused when
- *    it would have to read too much. */
+ * 3. A search reads the scripts of its owner in pages and keeps only the best ones, so it needs
+ *    little memory. After each megabyte of code it lets other calls run. A search of all tenants is
+ *    refused when it would have to read too much. */
 #include "store/rules/rules.h"
 
 #include "core/base/mem.h"
@@ -13,8 +13,10 @@
 
 #include <string.h>
 
-#define SCAN_PAGE 16u          /* scripts with code in memory at the same time */
+#define SCAN_PAGE 4u           /* scripts with code in memory at the same time */
 #define SCAN_HEADS 500u        /* without code */
+#define STEP_BYTES (1 * MIB)   /* code that one step reads, or a page more */
+#define STEP_ROWS 2000u        /* rows of one step */
 #define SCAN_BYTES (128 * MIB) /* code that one search reads */
 #define WORDS_MAX 16u
 #define MATCHES_MAX 0xffffu /* 4 digits of a cursor */
@@ -116,7 +118,9 @@ struct script_search {
     char *text; /* the words, in lower case, each with a NUL */
     const char *words[WORDS_MAX];
     size_t nwords;
-    uint64_t bytes;
+    uint64_t bytes, total;
+    bool is_over;            /* it was answered, or failed */
+    struct row_page page;    /* the next one */
     struct script_hit *hits; /* the best ones so far, and up to as many new ones */
     size_t n, best;
 };
@@ -208,7 +212,7 @@ static void script_search_row(struct script_search *s, const struct store_script
 
     if ((s->call->id[0] && !str_eq(row->language, s->call->id)) || !script_search_matches(s, row, &at.matches))
         return;
-    s->call->total++;
+    s->total++;
     memcpy(at.id, row->id, sizeof(at.id));
     if (!from->id[0] || script_cursor_compare(&at, from) > 0)
         script_search_add(s, &at, row);
@@ -226,33 +230,40 @@ static int script_search_page(struct script_search *s, const struct row_list *ro
                                             " search with a key of one tenant");
 }
 
-static int script_search_scan(struct store_db *db, struct script_search *s, struct err *err)
+/* Reads one page, and sets the next one. *ret_more: there is one. */
+static int script_search_read(struct store_db *db, struct script_search *s, uint64_t *ret_rows, bool *ret_more,
+                              struct err *err)
 {
-    struct row_page page = { .table = s->nwords ? &row_script : &row_script_head,
-                             .limit = s->nwords ? SCAN_PAGE : SCAN_HEADS };
-    bool more = true;
-    int rc = 0;
+    struct row_list rows = { 0 };
+    int rc = db->ops->list(db, &s->page, &rows, err);
 
-    memcpy(page.owner, s->call->owner, sizeof(page.owner));
-    while (rc == 0 && more) {
-        struct row_list rows = { 0 };
+    *ret_more = rows.n > s->page.limit;
+    if (*ret_more)
+        row_list_drop(s->page.table, &rows);
+    *ret_rows += rows.n;
+    if (rc == 0)
+        rc = script_search_page(s, &rows, err);
+    if (*ret_more) {
+        const struct store_script *last = script_row(&rows, rows.n - 1);
 
-        rc = db->ops->list(db, &page, &rows, err);
-        more = rows.n > page.limit;
-        if (more)
-            row_list_drop(page.table, &rows);
-        if (rc == 0)
-            rc = script_search_page(s, &rows, err);
-        if (more) {
-            const struct store_script *last = script_row(&rows, rows.n - 1);
-
-            page.has_cursor = true;
-            page.cursor.created_ms = last->created_ms;
-            (void)str_copy(page.cursor.id, sizeof(page.cursor.id), last->id);
-        }
-        row_list_done(page.table, &rows);
+        s->page.has_cursor = true;
+        s->page.cursor.created_ms = last->created_ms;
+        (void)str_copy(s->page.cursor.id, sizeof(s->page.cursor.id), last->id);
     }
+    row_list_done(s->page.table, &rows);
     return rc;
+}
+
+/* *ret_more: the search needs another step. */
+static int script_search_step(struct store_db *db, struct script_search *s, bool *ret_more, struct err *err)
+{
+    uint64_t bytes = s->bytes, rows = 0;
+
+    do {
+        if (script_search_read(db, s, &rows, ret_more, err) < 0)
+            return -1;
+    } while (*ret_more && s->bytes - bytes < STEP_BYTES && rows < STEP_ROWS);
+    return 0;
 }
 
 static void script_search_answer(struct script_search *s)
@@ -260,6 +271,7 @@ static void script_search_answer(struct script_search *s)
     struct store_request *c = s->call;
 
     script_search_drop_worst(s);
+    c->total = s->total;
     c->more = s->n > c->page.limit;
     if (c->more)
         row_done(&row_script_head, &s->hits[--s->n].row);
@@ -270,19 +282,45 @@ static void script_search_answer(struct script_search *s)
     s->n = 0;
 }
 
+void script_search_free(struct script_search *s)
+{
+    if (!s)
+        return;
+    while (s->n > 0)
+        row_done(&row_script_head, &s->hits[--s->n].row);
+    free(s->hits);
+    free(s->text);
+    free(s);
+}
+
+static int script_search_begin(struct store_request *c, struct err *err)
+{
+    struct script_search *s = mem_new(struct script_search);
+
+    c->script_search = s;
+    s->call = c;
+    s->best = (size_t)c->page.limit + 1;
+    s->hits = mem_alloc(2 * s->best * sizeof(*s->hits));
+    if (script_search_split(s, err) < 0)
+        return -1;
+    s->page.table = s->nwords ? &row_script : &row_script_head;
+    s->page.limit = s->nwords ? SCAN_PAGE : SCAN_HEADS;
+    memcpy(s->page.owner, c->owner, sizeof(s->page.owner));
+    return 0;
+}
+
 int script_rules_search(struct store_db *db, struct store_request *c, struct err *err)
 {
-    struct script_search s = { .call = c, .best = (size_t)c->page.limit + 1 };
-    int rc = script_search_split(&s, err);
+    bool more = false;
 
-    s.hits = mem_alloc(2 * s.best * sizeof(*s.hits));
+    if (c->script_search && c->script_search->is_over) /* its transaction was lost: begin again */
+        script_search_free(take_ptr(&c->script_search));
+    int rc = c->script_search ? 0 : script_search_begin(c, err);
     if (rc == 0)
-        rc = script_search_scan(db, &s, err);
-    if (rc == 0)
-        script_search_answer(&s);
-    while (s.n > 0)
-        row_done(&row_script_head, &s.hits[--s.n].row);
-    free(s.hits);
-    free(s.text);
+        rc = script_search_step(db, c->script_search, &more, err);
+    c->is_unfinished = rc == 0 && more;
+    c->script_search->is_over = !c->is_unfinished;
+    if (rc == 0 && !more)
+        script_search_answer(c->script_search);
     return rc;
 }
