@@ -139,6 +139,15 @@ def the_simple_tier_has_small_limits_and_no_other_fields(s):
 
 
 @case
+def the_calculator_leaves_text_to_python_that_means_something_else_there(s):
+    for code, value in (("2^10", "8"), ("1,000", "(1, 0)"), ("7\n+1", "1"), ("max(2^3, 0)", "1")):
+        a = run(s, code, tier="auto")
+        assert (a["answeredBy"], a["value"]) == ("simple", value), (code, "Python got another meaning", a)
+    for code, value in (("what is 2^10", "1024"), ("1,000 times 3", "3000")):
+        assert (a := run(s, code, tier="auto"))["answeredBy"] == "calculate" and a["value"] == value, (code, a)
+
+
+@case
 def only_pure_code_is_cached_unless_the_client_says_so(s):
     for code, body, cached in (("1 + len('pure')", {}, True), ("import random\n1 + len('b')", {}, False), ("1 + len('never')", {"cache": False}, False),
                                ("import random\n1 + len('always')", {"cache": True}, True)):

@@ -7,6 +7,8 @@
 #include "service/language_kernel.h"
 #include "service/result.h"
 
+#include <ctype.h>
+
 const char tier_template[] = "snippet";
 const char tier_data_template[] = "python-data";
 
@@ -83,6 +85,22 @@ int execute_tier_apply(const json_t *body, enum code_tier tier, struct run_reque
 
 /* --- the calculator --- */
 
+/* Whether the text may be Python with another meaning than it has for the calculator: `^` is not a
+ * power there, 1,000 is a pair, and lines are statements. Two words side by side are no Python. */
+static bool execute_tier_is_ambiguous(const char *code, size_t len)
+{
+    bool has_other_meaning = false, has_words = false;
+
+    for (size_t i = 0; i < len; i++) {
+        if (code[i] == '\n' || code[i] == '\r')
+            return true;
+        has_other_meaning |= code[i] == '^' || (code[i] == ',' && isdigit((unsigned char)code[i + 1]));
+        if (i > 0 && strchr(" \t", code[i]) && isalnum((unsigned char)code[i - 1]))
+            has_words |= isalnum((unsigned char)code[i + strspn(code + i, " \t")]) != 0;
+    }
+    return has_other_meaning && !has_words;
+}
+
 /* Only numbers: the answer to a comparison is spelled differently in Python. */
 static bool execute_tier_solve(const char *code, struct calc_result *ret)
 {
@@ -92,7 +110,8 @@ static bool execute_tier_solve(const char *code, struct calc_result *ret)
 
     while (len > 0 && strchr(" \t\r\n", code[len - 1]))
         len--;
-    if (len == 0 || len > CALC_INPUT_MAX || calc_solve(code, len, &set, ret, &err) < 0)
+    if (len == 0 || len > CALC_INPUT_MAX || execute_tier_is_ambiguous(code, len) ||
+        calc_solve(code, len, &set, ret, &err) < 0)
         return false;
     if (ret->answer && (ret->type == CALC_ARITHMETIC || ret->type == CALC_PERCENTAGE || ret->type == CALC_FUNCTION))
         return true;
