@@ -106,9 +106,9 @@ static const struct {
     const enum verb_id *verbs;
     size_t n;
 } help_groups[] = {
-    { "Start with", VERBS(VERB_RUN, VERB_SERVE, VERB_EXECUTE, VERB_VALIDATE, VERB_SANDBOX, VERB_SHELL, VERB_MCP) },
-    { "Sandboxes",
-      VERBS(VERB_LS, VERB_RM, VERB_EXEC, VERB_CONTEXT, VERB_TOOL, VERB_ATTACH, VERB_PS, VERB_LOGS, VERB_SCRIPT) },
+    { "Start with", VERBS(VERB_RUN, VERB_SERVE, VERB_EXECUTE, VERB_SANDBOX, VERB_SHELL, VERB_MCP) },
+    { "Sandboxes", VERBS(VERB_LS, VERB_RM, VERB_EXEC, VERB_CONTEXT, VERB_TOOL, VERB_VALIDATE, VERB_ATTACH, VERB_PS,
+                         VERB_LOGS, VERB_SCRIPT) },
     { "Files", VERBS(VERB_CP, VERB_FILES, VERB_WATCH) },
     { "Access and quotas", VERBS(VERB_LOGIN, VERB_LOGOUT, VERB_WHOAMI, VERB_KEY, VERB_TOKEN, VERB_TENANT, VERB_USER,
                                  VERB_ROLE, VERB_BUDGET) },
