@@ -217,7 +217,8 @@ TEST(a_long_search_lets_other_calls_run)
     const struct store_script_search q = { .owner = "anna", .text = "xxx" };
     char *code = mem_alloc(MIB);
 
-    memset(code, 'x', MIB - 1);
+    memset(code, 'y', MIB - 1);
+    memcpy(code, "xxx", 3);
     code[MIB - 1] = '\0';
     for (uint8_t i = 0; i < 12; i++) {
         struct store_script s = a_script("anna", (uint8_t)('a' + i), code, 100u + i);
