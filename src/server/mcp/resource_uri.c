@@ -1,5 +1,5 @@
-/* A path is decoded once, and is passed to the sandbox as it is: its runtime resolves it there, so a
- * path with `..` reaches nothing outside of the sandbox. */
+/* A path is decoded once, and is passed to the sandbox as it is: its runtime resolves it there, so
+ * a path with `..` reaches nothing outside of the sandbox. */
 #include "server/mcp/resource_uri.h"
 
 #include "core/base/mem.h"

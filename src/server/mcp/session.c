@@ -56,7 +56,8 @@ static int mcp_session_refuse(struct mcp *m, const char *holder, uint32_t used, 
     return err_set_limit(err, "mcpSessions", used, used);
 }
 
-/* Code in a sandbox may have a token for it: such tokens do not use up the sessions of the tenant. */
+/* Code in a sandbox may have a token for it: such tokens do not use up the sessions of the
+ * tenant. */
 static int mcp_session_check_limit(struct mcp *m, const struct principal *p, struct err *err)
 {
     uint32_t used = mcp_sessions_count(m, p->owner, NULL);
