@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #define OPEN_MS 30000u
-#define DISCOVER_MS 10000u
+#define DISCOVER_MS 3000u
 #define DISCOVER_TRIES_MAX 3u
 #define INSTRUCTIONS_MAX 16384u
 

@@ -44,7 +44,7 @@ struct mcp_client_spec {
     int in_fd, out_fd;
     enum mcp_era era;     /* of an earlier client of this server; MCP_ERA_UNKNOWN: find out */
     uint32_t open_ms;     /* until the server is open; 0: 30 s */
-    uint32_t discover_ms; /* until a server that does not answer counts as legacy; 0: 10 s */
+    uint32_t discover_ms; /* until a server that does not answer counts as legacy; 0: 3 s */
     bool answers_elicitation, answers_sampling, answers_roots; /* by on_question */
     bool watches_tools;                                        /* keep a stream open for on_tools_changed */
 };
