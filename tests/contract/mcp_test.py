@@ -670,6 +670,33 @@ def a_call_leaves_an_audit_record_with_the_tool(s):
 
 
 @case
+def a_failed_or_refused_call_is_recorded_as_such_with_its_tool(s):
+    key, tenant = s.tenant(), f"t{s.names}"
+    foreign = s.json("POST", "/v1/sandboxes", {"runtime": "bash"}, s.key, 201)["id"]
+    reader, runner = s.client(s.key_of(tenant, ["sandboxes:read"])), s.client(s.key_of(tenant, ["executions"]))
+    c = s.client(key)
+    calls = [(c, "delete_sandbox", {"sandbox": foreign}, "refused", "not_found"),
+             (c, "create_sandbox", {"template": "none"}, "refused", "not_found"),
+             (c, "create_sandbox", {"name": "A B"}, "failed", "invalid_request"),
+             (c, "read_file", {"sandbox": foreign, "file_path": "/etc/hostname"}, "refused", "not_found"),
+             (runner, "bash", {"command": "id"}, "refused", "forbidden"),
+             (reader, "write_file", {"sandbox": foreign, "file_path": "/workspace/x", "content": ""}, "refused", "forbidden")]
+    for client, tool, arguments, _, _ in calls:
+        client.tool(tool, arguments)
+    path = f"/v1/audit?tenant={tenant}&limit=1000"
+    found = []
+
+    def recorded():
+        found[:] = [(r["target"].get("tool"), r["outcome"], r.get("error")) for r in s.json("GET", path)["items"]
+                    if r["action"].startswith("tool.") and r["outcome"] != "accepted"]
+        return len(found) >= len(calls)
+
+    wait_for(recorded, 10)
+    assert sorted(found) == sorted((tool, outcome, error) for _, tool, _, outcome, error in calls), found
+    s.json("DELETE", f"/v1/sandboxes/{foreign}")
+
+
+@case
 def a_revoked_key_ends_its_streams(s):
     c = s.client()
     key_id = s.json("GET", "/v1/keys?limit=1000")["items"]

@@ -241,6 +241,28 @@ static void audit_trail_find_other_owner(const struct gateway *gateway, const st
         (void)str_copy(ret, STORE_OWNER_MAX + 1, owner);
 }
 
+void audit_trail_set_error(const struct http_req *req, enum err_id error)
+{
+    struct gateway_request *r = audit_trail_request(req);
+
+    if (r)
+        r->body_error = error;
+}
+
+static enum err_id audit_trail_error(const struct gateway_request *r)
+{
+    enum err_id error = http_answer_error_id(r->req);
+
+    return error ? error : r->body_error;
+}
+
+static int audit_trail_status(const struct gateway_request *r)
+{
+    int status = http_answer_status(r->req);
+
+    return status < 400 && r->body_error ? err_info(r->body_error)->http : status;
+}
+
 void audit_trail_resolve_tenant(struct gateway_request *r)
 {
     audit_trail_find_other_owner(r->gateway, &r->principal, http_param(r->req, "sandboxId"), r->acted_on_tenant);
@@ -253,6 +275,8 @@ void audit_trail_set_action(struct gateway_request *r, const struct gateway_acti
                                             .record_success = action->is_change };
     (void)str_copy(r->body_action.name, sizeof(r->body_action.name), action->name);
     r->action = &r->body_action;
+    if (action->tool)
+        audit_trail_add_target(r->req, "tool", action->tool);
     if (!action->sandbox)
         return;
     audit_trail_add_target(r->req, "sandbox", action->sandbox);
@@ -344,7 +368,7 @@ bool audit_trail_should_record(struct gateway *gateway, const struct refusal_key
 static void audit_trail_record_refusal(struct gateway_request *r, int status)
 {
     const struct http_peer *peer = http_peer(r->req);
-    enum err_id error = http_answer_error_id(r->req);
+    enum err_id error = audit_trail_error(r);
     struct refusal_key k;
 
     audit_trail_fill_refusal_key(&k, &r->principal, r->authenticated, peer->is_unix ? "local" : peer->addr,
@@ -389,16 +413,17 @@ void audit_trail_unrouted_request(struct gateway *gateway, const struct http_req
 
 static bool audit_trail_is_recorded_outcome(const struct gateway_request *r, int status)
 {
-    return r->action->record_success || audit_trail_is_refusal(status, http_answer_error_id(r->req));
+    return r->action->record_success || audit_trail_is_refusal(status, audit_trail_error(r));
 }
 
 static uint64_t audit_trail_record_outcome(struct gateway_request *r)
 {
-    int status = http_answer_status(r->req);
-    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status, http_answer_error_id(r->req)));
+    int status = audit_trail_status(r);
+    enum err_id error = audit_trail_error(r);
+    struct audit_record rec = audit_trail_begin_record(r, audit_trail_outcome(status, error));
 
     rec.status = status;
-    rec.error = http_answer_error_id(r->req) ? err_info(http_answer_error_id(r->req))->code : NULL;
+    rec.error = error ? err_info(error)->code : NULL;
     audit_trail_record_for_owner(r->audit, r->acted_on_tenant, &rec);
     return audit_append(r->audit, &rec, r->accepted_seq != 0);
 }
@@ -442,7 +467,7 @@ static bool audit_trail_on_answer(struct http_req *req, void *arg)
 {
     struct gateway_request *r = arg;
     struct audit *a = r->audit;
-    int status = http_answer_status(req);
+    int status = audit_trail_status(r);
 
     if (!audit_trail_is_recorded_outcome(r, status))
         return true;

@@ -14,6 +14,9 @@ void audit_trail_add_content(const struct http_req *req, const char *key, const 
 /* The same for an array of strings, stored as in /proc/PID/cmdline: each ends with a NUL. The array
  * ends with NULL and may be empty. */
 void audit_trail_add_strings(const struct http_req *req, const char *key, const char *const *words);
+/* The action failed, although the status of the answer does not say so: the record has the outcome
+ * of the error, and a refusal counts as one. Before the answer. */
+void audit_trail_set_error(const struct http_req *req, enum err_id error);
 /* Records `accepted` when the work begins; the record is written while the work goes on. */
 void audit_trail_record_accepted(const struct http_req *req);
 /* Records an action that has no HTTP request of its own, such as a message on a WebSocket. */

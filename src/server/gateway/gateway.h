@@ -77,6 +77,7 @@ struct gateway_permission {
 struct gateway_action {
     const char *name;    /* in audit records: "tool.run" */
     const char *sandbox; /* that it acts on; NULL: none, or not known yet */
+    const char *tool;    /* for the record; NULL: none */
     bool is_change;      /* a success is recorded too */
 };
 /* False: the request was refused and answered. Call it at most once for a request. */

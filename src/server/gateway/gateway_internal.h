@@ -34,6 +34,7 @@ struct gateway_request {
     struct gateway_request *next, **list_link;
     const struct audit_action *action;
     struct audit_action body_action; /* that the body named; `action` points to it */
+    enum err_id body_error;          /* of an action whose answer is 200 in spite of it */
     uint64_t accepted_seq;           /* number of its `accepted` record; 0: none */
     struct audit_wait record_wait;
     bool target_recorded; /* the targets in the path were added */

@@ -149,6 +149,8 @@ void mcp_tool_failed(struct mcp_server_call *c, const struct err *err)
 {
     auto_buf out = { 0 };
 
+    if (c->req)
+        audit_trail_set_error(c->req, err->id);
     buf_addf(&out, "%s [%s]", err->sys ? err_info(err->id)->cause : err->msg, err_info(err->id)->code);
     if (err_fix(err->id))
         buf_addf(&out, " %s", err_fix(err->id));
@@ -264,7 +266,6 @@ static void mcp_tool_record(const struct mcp_server_call *c, const struct mcp_to
     if (t->sandbox[0])
         audit_trail_add_target(c->req, "sandbox", t->sandbox);
     tool_access_record(c->req, t->tool, t->arguments);
-    audit_trail_record_accepted(c->req);
 }
 
 static void mcp_tool_start(struct mcp_server_call *c)
@@ -287,6 +288,7 @@ static void mcp_tool_start(struct mcp_server_call *c)
         mcp_tool_end(c, &err);
         return;
     }
+    audit_trail_record_accepted(c->req);
     if (c->is_resumable && (t->tool->rights & TOOL_EXECUTES))
         mcp_server_call_begin_stream(c);
 }
@@ -352,6 +354,7 @@ static void mcp_tool_call(struct mcp_server_call *c, const struct tool *tool, co
     if (!mcp_server_call_authorize(c, mcp_tool_scopes(tool), mcp_tool_class(tool),
                                    &(struct gateway_action){ .name = mcp_tool_action(tool),
                                                              .sandbox = t->sandbox[0] ? t->sandbox : NULL,
+                                                             .tool = tool->name,
                                                              .is_change = true })) {
         mcp_tool_work_free(t);
         return;
@@ -376,10 +379,10 @@ static const struct mcp_own_tool *mcp_own_tool_find(const char *name)
 
 static void mcp_own_tool_call(struct mcp_server_call *c, const struct mcp_own_tool *own, const json_t *arguments)
 {
-    if (!mcp_server_call_authorize(c, own->scopes, own->class,
-                                   &(struct gateway_action){ .name = "tool.call", .is_change = true }))
+    if (!mcp_server_call_authorize(
+            c, own->scopes, own->class,
+            &(struct gateway_action){ .name = "tool.call", .tool = own->name, .is_change = true }))
         return;
-    audit_trail_add_target(c->req, "tool", own->name);
     own->fn(c, arguments);
 }
 
