@@ -626,6 +626,35 @@ def hostile_messages_are_refused_and_cost_nothing(s):
 
 
 @case
+def streams_that_are_not_read_use_a_limited_amount_of_memory(s):
+    c = s.client()
+    large = {"name": "code_executor", "arguments": {"code": "open('/workspace/o', 'wb').write(b'a' * 7000000)", "output_files": ["/workspace/o"]}}
+    assert len(c.send("tools/call", large).text) > 7000000
+    before = executions(s)
+    body, unread = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": large}), []
+    head = {"Authorization": f"Bearer {c.key}", "Content-Type": "application/json", "Accept": BOTH, "Content-Length": len(body), **c.headers}
+    for n in range(20):  # HT09: 64 MiB, and what the kernel takes of each
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        one.connect(s.address)
+        one.sendall(("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in head.items()) + f"\r\n{body}").encode())
+        unread.append(one)
+        one.settimeout(30)
+        if b" 429 " in one.recv(60):
+            break
+        wait_for(lambda n=n: executions(s) > before + n)
+    for one in unread:
+        one.close()
+    assert 8 < len(unread) < 20, len(unread)
+    wait_for(lambda: c.send("tools/call", {"name": "code_executor", "arguments": {"code": "1"}}).status == 200)
+
+
+def executions(s):
+    text = s.call("GET", "/metrics").text
+    return int(float(next(l.split()[1] for l in text.splitlines() if l.startswith('cove_tool_calls_total{tool="code_executor"') and "success" in l)))
+
+
+@case
 def a_tenant_has_a_limited_number_of_sessions(s):
     key, other = s.tenant(), s.tenant()
     connection = s.connect()

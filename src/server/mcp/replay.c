@@ -7,6 +7,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "server/gateway/unread_responses.h"
 
 #include <stdio.h>
 
@@ -110,6 +111,7 @@ void mcp_replay_resume(struct http_req *req, struct mcp_session *s, const char *
     uint64_t stream = 0, number = 0;
     struct mcp_replay *r = s->replays;
     char id[MCP_EVENT_ID_SIZE];
+    struct err err = { 0 };
 
     if (!str_eat_u64(&p, UINT64_MAX - 1, &stream) || !str_eat(&p, "-") || !str_eat_u64(&p, UINT64_MAX - 1, &number) ||
         *p) {
@@ -122,6 +124,12 @@ void mcp_replay_resume(struct http_req *req, struct mcp_session *s, const char *
         http_refuse(req, ERR_MISSING, "Last-Event-ID: the stream is no longer kept; repeat the request");
         return;
     }
+    if (unread_responses_check(s->mcp->settings.gateway, s->owner, &err) < 0) {
+        http_set_header(req, "Retry-After", "1");
+        http_answer_err(req, &err);
+        return;
+    }
+    unread_responses_add(req, s->mcp->settings.gateway, s->owner, r->bytes);
     http_answer_events(req);
     for (size_t i = 0; i < r->nmessages; i++) {
         if (r->messages[i].number <= number)

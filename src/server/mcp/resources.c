@@ -7,6 +7,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/base/text.h"
+#include "server/gateway/unread_responses.h"
 #include "server/mcp/resource_uri.h"
 #include "service/sandbox_files.h"
 
@@ -300,10 +301,16 @@ static const struct sandbox_files_ops mcp_read_ops = {
 static void mcp_read_file_resource(struct mcp_server_call *c, const char *uri, const struct resource_uri *parsed)
 {
     struct mcp_file_work *f;
+    struct err err = { 0 };
 
     if (!mcp_server_call_authorize(c, SCOPE_BIT(FILES_READ), AUTH_CLASS_DEFAULT,
                                    &(struct gateway_action){ .name = "file.read", .sandbox = parsed->sandbox }))
         return;
+    if (unread_responses_check(c->mcp->settings.gateway, mcp_server_call_tenant(c), &err) < 0) {
+        http_set_header(c->req, "Retry-After", "1");
+        mcp_server_call_refuse(c, &err);
+        return;
+    }
     f = mem_new(struct mcp_file_work);
     f->uri = *parsed;
     f->text = str_dup(uri);

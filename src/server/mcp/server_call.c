@@ -224,13 +224,13 @@ static void mcp_server_call_finish(struct mcp_server_call *c, int status, struct
         mcp_server_call_count(c, outcome);
     if (req)
         http_on_client_gone(req, NULL, NULL);
+    if (req && message->len > MCP_UNREAD_MIN)
+        unread_responses_add(req, c->mcp->settings.gateway, c->principal.owner, message->len);
     if (c->state == MCP_ANSWER_STREAM) {
         mcp_server_call_send(c, message);
         if (req)
             http_stream_end(req);
     } else if (req) {
-        if (message->len > MCP_UNREAD_MIN)
-            unread_responses_add(req, c->mcp->settings.gateway, c->principal.owner, message->len);
         http_answer_json(req, status, message);
         *message = (struct buf){ 0 };
     }
