@@ -695,7 +695,8 @@ def a_call_leaves_an_audit_record_with_the_tool(s):
     assert done[0]["target"]["tool"] == "bash" and done[0]["target"]["sandbox"].startswith("sb")
     assert done[0]["details"]["argumentsBytes"] > 0
     assert not [r for r in rows if r["action"].startswith("mcp.")], "messages without effect are recorded"
-    assert [r for r in rows if r["action"] == "sandbox.create" and r["target"]["sandbox"] == done[0]["target"]["sandbox"]]
+    made = next(r for r in rows if r["action"] == "sandbox.create" and r["target"]["sandbox"] == done[0]["target"]["sandbox"])
+    assert made["requestId"] == done[0]["requestId"], (made, "AL: no request is named that made the sandbox")
 
 
 @case

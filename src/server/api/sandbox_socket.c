@@ -61,8 +61,8 @@ uint64_t sandbox_socket_record_action(struct sandbox_socket *so, const char *act
 {
     struct audit_pair target[2] = { { "sandbox", so->sandbox }, { "execution", execution } };
 
-    return audit_trail_record_action(so->api->settings.gateway, &so->principal, so->address, action, outcome, target,
-                                     execution[0] ? 2 : 1, details);
+    return audit_trail_record_action(so->api->settings.gateway, &so->principal, so->address, NULL, action, outcome,
+                                     target, execution[0] ? 2 : 1, details);
 }
 
 /* --- status --- */

@@ -564,8 +564,8 @@ void audit_trail_done(struct gateway *gateway)
 }
 
 uint64_t audit_trail_record_action(struct gateway *gateway, const struct principal *principal, const char *address,
-                                   const char *action, const char *outcome, const struct audit_pair *target,
-                                   size_t ntarget, const char *details)
+                                   const char *request, const char *action, const char *outcome,
+                                   const struct audit_pair *target, size_t ntarget, const char *details)
 {
     struct audit_record rec = { .tenant = principal->owner,
                                 .action = action,
@@ -574,6 +574,7 @@ uint64_t audit_trail_record_action(struct gateway *gateway, const struct princip
                                 .key = principal->key_id,
                                 .user = principal->user,
                                 .address = address,
+                                .request = request,
                                 .target = target,
                                 .ntarget = ntarget,
                                 .details = details };

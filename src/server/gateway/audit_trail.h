@@ -19,7 +19,8 @@ void audit_trail_add_strings(const struct http_req *req, const char *key, const 
 void audit_trail_set_error(const struct http_req *req, enum err_id error);
 /* Records `accepted` when the work begins; the record is written while the work goes on. */
 void audit_trail_record_accepted(const struct http_req *req);
-/* Records an action that has no HTTP request of its own, such as a message on a WebSocket. */
+/* Records an action that has no HTTP request of its own, such as a message on a WebSocket. request:
+ * the id of the request that caused it; NULL: none. */
 uint64_t audit_trail_record_action(struct gateway *gateway, const struct principal *principal, const char *address,
-                                   const char *action, const char *outcome, const struct audit_pair *target,
-                                   size_t ntarget, const char *details);
+                                   const char *request, const char *action, const char *outcome,
+                                   const struct audit_pair *target, size_t ntarget, const char *details);

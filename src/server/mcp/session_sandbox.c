@@ -21,6 +21,7 @@ struct mcp_sandbox_job {
     char name[SPEC_NAME_MAX + 1];
     uint64_t lifetime_ms; /* 0: the template's */
     struct spec spec;
+    char address[64], request[80]; /* of the call, for the record */
 };
 
 /* --- deletion --- */
@@ -116,8 +117,8 @@ static void mcp_sandbox_job_on_created(void *arg, const struct err *err, const s
     struct audit_pair target = { "sandbox", row ? row->id : "" };
 
     if (row)
-        (void)audit_trail_record_action(j->mcp->settings.gateway, &j->principal, "", "sandbox.create", "success",
-                                        &target, 1, NULL);
+        (void)audit_trail_record_action(j->mcp->settings.gateway, &j->principal, j->address, j->request,
+                                        "sandbox.create", "success", &target, 1, NULL);
     if (row && j->session) {
         (void)str_copy(j->session->sandbox, sizeof(j->session->sandbox), row->id);
         j->session->sandbox_expires_ms = row->expires_ms;
@@ -224,6 +225,10 @@ void mcp_create_sandbox(struct mcp_server_call *c, const struct mcp_sandbox_spec
     j->lifetime_ms = spec->lifetime_ms;
     (void)str_copy(j->template, sizeof(j->template), spec->template ? spec->template : "");
     (void)str_copy(j->name, sizeof(j->name), spec->name ? spec->name : "");
+    if (c->req) {
+        (void)str_copy(j->address, sizeof(j->address), http_peer(c->req)->is_unix ? "local" : http_peer(c->req)->addr);
+        (void)str_copy(j->request, sizeof(j->request), http_server_assigned_id(c->req));
+    }
     spec_init(&j->spec);
     linked_push(&c->mcp->sandbox_jobs, j);
     mcp_sandbox_wait(c, j, fn);
