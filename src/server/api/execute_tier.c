@@ -86,7 +86,7 @@ int execute_tier_apply(const json_t *body, enum code_tier tier, struct run_reque
 /* --- the calculator --- */
 
 /* Whether the text may be Python with another meaning than it has for the calculator: `^` is not a
- * power there, 1,000 is a pair, and lines are statements. Two words side by side are no Python. */
+ * power there, 1,000 is a pair, and lines are statements. Two words side by side are not Python. */
 static bool execute_tier_is_ambiguous(const char *code, size_t len)
 {
     bool has_other_meaning = false, has_words = false;
