@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tier_test.py API_TESTD RUNTIME - POST /v1/validate and the tiers of POST /v1/execute, over the same
-real server as api_test.py; prints TAP. Needs root.
+"""tier_test.py API_TESTD RUNTIME - POST /v1/validate and the tiers of POST /v1/execute, over the
+same real server as api_test.py; prints TAP. Needs root.
 """
 import base64
 import sys

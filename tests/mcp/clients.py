@@ -11,8 +11,8 @@ at fixed versions into build-mcp/. A client gets the path of a plan as its argum
 or, instead of URL and key, {"command": [...], "env": {...}}
 
 and prints one object with the tools that the server lists and the result of each call, as the SDK
-returned them. `$sandbox` in an argument is the sandbox of the first result. A tool without a call in
-the plan is a failure.
+returned them. `$sandbox` in an argument is the sandbox of the first result. A tool without a call
+in the plan is a failure.
 """
 import json
 import os

@@ -156,8 +156,8 @@ static void fetch_add_queued(struct fetch *f)
     }
 }
 
-/* Runs outside of libcurl: new calls, changed pauses, and finished calls. A finished call may start or
- * cancel others. */
+/* Runs outside of libcurl: new calls, changed pauses, and finished calls. A finished call may start
+ * or cancel others. */
 static void fetch_process_pending(void *arg)
 {
     struct fetch *f = arg;

@@ -1,4 +1,4 @@
-"""`cove.execute`, `cove.calculate`, and their client: one in each process, made when it is first used."""
+"""`cove.execute`, `cove.calculate`, and their client: one per process, made at its first use."""
 from __future__ import annotations
 
 import atexit

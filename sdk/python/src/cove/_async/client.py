@@ -225,8 +225,8 @@ class AsyncCove:
 
         Args:
             expression: a formula such as "1/3 + 1/6".
-            problem: a formula or words, such as "What is 15% of 80?". One that is not understood
-                has no answer and an `explanation`.
+            problem: a formula or words, such as "What is 15% of 80?". A problem that is not
+                understood has no answer and an `explanation`.
             digits: significant digits of a result that is rounded.
             steps: list the reductions in `steps`.
         """
