@@ -246,8 +246,8 @@ static int ctl_mcp_config(struct ctl *c, struct err *err)
     if (puts(text) < 0 || fflush(stdout) != 0)
         return err_sys(err, ERR_SYS, "standard output");
     if (!c->quiet)
-        report_note("for the file %s of a project; the key comes from 'cove login' or COVE_API_KEY",
-                    ctl_mcp_clients[i].file);
+        report_note("for the file %s of a project%s", ctl_mcp_clients[i].file,
+                    args_find(&c->args, OPT_LOCAL) ? "" : "; the key comes from 'cove login' or COVE_API_KEY");
     return 0;
 }
 
