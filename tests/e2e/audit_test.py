@@ -85,8 +85,8 @@ class Audited(Server):
         return run("audit", "verify", "--json", *flags, os.path.join(self.place, "state/audit"))
 
 
-# A bad request to these routes does not attempt a change: the first one computes, and of a message to
-# the second one the call in it is recorded.
+# A bad request to these routes does not attempt a change: the first one computes, and of a message
+# to the second one the call in it is recorded.
 CHANGES_NOTHING = ("/v1/calculate", "/mcp")
 
 
