@@ -626,6 +626,27 @@ def hostile_messages_are_refused_and_cost_nothing(s):
 
 
 @case
+def sessions_and_open_calls_keep_a_limited_amount_of_memory(s):
+    c = s.client()
+    c.shell("true")
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {"experimental": {"x": "a" * 20000}}}
+    assert "16 KiB" in c.send("initialize", opening).error["message"]
+    sleep = {"name": "bash", "arguments": {"command": "sleep 300"}, "_meta": {"x": "a" * 7_000_000}}
+    refused = None
+    for n in range(20):  # the connection breaks, and the call goes on
+        connection, answer = open_stream(s, "POST", c.key, c.headers, {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": sleep})
+        if answer.status != 200:
+            refused = (n, answer.status, answer.read())
+            break
+        read_until(answer, b"data:")
+        answer.close()
+        connection.close()
+    assert refused and refused[:2] == (9, 429) and b"not answered" in refused[2], refused
+    assert s.call("DELETE", "/mcp", None, c.key, c.headers).status == 204
+    assert s.client(c.key).send("tools/list").status == 200
+
+
+@case
 def streams_that_are_not_read_use_a_limited_amount_of_memory(s):
     c = s.client()
     large = {"name": "code_executor", "arguments": {"code": "open('/workspace/o', 'wb').write(b'a' * 7000000)", "output_files": ["/workspace/o"]}}

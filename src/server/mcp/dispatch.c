@@ -9,6 +9,8 @@
 #include <strings.h>
 
 #define MCP_CURSOR_MAX 64u
+#define MCP_PENDING_BYTES_MAX (64 * MIB) /* messages of a tenant that are not answered */
+#define MCP_VALUE_BYTES 96u              /* of memory for one value of JSON, at most */
 
 const struct mcp_served_method mcp_methods[] = {
     { "initialize", mcp_legacy_initialize, .is_legacy = true },
@@ -146,16 +148,50 @@ static void mcp_server_call_read_meta(struct mcp_server_call *c)
         c->log_level = mcp_log_level(json_string_value(level));
 }
 
+/* A message is kept until its call ends, and in the legacy era a call outlives its connection. */
+static size_t mcp_message_bytes(const struct http_req *req)
+{
+    size_t len, bytes;
+    const char *text = http_body(req, &len);
+
+    bytes = len;
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == ',' || text[i] == '[' || text[i] == '{')
+            bytes += MCP_VALUE_BYTES;
+    return bytes;
+}
+
+static bool mcp_may_keep_message(struct http_req *req, const struct mcp *m, size_t bytes)
+{
+    const char *tenant = gateway_principal(req)->owner;
+    size_t kept = 0;
+
+    for (const struct mcp_server_call *c = m->calls; c; c = c->next)
+        kept += str_eq(c->principal.owner, tenant) ? c->message_bytes : 0;
+    if (kept == 0 || kept + bytes <= MCP_PENDING_BYTES_MAX)
+        return true;
+    http_set_header(req, "Retry-After", "1");
+    http_refuse(req, ERR_EXECUTOR_FULL,
+                "%zu MiB of requests are not answered yet; wait for their answers before you send more",
+                kept / (size_t)MIB);
+    return false;
+}
+
 static void mcp_start_request(struct http_req *req, struct mcp *m, struct mcp_session *s,
                               struct jsonrpc_message *message, bool is_modern)
 {
-    struct mcp_server_call *c = mem_new(struct mcp_server_call);
+    size_t bytes = mcp_message_bytes(req);
+    struct mcp_server_call *c;
 
+    if (!mcp_may_keep_message(req, m, bytes))
+        return;
+    c = mem_new(struct mcp_server_call);
     *c = (struct mcp_server_call){ .mcp = m,
                                    .session = s,
                                    .req = req,
                                    .principal = *gateway_principal(req),
                                    .message = *message,
+                                   .message_bytes = bytes,
                                    .id = message->id,
                                    .params = message->params,
                                    .is_modern = is_modern,

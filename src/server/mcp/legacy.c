@@ -4,6 +4,8 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
+#define MCP_CAPABILITIES_MAX (16 * KIB) /* a session keeps them */
+
 const char *const mcp_legacy_revisions[] = { "2025-11-25", "2025-06-18", "2025-03-26", NULL };
 
 static const char *const mcp_log_levels[] = { "debug", "info",     "notice", "warning",
@@ -58,6 +60,10 @@ void mcp_legacy_initialize(struct mcp_server_call *c)
 
     if (!mcp_server_call_text(c, "protocolVersion")) {
         mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "protocolVersion: required", NULL);
+        return;
+    }
+    if (json_dumpb(json_object_get(c->params, "capabilities"), NULL, 0, JSON_COMPACT) > MCP_CAPABILITIES_MAX) {
+        mcp_server_call_error(c, JSONRPC_INVALID_PARAMS, "capabilities: larger than 16 KiB", NULL);
         return;
     }
     if (!s)

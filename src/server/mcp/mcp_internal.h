@@ -74,6 +74,7 @@ struct mcp_server_call {
     struct http_req *req;        /* NULL: the connection is gone, or the answer was sent */
     struct principal principal;
     struct jsonrpc_message message;
+    size_t message_bytes; /* of memory, estimated */
     const json_t *id, *params, *meta, *progress_token;
     const json_t *capabilities; /* of the client; borrowed from the session or the request; may be NULL */
     const struct mcp_served_method *method;
