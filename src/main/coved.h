@@ -62,3 +62,8 @@ int coved_restrict_drivers(struct coved *d, struct err *err);
 int coved_drop_privileges(struct err *err);
 
 int coved_open_listeners(struct coved *d, struct err *err);
+
+/* The age and size of what is kept, by the settings. arg: the coved. */
+void coved_fill_retention(void *arg, struct store_retention *ret);
+int coved_open_wallclock(struct coved *d, struct err *err); /* reads the last trusted time */
+void coved_collect_garbage(void *arg);                      /* now, and again every hour; arg: the coved */
