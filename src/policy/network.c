@@ -6,6 +6,7 @@ static const struct {
     const char *name, *summary;
 } network_mode_table[] = {
     [NETWORK_NONE] = { "none", "loopback only: no other host can be reached" },
+    [NETWORK_EGRESS] = { "egress", "only what the rules allow, through the egress proxy" },
 };
 
 const char *network_mode_name(enum network_mode m)
@@ -30,5 +31,16 @@ bool network_mode_parse(const char *name, enum network_mode *ret)
 
 bool network_policy_equal(const struct network_policy *a, const struct network_policy *b)
 {
-    return a->mode == b->mode;
+    return a->mode == b->mode && str_eq(a->rules ? a->rules : "", b->rules ? b->rules : "");
+}
+
+void network_policy_copy(struct network_policy *to, const struct network_policy *from)
+{
+    *to = (struct network_policy){ .mode = from->mode, .rules = from->rules ? str_dup(from->rules) : NULL };
+}
+
+void network_policy_done(struct network_policy *p)
+{
+    free((char *)(uintptr_t)p->rules);
+    *p = (struct network_policy){ 0 };
 }
