@@ -4,6 +4,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    messages_attack(data, size, false);
+    messages_attack(data, size, MESSAGE_RT);
     return 0;
 }

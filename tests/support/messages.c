@@ -1,5 +1,6 @@
 #include "messages.h"
 
+#include "core/wire/egress.h"
 #include "core/wire/jail.h"
 #include "core/wire/rt.h"
 
@@ -58,13 +59,14 @@ PLAIN(rt_move, .from = "/workspace/a", .to = "/workspace/b", .flags = RT_PATH_EX
 PLAIN(rt_done, .bytes = 1, .files = 2, .added = 3, .modified = 4, .deleted = 5, .skipped = 6, .truncated = 1);
 
 PLAIN(jail_zygote, .template = "python", .language = "python", .preload = "json,numpy");
-PLAIN(jail_template, .name = "python", .profile = 1, .grants = 1, .deny = { 1, [7] = 1ull << 63 }, .joinable = 1);
+PLAIN(jail_template, .name = "python", .profile = 1, .grants = 1, .deny = { 1, [7] = 1ull << 63 }, .joinable = 1,
+      .egress = 1);
 PLAIN(jail_create, .id = ID_1, .template = "python", .hostname = "cove", .owner_uid = 1000, .owner_gid = 1001,
-      .limits = { 1, 2, UINT64_MAX }, .nlimits = 3,
+      .limits = { 1, 2, UINT64_MAX }, .nlimits = 3, .network = 1,
       .mounts = { { JAIL_BIND_RO, 1, "/mnt/a" }, { JAIL_WORKSPACE_COW, 2, "/workspace" } }, .nmounts = 2);
 PLAIN(jail_created, .pid = 1, .host_uid = 1900000000, .walls = JAIL_WALL_USER_NS | JAIL_WALL_UNIQUE_UID, .cpu_fd = 1,
-      .cpu_unit = 1, .cgroup = "hybrid", .enforced = { JAIL_ENFORCED, JAIL_NONE, JAIL_PARTIAL }, .why = { 0, 3, 255 },
-      .nlimits = 3);
+      .cpu_unit = 1, .egress_carrier = EGRESS_CARRIER_TPROXY, .cgroup = "hybrid",
+      .enforced = { JAIL_ENFORCED, JAIL_NONE, JAIL_PARTIAL }, .why = { 0, 3, 255 }, .nlimits = 3);
 PLAIN(jail_id, .id = ID_1);
 PLAIN(jail_set_limits, .id = ID_1, .lifetime_ms = 60000);
 PLAIN(jail_stats, 1, 2, 3, 4, 5, 6, 7, 8, 9, JAIL_UNKNOWN);
@@ -74,6 +76,17 @@ PLAIN(jail_watch, .id = ID_1, .sys = 16);
 PLAIN(jail_denial_notice, .id = ID_2, .watched = JAIL_WATCHED, .refused = 1);
 PLAIN(jail_denied, .watched = JAIL_WATCHED, .overflow_count = 7,
       .entries = { { 165, { 0 }, 1 }, { 41, { 2, 3, 0xffffffff, 4 }, UINT64_MAX } }, .n = 2);
+
+PLAIN(egress_listen, .id = ID_1, .carrier = EGRESS_CARRIER_TPROXY);
+PLAIN(egress_id, .id = ID_2);
+PLAIN(egress_reported, .carrier = EGRESS_CARRIER_PROXY, .connections = 1, .refused = 2, .failed = 3, .received = 4,
+      .sent = 5, .other_destinations = 6, .n = 2,
+      .destinations = { { "pypi.org", 443, 7, 8, 9, 10, 11, "" },
+                        { "192.0.2.1", 65535, 0, UINT64_MAX, 0, 0, 0, "no rule allows 192.0.2.1:65535" } });
+PLAIN(egress_listed, .n = 2, .more = 3,
+      .connections = { { "pypi.org", 443, EGRESS_WAY_TUNNEL, 1, 2, 3 },
+                       { "example.org", 80, EGRESS_WAY_SECRET, UINT64_MAX, 4, 5 } });
+PLAIN(egress_secret_used, .id = ID_1, .name = "openai", .host = "api.openai.com", .count = 2);
 
 /* Messages with string lists */
 
@@ -155,6 +168,33 @@ static bool rt_exec_kept(void)
     return rt_exec_decode(&f, &got, &strings, NULL) == 0 && got.flags == want->flags && got.rows == want->rows &&
            got.cols == want->cols && strcmp(got.cwd, want->cwd) == 0 && same_list(got.argv, want->argv) &&
            same_list(got.env, want->env);
+}
+
+static const char *const example_secrets[] = { "openai", "sk-1", "empty", "", NULL };
+
+static const struct egress_bind egress_bind_example_value = {
+    .id = ID_1,
+    .tenant = "default",
+    .connections_max = 256,
+    .connection_rate = 50,
+    .bytes_max = UINT64_MAX,
+    .rules = "allow pypi.org\ndeny *.example.org:443\n",
+    .secrets = example_secrets,
+};
+STRINGS(egress_bind);
+
+static bool egress_bind_kept(void)
+{
+    static uint8_t bytes[FRAME_PAYLOAD_MAX];
+    auto_free void *strings = NULL;
+    struct frame f = frame_of(bytes, egress_bind_example(bytes, NULL));
+    const struct egress_bind *want = &egress_bind_example_value;
+    struct egress_bind got;
+
+    return egress_bind_decode(&f, &got, &strings, NULL) == 0 && strcmp(got.id, want->id) == 0 &&
+           strcmp(got.tenant, want->tenant) == 0 && got.connections_max == want->connections_max &&
+           got.connection_rate == want->connection_rate && got.bytes_max == want->bytes_max &&
+           strcmp(got.rules, want->rules) == 0 && same_list(got.secrets, want->secrets);
 }
 
 /* Items: one after another in the payload */
@@ -244,20 +284,28 @@ const struct message messages[] = {
     { ROW(rt_change), .items = true, .types = { FRAME_DATA } },
     { ROW(rt_event), .items = true, .types = { FRAME_DATA } },
 
-    { ROW(jail_zygote), .jail = true, .types = { FRAME_J_ZYGOTE } },
-    { ROW(jail_template), .jail = true, .types = { FRAME_J_TEMPLATE } },
-    { ROW(jail_create), .jail = true, .types = { FRAME_J_CREATE } },
-    { ROW(jail_created), .jail = true, .types = { FRAME_J_CREATED } },
-    { ROW(jail_id), .jail = true,
+    { ROW(jail_zygote), .link = MESSAGE_JAIL, .types = { FRAME_J_ZYGOTE } },
+    { ROW(jail_template), .link = MESSAGE_JAIL, .types = { FRAME_J_TEMPLATE } },
+    { ROW(jail_create), .link = MESSAGE_JAIL, .types = { FRAME_J_CREATE } },
+    { ROW(jail_created), .link = MESSAGE_JAIL, .types = { FRAME_J_CREATED } },
+    { ROW(jail_id), .link = MESSAGE_JAIL,
       .types = { FRAME_J_KILL, FRAME_J_FREEZE, FRAME_J_THAW, FRAME_J_STATS, FRAME_J_DESTROY, FRAME_J_ADOPT,
                  FRAME_J_KEEP, FRAME_J_LIST, FRAME_J_DENIALS, FRAME_J_UNWATCH } },
-    { ROW(jail_set_limits), .jail = true, .types = { FRAME_J_SET_LIMITS } },
-    { ROW(jail_stats), .jail = true, .types = { FRAME_DONE } },
-    { ROW(jail_list), .jail = true, .types = { FRAME_DONE } },
-    { ROW(jail_event), .jail = true, .types = { FRAME_J_EVENT } },
-    { ROW(jail_watch), .jail = true, .types = { FRAME_J_WATCH } },
-    { ROW(jail_denial_notice), .jail = true, .types = { FRAME_J_DENIAL_NOTICE } },
-    { ROW(jail_denied), .jail = true, .types = { FRAME_J_DENIED } },
+    { ROW(jail_set_limits), .link = MESSAGE_JAIL, .types = { FRAME_J_SET_LIMITS } },
+    { ROW(jail_stats), .link = MESSAGE_JAIL, .types = { FRAME_DONE } },
+    { ROW(jail_list), .link = MESSAGE_JAIL, .types = { FRAME_DONE } },
+    { ROW(jail_event), .link = MESSAGE_JAIL, .types = { FRAME_J_EVENT } },
+    { ROW(jail_watch), .link = MESSAGE_JAIL, .types = { FRAME_J_WATCH } },
+    { ROW(jail_denial_notice), .link = MESSAGE_JAIL, .types = { FRAME_J_DENIAL_NOTICE } },
+    { ROW(jail_denied), .link = MESSAGE_JAIL, .types = { FRAME_J_DENIED } },
+
+    { ROW(egress_listen), .link = MESSAGE_EGRESS, .types = { FRAME_E_LISTEN } },
+    { ROW(egress_id), .link = MESSAGE_EGRESS,
+      .types = { FRAME_E_UNLISTEN, FRAME_E_UNBIND, FRAME_E_REPORT, FRAME_E_LIST } },
+    { ROW(egress_bind), .link = MESSAGE_EGRESS, .types = { FRAME_E_BIND } },
+    { ROW(egress_reported), .link = MESSAGE_EGRESS, .types = { FRAME_E_REPORTED } },
+    { ROW(egress_listed), .link = MESSAGE_EGRESS, .types = { FRAME_E_LISTED } },
+    { ROW(egress_secret_used), .link = MESSAGE_EGRESS, .types = { FRAME_E_SECRET } },
 };
 const size_t nmessages = ARRAY_LEN(messages);
 
@@ -266,14 +314,14 @@ bool message_has_type(const struct message *m, uint8_t type)
     return type != 0 && memchr(m->types, type, sizeof(m->types));
 }
 
-static void attack_decoders(const struct frame *f, bool jail)
+static void attack_decoders(const struct frame *f, enum message_link link)
 {
     static uint8_t out[FRAME_PAYLOAD_MAX];
 
     for (size_t i = 0; i < nmessages; i++) {
         struct err err = { 0 };
 
-        if (messages[i].jail != jail || !message_has_type(&messages[i], f->type))
+        if (messages[i].link != link || !message_has_type(&messages[i], f->type))
             continue;
         int n = messages[i].again(f, out, &err);
         if (n < 0 ? err.id != ERR_PROTOCOL : (uint32_t)n != f->len || memcmp(out, f->data, f->len) != 0)
@@ -294,12 +342,12 @@ static void attack_parser(const uint8_t *packet, size_t n)
         abort();
 }
 
-void messages_attack(const uint8_t *packet, size_t n, bool jail)
+void messages_attack(const uint8_t *packet, size_t n, enum message_link link)
 {
     attack_parser(packet, n);
     if (n < FRAME_HEADER || n > FRAME_MAX)
         return;
     /* A mutation seldom keeps the length valid; the decoders are tried all the same. */
     struct frame f = { .type = packet[4], .len = (uint32_t)(n - FRAME_HEADER), .data = packet + FRAME_HEADER };
-    attack_decoders(&f, jail);
+    attack_decoders(&f, link);
 }

@@ -24,18 +24,6 @@ static void egress_id_walk(struct codec *w, struct egress_id *m)
 }
 CODEC_DEFINE(egress_id);
 
-static void egress_bind_walk(struct codec *w, struct egress_bind *m)
-{
-    egress_walk_id(w, m->id);
-    codec_str(w, m->tenant, sizeof(m->tenant), "tenant");
-    codec_u32(w, &m->connections_max);
-    codec_u32(w, &m->connection_rate);
-    codec_u64(w, &m->bytes_max);
-    codec_text(w, &m->rules, EGRESS_RULES_TEXT_MAX, "rules");
-    codec_list(w, &m->secrets, "secrets");
-}
-CODEC_DEFINE_ENCODER(egress_bind, 2 * EGRESS_SECRETS_MAX)
-
 static bool egress_secrets_valid(const char *const *secrets)
 {
     size_t n = 0;
@@ -46,6 +34,20 @@ static bool egress_secrets_valid(const char *const *secrets)
     return n % 2 == 0;
 }
 
+static void egress_bind_walk(struct codec *w, struct egress_bind *m)
+{
+    egress_walk_id(w, m->id);
+    codec_str(w, m->tenant, sizeof(m->tenant), "tenant");
+    codec_u32(w, &m->connections_max);
+    codec_u32(w, &m->connection_rate);
+    codec_u64(w, &m->bytes_max);
+    codec_text(w, &m->rules, EGRESS_RULES_TEXT_MAX, "rules");
+    codec_list(w, &m->secrets, "secrets");
+    if (m->secrets && !codec_failed(w))
+        codec_check(w, egress_secrets_valid(m->secrets), "secrets");
+}
+CODEC_DEFINE_ENCODER(egress_bind, 2 * EGRESS_SECRETS_MAX)
+
 int egress_bind_decode(const struct frame *f, struct egress_bind *ret, void **ret_strings, struct err *err)
 {
     struct unpack u;
@@ -55,8 +57,6 @@ int egress_bind_decode(const struct frame *f, struct egress_bind *ret, void **re
     unpack_init(&u, f->data, f->len);
     auto_free void *strings = codec_strings(&w, 1, 2 * EGRESS_SECRETS_MAX);
     egress_bind_walk(&w, &msg);
-    if (!codec_failed(&w))
-        codec_check(&w, egress_secrets_valid(msg.secrets), "secrets");
     if (codec_end_decode(&w, f, err) < 0) {
         explicit_bzero(strings, f->len);
         return -1;

@@ -11,7 +11,7 @@
 #include "core/base/base.h"
 #include "core/base/err.h"
 
-#define WIRE_VERSION 5u
+#define WIRE_VERSION 6u
 #define FRAME_HEADER 12u
 #define FRAME_PAYLOAD_MAX 65536u
 #define FRAME_MAX (FRAME_HEADER + FRAME_PAYLOAD_MAX)

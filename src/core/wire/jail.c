@@ -4,6 +4,7 @@
 #include "core/wire/jail.h"
 
 #include "core/wire/codec.h"
+#include "core/wire/egress.h"
 
 static void codec_sandbox_id(struct codec *w, char id[ID_SIZE])
 {
@@ -21,6 +22,8 @@ static void jail_template_walk(struct codec *w, struct jail_template *m)
         codec_u64(w, &m->deny[i]);
     codec_u8(w, &m->joinable);
     codec_check(w, m->joinable <= 1, "joinable");
+    codec_u8(w, &m->egress);
+    codec_check(w, m->egress <= 1, "egress");
 }
 CODEC_DEFINE(jail_template);
 
@@ -45,6 +48,7 @@ static void jail_create_walk(struct codec *w, struct jail_create *m)
     for (uint32_t i = 0; i < n; i++)
         codec_u64(w, &m->limits[i]);
     codec_u8(w, &m->network);
+    codec_check(w, m->network <= 1, "network");
     n = codec_count(w, &m->nmounts, JAIL_MOUNTS_MAX, "mounts");
     for (uint32_t i = 0; i < n; i++) {
         struct jail_mount *mount = &m->mounts[i];
@@ -68,6 +72,8 @@ static void jail_created_walk(struct codec *w, struct jail_created *m)
     codec_check(w, m->oom_fd <= 1, "oom_fd");
     codec_u8(w, &m->cpu_unit);
     codec_check(w, m->cpu_unit <= 1, "cpu_unit");
+    codec_u8(w, &m->egress_carrier);
+    codec_check(w, m->egress_carrier <= EGRESS_CARRIER_TPROXY, "egress_carrier");
     codec_str(w, m->cgroup, sizeof(m->cgroup), "cgroup");
     uint32_t n = codec_count(w, &m->nlimits, JAIL_LIMITS_MAX, "limits");
     for (uint32_t i = 0; i < n; i++) {

@@ -27,6 +27,7 @@ struct jail_template {
     uint32_t grants;                /* one bit per enum grant of policy/syscalls.h */
     uint64_t deny[JAIL_DENY_WORDS]; /* one bit per system call that the policy denies */
     uint8_t joinable;               /* interpreters may join sandboxes of this template: J_ZYGOTE, J_JOIN */
+    uint8_t egress;                 /* its sandboxes have listeners of the egress proxy: E_LISTEN */
 };
 
 enum jail_mount_kind {
@@ -50,7 +51,7 @@ struct jail_create {
     uint32_t owner_uid, owner_gid;
     uint64_t limits[JAIL_LIMITS_MAX];
     uint32_t nlimits;
-    uint8_t network; /* enum network_mode of policy/network.h */
+    uint8_t network; /* enum network_mode of policy/network.h; 1 exactly if the template has `egress` */
     struct jail_mount mounts[JAIL_MOUNTS_MAX];
     uint32_t nmounts;
 };
@@ -66,7 +67,8 @@ struct jail_created {
     uint32_t walls; /* JAIL_WALL_* bits in effect for this sandbox */
     uint8_t cpu_fd, oom_fd;
     uint8_t cpu_unit; /* 0: nanoseconds, a bare number (v1 cpuacct.usage); 1: microseconds after "usage_usec " (v2) */
-    char cgroup[16];  /* "v1", "v2", "hybrid" or "none" */
+    uint8_t egress_carrier;            /* enum egress_carrier of egress.h: how programs reach the proxy */
+    char cgroup[16];                   /* "v1", "v2", "hybrid" or "none" */
     uint8_t enforced[JAIL_LIMITS_MAX]; /* enum jail_enforced for each limit */
     uint8_t why[JAIL_LIMITS_MAX];      /* for each limit, why it is not fully enforced: enum limit_reason */
     uint32_t nlimits;

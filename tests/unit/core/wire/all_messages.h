@@ -1,5 +1,5 @@
-/* all_messages.h - the checks for every message of the wire; rt_test.c and jail_test.c run them on
- * their own messages. */
+/* all_messages.h - the checks for every message of the wire; rt_test.c, jail_test.c and
+ * egress_test.c run them on their own messages. */
 #pragma once
 
 #include "tests/support/messages.h"
@@ -15,14 +15,14 @@ static int decode_again(const struct message *m, const uint8_t *data, size_t n, 
     return m->again(&(struct frame){ .type = m->types[0], .len = (uint32_t)n, .data = copy }, out, err);
 }
 
-static void check_every_field_survives(bool jail)
+static void check_every_field_survives(enum message_link link)
 {
     for (size_t i = 0; i < nmessages; i++)
-        if (messages[i].jail == jail && !messages[i].kept())
+        if (messages[i].link == link && !messages[i].kept())
             fail_msg("%s is changed by encoding and decoding", messages[i].name);
 }
 
-static void check_truncations_and_trailing_bytes(bool jail)
+static void check_truncations_and_trailing_bytes(enum message_link link)
 {
     static uint8_t bytes[FRAME_PAYLOAD_MAX], out[FRAME_PAYLOAD_MAX];
 
@@ -30,7 +30,7 @@ static void check_truncations_and_trailing_bytes(bool jail)
         const struct message *m = &messages[i];
         struct err err = { 0 };
 
-        if (m->jail != jail)
+        if (m->link != link)
             continue;
         int len = m->example(bytes, &err);
         assert_true(len > 0 && len < (int)sizeof(bytes));

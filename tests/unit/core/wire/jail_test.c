@@ -1,6 +1,7 @@
 #include "tests/unit/test.h"
 
 #include "all_messages.h"
+#include "core/wire/egress.h"
 #include "core/wire/jail.h"
 
 #define ID "sbabcdefghijklmnopqrst"
@@ -10,12 +11,12 @@ static struct err err;
 
 TEST(every_field_of_every_message_survives_encoding_and_decoding)
 {
-    check_every_field_survives(true);
+    check_every_field_survives(MESSAGE_JAIL);
 }
 
 TEST(every_truncation_and_every_trailing_byte_is_refused)
 {
-    check_truncations_and_trailing_bytes(true);
+    check_truncations_and_trailing_bytes(MESSAGE_JAIL);
 }
 
 TEST(only_sandbox_ids_are_accepted)
@@ -92,7 +93,7 @@ TEST(counts_beyond_their_arrays_are_refused)
     } forgeries[] = {
         { "jail_create", 52, JAIL_LIMITS_MAX + 1 },
         { "jail_create", 81, JAIL_MOUNTS_MAX + 1 },
-        { "jail_created", 25, JAIL_LIMITS_MAX + 1 },
+        { "jail_created", 26, JAIL_LIMITS_MAX + 1 },
         { "jail_list", 0, JAIL_LIST_MAX + 1 },
         { "jail_list", 0, UINT32_MAX },
     };
@@ -118,6 +119,9 @@ TEST(unknown_kinds_are_refused)
 {
     struct jail_create create = { .id = ID, .mounts = { { .kind = 4 } }, .nmounts = 1 };
     struct jail_created created = { .enforced = { JAIL_ENFORCED + 1 }, .nlimits = 1 };
+    struct jail_created carrier = { .egress_carrier = EGRESS_CARRIER_TPROXY + 1 };
+    struct jail_create network = { .id = ID, .network = 2 };
+    struct jail_template egress = { .egress = 2 };
     struct jail_event event = { .id = ID, .kind = 3 };
 
     assert_int_equal(jail_create_encode(&create, bytes, &err), -1);
@@ -127,6 +131,12 @@ TEST(unknown_kinds_are_refused)
     assert_int_equal(jail_created_encode(&created, bytes, &err), -1);
     assert_int_equal(err.id, ERR_INVALID);
     assert_int_equal(jail_event_encode(&event, bytes, &err), -1);
+    assert_int_equal(err.id, ERR_INVALID);
+    assert_int_equal(jail_created_encode(&carrier, bytes, &err), -1);
+    assert_int_equal(err.id, ERR_INVALID);
+    assert_int_equal(jail_create_encode(&network, bytes, &err), -1);
+    assert_int_equal(err.id, ERR_INVALID);
+    assert_int_equal(jail_template_encode(&egress, bytes, &err), -1);
     assert_int_equal(err.id, ERR_INVALID);
     struct jail_denial_notice news = { .id = ID, .watched = JAIL_UNWATCHED };
     assert_int_equal(jail_denial_notice_encode(&news, bytes, &err), -1);

@@ -8,12 +8,12 @@ static struct err err;
 
 TEST(every_field_of_every_message_survives_encoding_and_decoding)
 {
-    check_every_field_survives(false);
+    check_every_field_survives(MESSAGE_RT);
 }
 
 TEST(every_truncation_and_every_trailing_byte_is_refused)
 {
-    check_truncations_and_trailing_bytes(false);
+    check_truncations_and_trailing_bytes(MESSAGE_RT);
 }
 
 TEST(the_layout_on_the_wire_does_not_change)
