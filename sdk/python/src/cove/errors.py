@@ -250,6 +250,25 @@ class NotSupportedError(ForbiddenError):
     code = "not_supported"
 
 
+class EgressRuleInvalidError(InvalidRequestError):
+    """A rule about the network is malformed, or it could never have an effect."""
+
+    code = "egress_rule_invalid"
+
+
+class NetworkNotEnabledError(ConflictError):
+    """The sandbox was created without a network, and a network cannot be added to a sandbox."""
+
+    code = "network_not_enabled"
+
+
+class NetworkUnavailableError(ServiceUnavailableError):
+    """The sandbox needs a network, and the egress proxy of this host does not run or cannot serve
+    it."""
+
+    code = "network_unavailable"
+
+
 class CodeRefusedError(ForbiddenError):
     """The simple tier does not run this code, because it uses something that the tier does not give
     it. Nothing of the code ran."""
@@ -877,6 +896,9 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "driver_unsupported": DriverUnsupportedError,
     "driver_not_allowed": DriverNotAllowedError,
     "not_supported": NotSupportedError,
+    "egress_rule_invalid": EgressRuleInvalidError,
+    "network_not_enabled": NetworkNotEnabledError,
+    "network_unavailable": NetworkUnavailableError,
     "code_refused": CodeRefusedError,
     "unsupported_language": UnsupportedLanguageError,
     "calculation_syntax": CalculationSyntaxError,
@@ -998,6 +1020,9 @@ __all__ = [
     "DriverUnsupportedError",
     "DriverNotAllowedError",
     "NotSupportedError",
+    "EgressRuleInvalidError",
+    "NetworkNotEnabledError",
+    "NetworkUnavailableError",
     "CodeRefusedError",
     "UnsupportedLanguageError",
     "CalculationSyntaxError",
