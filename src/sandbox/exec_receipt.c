@@ -11,6 +11,7 @@
  *    only when it was the only one that the sandbox ever ran. */
 #include "sandbox/engine_internal.h"
 
+#include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -88,7 +89,7 @@ static void exec_receipt_measure(struct exec_handle *x)
 
     if (x->started_ns == 0)
         return;
-    r->wall_ns = receipt_figure_known(ev_now(x->ev) - x->started_ns);
+    r->wall_ns = receipt_figure_known(clock_mono_ns() - x->started_ns); /* not ev_now: one turn may hold both times */
     if (x->unmetered) {
         r->cpu_ns = receipt_figure_absent("not requested");
         return;

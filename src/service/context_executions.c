@@ -24,6 +24,16 @@ uint64_t context_execution_elapsed_ms(const struct execution *ex)
     return now > ex->created_mono_ms + paused ? now - ex->created_mono_ms - paused : 0;
 }
 
+/* Most executions of a context take less than a millisecond. */
+static uint64_t context_execution_elapsed_ns(const struct execution *ex)
+{
+    const struct sandbox *sb = ex->sandbox;
+
+    if (ex->begun_ns == 0 || sb->paused_at_ms || sb->paused_total_ms > ex->sandbox_paused_ms)
+        return context_execution_elapsed_ms(ex) * NS_PER_MS;
+    return clock_mono_ns() - ex->begun_ns;
+}
+
 /* --- the queue --- */
 
 static void context_unlink_execution(struct context *cx, struct execution *ex)
@@ -179,6 +189,7 @@ static void context_execution_begin(struct execution *ex)
 {
     execution_begin_running(ex);
     ex->created_mono_ms = sandbox_mono_ms(ex->sandbox);
+    ex->begun_ns = clock_mono_ns();
     ex->sandbox_paused_ms = ex->sandbox->paused_total_ms;
     ex->cpu_base_ns = sandbox_handle_cpu_ns(ex->sandbox->handle);
     ex->is_only_execution = sandbox_running_executions(ex->sandbox) == 1;
@@ -221,7 +232,7 @@ static void context_execution_make_receipt(const struct context *cx, const struc
         .request = ex->request_id,
         .final = true,
         .started_real_ns = ex->started_ms * NS_PER_MS,
-        .wall_ns = context_execution_elapsed_ms(ex) * NS_PER_MS,
+        .wall_ns = context_execution_elapsed_ns(ex),
         .cpu_base_ns = ex->is_only_execution ? ex->cpu_base_ns : SANDBOX_USAGE_UNKNOWN,
         .cpu_why = why,
         .other_why = why,

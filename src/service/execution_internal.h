@@ -84,6 +84,7 @@ struct execution {
     uint32_t resume_stream; /* stream id from before a restart of the server; 0: not resumed */
     uint64_t created_ms, started_ms, ended_ms;
     uint64_t created_mono_ms; /* 0: unknown */
+    uint64_t begun_ns;        /* in a context, by clock_mono_ns(); 0: begun by another process */
     char created_by[ID_SIZE];
     char request_id[RECEIPT_REQUEST_MAX + 1]; /* of the HTTP request; "": none */
     uint64_t cpu_base_ns;                     /* CPU counter of the sandbox when it began */

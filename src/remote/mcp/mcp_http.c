@@ -63,20 +63,23 @@ struct mcp_exchange {
 
 /* --- the end of an exchange --- */
 
-static void mcp_exchange_free(struct mcp_exchange *x)
+static void mcp_exchange_destroy(struct mcp_exchange *x)
 {
-    struct mcp_http *h = x->http;
-
-    list_remove(&h->exchanges, x);
     fetch_cancel(x->call);
     sse_free(x->sse);
-    ev_timer_clear(h->ev, &x->resume_timer);
-    ev_defer_clear(h->ev, &x->end_defer);
+    ev_timer_clear(x->http->ev, &x->resume_timer);
+    ev_defer_clear(x->http->ev, &x->end_defer);
     buf_done(&x->headers);
     buf_done(&x->text);
     free(x->last_id);
     free(x->session);
     free(x);
+}
+
+static void mcp_exchange_free(struct mcp_exchange *x)
+{
+    list_remove(&x->http->exchanges, x);
+    mcp_exchange_destroy(x);
 }
 
 static void mcp_exchange_on_freed(void *arg)
@@ -373,8 +376,10 @@ void mcp_http_free(struct mcp_http *h)
 {
     if (!h)
         return;
-    while (h->exchanges)
-        mcp_exchange_free(h->exchanges);
+    for (struct mcp_exchange *x; (x = h->exchanges);) {
+        h->exchanges = x->next;
+        mcp_exchange_destroy(x);
+    }
     fetch_free(h->fetch);
     buf_done(&h->headers);
     free(h->url);

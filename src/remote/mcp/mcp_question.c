@@ -8,6 +8,8 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
+#include <assert.h>
+
 bool mcp_question_is_enabled(const struct mcp_client *c, const char *method)
 {
     if (!c->ops.on_question)
@@ -80,6 +82,7 @@ static void mcp_question_settle(struct mcp_question *q, json_t *result)
         mcp_question_free(q);
         return;
     }
+    assert(call || q->id); /* only a question with an id outlives its call */
     if (call)
         call->open_questions--;
     if (q->id) {

@@ -12,6 +12,7 @@
 #include "core/base/str.h"
 #include "policy/languages.h"
 
+#include <assert.h>
 #include <unistd.h>
 
 #define WAIT_MAX_MS 60000u
@@ -245,6 +246,8 @@ static void run_sandbox_on_accepted(void *arg, const struct err *err, const stru
 static void run_sandbox_execute(struct run_sandbox *x)
 {
     const struct tool_request *r = &x->call->request;
+
+    assert(x->language);
     const struct execution_spec spec = { .code = x->code,
                                          .language = x->language->name,
                                          .isolated = true,

@@ -63,8 +63,10 @@ static void script_run_free(struct script_run_entry *e)
 
 void script_runs_finish(struct script_runs *s)
 {
-    while (s->entries)
-        script_run_free(s->entries);
+    for (struct script_run_entry *e = s->entries, *next; e; e = next) {
+        next = e->next;
+        script_run_free(e);
+    }
 }
 
 void script_runs_free(struct script_runs *s)

@@ -153,8 +153,7 @@ void tool_program_make_answer(struct tool_call *c, const struct store_execution 
     stored_output_write_result(row, &kept, c->answer.is_truncated, view, &w);
     result_output_done(&kept);
     (void)str_copy(c->answer.execution, sizeof(c->answer.execution), row->id);
-    tool_result_make(&c->answer, tool_text_load_json(&text), &streams, c->tools->settings.output_bytes,
-                     note);
+    tool_result_make(&c->answer, tool_text_load_json(&text), &streams, c->tools->settings.output_bytes, note);
 }
 
 void tool_program_answer(struct tool_call *c, const struct store_execution *row)

@@ -131,6 +131,8 @@ def exchange_ids(case, operation):
             else kept().context
     if looks(ids.get("scriptId"), "sc"):
         ids["scriptId"] = script(kept().sandbox)
+    if looks(ids.get("mcpSessionId"), "[a-z]{2}"):
+        ids["mcpSessionId"] = must(own("POST", "/v1/mcp/sessions", {}))["id"]
     if looks(ids.get("keyId"), "[a-z]{2}"):
         spare = operation in ("revokeApiKey", "rotateApiKey")
         ids["keyId"] = must(own("POST", "/v1/keys", {"name": "spare", "scopes": ["files"]}))["id"] if spare else kept().key
