@@ -103,7 +103,7 @@ def AU06_a_token_reaches_no_other_sandbox_and_no_route_outside_of_sandboxes(s):
             b = s.call(method, path.replace(other, unknown), body, key=t)
             assert a.status == b.status == 404 and a.code == b.code == "not_found", (method, path, a.body, b.body)
             assert a.json["error"]["message"] == b.json["error"]["message"], path
-        # The list of tools is the same for every principal; mcp_test.py attacks /mcp with such a token.
+        # Every principal sees the same list of tools; mcp_test.py attacks /mcp with such a token.
         elif not path.startswith(("/docs", "/v1/tools")) and path not in ("/mcp", "/", "/v1", "/health", "/ready", "/v1/openapi.yaml", "/v1/openapi.json",
                                                            "/v1/login", "/v1/whoami", "/v1/tickets", "/v1/executions"):
             a = s.call(method, path, body, key=t)
