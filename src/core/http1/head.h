@@ -68,6 +68,7 @@ struct http1_request {
     struct http1_fields fields;
     enum http1_framing framing;
     uint64_t length; /* of the body with FRAMING_LENGTH */
+    bool has_length; /* Content-Length is given; it may be 0 */
     bool is_http10;
     bool keep_alive;  /* the client allows another request after this one */
     bool has_upgrade; /* a field Upgrade, named by Connection */
@@ -79,7 +80,8 @@ struct http1_response {
     struct http1_text reason;
     struct http1_fields fields;
     enum http1_framing framing;
-    uint64_t length;
+    uint64_t length; /* of the body with FRAMING_LENGTH; in answers to HEAD, of the body that is not sent */
+    bool has_length;
     bool is_http10;
     bool keep_alive; /* the server allows another request; never with FRAMING_UNTIL_CLOSE */
     bool is_interim; /* 1xx without 101: another head follows */
@@ -102,6 +104,7 @@ const struct http1_field *http1_find(const struct http1_fields *f, const char *n
 bool http1_text_is(struct http1_text t, const char *s);        /* exactly */
 bool http1_text_is_nocase(struct http1_text t, const char *s); /* ASCII letters in either case */
 /* Whether a value that is a list with commas has this word, in either case. */
-bool http1_list_has(struct http1_text value, const char *word);
+bool http1_list_has(struct http1_text value, struct http1_text word);
+struct http1_text http1_text_of(const char *s); /* a string that lives as long as the result */
 /* Reads "host", "host:port", "[v6]" or "[v6]:port" as a Host field may have it. */
 bool http1_authority_parse(struct http1_text t, struct http1_authority *ret);
