@@ -256,6 +256,19 @@ def a_session_whose_sandbox_ended_says_so_and_gets_another(s):
 
 
 @case
+def a_missing_execution_script_or_context_leaves_the_session_its_sandbox(s):
+    c = s.client()
+    c.shell("echo kept > /workspace/note")
+    sandbox = c.listed()["sandboxId"]
+    for tool, arguments in (("run_sandbox", {"mode": "status", "execution_id": "ex" + "a" * 20}), ("run_sandbox", {"cached": "sc" + "a" * 20}),
+                            ("run_code", {"code": "1", "context": "cx" + "a" * 20})):
+        result = c.tool(tool, arguments).result
+        assert result["isError"] and "not_found" in text_of(result), (tool, result)
+        assert c.listed()["sandboxId"] == sandbox, tool
+    assert c.shell("cat /workspace/note") == "kept"
+
+
+@case
 def failures_of_a_tool_are_results_and_unknown_tools_are_errors(s):
     c = s.client()
     for arguments, said in (({"comand": "ls"}, "did you mean command"), ({}, "command"), ({"command": 7}, "command"),
@@ -794,6 +807,21 @@ def unused_sessions_expire_and_a_stopped_server_leaves_no_sandbox(_):
         rows = stored_sandboxes(s.dir)
         log = s.stop()
     assert len(rows) >= 3 and {ended_by for _, ended_by in rows} == {"killed"}, (rows, log[-2000:])
+
+
+@case
+def the_sandbox_of_a_session_outlives_its_calls(_):
+    s = Server("--mcp-idle-timeout", "3s", "--pools-default", "off")
+    try:
+        s.json("PUT", "/v1/templates/brief", {"runtime": "bash", "lifetimeMs": 3000})
+        opened = s.json("POST", "/v1/mcp/sessions", {"template": "brief"}, status=201)
+        c = s.client(s.key, headers={"Cove-Session": opened["secret"]})
+        result = c.tool("bash", {"command": "sleep 7; echo awake"}).result
+        assert result["isError"] is False and result["structuredContent"]["stdout"] == "awake\n", result
+        sandbox = result["structuredContent"]["sandboxId"]
+        wait_for(lambda: state(s, s.key, sandbox) == "ended", 15)
+    finally:
+        s.stop()
 
 
 def main():

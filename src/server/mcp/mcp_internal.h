@@ -222,6 +222,10 @@ void mcp_create_sandbox(struct mcp_server_call *c, const struct mcp_sandbox_spec
                         mcp_sandbox_fn *fn);
 void mcp_sandbox_jobs_free(struct mcp *m);
 void mcp_session_sandbox_lost(struct mcp_session *s, const char *sandbox);
+/* Less than half of the idle timeout is left of the lifetime of its own sandbox. */
+bool mcp_session_sandbox_ends_soon(const struct mcp_session *s);
+/* The sandbox of a session lives as long as the session is in use. */
+void mcp_session_extend_sandbox(struct mcp_session *s);
 void mcp_session_delete_sandbox(struct mcp_session *s);
 void mcp_deletions_check(struct mcp *m); /* calls on_deleted if it is due */
 

@@ -181,6 +181,8 @@ static void mcp_sessions_on_expiry(void *arg)
     for (struct mcp_session *s = m->sessions; s; s = next) {
         next = s->next;
         mcp_replays_expire(s, now);
+        if (mcp_session_sandbox_ends_soon(s) && mcp_session_has_calls(s))
+            mcp_session_extend_sandbox(s);
         if (now - s->used_ns < idle || s->listener || mcp_session_has_calls(s))
             continue;
         m->sessions_expired++;

@@ -70,14 +70,19 @@ static void mcp_on_sandbox_changed(void *arg UNUSED, const struct err *err UNUSE
 {
 }
 
-/* The sandbox of a session lives as long as the session is in use. */
-static void mcp_session_extend_sandbox(struct mcp_session *s)
+bool mcp_session_sandbox_ends_soon(const struct mcp_session *s)
+{
+    return s->sandbox[0] && !s->borrows_sandbox && s->sandbox_expires_ms &&
+           s->sandbox_expires_ms <= clock_real_ms() + s->mcp->settings.idle_ms / 2;
+}
+
+void mcp_session_extend_sandbox(struct mcp_session *s)
 {
     uint64_t now = clock_real_ms(), idle = s->mcp->settings.idle_ms;
     struct sandbox_update update = { .lifetime_ms = idle };
     struct err err = { 0 };
 
-    if (s->borrows_sandbox || !s->sandbox_expires_ms || s->sandbox_expires_ms > now + idle / 2 ||
+    if (!mcp_session_sandbox_ends_soon(s) ||
         custom_policy_check_operator_limit(s->mcp->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs", idle, &err) <
             0)
         return;

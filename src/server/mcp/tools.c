@@ -226,10 +226,20 @@ static void mcp_tool_on_output(void *arg, int channel UNUSED, const void *data, 
     mcp_server_call_progress(c, t->output_bytes, 0, text);
 }
 
+/* A call also fails with ERR_MISSING or ERR_LOST for an execution, a context or a script. */
+static bool mcp_tool_lost_sandbox(const struct mcp_server_call *c, const struct mcp_tool_work *t, const struct err *err)
+{
+    if (!err || !t->is_own)
+        return false;
+    return err->id == ERR_SANDBOX_ENDED ||
+           ((err->id == ERR_MISSING || err->id == ERR_LOST) &&
+            !manager_sandbox_is_live(c->mcp->settings.manager, STORE_ANY_OWNER, t->sandbox));
+}
+
 static void mcp_tool_end(struct mcp_server_call *c, const struct err *err)
 {
     struct mcp_tool_work *t = take_ptr(&c->work);
-    bool is_lost = err && t->is_own && (err->id == ERR_SANDBOX_ENDED || err->id == ERR_MISSING || err->id == ERR_LOST);
+    bool is_lost = mcp_tool_lost_sandbox(c, t, err);
 
     c->on_cancel = NULL;
     if (is_lost && c->session)
