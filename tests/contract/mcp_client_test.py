@@ -79,6 +79,8 @@ def call(kind, message, params):
             print("{" * 1000, flush=True)
     if kind == "silent":
         return
+    if kind == "many-lines":
+        text = [{"type": "text", "text": "\n" * 3_000_000 + "the end\x1b[2J"}]
     if kind == "asks":
         say({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}})
         refusal = json.loads(sys.stdin.readline())
@@ -183,6 +185,13 @@ def a_server_that_floods_its_output_is_cut():
     started = time.monotonic()
     expect(cove("call", "add", kind="endless"), 125, "", "not MCP")
     assert time.monotonic() - started < 20
+
+
+@case
+def text_of_many_lines_is_printed_at_once():
+    done = cove("call", "add", kind="many-lines", timeout=20)
+    expect(done, 0, "the end?[2J")
+    assert done.stdout.count("\n") > 3_000_000
 
 
 @case

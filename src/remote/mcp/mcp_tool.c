@@ -51,18 +51,15 @@ char *mcp_clean_text(const char *text, size_t max)
         for (n = max; n > 0 && ((unsigned char)text[n] & 0xc0u) == 0x80u;)
             n--; /* not in the middle of a character */
     char *copy = str_dup_n(text, n);
-    /* One line at a time: the function also replaces line feeds. */
+    /* One line at a time, in place, because the function also replaces line feeds. */
     for (char *line = copy; *line;) {
         size_t len = strcspn(line, "\n\t");
         char end = line[len];
 
         line[len] = '\0';
         str_strip_control_chars(line);
-        size_t kept = strlen(line); /* an invalid character becomes one '?', so the line may be shorter */
-        if (end)
-            memmove(line + kept + 1, line + len + 1, strlen(line + len + 1) + 1);
-        line[kept] = end;
-        line += kept + (end != '\0');
+        line[len] = end;
+        line += len + (end != '\0');
     }
     return copy;
 }
