@@ -518,6 +518,29 @@ def a_token_for_one_sandbox_acts_only_there(s):
     assert c.send("tools/list").status == 401
 
 
+@case
+def a_bridge_with_a_token_for_one_sandbox_uses_that_one_and_leaves_it(s):
+    key = s.tenant()
+    mine, other = (s.json("POST", "/v1/sandboxes", {"runtime": "bash"}, key, 201)["id"] for _ in range(2))
+    token = s.json("POST", f"/v1/sandboxes/{mine}/tokens", {"operations": ["executions", "files"]}, key, 201)["token"]
+    s.json("POST", "/v1/mcp/sessions", {"sandbox": other}, token, 404)
+    s.json("POST", "/v1/mcp/sessions", {"template": "python"}, token, 403)
+    s.json("GET", "/v1/mcp/sessions", key=token, status=403)
+    opened = s.json("POST", "/v1/mcp/sessions", {"sandbox": mine}, token, 201)
+    assert opened["sandboxId"] == mine == s.json("POST", "/v1/mcp/sessions", None, token, 201)["sandboxId"]
+    c = s.client(token, headers={"Cove-Session": opened["secret"]})
+    assert c.tool("bash", {"command": "echo 1 > /workspace/a"}).result["structuredContent"]["sandboxId"] == mine
+    assert [r["name"] for r in c.send("resources/list").result["resources"]] == ["a"]
+    assert modern_tool(s, token, "bash", {"command": "true"}, headers={"Cove-Session": opened["secret"]}).result["structuredContent"]["sandboxId"] == mine
+    for path, status in ((f"cove://sandboxes/{mine}/files/workspace/a", 200), (f"cove://sandboxes/{other}/files/workspace/a", 404),
+                         ("cove://executions/ex" + "a" * 20 + "/receipt", 403)):
+        assert c.send("resources/read", {"uri": path}).status == status, path
+    assert s.call("DELETE", "/mcp", None, token, {"Mcp-Session-Id": opened["secret"]}).status == 204
+    assert c.send("ping").status == 404 and state(s, key, mine) == "running"
+    s.json("DELETE", f"/v1/sandboxes/{mine}", key=key)
+    s.json("POST", "/v1/mcp/sessions", None, token, 401)
+
+
 # --- resources, prompts, subscriptions ---
 
 

@@ -123,6 +123,18 @@ class Calls(Bridged):
         client.end()
         self.assertErrorCode(self.cove("mcp", "--local", "--sandbox", sandbox, code=2), 2, "bad_usage")
 
+    def test_a_token_for_one_sandbox_gives_the_client_that_sandbox(self):
+        sandbox = self.cove("sandbox", "create", "--json").json["id"]
+        token = self.cove("token", "create", "-q", sandbox).out.strip()
+        for modern in (True, False):
+            client = self.bridge(modern=modern, COVE_API_KEY=token)
+            if not modern:
+                client.initialize()
+            self.assertEqual(client.call("bash", {"command": "true"})["structuredContent"]["sandboxId"], sandbox)
+            self.assertEqual(client.end(), (0, ""))
+        self.assertEqual(self.sandboxes(), [sandbox])
+        self.assertEqual(self.cove("mcp", "sessions", "ls", "--json").json["items"], [])
+
     def test_a_slow_reader_gets_every_answer_after_the_end_of_the_input(self):
         call = {"name": "bash", "arguments": {"command": "head -c 400000 /dev/zero | tr '\\0' x"}, "_meta": META}
         lines = [json.dumps({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": call}) for n in range(30)]

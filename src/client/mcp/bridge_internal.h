@@ -55,8 +55,7 @@ struct bridge_link {
     unsigned generation; /* counts openings */
     struct exchange *exchange;
     bool is_foreign;  /* not a server of cove: it has no /v1/mcp/sessions */
-    char *id;         /* of the session of cove; NULL: none */
-    char *secret;     /* header Cove-Session: ... */
+    char *secret;     /* of the session of cove, as the header Cove-Session: ...; NULL: none */
     char *session;    /* header Mcp-Session-Id: ... of the era of sessions; NULL: none */
     char *version;    /* header MCP-Protocol-Version: ... of the same; NULL: not initialized */
     char *initialize; /* the client's own message, to repeat it */

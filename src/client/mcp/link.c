@@ -10,11 +10,11 @@
 
 #define LINK_TIMEOUT_MS 30000u
 #define LINK_SESSIONS "/v1/mcp/sessions"
+#define LINK_SECRET "Cove-Session: "
 #define LINK_INITIALIZED "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"
 
 static void bridge_link_forget(struct bridge_link *l)
 {
-    free(take_ptr(&l->id));
     free(take_ptr(&l->secret));
     free(take_ptr(&l->session));
 }
@@ -118,12 +118,10 @@ static void bridge_link_start(struct bridge *b, enum bridge_link_state state, co
 static bool bridge_link_read_session(struct bridge_link *l, const struct exchange_result *r)
 {
     json_t *body = json_loadb(r->body, r->len, 0, NULL);
-    const char *id = json_string_value(json_object_get(body, "id"));
     const char *secret = json_string_value(json_object_get(body, "secret"));
 
-    if (id && secret) {
-        l->id = str_dup(id);
-        l->secret = str_printf("Cove-Session: %s", secret);
+    if (secret) {
+        l->secret = str_printf(LINK_SECRET "%s", secret);
         str_strip_control_chars(l->secret);
     }
     json_decref(body);
@@ -294,23 +292,24 @@ static void bridge_link_on_closed(void *arg, const struct exchange_result *r UNU
 
 static const struct exchange_ops closed_ops = { .on_event = bridge_link_on_event, .on_end = bridge_link_on_closed };
 
-/* The session of cove includes that of the protocol. */
+/* The session of cove includes that of the protocol. Its secret closes it, whatever the scopes of
+ * the key. */
 void bridge_link_close(struct bridge *b)
 {
     struct bridge_link *l = &b->link;
-    auto_free char *path = l->id ? str_printf(LINK_SESSIONS "/%.60s", l->id) : str_dup(BRIDGE_PATH);
-    const char *headers[] = { l->session, l->version, NULL };
-    struct exchange_spec spec = { .method = "DELETE", .path = path, .silence_ms = LINK_TIMEOUT_MS };
+    auto_free char *own = l->secret ? str_printf("Mcp-Session-Id: %s", l->secret + strlen(LINK_SECRET)) : NULL;
+    const char *headers[] = { own ? own : l->session, l->version, NULL };
+    const struct exchange_spec spec = {
+        .method = "DELETE", .path = BRIDGE_PATH, .headers = headers, .silence_ms = LINK_TIMEOUT_MS
+    };
 
     if (l->state == BRIDGE_LINK_OPENING && l->exchange)
         return; /* the session that is being opened is closed then */
     exchange_cancel(take_ptr(&l->exchange));
-    if (!l->id && !l->session) {
+    if (!own && !l->session) {
         bridge_finish(b);
         return;
     }
-    if (!l->id)
-        spec.headers = headers;
     bridge_link_start(b, BRIDGE_LINK_CLOSING, &spec, &closed_ops);
     if (l->state == BRIDGE_LINK_CLOSED)
         bridge_finish(b);

@@ -87,6 +87,8 @@ struct mcp_session *mcp_session_open(struct mcp *m, const struct principal *p, s
     (void)str_copy(s->key_id, sizeof(s->key_id), p->key_id);
     (void)str_copy(s->user, sizeof(s->user), p->user);
     (void)str_copy(s->credential_sandbox, sizeof(s->credential_sandbox), p->sandbox);
+    (void)str_copy(s->sandbox, sizeof(s->sandbox), p->sandbox);
+    s->borrows_sandbox = p->sandbox[0] != '\0';
     s->principal_kind = p->kind;
     s->log_level = -1;
     s->created_ms = clock_real_ms();

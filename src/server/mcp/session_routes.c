@@ -66,8 +66,10 @@ static void mcp_session_request_finish(struct mcp_session_request *r)
         return;
     }
     s->is_bridge = true;
-    s->borrows_sandbox = r->sandbox != NULL;
-    (void)str_copy(s->sandbox, sizeof(s->sandbox), r->sandbox ? r->sandbox : "");
+    if (r->sandbox) {
+        s->borrows_sandbox = true;
+        (void)str_copy(s->sandbox, sizeof(s->sandbox), r->sandbox);
+    }
     (void)str_copy(s->template, sizeof(s->template), r->template ? r->template : "");
     audit_trail_add_target(r->req, "mcp_session", s->id);
     jsonw_init(&w, &out, 0);
@@ -103,7 +105,7 @@ static int mcp_session_request_read(struct mcp_session_request *r, struct err *e
 {
     static const char *const names[] = { "sandbox", "template", NULL };
     size_t len;
-    const char *text = http_body(r->req, &len);
+    const char *text = http_body(r->req, &len), *own = gateway_principal(r->req)->sandbox;
 
     if (http_query_require_none(r->req, err) < 0)
         return -1;
@@ -116,7 +118,9 @@ static int mcp_session_request_read(struct mcp_session_request *r, struct err *e
         return -1;
     if (r->sandbox && r->template)
         return err_set(err, ERR_INVALID, "sandbox and template cannot be combined; give one of them");
-    if (r->sandbox && !id_valid(r->sandbox, "sb"))
+    if (r->template && own[0])
+        return err_set(err, ERR_DENIED, "template: this credential is only valid for one sandbox; omit the template");
+    if (r->sandbox && (!id_valid(r->sandbox, "sb") || (own[0] && !str_eq(r->sandbox, own))))
         return err_set(err, ERR_MISSING, "sandbox: there is no such sandbox");
     return 0;
 }
@@ -232,7 +236,10 @@ static void mcp_session_delete(struct http_req *req, void *ctx)
     http_answer_empty(req, 204);
 }
 
-static const struct gateway_permission mcp_permission_open = { .class = AUTH_CLASS_CREATE };
+/* A token for one sandbox opens sessions that have this sandbox. */
+static const struct gateway_permission mcp_permission_open = { .class = AUTH_CLASS_CREATE,
+                                                               .allows_sandbox_credential = true,
+                                                               .requires_live_sandbox = true };
 static const struct gateway_permission mcp_permission_read = { .scopes = SCOPE_BIT(SANDBOXES_READ) };
 static const struct gateway_permission mcp_permission_end = { .scopes = SCOPE_BIT(SANDBOXES_WRITE) };
 
