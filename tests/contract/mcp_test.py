@@ -171,8 +171,8 @@ def state(server, key, sandbox):
 @case
 def initialize_answers_the_requested_revision_or_the_newest(s):
     key = s.tenant()
-    for asked, answered in (("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"),
-                            ("2024-11-05", "2025-11-25"), ("2099-01-01", "2025-11-25")):
+    for asked, answered in (("2024-11-05", "2024-11-05"), ("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"),
+                            ("2025-11-25", "2025-11-25"), ("2099-01-01", "2025-11-25")):
         c = s.client(key, asked)
         assert c.initialized["protocolVersion"] == answered
         assert c.initialized["serverInfo"]["name"] == "cove" and "sandbox" in c.initialized["instructions"]

@@ -11,6 +11,7 @@
 #define MCP_CURSOR_MAX 64u
 #define MCP_PENDING_BYTES_MAX (64 * MIB) /* messages of a tenant that are not answered */
 #define MCP_VALUE_BYTES 96u              /* of memory for one value of JSON, at most */
+#define MCP_CALL_BYTES (4 * KIB)         /* of memory for a call besides its message, at most */
 
 const struct mcp_served_method mcp_methods[] = {
     { "initialize", mcp_legacy_initialize, .is_legacy = true },
@@ -139,10 +140,10 @@ static void mcp_server_call_read_meta(struct mcp_server_call *c)
     c->progress_token = json_is_string(token) || json_is_integer(token) ? token : NULL;
     c->log_level = c->session && !c->is_modern ? c->session->log_level : -1;
     if (!c->is_modern) {
-        c->capabilities = c->session ? c->session->capabilities : NULL;
+        c->capabilities = c->session ? json_incref(c->session->capabilities) : NULL;
         return;
     }
-    c->capabilities = json_object_get(c->meta, MCP_META "clientCapabilities");
+    c->capabilities = json_incref(json_object_get(c->meta, MCP_META "clientCapabilities"));
     level = json_object_get(c->meta, MCP_META "logLevel");
     if (json_is_string(level))
         c->log_level = mcp_log_level(json_string_value(level));
@@ -154,7 +155,7 @@ static size_t mcp_message_bytes(const struct http_req *req)
     size_t len, bytes;
     const char *text = http_body(req, &len);
 
-    bytes = len;
+    bytes = len + (size_t)MCP_CALL_BYTES;
     for (size_t i = 0; i < len; i++)
         if (text[i] == ',' || text[i] == '[' || text[i] == '{')
             bytes += MCP_VALUE_BYTES;

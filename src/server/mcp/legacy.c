@@ -6,7 +6,7 @@
 
 #define MCP_CAPABILITIES_MAX (16 * KIB) /* a session keeps them */
 
-const char *const mcp_legacy_revisions[] = { "2025-11-25", "2025-06-18", "2025-03-26", NULL };
+const char *const mcp_legacy_revisions[] = { "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", NULL };
 
 static const char *const mcp_log_levels[] = { "debug", "info",     "notice", "warning",
                                               "error", "critical", "alert",  "emergency" };

@@ -1,6 +1,6 @@
 /* mcp.h - the Model Context Protocol over HTTP: the endpoint /mcp, and /v1/mcp/sessions.
  *
- * Two eras of the protocol share the endpoint. In the legacy era (revisions 2025-03-26 to
+ * Two eras of the protocol share the endpoint. In the legacy era (revisions 2024-11-05 to
  * 2025-11-25) a client opens a session with `initialize`; in the modern era (2026-07-28) each
  * request stands alone. A request is authenticated like one of REST; a call of a tool needs the
  * scopes of the tool, takes its rate limit and leaves an audit record with its name. */

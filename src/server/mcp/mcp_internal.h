@@ -76,7 +76,7 @@ struct mcp_server_call {
     struct jsonrpc_message message;
     size_t message_bytes; /* of memory, estimated */
     const json_t *id, *params, *meta, *progress_token;
-    const json_t *capabilities; /* of the client; borrowed from the session or the request; may be NULL */
+    json_t *capabilities; /* of the client; referenced, because a bridge may initialize its session again; NULL: none */
     const struct mcp_served_method *method;
     bool is_modern, accepts_stream, is_resumable;
     int log_level; /* lowest level of log messages for this call; -1: none */

@@ -24,6 +24,7 @@ static void mcp_server_call_free(struct mcp_server_call *c)
     open_stream_unregister(&c->open_stream);
     ev_timer_clear(c->mcp->settings.ev, &c->timer);
     mcp_replay_finish(c);
+    json_decref(c->capabilities);
     jsonrpc_message_done(&c->message);
     free(c);
 }

@@ -134,7 +134,6 @@ static void mcp_session_end_calls(struct mcp_session *s)
         if (mine) {
             mcp_replay_finish(c);
             c->session = NULL;
-            c->capabilities = NULL;
             mcp_server_call_cancel(c);
         }
         c = mine ? s->mcp->calls : c->next;
