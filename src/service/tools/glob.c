@@ -2,10 +2,12 @@
  *
  * The walk asks the runtime for one directory after another, and enters only directories in which
  * something can match. It never follows a link, so it ends in every tree; a tree that changes
- * meanwhile costs at most GLOB_DIRS_MAX requests. */
+ * meanwhile costs at most GLOB_DIRS_MAX requests. Names are matched on the loop of the server, so
+ * the time of that is bounded too: names and pattern may be made to take long. */
 #include "service/tools/glob_pattern.h"
 #include "service/tools/tool_file.h"
 
+#include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -15,6 +17,7 @@
 #define GLOB_NAMES_MAX 50000u /* of one directory */
 #define GLOB_ENTRIES_MAX 500000u
 #define GLOB_WALK_NS (20 * NS_PER_S)
+#define GLOB_MATCH_NS NS_PER_S /* of matching, in one call */
 
 /* clang-format off */
 static const char glob_input[] = TOOL_JSON({
@@ -53,7 +56,7 @@ struct glob_walk {
     struct glob_dir *queue, **queue_end, *current;
     char **found;
     size_t nfound;
-    uint64_t limit, ndirs, nentries, deadline_ns;
+    uint64_t limit, ndirs, nentries, deadline_ns, match_ns;
     bool is_incomplete;
 };
 
@@ -141,9 +144,15 @@ static void glob_on_name(void *arg, const struct files_entry *e)
 {
     struct glob_walk *g = arg;
     struct glob_position next;
-    bool matches = glob_pattern_step(g->pattern, &g->current->at, e->name, &next);
+    uint64_t began = clock_mono_ns();
 
     g->nentries++;
+    if (g->match_ns > GLOB_MATCH_NS) {
+        g->is_incomplete = true;
+        return;
+    }
+    bool matches = glob_pattern_step(g->pattern, &g->current->at, e->name, &next);
+    g->match_ns += clock_mono_ns() - began;
     if (matches && (e->kind == 'f' || e->kind == 'l')) {
         if (g->nfound == g->limit) {
             g->is_incomplete = true;
@@ -180,7 +189,7 @@ static void glob_on_listed(void *arg, const struct files_done *d, const struct e
 static void glob_next(struct glob_walk *g)
 {
     static const struct tool_file_ops ops = { .on_name = glob_on_name, .on_end = glob_on_listed };
-    bool stops = g->nfound == g->limit || g->nentries > GLOB_ENTRIES_MAX ||
+    bool stops = g->nfound == g->limit || g->nentries > GLOB_ENTRIES_MAX || g->match_ns > GLOB_MATCH_NS ||
                  ev_now(g->call->tools->settings.ev) > g->deadline_ns;
 
     if (!g->queue || stops) {
