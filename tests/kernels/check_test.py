@@ -74,6 +74,17 @@ BYPASSES = [
     ("from random import _os as o; o.system('id')", "module_internal"),
     ("from uuid import os; os.system('id')", "module_internal"),
     ("import json; json.codecs.open('x')", "call_open"),
+    ("import json; json.decoder.scanner.re.enum.sys.modules['os'].system('id')", "interpreter_state"),
+    ("import sys; vars(sys)['modules']['os'].system('id')", "interpreter_state"),
+    ("import sys; sys.__dict__['modules']['os'].system('id')", "import_process"),
+    ("import io; vars(io)['open']('x')", "call_open"),
+    ("import random; vars(random)['_os'].system('id')", "module_internal"),
+    ("import timeit; timeit.main(['import os'])", "call_eval"),
+    ("def f(): pass\nstr.format('{0.__globals__}', f)", "dunder_walk"),
+    ("p = '{0.__globals__[x]}'\np.format(1)", "dunder_walk"),
+    ("p = '{0[__globals__]}'\np.format_map([1])", "dunder_walk"),
+    ("import string; string.Formatter().vformat('{0.__globals__}', [1], {})", "dunder_walk"),
+    ("import string; string.Formatter().get_field('0.__globals__', [1], {})", "dunder_walk"),
     ("match print:\n    case object(__self__=b): b.eval('1')", "dunder_walk"),
     ("def f(n): return getattr(1, n)", "dynamic_attribute"),
     ("import types; types.FunctionType", "call_eval"),
@@ -143,6 +154,9 @@ PLAIN = [
     "from io import StringIO\nStringIO('a').read()",
     "'{0.name} {1}'.format(a, b)",
     "2 ** 100, 'ab' * 100",
+    "import sys, math\nsys.platform, math.__name__, math.__doc__",
+    "x = '{0.__globals__}'  # as a text\nprint(x, '{}'.format(x))",
+    "class A: pass\nvars(A), A.__dict__.get('x'), vars(A).get('y')",
 ]
 
 
@@ -153,7 +167,8 @@ def test_code_that_only_looks_dangerous_is_left_alone():
 
 def test_numpy_needs_the_template_that_has_it():
     equal(rules("import numpy as np"), ["import_data"])
-    equal(rules("import numpy as np\nnp.arange(3)", data=True), [])
+    equal(rules("import numpy as np\nnp.arange(3), np.trace(a), np.select(b, c), np.__version__", data=True), [])
+    equal(rules("import numpy as np\nnp.os", data=True), ["module_internal"])
     equal(rules("import pandas as pd\npd.read_csv('x')", data=True), ["call_open"])
     equal(rules("import matplotlib.pyplot as plt\nplt.show()", data=True), ["call_show"])
 

@@ -11,6 +11,7 @@ the code's own, except that this is reported too (`shadowed_builtin`).
 """
 import ast
 import builtins
+import re
 
 from covekernel import check_rules
 
@@ -26,6 +27,9 @@ DATA = frozenset(check_rules.DATA.split())
 IMPURE = frozenset(check_rules.IMPURE.split())
 IMPURE_NAMES = frozenset(check_rules.IMPURE_NAMES.split())
 WALKS = frozenset(check_rules.WALKS.split())
+WALK_FIELD = re.compile(r"\{[^{}]*[.\[](" + "|".join(sorted(WALKS)) + r")\b")  # in the pattern of str.format
+NOT_MODULES = frozenset(check_rules.NOT_MODULES.split())
+PLAIN_INTERNALS = frozenset(check_rules.PLAIN_INTERNALS.split())
 MODULES = {name: rule for rule, names in check_rules.REFUSED.items() for name in names.split()}
 NAMES = {name: rule for rule, names in check_rules.NAMES.items() for name in names.split()}
 SCOPES = {ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp}
@@ -33,6 +37,7 @@ BRANCHES = {ast.If, ast.For, ast.AsyncFor, ast.While, ast.IfExp, ast.ExceptHandl
 BINDERS = {ast.Name, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar}
 WORDS = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)  # nodes without content
 LOOP_ENDS = (ast.Break, ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await)
+NAMESPACES = ("sys.modules", "__builtins__", "globals()", "locals()", "vars()")
 IMPORTERS = ("__import__", "importlib.import_module", "importlib.__import__")
 
 
@@ -159,6 +164,7 @@ class Check:
         self.violations, self.places, self.omitted = [], set(), 0
         self.imports, self.imported = [], set()  # modules; the first parts of their names
         self.origins = {}  # name -> the dotted names that the code binds to it
+        self.walk_fields = []  # attributes that a text of the code names as str.format reads them
         self.scopes = []  # (type, names that it binds) of the scopes around a node
         self.complexity = 1
         self.pure = True
@@ -215,6 +221,8 @@ class Check:
                         assignments.append((target.id, node.value))
             elif kind is ast.NamedExpr and isinstance(node.target, ast.Name):
                 assignments.append((node.target.id, node.value))
+            elif kind is ast.Constant and isinstance(node.value, str):
+                self.walk_fields += WALK_FIELD.findall(node.value)
         for _ in range(3):
             before = sum(map(len, self.origins.values()))
             for name, value in assignments:
@@ -238,12 +246,14 @@ class Check:
                 parts.append(node.attr)
                 node = node.value
             elif isinstance(node, ast.Subscript) and text_of(node.slice) is not None:
-                bases = self.resolve(node.value)
-                inside = {b for b in bases if b in ("sys.modules", "__builtins__", "globals()", "locals()", "vars()")}
-                if not inside:
-                    return set()
-                found = text_of(node.slice)
-                return {".".join([found, *reversed(parts)])}
+                found = ".".join([text_of(node.slice), *reversed(parts)])
+                names = set()
+                for base in self.resolve(node.value):
+                    if base in NAMESPACES:
+                        names.add(found)
+                    elif base.endswith(".__dict__"):
+                        names.add(plain(base.removesuffix("__dict__") + found))
+                return names
             elif isinstance(node, ast.Call):
                 return {".".join([base, *reversed(parts)]) for base in self.resolve_call(node)}
             elif isinstance(node, ast.Name):
@@ -259,13 +269,16 @@ class Check:
             return {first}
         if "getattr" in called and len(node.args) >= 2 and text_of(node.args[1]) is not None:
             return {plain(f"{base}.{text_of(node.args[1])}") for base in self.resolve(node.args[0])}
+        if "vars" in called and node.args:
+            return {f"{base}.__dict__" for base in self.resolve(node.args[0])}
         return {f"{name}()" for name in called & {"globals", "locals", "vars"}}
 
     def use_names(self, node, names):
         for name in names:
             rule = NAMES.get(name)
             if rule is None and name.count(".") > 1 and name.split(".")[0] in self.imported:  # json.codecs.open
-                rule = NAMES.get(name.partition(".")[2])
+                parts = name.split(".")
+                rule = NAMES.get(".".join(parts[-2:])) or NAMES.get(".".join(parts[-3:]))
             if rule is None and "." in name:
                 root = name.split(".")[0]
                 if root in MODULES and name not in ALLOWED:
@@ -281,6 +294,12 @@ class Check:
         for violation in self.violations:
             if violation["subject"] == module:
                 violation["subject"] = name[:SUBJECT_MAX]
+
+    def is_internal(self, module, name):
+        """Whether an attribute of a module is another module, or not for its users."""
+        if name.startswith("_"):
+            return name not in PLAIN_INTERNALS
+        return name in MODULES and f"{module}.{name}" not in NOT_MODULES
 
     def use_attribute(self, node, name):
         if name in WALKS:
@@ -318,7 +337,7 @@ class Check:
             self.use_module(full if full in ALLOWED else node.module, node, full)
             if alias.name == "*":
                 self.add("import_star", node, node.module)
-            elif full not in ALLOWED and module_rule(node.module, self.data) is None and (alias.name in MODULES or alias.name.startswith("_")):
+            elif full not in ALLOWED and module_rule(node.module, self.data) is None and self.is_internal(node.module, alias.name):
                 self.add("module_internal", node, full)
             else:
                 self.use_names(node, {full} & NAMES.keys())
@@ -336,7 +355,7 @@ class Check:
         self.use_attribute(node, node.attr)
         if isinstance(node.value, (ast.Name, ast.Attribute)):
             for name in self.resolve(node.value):
-                if name in self.imports and (node.attr in MODULES or node.attr.startswith("_")):
+                if name in self.imports and self.is_internal(name, node.attr):
                     self.add("module_internal", node, f"{name}.{node.attr}")
         root = node
         while isinstance(root, (ast.Attribute, ast.Subscript)):
@@ -352,7 +371,11 @@ class Check:
         key = text_of(node.slice)
         if key is not None:
             self.use_attribute(node, key)
-            self.use_names(node, self.resolve(node))
+            names = self.resolve(node)
+            self.use_names(node, names)
+            for module, _, last in (name.rpartition(".") for name in names):
+                if module in self.imports and self.is_internal(module, last):
+                    self.add("module_internal", node, f"{module}.{last}")
 
     def use_binding(self, node, name):
         if name in NAMES and name in builtins.__dict__ and self.scopes[-1][0] is not ast.ClassDef:
@@ -376,13 +399,20 @@ class Check:
         elif called & {"operator.attrgetter", "operator.methodcaller"} and node.args:
             for argument in node.args:
                 self.use_dynamic(node, text_of(argument))
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("format", "format_map"):
-            pattern = text_of(node.func.value)
-            for name in WALKS if pattern and "{" in pattern else ():
-                if name in pattern:
-                    self.use_attribute(node, name)
+        elif isinstance(node.func, ast.Attribute):
+            self.use_method(node, node.func)
         if called == {"vars"} and not node.args and not self.is_own("vars"):
             self.add("call_namespace", node, "vars")
+
+    def use_method(self, node, method):
+        """Methods that read attributes whose names are in a text. The text may be a variable, so
+        any text of the code counts."""
+        if method.attr in ("format", "format_map", "vformat"):
+            pattern = text_of(method.value)
+            for name in self.walk_fields if pattern is None else WALK_FIELD.findall(pattern):
+                self.use_attribute(node, name)
+        elif method.attr == "get_field" and node.args:
+            self.use_dynamic(node, text_of(node.args[0]))
 
     def use_dynamic(self, node, name):
         if name is None:

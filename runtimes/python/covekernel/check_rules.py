@@ -37,7 +37,7 @@ REFUSED = {
 # References to names with dots, as the imports of the code resolve them.
 NAMES = {
     "call_eval": """eval exec compile types.FunctionType types.CodeType timeit.timeit timeit.repeat timeit.Timer
-        typing.get_type_hints""",
+        timeit.main typing.get_type_hints""",
     "call_open": """open io.open io.open_code io.FileIO codecs.open numpy.load numpy.save numpy.savez numpy.loadtxt
         numpy.savetxt numpy.fromfile numpy.memmap numpy.genfromtxt pandas.read_csv pandas.read_excel
         pandas.read_json pandas.read_parquet pandas.read_pickle pandas.read_sql pandas.read_html pandas.read_table
@@ -52,6 +52,12 @@ NAMES = {
         sys.settrace sys.setprofile sys.path sys.meta_path sys.path_hooks sys.path_importer_cache
         sys.setrecursionlimit sys.addaudithook sys.displayhook sys.excepthook sys.unraisablehook""",
 }
+
+# Values that have the name of a refused module.
+NOT_MODULES = "sys.platform numpy.select numpy.trace numpy.linalg.trace"
+
+# Internal names of modules that lead nowhere.
+PLAIN_INTERNALS = "__name__ __doc__ __version__"
 
 # Attributes of any object that lead from a value to its class, its module or its frame.
 WALKS = """
