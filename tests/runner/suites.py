@@ -55,6 +55,12 @@ def by_case(title):
     return ([found.group()], {}) if found else None
 
 
+def by_revision(title):
+    """A revision of MCP."""
+    found = re.search(r"\d{4}-\d\d-\d\d", title)
+    return ([found.group()], {}) if found else None
+
+
 def by_wall(title):
     found = re.search(r"(?:without|the check of) ([a-z0-9-]+)", title)
     return ([found.group(1)], {}) if found else None
@@ -80,7 +86,7 @@ def builds(wanted, jobs):
     gcc_lists = [s for s in ("unit",) if s in wanted]
     clang_lists = [s for s in ("unit", "contract", "fuzz") if s in wanted]
     statics = ["static"] if "static" in wanted else []
-    built = wanted & {"build", "layers", "contract", "kernels", "e2e", "sdk", "docs", "escape", "rootless", "mutation", "crash", "soak"}
+    built = wanted & {"build", "layers", "contract", "kernels", "e2e", "mcp", "sdk", "docs", "escape", "rootless", "mutation", "crash", "soak"}
     if gcc_lists or built:
         found.append(set_up("gcc", BUILD, os.environ.get("CC", "gcc"), [], gcc_lists,
                             lambda: [t for s in gcc_lists for t in meson_tests(s, "gcc", BUILD, [GCC])]))
@@ -202,6 +208,14 @@ def suite_kernels(wanted):
 def suite_e2e(wanted):
     """the command line as a user sees it"""
     return script("e2e", "e2e", "tests/e2e/run.py", timeout=3600, select=by_only)
+
+
+def suite_mcp(wanted):
+    """the conformance suite of MCP against the server, where make check-mcp has installed it"""
+    cache = os.environ.get("COVE_MCP_CACHE", os.path.join(ROOT, "build-mcp"))
+    if not os.path.exists(os.path.join(cache, "node_modules/@modelcontextprotocol/conformance/dist/index.js")):
+        return skipped("mcp", "the conformance suite needs Node.js 22 and is not installed; make check-mcp installs both")
+    return script("mcp", "mcp", "tests/mcp/run.py", select=by_revision)
 
 
 def suite_sdk(wanted):
@@ -330,8 +344,8 @@ def suite_static(wanted):
 # --- all of them ---
 
 SUITES = {name[len("suite_"):]: function for name, function in list(globals().items()) if name.startswith("suite_")}
-ORDER = ["self", "build", "layers", "unit", "contract", "fuzz", "kernels", "e2e", "sdk", "docs", "escape", "rootless", "mutation", "crash",
-         "soak", "static"]
+ORDER = ["self", "build", "layers", "unit", "contract", "fuzz", "kernels", "e2e", "mcp", "sdk", "docs", "escape", "rootless", "mutation",
+         "crash", "soak", "static"]
 
 
 def tasks(wanted, jobs):
