@@ -20,6 +20,6 @@ struct ip_prefix {
 bool ip_address_parse(const char *text, size_t len, struct ip_address *ret);
 char *ip_address_format(const struct ip_address *a, char ret[IP_ADDRESS_TEXT]); /* returns ret */
 bool ip_address_equal(const struct ip_address *a, const struct ip_address *b);
-/* "10.0.0.0/8", "2001:db8::/32", or an address alone. Refuses bits that are set after the prefix. */
+/* "10.0.0.0/8", "2001:db8::/32", or an address alone. Refuses bits that are set after `bits`. */
 bool ip_prefix_parse(const char *text, size_t len, struct ip_prefix *ret);
 bool ip_prefix_contains(const struct ip_prefix *p, const struct ip_address *a);
