@@ -15,8 +15,8 @@
  *
  * A target without a port means 80 and 443; ":*" is every port, and "80,443,8000-8100" a list. A
  * rule with methods or a path needs a port that is read in clear, so not 443. A preset is a row of
- * policy/egress_presets.def. In `path` and `format`, spaces and '%' are percent-encoded; a '*' at the
- * end of a path stands for any rest. A secret line makes http://NAME.secret.cove/ inside the
+ * policy/egress_presets.def. In `path` and `format`, spaces and '%' are percent-encoded; a '*' at
+ * the end of a path stands for any rest. A secret line makes http://NAME.secret.cove/ inside the
  * sandbox a way to that host with the secret added; it allows that way only. Names and patterns are
  * those of policy/hostname.h. */
 #pragma once
@@ -80,8 +80,9 @@ void egress_rules_free(struct egress_rules *r);
 DEFINE_AUTO(egress_rules, egress_rules_free);
 /* The canonical text. Presets are written as presets. */
 void egress_rules_write(const struct egress_rules *r, struct buf *out);
-/* Makes one canonical line (without a line feed) from fields of a request or a flag, or refuses
- * them. `methods` (a NULL-terminated list) and `path` may be NULL. */
+/* Adds one canonical line from fields of a request or a flag, or refuses them. Lines are separated
+ * by a line feed, without one at the end. `methods` (NULL-terminated) and `path` may be NULL.
+ * Rules are counted, and presets expanded, only by egress_rules_parse(). */
 int egress_rules_add_line(struct buf *text, enum egress_action action, const char *target, const char *const *methods,
                           const char *path, struct err *err);
 struct egress_secret_fields {
@@ -112,10 +113,15 @@ struct egress_decision {
     int rule; /* index of the rule that decided; -1: none matched */
 };
 
-/* method and path are both NULL while the request is not known. The path begins with '/', is
- * decoded and normalised by the caller, and has no query. */
+/* method and path are both NULL while the request is not known. The path is that of
+ * http1_path_normalize(); a request whose path it refuses must be refused when the verdict without
+ * it is EGRESS_NEEDS_REQUEST. NAME.secret.cove is allowed on port 80 if a secret line has that
+ * name; every other name below secret.cove is refused, whatever the rules say. */
 struct egress_decision egress_rules_decide(const struct egress_rules *r, const struct egress_target *t,
                                            const char *method, const char *path);
+/* `deny` rules over prefixes hold for a name too, once it is resolved: the index of the first of
+ * them before the rule that allowed the name, or -1. */
+int egress_rules_deny_of_address(const struct egress_rules *r, const struct ip_address *a, uint16_t port, int before);
 /* Whether a name may resolve: some port and request of it could be allowed. */
 bool egress_rules_may_resolve(const struct egress_rules *r, const char *host);
 /* The secret whose name is the first label of NAME.secret.cove; NULL: none. */
