@@ -65,7 +65,7 @@ static PyObject *zygote_module_usual_environment(PyObject *self UNUSED, PyObject
 {
     auto_buf text = { 0 };
 
-    for (const char *const *e = level_environment(LEVEL_STANDARD); *e; e++)
+    for (const char *const *e = level_environment(LEVEL_STANDARD, NETWORK_NONE); *e; e++)
         buf_add(&text, *e, strlen(*e) + 1);
     return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.len);
 }

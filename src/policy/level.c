@@ -48,21 +48,22 @@ static const struct file_rule standard_rules[] = {
     { FILE_READ_EXEC, "/.cove/kernels", true },
 };
 
-static const char *const standard_environment[] = {
-    "PATH=/usr/local/bin:/usr/bin:/bin",
-    "HOME=/workspace",
-    "USER=cove",
-    "LOGNAME=cove",
-    "SHELL=/bin/sh",
-    "LANG=C.UTF-8",
-    "TMPDIR=/tmp",
-    /* Installers fail at once instead of trying again for a network that is not there. */
-    "PIP_NO_INDEX=1",
-    "PIP_BREAK_SYSTEM_PACKAGES=1", /* the system is read-only; Debian's advice would be a virtual environment */
-    "PIP_DISABLE_PIP_VERSION_CHECK=1",
-    "UV_OFFLINE=1",
-    "npm_config_offline=true",
-    NULL,
+#define ENVIRONMENT                                                                                                  \
+    "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace", "USER=cove", "LOGNAME=cove", "SHELL=/bin/sh",            \
+        "LANG=C.UTF-8", "TMPDIR=/tmp", /* the system is read-only; Debian's advice would be a virtual environment */ \
+        "PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1"
+
+/* Installers fail at once instead of trying again for a network that is not there. */
+static const char *const standard_environment[] = { ENVIRONMENT, "PIP_NO_INDEX=1", "UV_OFFLINE=1",
+                                                    "npm_config_offline=true", NULL };
+
+/* The proxy listens on EGRESS_PROXY_PORT. Programs that ignore these variables reach it too, where the
+ * carrier of the sandbox makes that possible. */
+#define PROXY "=http://127.0.0.1:3128"
+#define DIRECT "=localhost,127.0.0.1,::1"
+static const char *const egress_environment[] = {
+    ENVIRONMENT,         "http_proxy" PROXY, "https_proxy" PROXY, "HTTP_PROXY" PROXY,
+    "HTTPS_PROXY" PROXY, "no_proxy" DIRECT,  "NO_PROXY" DIRECT,   NULL,
 };
 
 const char *level_name(enum level l)
@@ -87,7 +88,7 @@ const struct file_rule *level_file_rules(enum level l UNUSED, size_t *count)
     return standard_rules;
 }
 
-const char *const *level_environment(enum level l UNUSED)
+const char *const *level_environment(enum level l UNUSED, enum network_mode network)
 {
-    return standard_environment;
+    return network == NETWORK_NONE ? standard_environment : egress_environment;
 }

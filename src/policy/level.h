@@ -3,6 +3,7 @@
 
 #include "core/base/base.h"
 #include "core/base/err.h"
+#include "policy/network.h"
 
 enum level { LEVEL_STANDARD, LEVEL_HIGH, LEVEL_CUSTOM };
 
@@ -29,4 +30,4 @@ struct file_rule {
 const struct file_rule *level_file_rules(enum level l, size_t *count);
 
 /* The default environment of a program: NULL-terminated "NAME=value". */
-const char *const *level_environment(enum level l);
+const char *const *level_environment(enum level l, enum network_mode network);

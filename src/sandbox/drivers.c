@@ -19,6 +19,7 @@ static const struct {
                           .zygote = true,
                           .denials = true,
                           .fd_passing = true,
+                          .egress = true,
                           .processes = 1 },
                         &jailed_driver_ops },
     /* The user namespace of its sandboxes belongs to the sandbox's own uid, so that no zygote of

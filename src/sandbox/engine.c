@@ -46,8 +46,11 @@ void engine_destroy_sandbox(struct engine *e, const char *id)
 {
     struct driver_link *l = engine_local_link(e);
 
-    if (id_valid(id, "sb"))
-        l->ops->destroy(l, id, NULL, NULL);
+    if (!id_valid(id, "sb"))
+        return;
+    l->ops->destroy(l, id, NULL, NULL);
+    if (!engine_egress_absent_why(e))
+        egress_link_unbind(&e->egress, id, NULL, NULL);
 }
 
 int engine_set_monitor(struct engine *e, int monitor_fd, struct err *err)
@@ -64,6 +67,21 @@ void engine_connect_monitor(struct engine *e)
     l->ops->connect_monitor(l);
 }
 
+int engine_set_egress(struct engine *e, int egress_fd, struct err *err)
+{
+    return egress_link_set(&e->egress, egress_fd, err);
+}
+
+void engine_connect_egress(struct engine *e, const char *socket)
+{
+    egress_link_connect(&e->egress, socket);
+}
+
+const char *engine_egress_absent_why(const struct engine *e)
+{
+    return egress_link_absent_why(&e->egress);
+}
+
 /* --- sandbox handles --- */
 
 static struct sandbox_handle **engine_handle_bucket(struct engine *e, const char *id)
@@ -71,7 +89,7 @@ static struct sandbox_handle **engine_handle_bucket(struct engine *e, const char
     return &e->handles[hash_str(HASH_INIT, id) % SANDBOX_HANDLE_BUCKETS];
 }
 
-static struct sandbox_handle *engine_find_handle(struct engine *e, const char *id)
+struct sandbox_handle *engine_find_handle(struct engine *e, const char *id)
 {
     struct sandbox_handle *b = *engine_handle_bucket(e, id);
 
@@ -239,6 +257,7 @@ int engine_new(struct ev *ev, int jailer_fd, const struct engine_ops *ops, void 
         free(e);
         return -1;
     }
+    egress_link_init(&e->egress, ev, &sandbox_network_link_ops, e);
     *ret = e;
     return 0;
 }
@@ -252,6 +271,7 @@ void engine_free(struct engine *e)
         while (e->handles[i])
             sandbox_handle_detach_engine(e->handles[i]);
     ev_timer_clear(e->ev, &e->lost_timer);
+    egress_link_done(&e->egress);
     engine_close_links(e);
     driver_free_deferred(e->ev, &e->defer, e);
 }

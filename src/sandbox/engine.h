@@ -41,6 +41,16 @@ int engine_set_monitor(struct engine *e, int monitor_fd, struct err *err);
  * connection are not reported; without a monitor, receipts say so. Call before the first sandbox
  * is created. */
 void engine_connect_monitor(struct engine *e);
+/* The connection to an egress proxy (cove-egress) that only this engine uses. Takes ownership of the
+ * socket, also on failure; when it is lost, it stays lost. Sandboxes with NETWORK_EGRESS need a
+ * proxy. */
+int engine_set_egress(struct engine *e, int egress_fd, struct err *err);
+/* Connects to the proxy that listens on `socket`, and again after that connection is lost; then
+ * every living sandbox gets its rules again. */
+void engine_connect_egress(struct engine *e, const char *socket);
+/* Why there is no connection to a proxy, so that a sandbox with NETWORK_EGRESS cannot be created.
+ * NULL: connected. */
+const char *engine_egress_absent_why(const struct engine *e);
 DEFINE_AUTO(engine, engine_free);
 
 /* Lists the sandboxes that live in the jailer, no matter which process created them, ordered by
@@ -62,6 +72,8 @@ struct sandbox_handle_ops {
     void (*on_created)(void *arg);                      /* optional, before on_ready: the walls are being raised */
     /* optional: the interpreter that waited in the sandbox has ended */
     void (*on_interpreter_lost)(void *arg);
+    /* optional: the egress proxy added the secret to `count` requests to this host */
+    void (*on_secret_used)(void *arg, const char *name, const char *host, uint32_t count);
 };
 
 int sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const struct sandbox_handle_ops *ops,
@@ -151,6 +163,20 @@ bool sandbox_handle_has_interpreter(const struct sandbox_handle *b);
 void sandbox_handle_warm_up(struct sandbox_handle *b);
 /* Why the sandbox ended, valid after on_ended: a clock of the sandbox, out of memory, or lost. */
 enum ended_by sandbox_handle_ended_by(const struct sandbox_handle *b);
+
+/* Replaces the rules and secrets of a ready sandbox that was made with NETWORK_EGRESS; `done` is
+ * called when they are in effect. Connections that the new rules refuse are ended. Fails with
+ * network_not_enabled for other sandboxes. After a failure the rules are those of before. `p` and
+ * `secrets` are borrowed for the call. */
+void sandbox_handle_set_network(struct sandbox_handle *b, const struct network_policy *p,
+                                const struct sandbox_secret *secrets, size_t nsecrets, sandbox_handle_done_fn *done,
+                                void *arg);
+/* Open connections. Either l or err is NULL. */
+typedef void sandbox_handle_connections_fn(void *arg, const struct egress_listed *l, const struct err *err);
+void sandbox_handle_connections(struct sandbox_handle *b, sandbox_handle_connections_fn *fn, void *arg);
+/* Totals since the sandbox was claimed. Either r or err is NULL. */
+typedef void sandbox_handle_network_fn(void *arg, const struct egress_reported *r, const struct err *err);
+void sandbox_handle_network_report(struct sandbox_handle *b, sandbox_handle_network_fn *fn, void *arg);
 
 /* Either u or err is NULL. */
 typedef void sandbox_handle_usage_fn(void *arg, const struct sandbox_handle_usage *u, const struct err *err);

@@ -9,7 +9,9 @@
 #pragma once
 
 #include "sandbox/clocks.h"
+#include "sandbox/egress_link.h"
 #include "sandbox/engine.h"
+#include "sandbox/network_usage.h"
 #include "sandbox/receipt.h"
 #include "core/wire/chan.h"
 #include "sandbox/driver/driver.h"
@@ -28,6 +30,8 @@ struct engine {
     const struct engine_ops *ops;
     void *arg;
     struct driver_link *links[DRIVER_COUNT]; /* drivers with the same operations share one */
+    struct egress_link egress;
+    bool has_stale_bindings; /* perhaps: sandbox_network.c */
     bool lost_reported;
     struct ev_timer lost_timer;
     uint32_t cores;
@@ -40,6 +44,7 @@ struct engine {
  * notice before the denied call returns, so the notice has arrived here before any later action
  * of the program is visible. */
 bool engine_has_no_new_denials(const struct sandbox_handle *b);
+struct sandbox_handle *engine_find_handle(struct engine *e, const char *id); /* NULL: none */
 void engine_add_handle(struct engine *e, struct sandbox_handle *b);
 void engine_remove_handle(struct engine *e, struct sandbox_handle *b);
 /* A sandbox_handle ended, perhaps the last one that on_lost waited for. */
@@ -127,6 +132,24 @@ enum sandbox_interpreter_state {
     SANDBOX_INTERPRETER_RESERVED, /* for an execution that is not launched yet */
 };
 
+/* The binding of a sandbox with NETWORK_EGRESS, from its claim to its end. */
+struct sandbox_network {
+    uint8_t *bind; /* payload of E_BIND, with secrets; NULL: never needed again */
+    uint32_t bind_len;
+    char tenant[EGRESS_SECRET_NAME_MAX];
+    struct egress_share share;
+    bool is_requested;            /* E_BIND was sent at least once, so the end sends E_UNBIND */
+    bool is_awaited;              /* the sandbox becomes ready when it is bound */
+    bool is_stale;                /* the proxy of this connection has no rules for the sandbox yet */
+    bool was_claimed;             /* is_awaited: CLAIMED has arrived */
+    uint32_t last_reports;        /* requests of sandbox_network_end that are not answered */
+    bool is_baseline_unknown;     /* adopted: the counters of the previous server process are not known yet */
+    struct network_usage before;  /* of proxies that ended */
+    struct network_usage seen;    /* the latest totals */
+    struct network_usage charged; /* totals that receipts contain */
+    struct sandbox_network_update *updates;
+};
+
 struct sandbox_handle {
     struct engine *engine;    /* NULL after engine_free */
     struct driver_link *link; /* NULL after engine_free */
@@ -138,7 +161,8 @@ struct sandbox_handle {
     void *arg;
     char id[ID_SIZE];
     enum level level;
-    struct network_policy network;
+    struct network_policy network;  /* owns its text */
+    struct sandbox_network *egress; /* NULL: NETWORK_NONE, or not claimed */
     struct sandbox_kind kind;
     struct limits limits;
     char policy[64];
@@ -241,11 +265,36 @@ struct cpu_rate sandbox_handle_cpu_rate(const struct sandbox_handle *b);
 /* Before it was ready; on_failed follows. */
 void sandbox_handle_fail(struct sandbox_handle *b, const struct err *err);
 void sandbox_handle_kill(struct sandbox_handle *b, const struct err *why); /* when it was ready; on_ended follows */
+void sandbox_handle_continue_end(struct sandbox_handle *b); /* an end that waits for answers has one more */
 /* Calls fail or kill, depending on the state; an end in progress continues. */
 void sandbox_handle_end(struct sandbox_handle *b, const struct err *why);
 void sandbox_handle_end_timeout(struct sandbox_handle *b); /* the deadline of an end in progress has passed */
 void sandbox_handle_start_destroy(struct sandbox_handle *b);
 void sandbox_handle_link_lost(struct sandbox_handle *b, const struct err *why);
+
+/* sandbox_reset.c */
+void sandbox_reset_on_unbound(struct sandbox_handle *b, const struct err *err); /* the rules are forgotten */
+
+/* sandbox_network.c: the rules of a sandbox in the egress proxy, and its counters */
+extern const struct egress_link_ops sandbox_network_link_ops; /* arg: the engine */
+int sandbox_network_check(const struct engine *e, const struct sandbox_spec *spec,
+                          struct err *err); /* a proxy exists */
+/* Encodes E_BIND. */
+int sandbox_network_prepare(struct sandbox_handle *b, const struct sandbox_spec *spec, struct err *err);
+void sandbox_network_bind(struct sandbox_handle *b);       /* the sandbox exists and was claimed */
+bool sandbox_network_is_awaited(struct sandbox_handle *b); /* at CLAIMED: the sandbox becomes ready later */
+/* Requests the last counters, if there are some: before removal with E_UNBIND. The end of the
+ * sandbox continues when they are there; sandbox_network_is_ending() until then. */
+void sandbox_network_end(struct sandbox_handle *b, bool unbind);
+void sandbox_network_unbind(struct sandbox_handle *b); /* without a result */
+bool sandbox_network_is_ending(const struct sandbox_handle *b);
+void sandbox_network_release(struct sandbox_handle *b);
+/* Requests the counters for the receipt; exec_receipt_on_network or denials_on_network follows.
+ * False: there is nothing to request. */
+bool sandbox_network_collect(struct exec_handle *x);
+void sandbox_network_fill_receipt(struct exec_handle *x); /* from the latest counters */
+void sandbox_network_fill_final(struct exec_handle *x);   /* it was the only execution of the sandbox */
+void sandbox_network_drop_collection(struct exec_handle *x);
 
 /* --- exec_handle.c --- */
 
@@ -287,10 +336,12 @@ struct exec_handle {
     uint64_t output_max, output_delivered;
     uint64_t wall_ms, cpu_ms;
 
-    bool end_decided;       /* receipt.ended_by is final */
-    bool exit_received;     /* EXIT arrived */
-    bool denials_uncounted; /* denials were not counted for a part of its run */
-    bool ran_concurrently;  /* another execution ran at the same time */
+    bool end_decided;                       /* receipt.ended_by is final */
+    bool exit_received;                     /* EXIT arrived */
+    bool denials_uncounted;                 /* denials were not counted for a part of its run */
+    bool network_uncounted;                 /* a proxy ended during its run, and with it its counters */
+    struct egress_request *network_request; /* the counters for its receipt are on their way; NULL: no */
+    bool ran_concurrently;                  /* another execution ran at the same time */
     uint64_t started_ns, cpu_base;
     uint64_t dropped_bytes[2];                         /* receipt.dropped_bytes, by channel */
     uint64_t denials_baseline[DRIVER_DENIALS_MAX + 1]; /* counts at its launch; the last entry is overflow_count */
@@ -298,7 +349,8 @@ struct exec_handle {
     bool waits_for_monitor;
     bool denials_marked;                    /* exec_handle_mark_denials was called */
     bool denials_mark_unknown;              /* denials_marked: the counts at the mark are not known */
-    struct driver_request *denials_request; /* exec_handle_collect_denials waits for it; NULL: no */
+    bool is_collection_open;                /* on_denials follows exec_handle_collect_denials */
+    struct driver_request *denials_request; /* the collection waits for it; NULL: no */
     struct ev_timer denials_timer;          /* limits the wait for denials_request */
     struct exec_clocks clocks;
     struct ev_timer timer;
@@ -345,10 +397,12 @@ void denials_set_absent(struct exec_handle *x, const char *why);
 void denials_fill_receipt(struct exec_handle *x);    /* from the monitor's latest answer */
 void denials_end_collection(struct exec_handle *x);  /* the process ends: answers an open collection now */
 void denials_drop_collection(struct exec_handle *x); /* without on_denials */
+void denials_on_network(struct exec_handle *x);      /* the other part of a collection has arrived */
 /* exec_receipt.c */
 extern const char exec_receipt_resumed_why[];
 void exec_receipt_set_walls(struct exec_handle *x); /* the sandbox became ready after the execution began */
 void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, const struct exec_spec *spec);
 void exec_receipt_on_exit(struct exec_handle *x, const struct rt_exit *m);
+void exec_receipt_on_network(struct exec_handle *x);
 void exec_receipt_timeout(struct exec_handle *x); /* the requests after the end took too long */
 void exec_handle_detach(struct exec_handle *x);   /* the sandbox_handle is freed: no callback from now on */

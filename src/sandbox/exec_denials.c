@@ -126,10 +126,22 @@ void denials_fill_receipt(struct exec_handle *x)
 
 static void denials_complete_collection(struct exec_handle *x)
 {
-    x->denials_request = NULL;
-    ev_timer_clear(x->ev, &x->denials_timer);
+    if (!x->is_collection_open || x->denials_request || x->network_request)
+        return;
+    x->is_collection_open = false;
     if (x->ops && x->ops->on_denials)
         x->ops->on_denials(x->arg);
+}
+
+static void denials_end_request(struct exec_handle *x)
+{
+    x->denials_request = NULL;
+    ev_timer_clear(x->ev, &x->denials_timer);
+}
+
+void denials_on_network(struct exec_handle *x)
+{
+    denials_complete_collection(x);
 }
 
 static void denials_on_answer(struct driver_request *r, const struct driver_denials *d, const struct err *err)
@@ -138,6 +150,7 @@ static void denials_on_answer(struct driver_request *r, const struct driver_deni
 
     denials_store_answer(x->sandbox, d, err);
     denials_fill(x);
+    denials_end_request(x);
     denials_complete_collection(x);
 }
 
@@ -149,29 +162,36 @@ static void denials_on_timer(void *arg)
     driver_request_forget(x->denials_request);
     denials_store_answer(x->sandbox, NULL, NULL);
     denials_fill(x);
+    denials_end_request(x);
     denials_complete_collection(x);
     driver_callback_end();
 }
 
 void denials_end_collection(struct exec_handle *x)
 {
-    if (!x->denials_request)
+    if (!x->is_collection_open)
         return;
-    driver_request_forget(x->denials_request);
-    if (x->sandbox->has_new_denials)
-        denials_set_absent(x, "its process ended before the monitor answered");
-    else
-        denials_fill(x);
+    if (x->denials_request) {
+        driver_request_forget(x->denials_request);
+        denials_end_request(x);
+        if (x->sandbox->has_new_denials)
+            denials_set_absent(x, "its process ended before the monitor answered");
+        else
+            denials_fill(x);
+    }
+    if (x->network_request)
+        sandbox_network_fill_receipt(x);
     denials_complete_collection(x);
 }
 
 void denials_drop_collection(struct exec_handle *x)
 {
+    x->is_collection_open = false;
+    sandbox_network_drop_collection(x);
     if (!x->denials_request)
         return;
     driver_request_forget(x->denials_request);
-    x->denials_request = NULL;
-    ev_timer_clear(x->ev, &x->denials_timer);
+    denials_end_request(x);
 }
 
 void exec_handle_mark_denials(struct exec_handle *x)
@@ -180,27 +200,37 @@ void exec_handle_mark_denials(struct exec_handle *x)
         return;
     denials_mark_baseline(x);
     denials_set_absent(x, "the execution has not ended");
+    x->network_uncounted = false;
     x->denials_marked = true;
     x->denials_mark_unknown = x->sandbox->adopted && !x->sandbox->denials_known;
 }
 
-bool exec_handle_collect_denials(struct exec_handle *x, bool was_cut_off)
+/* True: the monitor is asked. */
+static bool denials_collect(struct exec_handle *x, bool was_cut_off)
 {
     struct sandbox_handle *b = x->sandbox;
 
-    if (!b || x->state == EXEC_ENDED || x->denials_request)
-        return true;
     if (b->link->denials_absent_why) {
         denials_set_absent(x, b->link->denials_absent_why);
-        return true;
+        return false;
     }
     /* An execution that was cut off may still wait for the monitor's answer. */
     if (!was_cut_off && !x->denials_mark_unknown && engine_has_no_new_denials(b)) {
         b->denials_absent_why = NULL;
         denials_fill(x);
-        return true;
+        return false;
     }
     x->denials_request = b->link->ops->denials(b->link, b->id, denials_on_answer, x);
     ev_timer_set(x->ev, &x->denials_timer, ev_now(x->ev) + MONITOR_ANSWER_NS, denials_on_timer, x);
-    return false;
+    return true;
+}
+
+bool exec_handle_collect_denials(struct exec_handle *x, bool was_cut_off)
+{
+    if (!x->sandbox || x->state == EXEC_ENDED || x->is_collection_open)
+        return true;
+    bool asks_monitor = denials_collect(x, was_cut_off);
+    bool asks_proxy = sandbox_network_collect(x);
+    x->is_collection_open = asks_monitor || asks_proxy;
+    return !x->is_collection_open;
 }

@@ -61,7 +61,10 @@ void exec_receipt_begin(struct exec_handle *x, const struct sandbox_handle *b, c
     (void)str_copy(r->request, sizeof(r->request), spec->request ? spec->request : "");
     r->exit_code = -1;
     r->level = b->level;
-    r->network = b->network;
+    network_policy_copy(&r->network, &b->network);
+    r->egress.carrier = b->created.carrier;
+    if (b->network.mode != NETWORK_NONE)
+        r->egress.absent_why = unstarted;
     str_copy(r->policy, sizeof(r->policy), b->policy);
     r->limits = b->limits;
     r->limits.v[LIMIT_WALL] = spec->wall_ms;
@@ -147,6 +150,8 @@ void exec_handle_set_final_usage(struct exec_handle *x, const struct sandbox_han
     if (alone && st->cpu_ns != SANDBOX_USAGE_UNKNOWN && x->cpu_base != CPU_UNKNOWN && x->started_ns != 0 &&
         st->cpu_ns >= x->cpu_base)
         r->cpu_ns = receipt_figure_known(st->cpu_ns - x->cpu_base);
+    if (alone)
+        sandbox_network_fill_final(x);
     r->final = true;
 }
 
@@ -179,6 +184,7 @@ static void exec_handle_enter_ended(struct exec_handle *x)
     free(take_ptr(&x->request));
     if (b->engine)
         b->link->ops->forget(b->link, x);
+    sandbox_network_drop_collection(x);
     if (!x->ops) {
         exec_handle_release(x);
     }
@@ -240,6 +246,7 @@ void exec_handle_sandbox_gone(struct exec_handle *x, const struct err *why, bool
         exec_receipt_decide_by_exit(x);
     if (!r->changes_why)
         r->changes_why = "the sandbox ended before its files could be compared";
+    sandbox_network_fill_receipt(x);
     denials_fill_receipt(x);
     exec_handle_finish(x);
 }
@@ -324,6 +331,17 @@ static void exec_receipt_request_changes(struct exec_handle *x)
         x->stream = exec_handle_open_path_request(x, FRAME_CHANGES, &exec_receipt_changes_ops);
 }
 
+static void exec_receipt_request_network(struct exec_handle *x)
+{
+    if (!sandbox_network_collect(x))
+        exec_receipt_request_changes(x);
+}
+
+void exec_receipt_on_network(struct exec_handle *x)
+{
+    exec_receipt_request_changes(x);
+}
+
 static void exec_receipt_on_denials(struct driver_request *r, const struct driver_denials *d, const struct err *err)
 {
     struct exec_handle *x = r->owner;
@@ -334,7 +352,7 @@ static void exec_receipt_on_denials(struct driver_request *r, const struct drive
     denials_store_answer(x->sandbox, d, err);
     denials_fill_receipt(x);
     exec_handle_set_timer(x, ev_now(x->ev) + STEP_NS);
-    exec_receipt_request_changes(x);
+    exec_receipt_request_network(x);
 }
 
 static void exec_receipt_request_denials(struct exec_handle *x)
@@ -343,14 +361,14 @@ static void exec_receipt_request_denials(struct exec_handle *x)
 
     if (l->denials_absent_why || !x->ops) {
         denials_set_absent(x, l->denials_absent_why);
-        exec_receipt_request_changes(x);
+        exec_receipt_request_network(x);
         return;
     }
     /* An execution that was cut off may still wait for the monitor's answer. */
     if (!x->end_decided && engine_has_no_new_denials(x->sandbox)) {
         x->sandbox->denials_absent_why = NULL;
         denials_fill_receipt(x);
-        exec_receipt_request_changes(x);
+        exec_receipt_request_network(x);
         return;
     }
     x->waits_for_monitor = true;
@@ -420,6 +438,8 @@ void exec_receipt_timeout(struct exec_handle *x)
         return;
     }
     exec_receipt_decide_by_exit(x);
+    if (x->network_request)
+        sandbox_network_fill_receipt(x);
     if (!x->receipt.changes_why)
         x->receipt.changes_why = "comparing the files took too long";
     exec_handle_finish(x);

@@ -590,7 +590,10 @@ void receipt_done(struct receipt *r)
         free(r->changes[i].path);
     free(r->changes);
     free(r->denials);
+    free(r->egress.destinations);
+    network_policy_done(&r->network);
     r->changes = NULL;
     r->denials = NULL;
+    r->egress.destinations = NULL;
     r->nchanges = 0;
 }

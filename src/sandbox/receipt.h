@@ -4,6 +4,7 @@
 #include "core/base/base.h"
 #include "core/base/id.h"
 #include "core/base/jsonw.h"
+#include "core/wire/egress.h"
 #include "policy/denial.h"
 #include "policy/ended_by.h"
 #include "policy/level.h"
@@ -21,6 +22,16 @@ struct receipt_change {
     char file_kind; /* 'f' 'd' 'l' ... */
     uint64_t size;
     char *path;
+};
+
+/* Connections of an execution through the egress proxy. All 0 with NETWORK_NONE. */
+struct receipt_egress {
+    uint8_t carrier; /* enum egress_carrier */
+    uint64_t connections, refused, failed, received_bytes, sent_bytes;
+    struct egress_destination *destinations; /* used since the last receipt of the sandbox */
+    size_t ndestinations;
+    uint64_t other_destinations; /* that did not fit into the list */
+    const char *absent_why;      /* static text: why the figures are not known; NULL: they are */
 };
 
 #define RECEIPT_REQUEST_MAX 64
@@ -44,7 +55,8 @@ struct receipt {
     char policy[64]; /* name of the policy; "" without a policy */
     char profile[16];
     char driver[16];
-    struct network_policy network;
+    struct network_policy network; /* the receipt owns its text */
+    struct receipt_egress egress;
     char cgroup[16];
     uint32_t host_walls;   /* JAIL_WALL_*: attested by the driver */
     bool rootless;         /* the sandbox was made by an unprivileged user */

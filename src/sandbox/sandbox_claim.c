@@ -1,4 +1,5 @@
-/* From a spec to a ready sandbox: creation by the driver, HELLO, CLAIM.
+/* From a spec to a ready sandbox: creation by the driver, HELLO, CLAIM, and in parallel its rules in
+ * the egress proxy (sandbox_network.c).
  *
  * The request to the driver and CLAIM are both encoded when the sandbox_handle is created, so the
  * caller's spec need not be copied, and every mistake in it is found before anything exists. CLAIM
@@ -115,7 +116,7 @@ int sandbox_claim_prepare(struct sandbox_handle *b, const struct sandbox_spec *s
             return err_set(err, ERR_INVALID, "environment entry '%.60s' is not NAME=value", spec->env[i]);
     if (sandbox_claim_random_bytes(m.entropy, sizeof(m.entropy), err) < 0 || sandbox_claim_add_rules(&m, spec, err) < 0)
         return -1;
-    auto_free const char **env = sandbox_claim_merge_env(level_environment(spec->level), spec->env);
+    auto_free const char **env = sandbox_claim_merge_env(level_environment(spec->level, spec->network.mode), spec->env);
     m.env = env;
     int len = rt_claim_encode(&m, payload, err);
     if (len >= 0) {
@@ -165,6 +166,8 @@ int sandbox_claim_start(struct sandbox_handle *b, const struct sandbox_spec *spe
 {
     if (sandbox_claim_check_mounts(b, spec, err) < 0 ||
         sandbox_claim_random_bytes(&b->epoch, sizeof(b->epoch), err) < 0)
+        return -1;
+    if (!b->is_unclaimed && sandbox_network_prepare(b, spec, err) < 0)
         return -1;
     if (b->adopted) {
         b->link->ops->adopt(b->link, b->id, sandbox_claim_on_created, b);
@@ -224,6 +227,8 @@ static void sandbox_claim_send_hello(struct sandbox_handle *b)
     struct frame f = { .type = FRAME_HELLO, .len = len > 0 ? (uint32_t)len : 0, .data = payload };
 
     chan_send(&b->chan, &f);
+    if (!b->is_unclaimed)
+        sandbox_network_bind(b);
     if (!b->adopted && !b->is_unclaimed)
         sandbox_claim_send(b);
 }
@@ -319,10 +324,12 @@ void sandbox_claim_proceed(struct sandbox_handle *b)
 
     if (b->state == SANDBOX_HANDLE_CREATING)
         return; /* continues like a new sandbox */
-    if (sandbox_claim_check_driver_report(b, &why) < 0)
+    if (sandbox_claim_check_driver_report(b, &why) < 0) {
         sandbox_handle_fail(b, &why);
-    else
-        sandbox_claim_send(b);
+        return;
+    }
+    sandbox_network_bind(b);
+    sandbox_claim_send(b);
 }
 
 /* Sends the file rules of most claims in advance, so that the runtime need not prepare them
@@ -381,7 +388,7 @@ static void sandbox_claim_on_claimed(struct sandbox_handle *b, const struct fram
         sandbox_handle_protocol_error(b, "CLAIMED: %s", err.msg);
     else if (walls_check_inside(&demand, b->runtime_report.walls, b->runtime_report.landlock_abi, &err) < 0)
         sandbox_handle_fail(b, &err);
-    else
+    else if (!sandbox_network_is_awaited(b))
         sandbox_handle_set_ready(b);
 }
 

@@ -197,7 +197,8 @@ static void sandbox_handle_setup_timeout(struct sandbox_handle *b)
     struct err err;
 
     err_set(&err, ERR_TIMEOUT, "the sandbox was not ready after %llu s; it was waiting for %s",
-            SANDBOX_SETUP_NS / NS_PER_S, waits_for[b->state]);
+            SANDBOX_SETUP_NS / NS_PER_S,
+            b->egress && b->egress->was_claimed ? "the egress proxy to accept its rules" : waits_for[b->state]);
     sandbox_handle_fail(b, &err);
 }
 
@@ -245,6 +246,9 @@ static int sandbox_handle_check_spec(const struct engine *e, const struct sandbo
     if (!(drivers_caps(spec->driver)->levels >> spec->level & 1))
         return err_set(err, ERR_LEVEL_UNAVAILABLE, "level %s: no driver for it on this host; use standard",
                        level_name(spec->level));
+    if (spec->network.mode != NETWORK_NONE && !drivers_caps(spec->driver)->egress)
+        return err_set(err, ERR_DRIVER_UNSUPPORTED, "driver %s has no network; use native, or network none",
+                       driver_name(spec->driver));
     if (limits_check(&spec->limits, err) < 0)
         return -1;
     if (spec->id && !id_valid(spec->id, "sb"))
@@ -259,7 +263,8 @@ static void sandbox_handle_set_owner(struct sandbox_handle *b, const struct sand
     b->ops = ops;
     b->arg = arg;
     b->level = spec->level;
-    b->network = spec->network;
+    network_policy_done(&b->network);
+    network_policy_copy(&b->network, &spec->network);
     if (spec->policy)
         (void)str_copy(b->policy, sizeof(b->policy), spec->policy);
     b->require_all_walls = spec->require_all_walls;
@@ -299,6 +304,8 @@ static int sandbox_handle_create(struct engine *e, const char *id, bool spare, c
         id_new("sb", b->id);
     if (sandbox_claim_start(b, spec, err) < 0) {
         sandbox_claim_drop(b);
+        sandbox_network_release(b);
+        network_policy_done(&b->network);
         free(b);
         return -1;
     }
@@ -311,16 +318,16 @@ static int sandbox_handle_create(struct engine *e, const char *id, bool spare, c
 int sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const struct sandbox_handle_ops *ops,
                        void *arg, struct sandbox_handle **ret, struct err *err)
 {
-    return sandbox_handle_check_spec(e, spec, err) < 0
-               ? -1
-               : sandbox_handle_create(e, NULL, false, spec, ops, arg, ret, err);
+    if (sandbox_handle_check_spec(e, spec, err) < 0 || sandbox_network_check(e, spec, err) < 0)
+        return -1;
+    return sandbox_handle_create(e, NULL, false, spec, ops, arg, ret, err);
 }
 
 int sandbox_handle_prepare(struct engine *e, const struct sandbox_spec *like, const struct sandbox_handle_ops *ops,
                            void *arg, struct sandbox_handle **ret, struct err *err)
 {
     struct sandbox_spec bare = { .driver = like->driver,
-                                 .network = like->network,
+                                 .network = { .mode = like->network.mode },
                                  .level = like->level,
                                  .profile = like->profile,
                                  .grants = like->grants,
@@ -348,8 +355,13 @@ int sandbox_handle_claim(struct sandbox_handle *b, const struct sandbox_spec *sp
         !sandbox_limits_fit_claim(&b->driver_limits, &spec->limits) || spec->nmounts ||
         (spec->id && !str_eq(spec->id, b->id)))
         return err_set(err, ERR_BUG, "sandbox %s was prepared for another spec", b->id);
-    if (sandbox_handle_check_spec(b->engine, spec, err) < 0 || sandbox_claim_prepare(b, spec, err) < 0)
+    if (sandbox_handle_check_spec(b->engine, spec, err) < 0 || sandbox_network_check(b->engine, spec, err) < 0 ||
+        sandbox_claim_prepare(b, spec, err) < 0)
         return -1;
+    if (sandbox_network_prepare(b, spec, err) < 0) {
+        sandbox_claim_drop(b);
+        return -1;
+    }
     b->is_unclaimed = false;
     b->limits = spec->limits;
     if (b->join_request)
@@ -381,6 +393,8 @@ static void sandbox_handle_release_resources(struct sandbox_handle *b)
     ev_timer_clear(b->ev, &b->timer);
     sandbox_handle_disconnect(b);
     sandbox_claim_drop(b);
+    sandbox_network_release(b);
+    network_policy_done(&b->network);
     sandbox_streams_close_all(b, NULL);
     fd_close(&b->pidfd);
     fd_close(&b->cpu_fd);
@@ -406,8 +420,11 @@ void sandbox_handle_free(struct sandbox_handle *b)
         return;
     if (b->engine) {
         b->link->ops->forget(b->link, b);
-        if (b->state >= SANDBOX_HANDLE_HELLO && b->state <= SANDBOX_HANDLE_ENDED && !b->is_kept)
+        egress_link_forget(&b->engine->egress, b);
+        if (b->state >= SANDBOX_HANDLE_HELLO && b->state <= SANDBOX_HANDLE_ENDED && !b->is_kept) {
             b->link->ops->destroy(b->link, b->id, NULL, NULL);
+            sandbox_network_unbind(b);
+        }
         engine_remove_handle(b->engine, b);
         engine_maybe_report_lost(b->engine);
     }

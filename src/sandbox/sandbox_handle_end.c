@@ -86,10 +86,10 @@ static void sandbox_handle_enter_gone(struct sandbox_handle *b)
         engine_maybe_report_lost(b->engine);
 }
 
-/* Continues when neither the driver nor the control stream will send more. */
-static void sandbox_handle_continue_end(struct sandbox_handle *b)
+/* Continues when neither the driver nor the egress proxy nor the control stream will send more. */
+void sandbox_handle_continue_end(struct sandbox_handle *b)
 {
-    if (!b->driver_answered)
+    if (!b->driver_answered || sandbox_network_is_ending(b))
         return;
     if (b->state == SANDBOX_HANDLE_ENDING) {
         if (b->is_connected)
@@ -120,6 +120,8 @@ static void sandbox_handle_on_last_denials(struct driver_request *r, const struc
  * it. */
 static void sandbox_handle_on_all_dead(struct sandbox_handle *b)
 {
+    if (b->state == SANDBOX_HANDLE_ENDING && b->running_execs > 0)
+        sandbox_network_end(b, false);
     if (b->running_execs == 0 || b->link->denials_absent_why) {
         b->denials_absent_why = b->link->denials_absent_why;
         b->driver_answered = true;
@@ -206,6 +208,7 @@ void sandbox_handle_start_destroy(struct sandbox_handle *b)
             exec_handle_decide_end(x, ENDED_KILLED);
     sandbox_handle_set_timer(b, ev_now(b->ev) + DRIVER_ANSWER_NS);
     b->link->ops->destroy(b->link, b->id, sandbox_handle_on_destroyed, b);
+    sandbox_network_end(b, true);
 }
 
 static void sandbox_handle_driver_timeout(struct sandbox_handle *b)

@@ -166,7 +166,8 @@ bool sandbox_handle_is_lost(const struct sandbox_handle *b)
  * it. */
 bool sandbox_handle_accepts_exec(const struct sandbox_handle *b)
 {
-    bool behind = b->state == SANDBOX_HANDLE_CLAIMING && b->claim_sent && b->runtime_checks_walls;
+    bool behind = b->state == SANDBOX_HANDLE_CLAIMING && b->claim_sent && b->runtime_checks_walls &&
+                  !(b->egress && b->egress->is_awaited);
 
     return (b->state == SANDBOX_HANDLE_READY || behind) && !b->clock_expired && b->is_connected;
 }

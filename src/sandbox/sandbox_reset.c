@@ -89,8 +89,27 @@ static bool sandbox_reset_on_frame(void *arg, const struct frame *f)
                                                      .limit_reached = found.full };
     b->resetting = false;
     sandbox_claim_preload_rules(b);
-    sandbox_reset_verify(b);
+    if (b->egress)
+        sandbox_network_end(b, true);
+    else
+        sandbox_reset_verify(b);
     return true;
+}
+
+/* The rules of the last claim must not serve the next one, so a proxy that did not answer ends the
+ * sandbox. */
+void sandbox_reset_on_unbound(struct sandbox_handle *b, const struct err *err)
+{
+    struct err why;
+
+    if (err) {
+        why = *err;
+        err_wrap(&why, "resetting the sandbox");
+        sandbox_handle_fail(b, &why);
+        return;
+    }
+    sandbox_network_release(b);
+    sandbox_reset_verify(b);
 }
 
 static void sandbox_reset_on_stream_gone(void *arg UNUSED, const struct err *why UNUSED)
@@ -109,8 +128,10 @@ bool sandbox_handle_can_reset(const struct sandbox_handle *b)
 static void sandbox_reset_forget_claim(struct sandbox_handle *b)
 {
     sandbox_streams_close_all(b, NULL);
+    egress_link_forget(&b->engine->egress, b);
     while (b->execs) {
         b->link->ops->forget(b->link, b->execs);
+        sandbox_network_drop_collection(b->execs);
         exec_handle_detach(b->execs);
     }
     b->running_execs = 0;

@@ -13,7 +13,9 @@ bool sandbox_spec_supports_zygote(const struct sandbox_spec *spec)
 /* A driver without zygotes makes the same sandboxes for a spec with and without one. */
 struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec)
 {
-    struct sandbox_kind k = { .driver = spec->driver, .filter = { .profile = spec->profile, .grants = spec->grants } };
+    struct sandbox_kind k = { .driver = spec->driver,
+                              .filter = { .profile = spec->profile, .grants = spec->grants },
+                              .egress = spec->network.mode != NETWORK_NONE };
 
     if (spec->zygote && sandbox_spec_supports_zygote(spec)) {
         (void)str_copy(k.language, sizeof(k.language), spec->zygote->language);
@@ -60,9 +62,8 @@ static const char *sandbox_spec_hostname(const struct sandbox_spec *spec)
  * sandbox of its own level, so that this stays correct when the levels differ. */
 static bool sandbox_spec_same_walls(const struct sandbox_spec *a, const struct sandbox_spec *b)
 {
-    return a->level == b->level && network_policy_equal(&a->network, &b->network) && a->nmounts == 0 &&
-           b->nmounts == 0 && sandbox_spec_same_kind(a, b) &&
-           str_eq(sandbox_spec_hostname(a), sandbox_spec_hostname(b));
+    return a->level == b->level && a->network.mode == b->network.mode && a->nmounts == 0 && b->nmounts == 0 &&
+           sandbox_spec_same_kind(a, b) && str_eq(sandbox_spec_hostname(a), sandbox_spec_hostname(b));
 }
 
 bool sandbox_spec_equal(const struct sandbox_spec *a, const struct sandbox_spec *b)

@@ -14,6 +14,9 @@ void kernel_receipt_make(const struct language_kernel *k, const struct kernel_fi
     ret->changes = NULL;
     ret->denials = NULL;
     ret->nchanges = ret->ndenials = 0;
+    ret->egress = (struct receipt_egress){ .carrier = ret->egress.carrier };
+    if (ret->network.mode != NETWORK_NONE)
+        ret->egress.absent_why = f->other_why;
     (void)str_copy(ret->execution, sizeof(ret->execution), f->execution);
     (void)str_copy(ret->request, sizeof(ret->request), f->request ? f->request : "");
     ret->final = f->final;
@@ -45,4 +48,5 @@ void kernel_receipt_set_denials(const struct language_kernel *k, struct receipt 
     ret->ndenials = r->ndenials;
     ret->denials_more = r->denials_more;
     ret->denials_why = r->denials_why;
+    ret->egress = r->egress;
 }

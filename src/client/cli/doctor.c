@@ -137,7 +137,7 @@ static void doctor_set_probe_args(struct doctor *d, const struct doctor_step *s)
     char names[WORD_MAX - 16] = "";
     size_t n = 0;
 
-    for (const char *const *e = level_environment(LEVEL_STANDARD); *e; e++) {
+    for (const char *const *e = level_environment(LEVEL_STANDARD, NETWORK_NONE); *e; e++) {
         size_t len = strlen(names);
 
         snprintf(names + len, sizeof(names) - len, "%.*s,", (int)strcspn(*e, "="), *e);

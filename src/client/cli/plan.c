@@ -296,7 +296,7 @@ static void plan_json_host(const struct run_options *r, struct jsonw *w)
 
 void plan_print(const struct run_options *r, const struct program *p, struct buf *out)
 {
-    const char *const *env = level_environment(r->level);
+    const char *const *env = level_environment(r->level, r->network.mode);
     size_t nwalls;
     const struct wall *walls = walls_all(&nwalls);
     char source[RUN_OPTIONS_SOURCE_TEXT];
@@ -338,7 +338,7 @@ static void plan_json_mount(struct jsonw *w, const char *dst, const char *kind, 
 
 static void plan_json_lists(const struct run_options *r, const struct program *p, struct jsonw *w)
 {
-    const char *const *env = level_environment(r->level);
+    const char *const *env = level_environment(r->level, r->network.mode);
     size_t nwalls;
     const struct wall *walls = walls_all(&nwalls);
 
@@ -398,7 +398,7 @@ static void plan_json_sources(const struct run_options *r, struct jsonw *w)
     jsonw_kstr(w, "workspace", plan_workspace_source(r, text));
     jsonw_key(w, "env"); /* same order as "env" above */
     jsonw_array(w);
-    for (size_t i = 0; level_environment(r->level)[i]; i++)
+    for (size_t i = 0; level_environment(r->level, r->network.mode)[i]; i++)
         jsonw_str(w, level_name(r->level));
     for (size_t i = 0; i < r->nenv; i++)
         jsonw_str(w, plan_env_source(r, i, text));

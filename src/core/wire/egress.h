@@ -5,6 +5,11 @@
  * listeners are not read, so connections wait and nothing is allowed. Both sides send each message
  * on a SOCK_SEQPACKET socket; the proxy accepts E_LISTEN only from the jailer's uid.
  *
+ * Two sockets have no common order: E_BIND may arrive before E_LISTEN, after a restart of the proxy
+ * for all sandboxes, and E_UNBIND before or after E_UNLISTEN. The proxy keeps rules without
+ * listeners, and the counters of a sandbox, until E_UNBIND. E_BIND of a bound sandbox keeps its
+ * counters.
+ *
  * Rules are the canonical text of policy/egress_rules.h, which the proxy parses again, so that the
  * wire does not depend on policy. Decoders refuse ids that are not "sb" and 20 base32 characters,
  * unknown values, and missing or extra bytes. */

@@ -74,7 +74,7 @@ static void policy_rows_add_limits(const struct policy *p, const struct operator
 
 static void policy_rows_add_environment(const struct policy *p, struct policy_rows *r)
 {
-    const char *const *env = level_environment(p->level);
+    const char *const *env = level_environment(p->level, p->network.mode);
 
     for (size_t i = 0; env[i]; i++) {
         size_t name = strcspn(env[i], "=");

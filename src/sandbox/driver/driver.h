@@ -27,6 +27,7 @@ struct driver_caps {
     bool zygote;     /* interpreters of a zygote can join a sandbox; needs fd_passing */
     bool denials;    /* denied system calls are counted */
     bool fd_passing; /* the control stream passes descriptors */
+    bool egress;     /* a sandbox can have listeners of the egress proxy */
     /* Processes that the counters of an idle sandbox include: PID 1, and what keeps it alive. */
     uint32_t processes;
 };
@@ -45,6 +46,7 @@ struct driver_created {
     int cpu_fd;       /* a file with the CPU time used so far (cpu_counter_read); -1: stats() reports it */
     int oom_fd;       /* a file with a line "oom_kill N" */
     uint8_t cpu_unit; /* of cpu_fd */
+    uint8_t carrier;  /* enum egress_carrier of core/wire/egress.h */
 };
 
 #define DRIVER_DENIALS_MAX 64

@@ -26,6 +26,17 @@ struct zygote_spec { /* sandboxes with different zygote specs are of different k
     const char *preload; /* module names separated by commas; "" is none */
 };
 
+struct sandbox_secret { /* a value that only the egress proxy sees */
+    const char *name;   /* of a secret rule of the network policy */
+    const char *value;  /* shorter than EGRESS_SECRET_VALUE_MAX of core/wire/egress.h */
+};
+
+struct egress_share {         /* of the egress proxy, for one sandbox */
+    uint32_t connections_max; /* open at the same time; 0: the proxy's default */
+    uint32_t connection_rate; /* new ones each second; 0: the proxy's default */
+    uint64_t bytes_max;       /* in both directions, over the life of the sandbox; 0: no limit */
+};
+
 struct sandbox_spec {
     const char *id; /* "sb..."; NULL: generate one */
     enum driver_id driver;
@@ -36,6 +47,11 @@ struct sandbox_spec {
     uint64_t deny[FILTER_DENY_WORDS]; /* bit per system call: denied although the profile allows it */
     struct limits limits;
     struct network_policy network;
+    /* With NETWORK_EGRESS: the values of the secrets that its rules name, borrowed for the call. */
+    const struct sandbox_secret *secrets;
+    size_t nsecrets;
+    const char *tenant; /* whose shares of the egress proxy count; NULL: none */
+    struct egress_share share;
     bool require_all_walls; /* fail if a wall is missing that only root can raise */
     /* Its interpreters may join the sandbox: engine_start_zygote,
      * sandbox_handle_join_interpreter. NULL: none. */
@@ -54,6 +70,7 @@ struct sandbox_kind { /* what all sandboxes that a driver makes from one templat
     struct filter_spec filter;
     char language[16]; /* language of its zygote; "": no zygote */
     uint64_t preload;  /* hash of the modules that the zygote loads */
+    bool egress;       /* its sandboxes have listeners of the egress proxy */
 };
 
 bool sandbox_kind_equal(const struct sandbox_kind *a, const struct sandbox_kind *b);

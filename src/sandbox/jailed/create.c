@@ -64,6 +64,7 @@ static int jailed_read_created(const struct jailed_reply *reply, struct driver_c
     memcpy(c->limits.enforcement, m.enforced, sizeof(c->limits.enforcement));
     memcpy(c->limits.reason, m.why, sizeof(c->limits.reason));
     c->cpu_unit = m.cpu_unit;
+    c->carrier = m.egress_carrier;
     c->control_fd = take_fd(&reply->fds[n++]);
     c->pidfd = take_fd(&reply->fds[n++]);
     if (m.cpu_fd)

@@ -46,6 +46,7 @@ void jailed_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MA
 {
     const struct filter_spec *filter = &kind->filter;
     char joins[32] = "";
+    const char *egress = kind->egress ? "-egress" : "";
     bool plain = filter->grants == 0;
 
     for (size_t i = 0; i < FILTER_DENY_WORDS; i++)
@@ -54,11 +55,12 @@ void jailed_template_name(const struct sandbox_kind *kind, char ret[JAIL_NAME_MA
         snprintf(joins, sizeof(joins), "-%.6s-%08" PRIx32, kind->language,
                  (uint32_t)(kind->preload ^ kind->preload >> 32));
     if (plain)
-        snprintf(ret, JAIL_NAME_MAX, "%s-%s%s", driver_name(kind->driver), profile_name(filter->profile), joins);
+        snprintf(ret, JAIL_NAME_MAX, "%s-%s%s%s", driver_name(kind->driver), profile_name(filter->profile), joins,
+                 egress);
     else
-        snprintf(ret, JAIL_NAME_MAX, "%s-%s-%" PRIx32 "-%016" PRIx64 "%s", driver_name(kind->driver),
+        snprintf(ret, JAIL_NAME_MAX, "%s-%s-%" PRIx32 "-%016" PRIx64 "%s%s", driver_name(kind->driver),
                  profile_name(filter->profile), filter->grants,
-                 hash_bytes(HASH_INIT, filter->deny, sizeof(filter->deny)), joins);
+                 hash_bytes(HASH_INIT, filter->deny, sizeof(filter->deny)), joins, egress);
 }
 
 void jailed_request_template(struct jailed_link *l, const struct sandbox_kind *kind)
@@ -67,7 +69,8 @@ void jailed_request_template(struct jailed_link *l, const struct sandbox_kind *k
     struct jail_template m = { .driver = (uint8_t)kind->driver,
                                .profile = (uint8_t)filter->profile,
                                .grants = filter->grants,
-                               .joinable = kind->language[0] != '\0' };
+                               .joinable = kind->language[0] != '\0',
+                               .egress = kind->egress };
     PAYLOAD(payload);
 
     bool known = jailed_find_template(l, kind) != NULL;

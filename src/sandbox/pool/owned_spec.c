@@ -16,7 +16,7 @@ void owned_spec_set(struct owned_spec *s, const struct sandbox_spec *like)
     struct owned_spec old = *s;
 
     *s = (struct owned_spec){ .spec = { .driver = like->driver,
-                                        .network = like->network,
+                                        .network = { .mode = like->network.mode }, /* the claim binds the rules */
                                         .level = like->level,
                                         .profile = like->profile,
                                         .grants = like->grants,

@@ -77,7 +77,7 @@ TEST(file_rules_fit_the_wire_and_use_its_numbers)
 
 TEST(the_environment_has_each_variable_once_and_none_of_the_host)
 {
-    const char *const *env = level_environment(LEVEL_STANDARD);
+    const char *const *env = level_environment(LEVEL_STANDARD, NETWORK_NONE);
     bool path = false, home = false;
 
     for (size_t i = 0; env[i]; i++) {

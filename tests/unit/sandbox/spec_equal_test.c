@@ -3,6 +3,7 @@
 
 static const struct zygote_spec python = { "python", "json" };
 static const struct sandbox_mount mount = { .kind = SANDBOX_MOUNT_WORKSPACE, .fd = 0 };
+static const struct sandbox_secret secret = { "openai", "key" };
 static const char *const env[] = { "A=b", NULL };
 
 enum effect {
@@ -31,7 +32,10 @@ CHANGE(profile, s->profile = PROFILE_PYTHON + 1)
 CHANGE(grants, s->grants = 1)
 CHANGE(deny, s->deny[FILTER_DENY_WORDS - 1] = 1)
 CHANGE(limits, s->limits.v[LIMIT_MEMORY] /= 2)
-CHANGE(network, s->network.mode = NETWORK_MODES)
+CHANGE(network, s->network.mode = NETWORK_EGRESS)
+CHANGE(secrets, (s->secrets = &secret, s->nsecrets = 1))
+CHANGE(tenant, s->tenant = "acme")
+CHANGE(share, s->share.connections_max = 1)
 CHANGE(require_all_walls, s->require_all_walls = true)
 CHANGE(zygote, s->zygote = &python)
 CHANGE(require_enforced, s->require_enforced = 1)
@@ -55,6 +59,10 @@ static const struct spec_field fields[] = {
     FIELD(deny, SEPARATES),
     FIELD(limits, TUNED),
     FIELD(network, SEPARATES),
+    FIELD(secrets, CLAIMED),
+    { "nsecrets", offsetof(struct sandbox_spec, nsecrets), sizeof(size_t), CLAIMED, change_secrets },
+    FIELD(tenant, CLAIMED),
+    FIELD(share, CLAIMED),
     FIELD(require_all_walls, CLAIMED),
     FIELD(zygote, SEPARATES),
     FIELD(require_enforced, CLAIMED),
@@ -96,6 +104,19 @@ TEST(a_changed_field_has_its_effect_on_both_comparisons)
     }
 }
 
+TEST(a_prepared_sandbox_serves_every_rule_of_its_network_mode)
+{
+    struct sandbox_spec made = plain_spec(), want = plain_spec();
+
+    made.network.mode = want.network.mode = NETWORK_EGRESS;
+    want.network.rules = "allow pypi.org";
+    assert_true(sandbox_spec_equal(&made, &want));
+    assert_true(sandbox_spec_fits_claim(&made, &want));
+    assert_true(sandbox_spec_same_kind(&made, &want));
+    made.network.mode = NETWORK_NONE;
+    assert_false(sandbox_spec_same_kind(&made, &want));
+}
+
 TEST(a_zygote_does_not_separate_sandboxes_of_a_driver_without_zygotes)
 {
     struct sandbox_spec made = plain_spec(), want = plain_spec();
@@ -125,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(every_field_of_a_spec_is_in_the_table),
         RUN(a_changed_field_has_its_effect_on_both_comparisons),
+        RUN(a_prepared_sandbox_serves_every_rule_of_its_network_mode),
         RUN(a_zygote_does_not_separate_sandboxes_of_a_driver_without_zygotes),
         RUN(a_claim_lowers_the_limit_of_processes_and_never_raises_it),
     };
