@@ -1,123 +1,59 @@
-/* One table for both families: an IPv4 address is looked up as ::ffff:a.b.c.d, so that both
- * notations are treated alike. IPv6 addresses with an embedded IPv4 address (NAT64, 6to4, Teredo)
- * are all refused: their destination depends on a gateway. */
+/* An IPv4-mapped IPv6 address is read as the IPv4 address, because the kernel connects to that one.
+ * Which addresses are closed is the table of policy/closed_ranges.def. */
 #include "server/audit/address.h"
 
 #include "core/base/str.h"
+#include "policy/closed_ranges.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
-static const struct {
-    const char *net;
-    unsigned bits;
-} address_closed_nets[] = {
-    /* IPv4, RFC 6890 and later additions */
-    { "::ffff:0.0.0.0", 96 + 8 },
-    { "::ffff:10.0.0.0", 96 + 8 },
-    { "::ffff:100.64.0.0", 96 + 10 },
-    { "::ffff:127.0.0.0", 96 + 8 },
-    { "::ffff:169.254.0.0", 96 + 16 },
-    { "::ffff:172.16.0.0", 96 + 12 },
-    { "::ffff:192.0.0.0", 96 + 24 },
-    { "::ffff:192.0.2.0", 96 + 24 },
-    { "::ffff:192.88.99.0", 96 + 24 },
-    { "::ffff:192.168.0.0", 96 + 16 },
-    { "::ffff:198.18.0.0", 96 + 15 },
-    { "::ffff:198.51.100.0", 96 + 24 },
-    { "::ffff:203.0.113.0", 96 + 24 },
-    { "::ffff:224.0.0.0", 96 + 4 },
-    { "::ffff:240.0.0.0", 96 + 4 },
-    /* IPv6 within 2000::/3 */
-    { "2001::", 23 },
-    { "2001:db8::", 32 },
-    { "2002::", 16 },
-    { "3fff::", 20 },
-};
-static const struct {
-    const char *net;
-    unsigned bits;
-} address_public_nets[] = { { "::ffff:0.0.0.0", 96 }, { "2000::", 3 } };
-
-static bool address_in_net(const struct in6_addr *a, const struct in6_addr *net, unsigned bits)
+static bool address_of_sockaddr(const struct sockaddr *addr, struct ip_address *ret)
 {
-    unsigned whole = bits / 8, rest = bits % 8;
-
-    if (memcmp(a->s6_addr, net->s6_addr, whole) != 0)
+    *ret = (struct ip_address){ 0 };
+    if (addr->sa_family == AF_INET) {
+        ret->family = 4;
+        memcpy(ret->bytes, &((const struct sockaddr_in *)(const void *)addr)->sin_addr, 4);
+        return true;
+    }
+    if (addr->sa_family != AF_INET6)
         return false;
-    return rest == 0 || ((a->s6_addr[whole] ^ net->s6_addr[whole]) & (0xff00u >> rest & 0xff)) == 0;
-}
-
-static void address_map_v4(struct in_addr v4, struct in6_addr *ret)
-{
-    *ret = (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff } };
-    memcpy(ret->s6_addr + 12, &v4, 4);
-}
-
-static bool address_as_v6(const struct sockaddr *addr, struct in6_addr *ret)
-{
-    if (addr->sa_family == AF_INET)
-        address_map_v4(((const struct sockaddr_in *)(const void *)addr)->sin_addr, ret);
-    else if (addr->sa_family == AF_INET6)
-        *ret = ((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr;
-    else
-        return false;
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr;
+    bool mapped = IN6_IS_ADDR_V4MAPPED(six);
+    ret->family = mapped ? 4 : 6;
+    memcpy(ret->bytes, six->s6_addr + (mapped ? 12 : 0), mapped ? 4 : 16);
     return true;
-}
-
-static bool address_in_net_text(const struct in6_addr *a, const char *net, unsigned bits)
-{
-    struct in6_addr n;
-
-    return inet_pton(AF_INET6, net, &n) == 1 && address_in_net(a, &n, bits);
 }
 
 bool address_is_public(const struct sockaddr *addr)
 {
-    struct in6_addr a;
-    bool inside = false;
-
-    if (!address_as_v6(addr, &a))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(address_public_nets); i++)
-        inside |= address_in_net_text(&a, address_public_nets[i].net, address_public_nets[i].bits);
-    for (size_t i = 0; i < ARRAY_LEN(address_closed_nets) && inside; i++)
-        inside = !address_in_net_text(&a, address_closed_nets[i].net, address_closed_nets[i].bits);
-    return inside;
+    return address_is_allowed(addr, NULL, 0);
 }
 
-bool address_is_allowed(const struct sockaddr *addr, const struct address_net *nets, size_t nnets)
+bool address_is_allowed(const struct sockaddr *addr, const struct ip_prefix *nets, size_t nnets)
 {
-    struct in6_addr a;
+    struct ip_address a;
 
-    if (!address_as_v6(addr, &a))
-        return false;
-    for (size_t i = 0; i < nnets; i++)
-        if (address_in_net(&a, &nets[i].addr, nets[i].bits))
-            return true;
-    return address_is_public(addr);
+    return address_of_sockaddr(addr, &a) && !closed_range_of(&a, nets, nnets);
 }
 
-int address_net_parse(const char *text, struct address_net *ret, struct err *err)
+int address_net_parse(const char *text, struct ip_prefix *ret, struct err *err)
 {
     const char *slash = strchr(text, '/');
-    size_t n = slash ? (size_t)(slash - text) : strlen(text);
-    char addr[INET6_ADDRSTRLEN];
-    struct in_addr v4;
-    uint64_t bits = 128;
+    struct ip_prefix net = { 0 };
+    uint64_t bits;
 
-    if (n >= sizeof(addr))
-        return err_set(err, ERR_INVALID, "'%.60s' is not an address", text);
-    memcpy(addr, text, n);
-    addr[n] = '\0';
-    bool is_v4 = inet_pton(AF_INET, addr, &v4) == 1;
-    if (is_v4)
-        address_map_v4(v4, &ret->addr);
-    else if (inet_pton(AF_INET6, addr, &ret->addr) != 1)
+    if (!ip_address_parse(text, slash ? (size_t)(slash - text) : strlen(text), &net.address))
         return err_set(err, ERR_INVALID, "'%.60s' is neither an address nor a network such as 10.0.0.0/8", text);
-    if (slash && !str_to_u64(slash + 1, is_v4 ? 32 : 128, &bits))
+    uint64_t bits_max = net.address.family == 4 ? 32 : 128;
+    if (!slash)
+        bits = bits_max;
+    else if (!str_to_u64(slash + 1, bits_max, &bits))
         return err_set(err, ERR_INVALID, "'%.60s': the prefix length after '/' is invalid", text);
-    ret->bits = (unsigned)(slash && is_v4 ? bits + 96 : bits);
+    for (uint64_t bit = bits; bit < bits_max; bit++)
+        net.address.bytes[bit / 8] &= (uint8_t) ~(0x80u >> bit % 8);
+    net.bits = (uint8_t)bits;
+    *ret = net;
     return 0;
 }
 

@@ -8,21 +8,17 @@
 
 #include "core/base/base.h"
 #include "core/base/err.h"
+#include "policy/ip_address.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-struct address_net { /* IPv4 is stored as an IPv4-mapped IPv6 address */
-    struct in6_addr addr;
-    unsigned bits;
-};
-
-/* "10.1.2.3", "10.0.0.0/8", "fd00::/8". */
-int address_net_parse(const char *text, struct address_net *ret, struct err *err);
+/* "10.1.2.3", "10.0.0.0/8", "fd00::/8". Bits after the prefix are cleared. */
+int address_net_parse(const char *text, struct ip_prefix *ret, struct err *err);
 
 bool address_is_public(const struct sockaddr *addr);
 /* Public, or in one of the networks. False for families other than IPv4 and IPv6. */
-bool address_is_allowed(const struct sockaddr *addr, const struct address_net *nets, size_t nnets);
+bool address_is_allowed(const struct sockaddr *addr, const struct ip_prefix *nets, size_t nnets);
 
 /* Checks whether the host of a URL is an address: 1 with *ret filled, 0 for a name; -1 for text
  * that some programs parse as an address and others as a name: hexadecimal or octal numbers, fewer

@@ -32,7 +32,7 @@ struct webhook {
     struct ev *ev;
     struct fetch *fetch;
     char *url, *secret;
-    struct address_net nets[NETS_MAX];
+    struct ip_prefix nets[NETS_MAX];
     size_t nnets;
     struct backoff backoff;
     uint64_t deadline_ns;

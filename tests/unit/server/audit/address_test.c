@@ -38,6 +38,7 @@ TEST(SR01_only_public_addresses_are_allowed)
         "172.31.255.255",
         "192.168.1.1",
         "169.254.169.254",
+        "168.63.129.16",
         "100.64.0.1",
         "100.127.255.255",
         "192.0.0.192",
@@ -88,7 +89,7 @@ TEST(SR01_only_public_addresses_are_allowed)
 
 TEST(only_listed_networks_are_exceptions)
 {
-    struct address_net nets[2];
+    struct ip_prefix nets[2];
     struct sockaddr_storage in = addr_of("10.1.2.3"), out = addr_of("10.2.2.3"), six = addr_of("fd00::7"),
                             mapped = addr_of("::ffff:10.1.9.9"), world = addr_of("8.8.8.8");
     struct err err = { 0 };
@@ -101,7 +102,9 @@ TEST(only_listed_networks_are_exceptions)
     assert_true(address_is_allowed((struct sockaddr *)&world, nets, 2));
     assert_false(address_is_allowed((struct sockaddr *)&out, nets, 2));
     assert_int_equal(address_net_parse("127.0.0.1", &nets[0], &err), 0);
-    assert_int_equal(nets[0].bits, 128);
+    assert_int_equal(nets[0].bits, 32);
+    assert_int_equal(address_net_parse("10.1.2.3/16", &nets[0], &err), 0);
+    assert_true(address_is_allowed((struct sockaddr *)&in, nets, 1));
     static const char *const bad[] = { "",         "x",          "10.0.0.0/33", "10.0.0.0/",
                                        "10.0.0/8", "fd00::/129", "10.0.0.0/8x", "localhost" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
