@@ -22,9 +22,9 @@ static enum egress_verdict egress_verdict_of(enum egress_action a)
     return a == EGRESS_ALLOW ? EGRESS_ALLOWED : EGRESS_REFUSED;
 }
 
-static bool egress_target_is_secret(const struct egress_target *t)
+static bool egress_host_is_secret(const char *host)
 {
-    return str_ends(t->host, EGRESS_SECRET_SUFFIX);
+    return str_ends(host, EGRESS_SECRET_SUFFIX) || str_eq(host, EGRESS_SECRET_SUFFIX + 1);
 }
 
 /* NAME.secret.cove: the proxy answers itself, in clear, so port 80 only. */
@@ -68,7 +68,7 @@ static struct egress_decision egress_rules_decide_target(const struct egress_rul
 struct egress_decision egress_rules_decide(const struct egress_rules *r, const struct egress_target *t,
                                            const char *method, const char *path)
 {
-    if (egress_target_is_secret(t))
+    if (egress_host_is_secret(t->host))
         return (struct egress_decision){ egress_rules_decide_secret(r, t, method, path), -1 };
     if (!method)
         return egress_rules_decide_target(r, t);
@@ -115,7 +115,7 @@ bool egress_rules_may_resolve(const struct egress_rules *r, const char *host)
     uint64_t denied[PORT_WORDS];
     bool any_denied = false;
 
-    if (str_ends(host, EGRESS_SECRET_SUFFIX))
+    if (egress_host_is_secret(host))
         return egress_rules_find_secret(r, host) != NULL;
     for (size_t i = 0; i < r->nrules; i++) {
         const struct egress_rule *row = &r->rules[i];
@@ -163,9 +163,11 @@ static void egress_rules_explain_secret(const struct egress_rules *r, const stru
                                         struct buf *fix)
 {
     const struct egress_secret_rule *s = egress_rules_find_secret(r, t->host);
-    int n = (int)(strlen(t->host) - strlen(EGRESS_SECRET_SUFFIX));
+    int n = str_ends(t->host, EGRESS_SECRET_SUFFIX) ? (int)(strlen(t->host) - strlen(EGRESS_SECRET_SUFFIX)) : 0;
 
-    if (!s) {
+    if (n == 0)
+        buf_addf(reason, "%s has the names of secrets below it", t->host);
+    else if (!s) {
         buf_addf(reason, "no secret is bound to the name %.*s", n, t->host);
         buf_addf(fix, "secret %.*s HOST", n, t->host);
     } else if (t->port != 80)
@@ -199,7 +201,7 @@ static void egress_rules_explain_no_match(const struct egress_rules *r, const st
 void egress_rules_explain(const struct egress_rules *r, const struct egress_target *t, struct egress_decision d,
                           struct buf *reason, struct buf *fix)
 {
-    if (egress_target_is_secret(t)) {
+    if (egress_host_is_secret(t->host)) {
         egress_rules_explain_secret(r, t, reason, fix);
         return;
     }

@@ -239,6 +239,7 @@ TEST(the_first_rule_that_matches_decides)
         { "secret openai api.openai.com", "openai.secret.cove:80", '+' },
         { "secret openai api.openai.com", "openai.secret.cove:443", '-' },
         { "secret openai api.openai.com", "a.openai.secret.cove:80", '-' },
+        { "allow *.cove", "secret.cove:80", '-' },
         { "secret openai api.openai.com", "api.openai.com:443", '-' },
         { "secret openai api.openai.com path=/v1/*", "openai.secret.cove:80", '?' },
     };
@@ -336,6 +337,7 @@ TEST(EG04_a_name_resolves_only_if_some_port_of_it_is_allowed)
         { "secret k example.org", "example.org", false },
         { "secret k example.org", "k.secret.cove", true },
         { "secret k example.org\nallow *", "kk.secret.cove", false },
+        { "allow *.cove", "secret.cove", false },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
