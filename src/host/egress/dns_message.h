@@ -14,7 +14,7 @@
 #define DNS_EDE_TEXT_MAX 100u
 
 enum dns_query_kind {
-    DNS_QUERY_DROPPED,   /* shorter than a header, or itself an answer: send nothing */
+    DNS_QUERY_DROPPED,   /* shorter than a header, or itself an answer: send nothing, *ret is not set */
     DNS_QUERY_MALFORMED, /* answer with DNS_ANSWER_FORMERR */
     DNS_QUERY_UNKNOWN,   /* another operation than QUERY or another class than IN: DNS_ANSWER_NOTIMP */
     DNS_QUERY_VERSION,   /* another version of EDNS: DNS_ANSWER_BADVERS */
