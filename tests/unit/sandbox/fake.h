@@ -39,6 +39,7 @@ struct fake {
     int oom;     /* file of memory events */
     char id[ID_SIZE];
     uint64_t epoch;
+    uint8_t carrier; /* of the sandboxes that the jailer creates */
     uint32_t stream; /* id of the execution's stream */
     int fds_before;
 
@@ -335,6 +336,7 @@ static inline void jailer_created_with(struct fake *k, uint32_t walls, uint8_t e
     uint8_t out[FRAME_PAYLOAD_MAX];
     int pair[2], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
+    m.egress_carrier = k->carrier;
     str_copy(m.cgroup, sizeof(m.cgroup), "v1");
     memset(m.enforced, enforced, LIMIT_COUNT);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
