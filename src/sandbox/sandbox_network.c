@@ -13,8 +13,8 @@
  * 1. A sandbox whose rules the proxy refused never becomes ready. An adopted sandbox becomes ready
  *    without rules, because its programs run already.
  * 2. A change of rules that fails leaves the rules before it.
- * 3. The rules of a sandbox are sent in the order of the requests: a stale binding before the change
- *    that follows it.
+ * 3. The rules of a sandbox are sent in the order of the requests: a stale binding before the
+ *    change that follows it.
  * 4. Memory that held secrets is wiped before it is released. */
 #include "sandbox/engine_internal.h"
 
