@@ -12,6 +12,7 @@
 #include "sandbox/egress_link.h"
 #include "sandbox/engine.h"
 #include "sandbox/network_usage.h"
+#include "sandbox/owned_spec.h"
 #include "sandbox/receipt.h"
 #include "core/wire/chan.h"
 #include "sandbox/driver/driver.h"
@@ -53,10 +54,10 @@ void engine_maybe_report_lost(struct engine *e);
 /* --- spec_equal.c --- */
 
 struct sandbox_kind sandbox_kind_of_spec(const struct sandbox_spec *spec);
+/* The spec without the fields that the claim sets. */
+struct sandbox_spec sandbox_spec_unclaimed(const struct sandbox_spec *spec);
 /* Compares all limits except those that the engine enforces, which the claim can choose. */
 bool sandbox_limits_equal(const struct limits *a, const struct limits *b);
-/* Equal, or the claim can make them equal. */
-bool sandbox_limits_fit_claim(const struct limits *made, const struct limits *want);
 
 /* --- zygote.c --- */
 
@@ -164,6 +165,7 @@ struct sandbox_handle {
     struct network_policy network;  /* owns its text */
     struct sandbox_network *egress; /* NULL: NETWORK_NONE, or not claimed */
     struct sandbox_kind kind;
+    struct owned_spec made; /* what it was created from; a claim has to fit */
     struct limits limits;
     char policy[64];
     bool require_all_walls;

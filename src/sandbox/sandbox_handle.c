@@ -288,6 +288,8 @@ static int sandbox_handle_create(struct engine *e, const char *id, bool spare, c
     sandbox_handle_set_owner(b, spec, ops, arg);
     b->is_unclaimed = spare;
     b->kind = sandbox_kind_of_spec(spec);
+    owned_spec_set(&b->made, spec);
+    b->made.spec.nmounts = spec->nmounts; /* with mounts it never fits another claim */
     b->limits = spec->limits;
     b->driver_limits = spec->limits;
     b->pidfd = b->cpu_fd = b->oom_fd = -1;
@@ -306,6 +308,7 @@ static int sandbox_handle_create(struct engine *e, const char *id, bool spare, c
         sandbox_claim_drop(b);
         sandbox_network_release(b);
         network_policy_done(&b->network);
+        owned_spec_done(&b->made);
         free(b);
         return -1;
     }
@@ -326,16 +329,8 @@ int sandbox_handle_new(struct engine *e, const struct sandbox_spec *spec, const 
 int sandbox_handle_prepare(struct engine *e, const struct sandbox_spec *like, const struct sandbox_handle_ops *ops,
                            void *arg, struct sandbox_handle **ret, struct err *err)
 {
-    struct sandbox_spec bare = { .driver = like->driver,
-                                 .network = { .mode = like->network.mode },
-                                 .level = like->level,
-                                 .profile = like->profile,
-                                 .grants = like->grants,
-                                 .limits = like->limits,
-                                 .hostname = like->hostname,
-                                 .zygote = like->zygote };
+    struct sandbox_spec bare = sandbox_spec_unclaimed(like);
 
-    memcpy(bare.deny, like->deny, sizeof(bare.deny));
     if ((unsigned)like->driver < DRIVER_COUNT && !drivers_caps(like->driver)->prepare)
         return err_set(err, ERR_DRIVER_UNSUPPORTED, "driver %s: it cannot make sandboxes in advance",
                        driver_name(like->driver));
@@ -347,13 +342,12 @@ int sandbox_handle_prepare(struct engine *e, const struct sandbox_spec *like, co
 int sandbox_handle_claim(struct sandbox_handle *b, const struct sandbox_spec *spec,
                          const struct sandbox_handle_ops *ops, void *arg, struct err *err)
 {
-    struct sandbox_kind kind = sandbox_kind_of_spec(spec);
+    struct sandbox_spec made = b->made.spec;
 
+    made.limits = b->driver_limits;
     if (!b->is_unclaimed || !b->engine || b->state >= SANDBOX_HANDLE_READY || b->resetting)
         return err_set(err, ERR_LOST, "sandbox %s does not wait for a claim any more", b->id);
-    if (b->level != spec->level || !sandbox_kind_equal(&b->kind, &kind) ||
-        !sandbox_limits_fit_claim(&b->driver_limits, &spec->limits) || spec->nmounts ||
-        (spec->id && !str_eq(spec->id, b->id)))
+    if (!sandbox_spec_fits_claim(&made, spec) || (spec->id && !str_eq(spec->id, b->id)))
         return err_set(err, ERR_BUG, "sandbox %s was prepared for another spec", b->id);
     if (sandbox_handle_check_spec(b->engine, spec, err) < 0 || sandbox_network_check(b->engine, spec, err) < 0 ||
         sandbox_claim_prepare(b, spec, err) < 0)
@@ -395,6 +389,7 @@ static void sandbox_handle_release_resources(struct sandbox_handle *b)
     sandbox_claim_drop(b);
     sandbox_network_release(b);
     network_policy_done(&b->network);
+    owned_spec_done(&b->made);
     sandbox_streams_close_all(b, NULL);
     fd_close(&b->pidfd);
     fd_close(&b->cpu_fd);

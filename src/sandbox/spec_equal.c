@@ -32,6 +32,25 @@ bool sandbox_spec_same_kind(const struct sandbox_spec *a, const struct sandbox_s
     return sandbox_kind_equal(&ka, &kb);
 }
 
+struct sandbox_spec sandbox_spec_unclaimed(const struct sandbox_spec *spec)
+{
+    struct sandbox_spec s = *spec;
+
+    s.id = s.policy = s.tenant = NULL;
+    s.network.rules = NULL;
+    s.secrets = NULL;
+    s.nsecrets = 0;
+    s.share = (struct egress_share){ 0 };
+    s.require_all_walls = false;
+    s.require_enforced = 0;
+    s.env = NULL;
+    s.mounts = NULL;
+    s.nmounts = 0;
+    s.owner_uid = 0;
+    s.owner_gid = 0;
+    return s;
+}
+
 bool sandbox_limits_equal(const struct limits *a, const struct limits *b)
 {
     static const uint64_t ours = 1ull << LIMIT_OUTPUT | 1ull << LIMIT_WALL | 1ull << LIMIT_LIFETIME |
@@ -43,7 +62,8 @@ bool sandbox_limits_equal(const struct limits *a, const struct limits *b)
     return true;
 }
 
-bool sandbox_limits_fit_claim(const struct limits *made, const struct limits *want)
+/* Equal, or the claim can make them equal. */
+static bool sandbox_limits_fit_claim(const struct limits *made, const struct limits *want)
 {
     static const enum limit late[] = { LIMIT_MEMORY, LIMIT_SWAP, LIMIT_CPU, LIMIT_PIDS };
     struct limits changed = *made;

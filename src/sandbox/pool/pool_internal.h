@@ -1,20 +1,11 @@
-/* pool_internal.h - what pools.c, pool_reconcile.c, pool_member.c, recycled.c, zygote_keeper.c
- * and owned_spec.c know of one another. Only this directory includes it. */
+/* pool_internal.h - what pools.c, pool_reconcile.c, pool_member.c, recycled.c and zygote_keeper.c
+ * know of one another. Only this directory includes it. */
 #pragma once
 
 #include "sandbox/pool/forecast.h"
 #include "core/base/backoff.h"
+#include "sandbox/owned_spec.h"
 #include "sandbox/pool/pools.h"
-
-/* --- owned_spec.c: a spec that owns its strings --- */
-
-struct owned_spec {
-    struct sandbox_spec spec; /* points to the fields below */
-    struct zygote_spec zygote;
-    char *language, *preload, *hostname;
-};
-void owned_spec_set(struct owned_spec *s, const struct sandbox_spec *like); /* s must be zeroed or set */
-void owned_spec_done(struct owned_spec *s);
 
 /* --- zygote_keeper.c: the zygote of one kind of sandbox --- */
 

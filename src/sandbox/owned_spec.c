@@ -1,7 +1,8 @@
-#include "sandbox/pool/pool_internal.h"
+#include "sandbox/owned_spec.h"
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "sandbox/engine_internal.h"
 
 void owned_spec_done(struct owned_spec *s)
 {
@@ -15,13 +16,7 @@ void owned_spec_set(struct owned_spec *s, const struct sandbox_spec *like)
 {
     struct owned_spec old = *s;
 
-    *s = (struct owned_spec){ .spec = { .driver = like->driver,
-                                        .network = { .mode = like->network.mode }, /* the claim binds the rules */
-                                        .level = like->level,
-                                        .profile = like->profile,
-                                        .grants = like->grants,
-                                        .limits = like->limits } };
-    memcpy(s->spec.deny, like->deny, sizeof(s->spec.deny));
+    *s = (struct owned_spec){ .spec = sandbox_spec_unclaimed(like) };
     if (like->hostname)
         s->spec.hostname = s->hostname = str_dup(like->hostname);
     if (like->zygote) {
