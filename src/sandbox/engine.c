@@ -4,7 +4,9 @@
  * that its sandbox still sent. */
 #include "sandbox/engine_internal.h"
 
+#include "core/base/fd.h"
 #include "core/base/hash.h"
+#include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "sandbox/drivers.h"
@@ -21,50 +23,137 @@ bool engine_has_no_new_denials(const struct sandbox_handle *b)
 
 /* --- requests without a handle --- */
 
-/* Every driver of this host is served by one link today. */
-static struct driver_link *engine_local_link(const struct engine *e)
+/* Returns the link after those of the drivers below *i, each once; NULL: there is none. Begins with
+ * *i = 0. */
+static struct driver_link *engine_next_link(const struct engine *e, unsigned *i)
 {
-    return e->links[DRIVER_NATIVE];
+    while (*i < DRIVER_COUNT) {
+        struct driver_link *l = e->links[(*i)++];
+        unsigned k = 0;
+
+        while (e->links[k] != l)
+            k++;
+        if (k + 1 == *i)
+            return l;
+    }
+    return NULL;
+}
+
+/* A list that was requested of every link. */
+struct engine_list {
+    struct engine_list *next;
+    struct engine *engine;
+    unsigned unanswered;
+    char (*ids)[ID_SIZE];
+    size_t n;
+    struct err err; /* the first failure; id 0: none */
+    engine_list_fn *fn;
+    void *arg;
+};
+
+static void engine_list_free(struct engine_list *list)
+{
+    list_remove(&list->engine->lists, list);
+    free(list->ids);
+    free(list);
+}
+
+static int engine_compare_ids(const void *a, const void *b)
+{
+    return memcmp(a, b, ID_SIZE);
+}
+
+/* The first ENGINE_LIST_MAX ids of all links are among the first ENGINE_LIST_MAX of each, so a full
+ * list makes no gap. */
+static void engine_list_add(struct engine_list *list, const char (*ids)[ID_SIZE], size_t n)
+{
+    if (n == 0)
+        return;
+    list->ids = mem_resize(list->ids, list->n + n, sizeof(*list->ids));
+    memcpy(list->ids + list->n, ids, n * sizeof(*ids));
+    list->n += n;
+    qsort(list->ids, list->n, sizeof(*list->ids), engine_compare_ids);
+    list->n = min_size(list->n, ENGINE_LIST_MAX);
 }
 
 static void engine_on_list(struct driver_request *r, const char (*ids)[ID_SIZE], size_t n, const struct err *err)
 {
-    r->then.list(r->then_arg, ids, n, err);
+    struct engine_list *list = r->then_arg;
+
+    if (err && !list->err.id)
+        list->err = *err;
+    if (!err)
+        engine_list_add(list, ids, n);
+    if (--list->unanswered > 0)
+        return;
+    struct engine_list answer = *list;
+    list->ids = NULL;
+    engine_list_free(list); /* the callback may free the engine */
+    if (answer.err.id)
+        answer.fn(answer.arg, NULL, 0, &answer.err);
+    else
+        answer.fn(answer.arg, (const char(*)[ID_SIZE])answer.ids, answer.n, NULL);
+    free(answer.ids);
 }
 
 void engine_list_sandboxes(struct engine *e, const char *after, engine_list_fn *fn, void *arg)
 {
-    struct driver_link *l = engine_local_link(e);
-    struct driver_request *r = l->ops->list(l, after, engine_on_list, e);
+    struct engine_list *list = mem_new(struct engine_list);
+    unsigned i = 0;
 
     _Static_assert(ENGINE_LIST_MAX == DRIVER_LIST_MAX, "a full list is known by its length");
-    r->then.list = fn;
-    r->then_arg = arg;
+    list->engine = e;
+    list->fn = fn;
+    list->arg = arg;
+    list_push(&e->lists, list);
+    for (struct driver_link *l; (l = engine_next_link(e, &i)); list->unanswered++) {
+        struct driver_request *r = l->ops->list(l, after, engine_on_list, e);
+
+        r->then_arg = list;
+    }
 }
 
+/* Only its driver knows the sandbox; the others answer that there is none. */
 void engine_destroy_sandbox(struct engine *e, const char *id)
 {
-    struct driver_link *l = engine_local_link(e);
+    unsigned i = 0;
 
     if (!id_valid(id, "sb"))
         return;
-    l->ops->destroy(l, id, NULL, NULL);
+    for (struct driver_link *l; (l = engine_next_link(e, &i));)
+        l->ops->destroy(l, id, NULL, NULL);
     if (!engine_egress_absent_why(e))
         egress_link_unbind(&e->egress, id, NULL, NULL);
 }
 
+/* The monitor watches the jailer's sandboxes: one link has it. NULL: none. */
+static struct driver_link *engine_monitored_link(const struct engine *e)
+{
+    unsigned i = 0;
+    struct driver_link *l;
+
+    do {
+        l = engine_next_link(e, &i);
+    } while (l && !l->ops->set_monitor);
+    return l;
+}
+
 int engine_set_monitor(struct engine *e, int monitor_fd, struct err *err)
 {
-    struct driver_link *l = engine_local_link(e);
+    struct driver_link *l = engine_monitored_link(e);
 
-    return l->ops->set_monitor(l, monitor_fd, err);
+    if (l)
+        return l->ops->set_monitor(l, monitor_fd, err);
+    fd_close(&monitor_fd);
+    return err_set(err, ERR_BUG, "no driver has a monitor");
 }
 
 void engine_connect_monitor(struct engine *e)
 {
-    struct driver_link *l = engine_local_link(e);
+    struct driver_link *l = engine_monitored_link(e);
 
-    l->ops->connect_monitor(l);
+    if (l)
+        l->ops->connect_monitor(l);
 }
 
 int engine_set_egress(struct engine *e, int egress_fd, struct err *err)
@@ -186,15 +275,26 @@ static void engine_on_link_lost(void *arg, struct driver_link *l)
 static void engine_on_lost_timer(void *arg)
 {
     struct engine *e = arg;
+    unsigned i = 0;
+    struct driver_link *l;
 
+    do {
+        l = engine_next_link(e, &i);
+    } while (l && (!l->lost || engine_has_unfinished_handles(e, l)));
     driver_callback_begin();
-    engine_on_link_lost(e, engine_local_link(e));
+    if (l)
+        engine_on_link_lost(e, l);
     driver_callback_end();
 }
 
 void engine_maybe_report_lost(struct engine *e)
 {
-    if (engine_local_link(e)->lost && !e->lost_reported)
+    bool lost = false;
+    unsigned i = 0;
+
+    for (const struct driver_link *l; (l = engine_next_link(e, &i));)
+        lost |= l->lost;
+    if (lost && !e->lost_reported)
         ev_timer_set(e->ev, &e->lost_timer, 0, engine_on_lost_timer, e);
 }
 
@@ -273,5 +373,7 @@ void engine_free(struct engine *e)
     ev_timer_clear(e->ev, &e->lost_timer);
     egress_link_done(&e->egress);
     engine_close_links(e);
+    while (e->lists)
+        engine_list_free(e->lists);
     driver_free_deferred(e->ev, &e->defer, e);
 }

@@ -31,6 +31,7 @@ struct engine {
     const struct engine_ops *ops;
     void *arg;
     struct driver_link *links[DRIVER_COUNT]; /* drivers with the same operations share one */
+    struct engine_list *lists;               /* requested, and not answered by every link */
     struct egress_link egress;
     bool has_stale_bindings; /* perhaps: sandbox_network.c */
     bool lost_reported;

@@ -148,7 +148,8 @@ struct driver_ops {
     /* The lifetime starts now. `limits`: memory, swap, CPU and processes too; NULL: they stay. */
     struct driver_request *(*set_limits)(struct driver_link *l, const char *id, uint64_t lifetime_ms,
                                          const struct limits *limits, driver_done_fn *fn, void *owner);
-    /* after: NULL, or the id after which the list continues; at most DRIVER_LIST_MAX ids */
+    /* after: NULL, or the id after which the list continues; at most DRIVER_LIST_MAX ids, in their
+     * order */
     struct driver_request *(*list)(struct driver_link *l, const char *after, driver_list_fn *fn, void *owner);
 
     /* Without the capability they answer with driver_unsupported. */

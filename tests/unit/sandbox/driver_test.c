@@ -16,6 +16,8 @@ static struct plain_link {
     struct ev *ev;
     struct fake *fake;
     int created, destroyed, killed, stats;
+    const char (*ids)[ID_SIZE]; /* of list */
+    size_t nids;
     uint64_t cpu_ns; /* as stats reports it */
     uint32_t walls;
     struct sandbox_kind kind;
@@ -102,6 +104,20 @@ static struct driver_request *plain_destroy(struct driver_link *l, const char *i
     return &r->base;
 }
 
+static void plain_answer_list(struct plain_request *r)
+{
+    r->base.on.list(&r->base, r->link->ids, r->link->nids, NULL);
+}
+
+static struct driver_request *plain_list(struct driver_link *l, const char *after UNUSED, driver_list_fn *fn,
+                                         void *owner)
+{
+    struct plain_request *r = plain_request(l, plain_answer_list, owner);
+
+    r->base.on.list = fn;
+    return &r->base;
+}
+
 static void plain_forget(struct driver_link *l UNUSED, const void *owner UNUSED)
 {
 }
@@ -110,9 +126,12 @@ static void plain_close(struct driver_link *l UNUSED)
 {
 }
 
-static const struct driver_ops plain_ops = {
-    .create = plain_create, .destroy = plain_destroy, .stats = plain_stats, .forget = plain_forget, .close = plain_close
-};
+static const struct driver_ops plain_ops = { .create = plain_create,
+                                             .destroy = plain_destroy,
+                                             .stats = plain_stats,
+                                             .list = plain_list,
+                                             .forget = plain_forget,
+                                             .close = plain_close };
 
 static void begin(struct fake *k)
 {
@@ -246,6 +265,119 @@ TEST(a_link_that_is_lost_takes_no_sandbox)
     scene_end(&k);
 }
 
+/* --- two links: that of the jailer for native, the plain one for bwrap --- */
+
+static void begin_two(struct fake *k)
+{
+    scene_engine(k);
+    plain = (struct plain_link){ .base = { .ops = &plain_ops, .denials_absent_why = "this driver does not count" },
+                                 .ev = k->ev,
+                                 .fake = k,
+                                 .walls = ALL_OUTSIDE };
+    k->engine->links[DRIVER_BWRAP] = &plain.base;
+}
+
+static struct {
+    char ids[4][ID_SIZE];
+    size_t n;
+    int answers;
+    struct err err;
+} listed;
+
+static void on_listed(void *arg UNUSED, const char (*ids)[ID_SIZE], size_t n, const struct err *err)
+{
+    assert_true(n <= ARRAY_LEN(listed.ids));
+    listed.answers++;
+    listed.n = n;
+    if (n)
+        memcpy(listed.ids, ids, n * sizeof(*ids));
+    listed.err = err ? *err : (struct err){ 0 };
+}
+
+#define ID_A "sbaaaaaaaaaaaaaaaaaaaa"
+#define ID_B "sbbbbbbbbbbbbbbbbbbbbb"
+#define ID_C "sbcccccccccccccccccccc"
+
+static void jailer_lists_b(struct fake *k)
+{
+    static const struct jail_list m = { .n = 1, .ids = { ID_B } };
+    static uint8_t out[FRAME_PAYLOAD_MAX];
+
+    jailer_takes(k, FRAME_J_LIST);
+    int len = jail_list_encode(&m, out, NULL);
+    assert_true(len > 0);
+    put(k->jailer, FRAME_DONE, 0, got.f.stream, out, (size_t)len);
+}
+
+TEST(a_list_has_the_sandboxes_of_every_driver_in_order)
+{
+    static const char theirs[][ID_SIZE] = { ID_A, ID_C };
+    struct fake k;
+
+    begin_two(&k);
+    plain.ids = theirs;
+    plain.nids = 2;
+    listed.answers = 0;
+    engine_list_sandboxes(k.engine, NULL, on_listed, NULL);
+    turn(&k);
+    assert_int_equal(listed.answers, 0); /* the jailer has not answered */
+    jailer_lists_b(&k);
+    turn(&k);
+    assert_int_equal(listed.answers, 1);
+    assert_int_equal(listed.n, 3);
+    assert_string_equal(listed.ids[0], ID_A);
+    assert_string_equal(listed.ids[1], ID_B);
+    assert_string_equal(listed.ids[2], ID_C);
+    engine_list_sandboxes(k.engine, NULL, on_listed, NULL);
+    scene_end(&k); /* an unanswered list is freed with the engine */
+    assert_int_equal(listed.answers, 1);
+}
+
+TEST(an_unknown_sandbox_is_destroyed_by_the_driver_that_has_it)
+{
+    struct fake k;
+
+    begin_two(&k);
+    engine_destroy_sandbox(k.engine, ID_A);
+    turn(&k);
+    assert_int_equal(plain.destroyed, 1);
+    jailer_takes(&k, FRAME_J_DESTROY);
+    scene_end(&k);
+}
+
+TEST(a_sandbox_is_made_by_the_link_of_its_driver)
+{
+    struct sandbox_spec spec = plain_spec();
+    struct fake k;
+
+    begin_two(&k);
+    spec.driver = DRIVER_BWRAP;
+    scene_asked(&k, &spec);
+    turn(&k);
+    assert_int_equal(plain.created, 1);
+    assert_int_equal(plain.kind.driver, DRIVER_BWRAP);
+    silent(&k, k.jailer);
+    scene_end(&k);
+}
+
+TEST(the_loss_of_either_link_is_reported_once_its_sandboxes_have_ended)
+{
+    struct sandbox_spec spec = plain_spec();
+    struct fake k;
+
+    begin_two(&k);
+    spec.driver = DRIVER_BWRAP;
+    scene_asked(&k, &spec);
+    turn(&k);
+    plain.base.lost = true;
+    err_set(&plain.base.why, ERR_LOST, "the other side is gone");
+    sandbox_handle_free(take_ptr(&k.box));
+    turn(&k);
+    assert_int_equal(k.lost, 1);
+    assert_string_equal(k.err.msg, "the other side is gone");
+    scene_end(&k);
+}
+
 /* Every row is usable: a capability that needs another has it, and optional operations exist. */
 TEST(the_table_of_drivers_is_consistent)
 {
@@ -273,6 +405,10 @@ int main(void)
         RUN(a_driver_that_cannot_measure_is_asked_once),
         RUN(a_driver_that_does_not_attest_a_wall_makes_no_sandbox),
         RUN(a_link_that_is_lost_takes_no_sandbox),
+        RUN(a_list_has_the_sandboxes_of_every_driver_in_order),
+        RUN(an_unknown_sandbox_is_destroyed_by_the_driver_that_has_it),
+        RUN(a_sandbox_is_made_by_the_link_of_its_driver),
+        RUN(the_loss_of_either_link_is_reported_once_its_sandboxes_have_ended),
         RUN(the_table_of_drivers_is_consistent),
     };
 
