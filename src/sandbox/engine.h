@@ -188,9 +188,9 @@ uint64_t sandbox_handle_cpu_ns(struct sandbox_handle *b); /* of sandbox_handle_c
 struct cpu_sample sandbox_handle_cpu_sample(struct sandbox_handle *b);
 /* valid after the end; SANDBOX_USAGE_UNKNOWN before */
 uint64_t sandbox_handle_memory_peak(const struct sandbox_handle *b);
-/* The program of a language, as the sandbox sees it. */
-int sandbox_handle_find_language(const struct sandbox_handle *b, const struct language *l, char *path, size_t cap,
-                                 struct err *err);
+/* The program of a language, as the sandbox sees it. template: the name of its template, or NULL. */
+int sandbox_handle_find_language(const struct sandbox_handle *b, const char *template, const struct language *l,
+                                 char *path, size_t cap, struct err *err);
 
 /* Starts the zygote described by like->zygote for sandboxes of that kind; `done` is called when
  * it can fork. It replaces the previous zygote of the kind. Start it again when a join fails

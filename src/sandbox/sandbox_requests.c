@@ -119,10 +119,10 @@ void sandbox_handle_usage(struct sandbox_handle *b, sandbox_handle_usage_fn *fn,
     r->then_arg = arg;
 }
 
-int sandbox_handle_find_language(const struct sandbox_handle *b, const struct language *l, char *path, size_t cap,
-                                 struct err *err)
+int sandbox_handle_find_language(const struct sandbox_handle *b, const char *template, const struct language *l,
+                                 char *path, size_t cap, struct err *err)
 {
-    return drivers_ops(b->kind.driver)->find_language("", l, path, cap, err);
+    return drivers_ops(b->kind.driver)->find_language(template ? template : "", l, path, cap, err);
 }
 
 uint64_t sandbox_handle_memory_peak(const struct sandbox_handle *b)

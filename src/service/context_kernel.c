@@ -425,7 +425,7 @@ int context_start_kernel(struct context *cx, struct err *err)
                        "create another",
                        cx->id);
     spec.prefer_interpreter = zygote && str_eq(zygote, language_kernel_name(&cx->kernel));
-    return language_kernel_start(&cx->kernel, cx->sandbox->handle, &spec, err);
+    return language_kernel_start(&cx->kernel, cx->sandbox->handle, cx->sandbox->template, &spec, err);
 }
 
 int context_start_kernel_again(struct context *cx, struct err *err)

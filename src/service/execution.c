@@ -419,7 +419,8 @@ static int execution_set_code_argv(struct execution *ex, struct err *err)
 
     if (!rt)
         return err_set(err, ERR_BUG, "sandbox %s has no runtime", ex->sandbox->id);
-    if (drivers_ops(ex->sandbox->spec.driver)->find_language("", rt, path, sizeof(path), err) < 0)
+    const char *template = ex->sandbox->template ? ex->sandbox->template : "";
+    if (drivers_ops(ex->sandbox->spec.driver)->find_language(template, rt, path, sizeof(path), err) < 0)
         return -1;
     auto_free char *text = long_ ? execution_code_loader(rt, ex) : str_dup(ex->code);
     const char *const words[] = { path, rt->code_flag, text, rt->code_needs_argv0 ? rt->name : NULL, NULL };

@@ -527,14 +527,14 @@ struct language_kernel_command {
 
 /* The command that starts the language kernel in a sandbox. */
 static int language_kernel_find_command(const struct language_kernel_spec *l, const struct sandbox_handle *sandbox,
-                                        struct language_kernel_command *ret, struct err *err)
+                                        const char *template, struct language_kernel_command *ret, struct err *err)
 {
     const struct language *rt = l && l->runtime ? language_by_name(l->runtime) : NULL;
     size_t n = 0;
 
     if (!l)
         return err_set(err, ERR_RUNTIME_MISSING, "no language kernel for this language; use python, node or bash");
-    if (rt && sandbox_handle_find_language(sandbox, rt, ret->path, sizeof(ret->path), err) < 0)
+    if (rt && sandbox_handle_find_language(sandbox, template, rt, ret->path, sizeof(ret->path), err) < 0)
         return -1;
     if (l->launcher)
         ret->argv[n++] = l->launcher;
@@ -560,13 +560,13 @@ static int language_kernel_launch(struct language_kernel *k, struct sandbox_hand
     return 0;
 }
 
-int language_kernel_start(struct language_kernel *k, struct sandbox_handle *sandbox, struct exec_spec *spec,
-                          struct err *err)
+int language_kernel_start(struct language_kernel *k, struct sandbox_handle *sandbox, const char *template,
+                          struct exec_spec *spec, struct err *err)
 {
     struct language_kernel_command command;
 
     spec->argv = language_kernel_no_command;
-    if (!spec->use_waiting_interpreter && language_kernel_find_command(k->spec, sandbox, &command, err) < 0)
+    if (!spec->use_waiting_interpreter && language_kernel_find_command(k->spec, sandbox, template, &command, err) < 0)
         return -1;
     if (!spec->use_waiting_interpreter)
         spec->argv = command.argv;

@@ -110,9 +110,9 @@ bool language_kernel_can_fork(const struct language_kernel *k);
 
 /* The caller fills env, cwd, id, request, confirm_end and the choice of interpreter in spec. With
  * use_waiting_interpreter the caller sends its request at once: the interpreter reads it when it is
- * ready. */
-int language_kernel_start(struct language_kernel *k, struct sandbox_handle *sandbox, struct exec_spec *spec,
-                          struct err *err);
+ * ready. template: the name of the sandbox's template, or NULL. */
+int language_kernel_start(struct language_kernel *k, struct sandbox_handle *sandbox, const char *template,
+                          struct exec_spec *spec, struct err *err);
 int language_kernel_fork(struct language_kernel *k, const struct language_kernel *of, struct exec_spec *spec,
                          struct err *err);
 /* The language kernel of an earlier server: busy for at most busy_ms, then on_idle. */

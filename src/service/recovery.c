@@ -84,6 +84,7 @@ static void recovery_load_sandbox(struct recovery *r, const struct store_sandbox
         spec_done(&sb->spec);
         spec_init(&sb->spec);
     }
+    sb->template = row->template ? str_dup(row->template) : NULL;
     if (row->metadata_json)
         sb->spec.metadata = json_loads(row->metadata_json, 0, NULL);
     (void)str_copy(sb->spec.name, sizeof(sb->spec.name), row->name ? row->name : "");

@@ -95,7 +95,7 @@ struct sandbox {
     struct tenant_quota *quota;
     uint64_t quota_reserved[STORE_QUOTA_COUNT]; /* amounts reserved from quota */
     struct fair_queue_slot create_slot;         /* slot for the creation */
-    char *template;                             /* name to record; until the row is inserted */
+    char *template;                             /* its name; NULL: none */
     struct spec spec;
     struct sandbox_handle *handle;
     uint64_t created_ms, expires_ms; /* wall clock, for display */
