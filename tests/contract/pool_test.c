@@ -2,6 +2,7 @@
  * one is replaced. */
 #include "world.h"
 
+#include "sandbox/drivers.h"
 #include "sandbox/pool/pools.h"
 
 #include <dirent.h>
@@ -316,9 +317,57 @@ TEST(four_thousand_members_can_wait_with_twenty_thousand_descriptors)
     end_pool(&s);
 }
 
+/* --- tests for every driver --- */
+
+static bool ready_or_bare(const struct scene *s)
+{
+    struct pool_info i = info(s);
+
+    return i.size == i.target && i.starting == 0;
+}
+
+TEST(a_member_serves_only_requests_for_its_driver)
+{
+    struct exec_spec print = { .argv = PY("print(6 * 7)"), .wall_ms = 60000 };
+    struct scene s;
+    struct err err = { 0 };
+
+    begin_pool(&s, "", 1);
+    turn_to(&s, ready_or_bare);
+    for (unsigned d = 0; d < DRIVER_COUNT; d++) {
+        struct sandbox_spec other = s.spec;
+
+        other.driver = (enum driver_id)d;
+        if (other.driver != s.spec.driver)
+            assert_null(pools_take(s.pools, &other, NULL));
+    }
+    s.w.box = pools_take(s.pools, &s.spec, NULL);
+    assert_non_null(s.w.box);
+    for (unsigned d = 0; d < DRIVER_COUNT; d++) {
+        struct sandbox_spec other = s.spec;
+
+        other.driver = (enum driver_id)d;
+        if (other.driver != s.spec.driver)
+            assert_int_equal(sandbox_handle_claim(s.w.box, &other, &box_ops, &s.w, &err), -1);
+    }
+    assert_int_equal(sandbox_handle_claim(s.w.box, &s.spec, &box_ops, &s.w, &err), 0);
+    turn_until(&s.w, &s.w.ready, 30);
+    assert_int_equal(sandbox_handle_exec(s.w.box, &print, &exec_ops, &s.w, &s.w.exec, &err), 0);
+    turn_until(&s.w, &s.w.exited, 60);
+    assert_string_equal(s.w.out.data, "42\n");
+    assert_string_equal(exec_handle_receipt(s.w.exec)->driver, driver_name(driver_under_test()));
+    leave(&s);
+    turn_to(&s, ready_or_bare); /* the pool refills */
+    end_pool(&s);
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {
+    static const struct CMUnitTest of_every_driver[] = {
+        cmocka_unit_test_setup_teardown(a_member_serves_only_requests_for_its_driver, make_state_dir, remove_state_dir),
+    };
+    static const struct CMUnitTest of_zygotes[] = {
+        cmocka_unit_test_setup_teardown(a_member_serves_only_requests_for_its_driver, make_state_dir, remove_state_dir),
         cmocka_unit_test_setup_teardown(a_taken_member_has_a_working_interpreter_and_the_pool_refills, make_state_dir,
                                         remove_state_dir),
         cmocka_unit_test_setup_teardown(a_killed_zygote_costs_at_most_one_interpreter_and_is_restarted, make_state_dir,
@@ -335,5 +384,7 @@ int main(void)
         puts("1..0 # SKIP needs root");
         return 0;
     }
-    return cmocka_run_group_tests_name("pools", tests, NULL, NULL);
+    if (!drivers_caps(driver_under_test())->zygote)
+        return cmocka_run_group_tests_name("pools", of_every_driver, NULL, NULL);
+    return cmocka_run_group_tests_name("pools", of_zygotes, NULL, NULL);
 }

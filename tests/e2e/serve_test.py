@@ -15,6 +15,7 @@ import struct
 import subprocess
 import threading
 import time
+import unittest
 
 from cove import COVE, Case, run
 from server import Launched, processes, wait_for
@@ -826,6 +827,32 @@ class Serve(Server):
         self.assertEqual((done.returncode, done.stdout), (0, "42\n"), done)
         told = status()
         self.assertEqual((told["claims"], told["partial"]), (1, 1), told)
+        self.stop()
+
+    @unittest.skipUnless(os.access("/usr/bin/bwrap", os.X_OK), "Bubblewrap is not installed")
+    def test_a_plain_users_pool_of_bwrap_serves_only_that_driver(self):
+        shutil.copytree(os.path.join(os.path.dirname(os.path.realpath(COVE)), "kernels"), os.path.join(self.dir, "kernels"),
+                        ignore=shutil.ignore_patterns("*.p"))
+        cove = self.start_as_plain_user("--limits-enforced", "false")
+        for words in (["template", "set", "boxed", "--runtime", "python", "--driver", "bwrap"],
+                      ["pool", "set", "--template", "boxed", "--min", "1", "--max", "1", "--fixed", "mine"]):
+            put = cove(*words)
+            self.assertEqual(put.returncode, 0, put)
+
+        def status():
+            return json.loads(cove("pool", "info", "--json", "mine").stdout)["status"]
+        wait_for(lambda: status()["ready"] == 1)
+        self.assertEqual(status()["zygote"]["state"], "unsupported")
+        for driver, hits in (("native", 0), ("bwrap", 1)):
+            made = cove("sandbox", "create", "-q", "--template", "boxed", "--driver", driver)
+            self.assertEqual(made.returncode, 0, made)
+            sandbox = made.stdout.strip()
+            self.assertEqual(status()["hits"], hits)
+            done = cove("exec", "--receipt=" + os.path.join(self.dir, "home", driver), sandbox, "-c", "6 * 7")
+            self.assertEqual((done.returncode, done.stdout), (0, "42\n"), done)
+            with open(os.path.join(self.dir, "home", driver), encoding="utf-8") as f:
+                receipt = json.load(f)
+            self.assertEqual((receipt["driver"], receipt["walls"]["rootless"]), (driver, True))
         self.stop()
 
     def test_the_units_for_systemd_are_well_formed(self):

@@ -166,10 +166,10 @@ def holds(wall, what, mode=""):
     return done.returncode == 0, done.stdout.strip()[:150] or f"status {done.returncode}"
 
 
-def doctor(wall):
+def doctor(wall, mode=""):
     """The result of cove doctor: complete, or the verdict with the missing walls. None when it
     could not decide."""
-    done = run([COVE, "doctor"], wall, timeout=60)
+    done = run([COVE, "doctor", *(["--driver", "bwrap"] if mode == "bwrap" else [])], wall, mode, timeout=60)
     if wall == "io" and "not tested" in done.stdout:
         return None, next(line for line in done.stdout.splitlines() if "not tested" in line)
     lines = done.stdout.splitlines() or [f"status {done.returncode}"]
@@ -221,6 +221,9 @@ def main():
                 bad, without = holds(wall, checks[wall], mode)
                 lines.append((good, f"with all walls up, the check of {wall} {where}", seen))
                 lines.append((not bad, f"without {wall} {where}, a check notices", without))
+                if mode == "bwrap" and wall in WALLS and wall not in BLIND:
+                    complete, seen = doctor(wall, mode)
+                    lines.append((not complete, f"without {wall} {where}, the doctor notices", seen))
         if wall in BEHIND:
             lines.append((None, f"without {wall}", f"not visible from inside: {BEHIND[wall]}"))
         elif wall in WALLS:
