@@ -41,19 +41,35 @@ NAMESPACES = ("sys.modules", "__builtins__", "globals()", "locals()", "vars()")
 IMPORTERS = ("__import__", "importlib.import_module", "importlib.__import__")
 
 
+def subclasses(kind):
+    """A class and all classes that are derived from it."""
+    return {kind}.union(*map(subclasses, kind.__subclasses__()))
+
+
+NODES = frozenset(subclasses(ast.AST).difference(*map(subclasses, WORDS)))
+
+
 def link(tree):
     """All nodes; each gets a list of its children, which is faster than to look for them again."""
     found = [tree]
     for node in found:
-        node.inside = inside = []
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if type(value) is list:
-                inside += [v for v in value if isinstance(v, ast.AST) and not isinstance(v, WORDS)]
-            elif isinstance(value, ast.AST) and not isinstance(value, WORDS):
+        inside = []
+        for value in vars(node).values():
+            kind = type(value)
+            if kind in NODES:
                 inside.append(value)
+            elif kind is list:
+                inside += [v for v in value if type(v) in NODES]
+        node.inside = inside
         found += inside
     return found
+
+
+def names_in(node):
+    found = [node]
+    for inner in found:
+        found += inner.inside
+    return {inner.id for inner in found if type(inner) is ast.Name}
 
 
 def module_rule(name, data):
@@ -151,7 +167,7 @@ def bound_first(body):
     found = set()
     for node in body:
         if isinstance(node, ast.Assign):
-            loaded = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            loaded = names_in(node.value)
             found.update(t.id for t in node.targets if isinstance(t, ast.Name) and t.id not in loaded)
         else:
             found.update(targets_of(node))
