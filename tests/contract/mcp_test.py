@@ -68,7 +68,7 @@ def events_of(text):
 class Server:
     def __init__(self, *flags):
         self.dir = tempfile.mkdtemp(prefix="cove-mcp-")
-        self.launched = Launched(COVE, self.dir, "--rate-limit-default", "none", "--rate-limit-create", "none", *flags)
+        self.launched = Launched(COVE, self.dir, "--rate-limit-default", "none", *(flags or ("--rate-limit-create", "none")))
         self.key = self.launched.key
         host, port = self.launched.url.removeprefix("http://").split(":")
         self.address = (host, int(port))
@@ -830,6 +830,23 @@ def unused_sessions_expire_and_a_stopped_server_leaves_no_sandbox(_):
         rows = stored_sandboxes(s.dir)
         log = s.stop()
     assert len(rows) >= 3 and {ended_by for _, ended_by in rows} == {"killed"}, (rows, log[-2000:])
+
+
+@case
+def tools_count_against_the_rate_limits_of_rest(_):
+    s = Server("--rate-limit-execute", "1/m burst 3", "--rate-limit-create", "1/m burst 2", "--pools-default", "off")
+    try:
+        made = s.json("POST", "/v1/sandboxes", {"runtime": "bash"}, status=201)["id"]
+        path = f"/v1/sandboxes/{made}/tools/bash"
+        assert s.json("POST", path, {"command": "true"})["isError"] is False
+        answers = [modern_tool(s, s.key, "bash", {"command": "true", "sandbox": made}) for _ in range(3)]
+        assert [a.status for a in answers] == [200, 200, 429] and int(answers[2].headers["Retry-After"]) > 1, [a.status for a in answers]
+        assert s.call("POST", path, {"command": "true"}).status == 429
+        assert modern_tool(s, s.key, "read_file", {"file_path": "/etc/hostname", "sandbox": made}).status == 200, "it executes nothing"
+        created = [modern_tool(s, s.key, "create_sandbox").result for _ in range(2)]
+        assert [r["isError"] for r in created] == [False, True] and "rate_limited" in text_of(created[1]), created
+    finally:
+        s.stop()
 
 
 @case
