@@ -1,6 +1,5 @@
 #include "policy/driver.h"
 
-#include "core/base/buf.h"
 #include "core/base/str.h"
 #include "core/base/suggest.h"
 
@@ -45,6 +44,38 @@ int driver_unknown_error(const char *what, const char *name, struct err *err)
     if (near.best)
         return err_set(err, ERR_DRIVER_MISSING, "%s: unknown driver '%.40s'; did you mean %s?", what, name, near.best);
     return err_set(err, ERR_DRIVER_MISSING, "%s: unknown driver '%.40s'; use %s", what, name, names.data);
+}
+
+#define DRIVER_WEAKNESS(driver, name, description) { DRIVER_##driver, #name, description },
+static const struct driver_weakness {
+    enum driver_id driver;
+    const char *name, *description;
+} driver_weakness_table[] = {
+#include "policy/driver_weaknesses.def"
+};
+#undef DRIVER_WEAKNESS
+
+void driver_weaknesses_json(enum driver_id d, struct jsonw *w)
+{
+    jsonw_karray(w, "weaker");
+    for (size_t i = 0; i < ARRAY_LEN(driver_weakness_table); i++) {
+        const struct driver_weakness *one = &driver_weakness_table[i];
+
+        if (one->driver != d)
+            continue;
+        jsonw_object(w);
+        jsonw_kstr(w, "name", one->name);
+        jsonw_kstr(w, "description", one->description);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
+void driver_weaknesses_print(enum driver_id d, const char *prefix, struct buf *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(driver_weakness_table); i++)
+        if (driver_weakness_table[i].driver == d)
+            buf_addf(out, "%s%s: %s\n", prefix, driver_weakness_table[i].name, driver_weakness_table[i].description);
 }
 
 enum driver_id driver_default(uint32_t forbidden)

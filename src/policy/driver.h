@@ -3,7 +3,9 @@
 #pragma once
 
 #include "core/base/base.h"
+#include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/jsonw.h"
 
 enum driver_id {
 #define DRIVER(name, id, summary) DRIVER_##id,
@@ -17,6 +19,11 @@ const char *driver_summary(enum driver_id d);
 bool driver_parse(const char *name, enum driver_id *ret);
 /* Returns -1 with an error that lists the drivers: "WHAT: unknown driver 'NAME'; use ...". */
 int driver_unknown_error(const char *what, const char *name, struct err *err);
+
+/* Differences from native other than walls and limits: driver_weaknesses.def. */
+/* Writes the member "weaker" of an open object: a list, empty if there is nothing. */
+void driver_weaknesses_json(enum driver_id d, struct jsonw *w);
+void driver_weaknesses_print(enum driver_id d, const char *prefix, struct buf *out); /* one line for each */
 
 /* The program that the jailer executes for the driver bwrap. PATH is not searched. */
 #define DRIVER_BWRAP_PROGRAM "/usr/bin/bwrap"

@@ -9,6 +9,7 @@
 static const struct {
     struct driver_caps caps;
     const struct driver_ops *ops;
+    void (*check_host)(const char *root, struct driver_availability *ret); /* NULL: any host has what it needs */
 } drivers_table[DRIVER_COUNT] = {
     [DRIVER_NATIVE] = { { .levels = LEVEL_BIT(STANDARD) | LEVEL_BIT(CUSTOM),
                           .mounts = EVERY_MOUNT,
@@ -34,7 +35,8 @@ static const struct {
                          .denials = true,
                          .fd_passing = true,
                          .processes = 2 }, /* Bubblewrap stays as the parent of PID 1 */
-                       &jailed_driver_ops },
+                       &jailed_driver_ops,
+                       bwrap_availability_check },
 };
 
 const struct driver_caps *drivers_caps(enum driver_id d)
@@ -45,4 +47,13 @@ const struct driver_caps *drivers_caps(enum driver_id d)
 const struct driver_ops *drivers_ops(enum driver_id d)
 {
     return drivers_table[d].ops;
+}
+
+void drivers_check_host(enum driver_id d, const char *root, struct driver_availability *ret)
+{
+    *ret = (struct driver_availability){ 0 };
+    if (drivers_table[d].check_host)
+        drivers_table[d].check_host(root, ret);
+    else
+        ret->available = true;
 }

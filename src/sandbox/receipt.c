@@ -92,16 +92,23 @@ static void receipt_json_walls(const char *key, bool inside, uint32_t found, str
     jsonw_end_array(w);
 }
 
+static enum driver_id receipt_driver(const struct receipt *r)
+{
+    enum driver_id d = DRIVER_NATIVE;
+
+    (void)driver_parse(r->driver, &d);
+    return d;
+}
+
 /* Walls that the sandbox was allowed to lack, and lacks. */
 static void receipt_json_missing_walls(const struct receipt *r, struct jsonw *w)
 {
-    struct wall_demand demand = { .level = r->level, .rootless = r->rootless };
+    struct wall_demand demand = { .level = r->level, .driver = receipt_driver(r), .rootless = r->rootless };
     size_t n;
     const struct wall *walls = walls_all(&n);
 
     jsonw_key(w, "missing");
     jsonw_array(w);
-    (void)driver_parse(r->driver, &demand.driver);
     for (size_t i = 0; i < n; i++) {
         const char *why = walls_exception_reason(&demand, &walls[i]);
 
@@ -307,6 +314,7 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
         jsonw_kstr(w, "policy", r->policy);
     jsonw_kstr(w, "profile", r->profile);
     jsonw_kstr(w, "driver", r->driver);
+    driver_weaknesses_json(receipt_driver(r), w);
     jsonw_kstr(w, "network", network_mode_name(r->network.mode));
     jsonw_kstr(w, "cgroup", r->cgroup);
     receipt_json_all_walls(r, w);
@@ -520,9 +528,8 @@ static void receipt_print_walls(const struct receipt *r, struct buf *out)
         level_name(r->level), named ? " by policy " : "", named ? r->policy : "", r->driver,
         network_mode_name(r->network.mode), receipt_count_bits(r->host_walls), receipt_count_bits(r->inside_walls),
         r->landlock_abi, r->cgroup);
-    if (r->rootless)
-        buf_adds(out, ", rootless");
-    buf_adds(out, "\n");
+    buf_adds(out, r->rootless ? ", rootless\n" : "\n");
+    driver_weaknesses_print(receipt_driver(r), "weaker   ", out);
 }
 
 static bool receipt_limit_is_weak(const struct receipt *r, int i)

@@ -1,6 +1,5 @@
 #include "service/driver_states.h"
 
-#include "sandbox/driver_availability.h"
 #include "sandbox/drivers.h"
 
 static void driver_state_capabilities_json(const struct driver_caps *c, struct jsonw *w)
@@ -19,7 +18,7 @@ static void driver_state_json(enum driver_id d, uint32_t forbidden, struct jsonw
 {
     struct driver_availability a;
 
-    driver_availability_check(d, "", &a);
+    drivers_check_host(d, "", &a);
     jsonw_object(w);
     jsonw_kstr(w, "name", driver_name(d));
     jsonw_kstr(w, "summary", driver_summary(d));
@@ -31,6 +30,7 @@ static void driver_state_json(enum driver_id d, uint32_t forbidden, struct jsonw
         jsonw_kstr(w, "fix", a.fix);
     }
     driver_state_capabilities_json(drivers_caps(d), w);
+    driver_weaknesses_json(d, w);
     jsonw_end_object(w);
 }
 

@@ -94,9 +94,11 @@ class Doctor(Case):
         found = run("doctor", "--json").json
         self.assertEqual(found["driver"], "native")
         drivers = {d["name"]: d for d in found["drivers"]}
-        self.assertEqual(drivers["native"], {"name": "native", "allowed": True, "available": True, "tested": True, "zygote": True})
+        self.assertEqual(drivers["native"], {"name": "native", "allowed": True, "available": True, "tested": True, "zygote": True,
+                                             "weaker": []})
         bwrap = drivers["bwrap"]
         self.assertEqual(bwrap["available"], os.access("/usr/bin/bwrap", os.X_OK), bwrap)
+        self.assertEqual([w["name"] for w in bwrap["weaker"]], ["zygote", "pids", "trusted_program"])
         self.assertTrue(bwrap["version"] if bwrap["available"] else bwrap["reason"] and bwrap["fix"], bwrap)
 
     def test_the_doctor_attacks_the_chosen_driver(self):
@@ -106,7 +108,7 @@ class Doctor(Case):
         done = run("doctor", "--driver", "bwrap")
         if os.access("/usr/bin/bwrap", os.X_OK):
             self.assertCode(done, 0)
-            self.assertRegex(done.out, r"(?m)^also +driver bwrap +available: bubblewrap [0-9.]+; without zygotes; tested above$")
+            self.assertRegex(done.out, r"(?m)^also +driver bwrap +available: bubblewrap [0-9.]+; tested above\n +weaker: zygote: each context ")
         else:
             self.assertErrorCode(done, 125, "driver_unavailable")
 
@@ -147,6 +149,7 @@ class OfAServer(Served):
         self.assertTrue(drivers["native"]["available"])
         self.assertEqual(drivers["bwrap"]["available"], "reason" not in drivers["bwrap"])
         self.assertEqual((drivers["native"]["capabilities"]["zygote"], drivers["bwrap"]["capabilities"]["zygote"]), (True, False))
+        self.assertEqual([w["name"] for d in drivers.values() for w in d["weaker"]], ["zygote", "pids", "trusted_program"])
         self.assertTrue(drivers["bwrap"]["capabilities"]["pool"] and drivers["bwrap"]["capabilities"]["pause"])
 
 
@@ -205,6 +208,8 @@ class OfBwrap(Case):
         receipt = self.bwrap("--json", "--", "true").json["receipt"]
         self.assertEqual((receipt["driver"], receipt["network"], receipt["level"]), ("bwrap", "none", "standard"))
         self.assertEqual(receipt["walls"], native["walls"])
+        self.assertEqual(([w["name"] for w in receipt["weaker"]], native["weaker"]), (["zygote", "pids", "trusted_program"], []))
+        self.assertIn("weaker   pids: Bubblewrap counts", self.bwrap("--receipt", "--", "true").err)
         states = {name: limit["state"] for name, limit in receipt["limits"].items()}
         self.assertEqual(states, {name: limit["state"] for name, limit in native["limits"].items()})
 

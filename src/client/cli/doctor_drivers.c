@@ -81,7 +81,7 @@ void doctor_drivers_collect(struct doctor_drivers *d, enum driver_id tested, uin
     for (unsigned i = 0; i < DRIVER_COUNT; i++) {
         struct doctor_driver *one = &d->v[i];
 
-        driver_availability_check((enum driver_id)i, "", &one->host);
+        drivers_check_host((enum driver_id)i, "", &one->host);
         one->allowed = !(forbidden & DRIVER_BIT(i));
         if (one->host.path[0])
             doctor_drivers_ask_version(one->host.path, one->version, sizeof(one->version));
@@ -95,12 +95,13 @@ void doctor_drivers_print(const struct doctor_drivers *d, struct buf *out)
         const char *name = driver_name((enum driver_id)i);
 
         buf_addf(out, "also     driver %-11s ", name);
-        if (!one->host.available)
+        if (!one->host.available) {
             buf_addf(out, "not available: %s\n         fix:  %s\n", one->host.why, one->host.fix);
-        else
-            buf_addf(out, "available%s%s%s%s%s\n", one->version[0] ? ": " : "", one->version,
-                     drivers_caps((enum driver_id)i)->zygote ? "" : "; without zygotes",
-                     one->allowed ? "" : "; not allowed by the floor", i == d->tested ? "; tested above" : "");
+            continue;
+        }
+        buf_addf(out, "available%s%s%s%s\n", one->version[0] ? ": " : "", one->version,
+                 one->allowed ? "" : "; not allowed by the floor", i == d->tested ? "; tested above" : "");
+        driver_weaknesses_print((enum driver_id)i, "         weaker: ", out);
     }
 }
 
@@ -117,6 +118,7 @@ void doctor_drivers_json(const struct doctor_drivers *d, struct jsonw *w)
         jsonw_kbool(w, "available", one->host.available);
         jsonw_kbool(w, "tested", i == d->tested);
         jsonw_kbool(w, "zygote", drivers_caps((enum driver_id)i)->zygote);
+        driver_weaknesses_json((enum driver_id)i, w);
         if (one->version[0])
             jsonw_kstr(w, "version", one->version);
         if (!one->host.available) {

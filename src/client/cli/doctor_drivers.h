@@ -3,7 +3,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/jsonw.h"
-#include "sandbox/driver_availability.h"
+#include "sandbox/drivers.h"
 
 struct doctor_driver {
     struct driver_availability host;

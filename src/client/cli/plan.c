@@ -13,7 +13,7 @@
 #include "policy/languages.h"
 #include "policy/level.h"
 #include "policy/syscalls.h"
-#include "sandbox/driver_availability.h"
+#include "sandbox/drivers.h"
 #include "sandbox/walls.h"
 
 #include <stdio.h>
@@ -252,15 +252,16 @@ static void plan_print_mounts(const struct run_options *r, const struct program 
                  rules[i].optional ? ", if it exists" : "");
 }
 
-/* The driver native needs only what the other facts say. Returns the number of facts. */
+/* A driver without a program of its own needs only what the other facts say. Returns the number of
+ * facts. */
 static size_t plan_collect_facts(const struct run_options *r, struct host_fact facts[HOST_FACTS_MAX])
 {
     size_t n = host_facts_collect(facts);
     struct driver_availability a;
 
-    if (r->driver == DRIVER_NATIVE)
+    drivers_check_host(r->driver, "", &a);
+    if (a.available && !a.path[0])
         return n;
-    driver_availability_check(r->driver, "", &a);
     facts[n] = (struct host_fact){ .name = driver_name(r->driver), .good = a.available };
     snprintf(facts[n].detail, sizeof(facts[n].detail), "%s%s%s", a.available ? a.path : a.why, a.available ? "" : "; ",
              a.fix);

@@ -41,6 +41,29 @@ TEST(the_default_driver_is_the_first_that_is_not_forbidden)
     assert_int_equal(driver_check_allowed(DRIVERS_ALL, DRIVER_NATIVE, "driver", "f.yaml", &err), -1);
 }
 
+TEST(the_weaknesses_of_a_driver_are_printed_and_listed)
+{
+    auto_buf text = { 0 }, json = { 0 };
+    struct jsonw w;
+
+    driver_weaknesses_print(DRIVER_NATIVE, "weaker   ", &text);
+    assert_int_equal(text.len, 0);
+    driver_weaknesses_print(DRIVER_BWRAP, "weaker   ", &text);
+    assert_non_null(strstr(text.data, "weaker   zygote: each context starts its own interpreter"));
+    assert_non_null(strstr(text.data, "\nweaker   pids: "));
+    jsonw_init(&w, &json, 0);
+    jsonw_object(&w);
+    driver_weaknesses_json(DRIVER_NATIVE, &w);
+    jsonw_end_object(&w);
+    assert_string_equal(json.data, "{\"weaker\":[]}");
+    buf_clear(&json);
+    jsonw_init(&w, &json, 0);
+    jsonw_object(&w);
+    driver_weaknesses_json(DRIVER_BWRAP, &w);
+    jsonw_end_object(&w);
+    assert_non_null(strstr(json.data, "{\"weaker\":[{\"name\":\"zygote\",\"description\":\"each context"));
+}
+
 TEST(network_modes_are_found_by_name)
 {
     enum network_mode m = NETWORK_MODES;
@@ -59,6 +82,7 @@ int main(void)
         RUN(each_driver_is_found_by_its_name_and_has_a_summary),
         RUN(an_unknown_driver_is_reported_with_the_nearest_name_or_all_names),
         RUN(the_default_driver_is_the_first_that_is_not_forbidden),
+        RUN(the_weaknesses_of_a_driver_are_printed_and_listed),
         RUN(network_modes_are_found_by_name),
     };
 

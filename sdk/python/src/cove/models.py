@@ -288,6 +288,8 @@ class Receipt:
     policy: Optional[str] = None
     profile: Optional[str] = None
     driver: Optional[str] = None
+    weaker: List[Any] = dataclasses.field(default_factory=list)
+    """Weaknesses of the driver, compared with native: dicts with name and description."""
     network: Optional[str] = None
     cgroup: Optional[str] = None
     walls: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -603,6 +605,8 @@ class Driver:
     fix: Optional[str] = None
     capabilities: Dict[str, bool] = dataclasses.field(default_factory=dict)
     """Whether its sandboxes have denials, pause, keep, pool, recycle and zygote."""
+    weaker: List[Any] = dataclasses.field(default_factory=list)
+    """Weaknesses of its sandboxes, compared with native: dicts with name and description."""
     raw: Mapping[str, Any] = raw()
 
 

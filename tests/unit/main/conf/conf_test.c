@@ -4,6 +4,7 @@
 #include "core/base/fd.h"
 #include "core/base/str.h"
 #include "main/conf/conf.h"
+#include "policy/driver.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -91,6 +92,18 @@ TEST(an_empty_file_and_lists_are_accepted)
     assert_string_equal(conf_list(&c, SETTING_ORIGINS)[0], "https://x");
     assert_string_equal(conf_list(&c, SETTING_ORIGINS)[1], "https://y");
     assert_null(conf_list(&c, SETTING_ORIGINS)[2]);
+    conf_done(&c);
+}
+
+TEST(every_driver_is_allowed_by_default)
+{
+    struct conf c;
+    unsigned n = 0;
+
+    conf_init(&c);
+    for (const char *const *name = conf_list(&c, SETTING_DRIVERS); name[n]; n++)
+        assert_string_equal(name[n], driver_name((enum driver_id)n));
+    assert_int_equal(n, DRIVER_COUNT);
     conf_done(&c);
 }
 
@@ -195,6 +208,7 @@ int main(void)
         RUN(flags_override_variables_and_variables_override_the_file),
         RUN(an_error_in_a_file_names_its_line_and_the_nearest_setting),
         RUN(an_empty_file_and_lists_are_accepted),
+        RUN(every_driver_is_allowed_by_default),
         RUN(a_store_is_given_by_its_url_or_by_a_mapping),
         RUN(a_mistyped_variable_is_an_error_and_foreign_variables_are_ignored),
         RUN(printed_settings_are_a_file_that_sets_the_same_values),

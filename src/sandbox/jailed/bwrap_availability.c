@@ -1,7 +1,9 @@
-#include "sandbox/driver_availability.h"
+/* What Bubblewrap needs from a host: the program, and user namespaces of plain users. */
+#include "sandbox/jailed/jailed.h"
 
 #include "core/base/fd.h"
 #include "core/base/str.h"
+#include "policy/driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,14 +12,14 @@
 #include <unistd.h>
 
 /* A kernel setting that stops Bubblewrap, which makes its user namespace without privileges. */
-struct driver_sysctl {
+struct bwrap_sysctl {
     const char *path;  /* below the root */
     const char *stops; /* the value that forbids unprivileged user namespaces */
     const char *why;
     const char *fix;
 };
 
-static const struct driver_sysctl driver_sysctls[] = {
+static const struct bwrap_sysctl bwrap_sysctls[] = {
     { "/proc/sys/kernel/unprivileged_userns_clone", "0",
       "the kernel forbids user namespaces of plain users (kernel.unprivileged_userns_clone is 0)",
       "sysctl -w kernel.unprivileged_userns_clone=1" },
@@ -29,7 +31,7 @@ static const struct driver_sysctl driver_sysctls[] = {
       "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load an AppArmor profile for bwrap" },
 };
 
-static bool driver_sysctl_stops(const char *root, const struct driver_sysctl *s)
+static bool bwrap_sysctl_stops(const char *root, const struct bwrap_sysctl *s)
 {
     char path[PATH_MAX], text[16] = "";
 
@@ -42,7 +44,7 @@ static bool driver_sysctl_stops(const char *root, const struct driver_sysctl *s)
     return str_eq(text, s->stops);
 }
 
-static bool driver_has_apparmor_profile(const char *root)
+static bool bwrap_has_apparmor_profile(const char *root)
 {
     static const char *const profiles[] = { "/etc/apparmor.d/bwrap", "/etc/apparmor.d/bwrap-userns-restrict",
                                             "/etc/apparmor.d/usr.bin.bwrap", NULL };
@@ -56,7 +58,7 @@ static bool driver_has_apparmor_profile(const char *root)
     return false;
 }
 
-static void driver_check_bwrap(const char *root, struct driver_availability *ret)
+void bwrap_availability_check(const char *root, struct driver_availability *ret)
 {
     char path[PATH_MAX];
 
@@ -67,23 +69,14 @@ static void driver_check_bwrap(const char *root, struct driver_availability *ret
         return;
     }
     (void)str_copy(ret->path, sizeof(ret->path), DRIVER_BWRAP_PROGRAM);
-    for (size_t i = 0; i < ARRAY_LEN(driver_sysctls); i++) {
-        const struct driver_sysctl *s = &driver_sysctls[i];
+    for (size_t i = 0; i < ARRAY_LEN(bwrap_sysctls); i++) {
+        const struct bwrap_sysctl *s = &bwrap_sysctls[i];
 
-        if (!driver_sysctl_stops(root, s) || (str_eq(s->stops, "1") && driver_has_apparmor_profile(root)))
+        if (!bwrap_sysctl_stops(root, s) || (str_eq(s->stops, "1") && bwrap_has_apparmor_profile(root)))
             continue;
         (void)str_copy(ret->why, sizeof(ret->why), s->why);
         (void)str_copy(ret->fix, sizeof(ret->fix), s->fix);
         return;
     }
     ret->available = true;
-}
-
-void driver_availability_check(enum driver_id d, const char *root, struct driver_availability *ret)
-{
-    *ret = (struct driver_availability){ 0 };
-    if (d == DRIVER_BWRAP)
-        driver_check_bwrap(root, ret);
-    else
-        ret->available = true;
 }

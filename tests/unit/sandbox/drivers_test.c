@@ -1,7 +1,7 @@
 #include "tests/unit/test.h"
 
 #include "core/base/str.h"
-#include "sandbox/driver_availability.h"
+#include "sandbox/drivers.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -47,7 +47,7 @@ static struct driver_availability bwrap(void)
 {
     struct driver_availability a;
 
-    driver_availability_check(DRIVER_BWRAP, root, &a);
+    drivers_check_host(DRIVER_BWRAP, root, &a);
     assert_int_equal(a.available, a.why[0] == '\0');
     assert_int_equal(a.available, a.fix[0] == '\0');
     return a;
@@ -57,7 +57,7 @@ TEST(native_needs_nothing_of_the_host)
 {
     struct driver_availability a;
 
-    driver_availability_check(DRIVER_NATIVE, root, &a);
+    drivers_check_host(DRIVER_NATIVE, root, &a);
     assert_true(a.available);
 }
 
