@@ -29,7 +29,7 @@ bool store_op_needs_space(enum store_op op)
 {
     return op == STORE_OP_INSERT || op == STORE_OP_IDEM_CLAIM || op == STORE_OP_PUT || op == STORE_OP_META_PUT ||
            op == STORE_OP_USAGE_RECORD_CPU || op == STORE_OP_USAGE_ADD || op == STORE_OP_BUDGET_PUT ||
-           op == STORE_OP_SCRIPT_KEEP;
+           op == STORE_OP_SCRIPT_KEEP || op == STORE_OP_SECRET_PUT;
 }
 
 void store_request_reset(struct store_request *c)
@@ -507,6 +507,8 @@ static void store_request_answer_rows(struct store_request *c, const struct err 
         ((store_roles_fn *)c->done)(c->arg, err, rows, n, more);
     else if (c->table == &row_pool)
         ((store_pools_fn *)c->done)(c->arg, err, rows, n, more);
+    else if (c->table == &row_secret)
+        ((store_secrets_fn *)c->done)(c->arg, err, rows, n, more);
     else
         ((store_templates_fn *)c->done)(c->arg, err, rows, n, more);
 }
@@ -576,6 +578,9 @@ void store_request_answer(struct store_request *c)
     case STORE_OP_USAGE_LIST:
     case STORE_OP_BUDGET_LIST:
         store_usage_request_answer(c, err);
+        break;
+    case STORE_OP_SECRET_PUT:
+        ((store_secret_put_fn *)c->done)(c->arg, err, err ? NULL : (const void *)c->rows.rows, !err && c->row_created);
         break;
     case STORE_OP_SCRIPT_KEEP:
     case STORE_OP_SCRIPT_SEARCH:

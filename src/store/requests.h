@@ -29,6 +29,9 @@ enum store_op {
     STORE_OP_SCRIPT_KEEP,
     STORE_OP_SCRIPT_FIND,
     STORE_OP_SCRIPT_SEARCH,
+    STORE_OP_SECRET_PUT,
+    STORE_OP_SECRET_ADD_USE,
+    STORE_OP_SECRET_DELETE,
     STORE_OP_COUNT,
     STORE_OP_GC,
     STORE_OP_CHECK, /* from here on: in steps, outside of a transaction */
@@ -67,7 +70,9 @@ struct store_request {
     size_t nusage;
     struct usage_filter usage; /* USAGE_LIST */
     struct store_script_quota script_quota;
-    struct script_cursor script_cursor; /* SCRIPT_SEARCH, with page; text: the words, id: the language */
+    uint64_t secret_max;                  /* SECRET_PUT: how many the owner may have */
+    uint64_t secret_uses, secret_used_ms; /* SECRET_ADD_USE */
+    struct script_cursor script_cursor;   /* SCRIPT_SEARCH, with page; text: the words, id: the language */
     uint64_t now_ms;
 
     /* Results. */

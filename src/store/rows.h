@@ -6,6 +6,7 @@
 
 #include "store/pools.h"
 #include "store/scripts.h"
+#include "store/secrets.h"
 #include "store/store.h"
 #include "store/usage.h"
 
@@ -52,6 +53,8 @@ extern const struct row_table row_sandbox, row_execution, row_key, row_template,
 extern const struct row_table row_pool;
 /* scripts.c; the head is a script without its code */
 extern const struct row_table row_script, row_script_head;
+/* secrets.c */
+extern const struct row_table row_secret;
 /* tenants.c */
 extern const struct row_table row_tenant, row_user, row_role, row_login, row_age;
 /* usage.c */

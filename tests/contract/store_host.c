@@ -206,6 +206,17 @@ void on_scripts(void *arg UNUSED, const struct err *err, const struct store_scri
     copy_rows(&row_script, err, rows, n, next);
 }
 
+void on_secret_put(void *arg UNUSED, const struct err *err, const struct store_secret *row, bool is_new)
+{
+    got.fresh = is_new;
+    copy_rows(&row_secret, err, row, row ? 1 : 0, NULL);
+}
+
+void on_secrets(void *arg UNUSED, const struct err *err, const struct store_secret *rows, size_t n, const char *next)
+{
+    copy_rows(&row_secret, err, rows, n, next);
+}
+
 void on_event(void *arg UNUSED, const struct err *err, uint64_t seq)
 {
     got.seq = seq;

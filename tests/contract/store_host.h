@@ -51,6 +51,8 @@ store_pools_fn on_pools;
 store_script_fn on_script;
 store_script_kept_fn on_script_kept;
 store_scripts_fn on_scripts;
+store_secret_put_fn on_secret_put;
+store_secrets_fn on_secrets;
 store_event_fn on_event;
 store_events_fn on_events;
 store_idem_fn on_idem;

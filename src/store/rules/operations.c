@@ -85,6 +85,12 @@ static int store_run_operation(struct store_db *db, struct store_request *c, str
         return script_rules_find(db, c, err);
     case STORE_OP_SCRIPT_SEARCH:
         return script_rules_search(db, c, err);
+    case STORE_OP_SECRET_PUT:
+        return secret_rules_put(db, c, err);
+    case STORE_OP_SECRET_ADD_USE:
+        return secret_rules_add_use(db, c, err);
+    case STORE_OP_SECRET_DELETE:
+        return secret_rules_delete(db, c, err);
     case STORE_OP_COUNT:
         return store_run_count(db, c, err);
     case STORE_OP_GC:

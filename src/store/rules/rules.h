@@ -81,5 +81,10 @@ int script_rules_keep(struct store_db *db, struct store_request *c, struct err *
 int script_rules_find(struct store_db *db, struct store_request *c, struct err *err);
 int script_rules_search(struct store_db *db, struct store_request *c, struct err *err);
 
+/* secret_rules.c */
+int secret_rules_put(struct store_db *db, struct store_request *c, struct err *err);
+int secret_rules_add_use(struct store_db *db, struct store_request *c, struct err *err);
+int secret_rules_delete(struct store_db *db, struct store_request *c, struct err *err);
+
 /* retention_rules.c */
 int retention_rules_collect(struct store_db *db, struct store_request *c, struct err *err);

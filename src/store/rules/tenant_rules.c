@@ -204,7 +204,8 @@ static int tenant_rules_remove_role(struct store_db *db, struct store_request *c
 /* The row stays, so that the name is never used again. */
 static int tenant_rules_remove_tenant(struct store_db *db, struct store_request *c, struct err *err)
 {
-    static const struct row_table *const members[] = { &row_user, &row_removed_user, &row_role, &row_script_head };
+    static const struct row_table *const members[] = { &row_user, &row_removed_user, &row_role, &row_script_head,
+                                                       &row_secret };
     const struct row_query tenant = { .table = &row_tenant, .where = { { "name", ROW_IS, c->id, 0 } } };
     const struct store_tenant removed = { .removed_ms = c->now_ms };
     uint64_t n = 0;

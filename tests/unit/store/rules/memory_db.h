@@ -8,9 +8,9 @@
 #include "core/base/str.h"
 #include "store/rules/rules.h"
 
-static const struct row_table *const memory_db_tables[] = { &row_sandbox, &row_execution,    &row_key,
-                                                            &row_tenant,  &row_user,         &row_role,
-                                                            &row_usage,   &row_removed_user, &row_script };
+static const struct row_table *const memory_db_tables[] = { &row_sandbox, &row_execution, &row_key,   &row_tenant,
+                                                            &row_user,    &row_role,      &row_usage, &row_removed_user,
+                                                            &row_script,  &row_secret };
 
 struct memory_db {
     struct store_db base;
