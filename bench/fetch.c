@@ -3,7 +3,7 @@
  *     bench-fetch [--proxy HOST:PORT] new N HOST PORT PATH     a connection for each request
  *     bench-fetch [--proxy HOST:PORT] kept N HOST PORT PATH    N requests on one connection
  *     bench-fetch [--proxy HOST:PORT] stream HOST PORT PATH    one large answer
- *     bench-fetch hold N HOST PORT                             N idle connections, until it is killed
+ *     bench-fetch hold N HOST PORT                             N idle connections, until a signal
  *
  * new and kept print the nanoseconds of each request, one per line: for `new` from the look-up of
  * the name to the last byte. stream prints bytes and nanoseconds. Requests have the absolute form

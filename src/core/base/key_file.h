@@ -1,4 +1,5 @@
-/* key_file.h - a file with random bytes from which a program derives keys; made at its first use. */
+/* key_file.h - a file with random bytes from which a program derives keys; made at its first
+ * use. */
 #pragma once
 
 #include "core/base/base.h"
