@@ -27,6 +27,10 @@ const struct root_device root_devices[] = {
     { "dev/urandom", 1, 9 }, { "dev/tty", 5, 0 },  { NULL, 0, 0 },
 };
 
+/* Without "dns", a name that is not in /etc/hosts does not exist: the answer is permanent, and
+ * programs do not try again. */
+#define ROOT_NSSWITCH(hosts) "passwd: files\ngroup: files\nhosts: " hosts "\nservices: files\nprotocols: files\n"
+
 const struct root_text_file root_text_files[] = {
     { "etc/passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
                     "cove:x:1000:1000:sandbox:/workspace:/bin/bash\n"
@@ -34,11 +38,17 @@ const struct root_text_file root_text_files[] = {
     { "etc/group", "root:x:0:\ntty:x:5:\ncove:x:1000:\nnogroup:x:65534:\n" },
     { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 cove\n" },
     { "etc/resolv.conf", "# no resolver: this sandbox has no network\noptions timeout:1 attempts:1\n" },
-    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n" },
+    { "etc/nsswitch.conf", ROOT_NSSWITCH("files") },
     { "etc/hostname", "cove\n" },
     { "etc/fonts/fonts.conf", "<?xml version=\"1.0\"?>\n<fontconfig>\n<dir>/usr/share/fonts</dir>\n"
                               "<dir>/usr/local/share/fonts</dir>\n<cachedir prefix=\"xdg\">fontconfig</cachedir>\n"
                               "</fontconfig>\n" },
+    { NULL, NULL },
+};
+
+const struct root_text_file root_egress_files[] = {
+    { "etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:2 attempts:1\n" },
+    { "etc/nsswitch.conf", ROOT_NSSWITCH("files dns") },
     { NULL, NULL },
 };
 

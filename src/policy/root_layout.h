@@ -22,6 +22,7 @@ extern const char *const root_empty_dirs[];  /* in the order in which they can b
 extern const struct root_link root_links[];
 extern const struct root_device root_devices[];
 extern const struct root_text_file root_text_files[];
+extern const struct root_text_file root_egress_files[]; /* replace those of a sandbox without a network */
 /* in /etc of the host: small files are copied, directories are bind-mounted */
 extern const char *const root_host_files[];
 extern const char *const root_proc_masks[]; /* in /proc: masked in each sandbox */

@@ -1,4 +1,5 @@
-/* corpus.c - writes the first inputs of the wire, jail and egress_wire targets: `fuzz-corpus tests/fuzz/corpus`.
+/* corpus.c - writes the first inputs of the wire, jail and egress_wire targets:
+ * `fuzz-corpus tests/fuzz/corpus`.
  *
  * Each message under each frame type that carries it: complete, cut, and with a few flipped bits;
  * then the largest messages. The same table gives the same files, so a change of the wire format is

@@ -13,7 +13,11 @@
  *
  * Interpreters that join a sandbox enter its network as the owner of its user namespace, so the
  * network of a joinable sandbox must belong to that user namespace: there clone3 makes it and the
- * child sets it up. Joinable sandboxes are made in advance, so the extra time does not matter. */
+ * child sets it up, or with egress the spawner, which enters it for that. Joinable sandboxes are
+ * made in advance, so the extra time does not matter.
+ *
+ * No process of a sandbox ever owns a listener of the egress proxy: the child inherits copies from
+ * the spawner and closes them with all other descriptors, before it drops its capabilities. */
 #include "host/isolate/native.h"
 
 #include "core/base/fd.h"
@@ -52,14 +56,15 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
 }
 
 int native_set_template(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
-                        struct err *err)
+                        bool egress, struct err *err)
 {
     t->joinable = joinable;
+    t->egress = egress;
     t->owner = owner;
     t->calls = *filter;
     if (filter_build(filter, t->monitor >= 0, t->filter.prog, &t->filter.len, err) < 0)
         return err_wrap(err, "system call filter");
-    return 0;
+    return egress ? template_root_set_egress(&t->root, err) : 0;
 }
 
 static int native_write_id_maps(const struct native_template *t, pid_t pid, uid_t host, struct err *err)
@@ -103,7 +108,7 @@ int native_setup_netns(const struct native_template *t, struct err *err)
     return 0;
 }
 
-int native_prepare_netns(struct native_template *t, struct err *err)
+static int native_make_netns(struct native_template *t, struct err *err)
 {
     if (t->net_ready)
         return 0;
@@ -118,6 +123,29 @@ int native_prepare_netns(struct native_template *t, struct err *err)
         return -1;
     t->net_ready = true;
     return 0;
+}
+
+int native_prepare_netns(struct native_template *t, struct err *err)
+{
+    if (native_make_netns(t, err) < 0)
+        return -1;
+    return t->egress && !t->joinable && !t->listeners.n ? egress_net_open(&t->listeners, err) : 0;
+}
+
+/* Makes the listeners of a joinable sandbox: its network belongs to its own user namespace, so it
+ * exists only since clone3. The sandbox waits for its id maps meanwhile. */
+static int native_open_listeners_in(const struct native_template *t, int pidfd, struct egress_net *ret, struct err *err)
+{
+    auto_fd int home = openat(t->root.proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+
+    if (home < 0 || setns(pidfd, CLONE_NEWNET) < 0)
+        return err_sys(err, ERR_NETWORK_UNAVAILABLE, "cannot enter the network of the sandbox");
+    int made = native_setup_netns(t, err);
+    if (made == 0)
+        made = egress_net_open(ret, err);
+    if (setns(home, CLONE_NEWNET) < 0)
+        _exit(125); /* a privileged process must not continue in a sandbox's network */
+    return made;
 }
 
 int native_new_netns(void)
@@ -149,6 +177,7 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, stru
     struct sys_clone args = { .flags = NAMESPACES | CLONE_PIDFD, .pidfd = &pidfd, .cgroup = spec->cgroup.v2_dir };
     struct sandbox_child child = { .template = t, .spec = spec, .id_maps_ready = go };
     struct sys_parent_death bond;
+    struct egress_net listeners = { .n = 0 };
     uint64_t one = 1;
 
     if (!t->filter.len)
@@ -178,17 +207,23 @@ int native_spawn(struct native_template *t, const struct native_spec *spec, stru
     errno = saved;
     if (pid < 0)
         return native_clone_failed(err);
-    if (!t->joinable)
-        t->net_ready = false; /* the child has used this network, whether or not it succeeds */
+    if (!t->joinable) { /* the child has used this network, whether or not it succeeds */
+        t->net_ready = false;
+        listeners = t->listeners;
+        t->listeners.n = 0;
+    }
     int done = native_write_id_maps(t, pid, spec->host_uid, err);
+    if (done == 0 && t->egress && t->joinable)
+        done = native_open_listeners_in(t, pidfd, &listeners, err);
     if (done == 0 && write(go, &one, sizeof(one)) != (ssize_t)sizeof(one))
         done = err_sys(err, ERR_SYS, "cannot signal the sandbox that its id maps are written");
     if (done < 0) {
         (void)sys_pidfd_send_signal(pidfd, SIGKILL);
         (void)waitpid(pid, NULL, 0);
+        egress_net_close(&listeners);
         return -1;
     }
-    *ret = (struct native_process){ .pid = pid, .pidfd = take_fd(&pidfd), .messages = -1 };
+    *ret = (struct native_process){ .pid = pid, .pidfd = take_fd(&pidfd), .messages = -1, .listeners = listeners };
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/id.h"
 #include "host/isolate/cgroup.h"
+#include "host/isolate/egress_net.h"
 #include "host/isolate/template_root.h"
 #include "policy/limits.h"
 #include "policy/syscalls.h"
@@ -43,7 +44,9 @@ struct native_template {
     bool rootless;               /* the caller's own uid is the only one available on the host */
     uid_t owner;                 /* uid that owns the user namespaces */
     bool joinable;               /* the owner may enter its sandboxes and their networks */
+    bool egress;                 /* its sandboxes have listeners of the egress proxy */
     bool net_ready;              /* the caller is in the network that the next sandbox gets */
+    struct egress_net listeners; /* of that network; none if the template is joinable or has no egress */
     int boot_file;               /* for a runtime that raises the last walls itself: core/wire/boot_file.h */
 };
 
@@ -69,6 +72,7 @@ struct native_process { /* a sandbox whose walls are being raised */
     /* The end of a pipe, which does not block, with the messages of the program that makes the
      * namespaces, in case it fails. -1: the child reports its failure itself. */
     int messages;
+    struct egress_net listeners; /* the caller owns them; none without egress */
 };
 
 /* Called by the spawner in its new namespaces: builds the root, which is the same for every
@@ -77,10 +81,10 @@ int native_prepare(struct native_template *t, bool rootless, const char *scratch
                    const struct template_root_files *files, struct err *err);
 /* Assigns the properties of one template. */
 int native_set_template(struct native_template *t, const struct filter_spec *filter, uid_t owner, bool joinable,
-                        struct err *err);
-/* Makes the network of the next sandbox, unless it exists: this is half of a sandbox's cost in the
- * kernel, so it is done while no request waits. The caller is in this network until native_spawn
- * hands it over. */
+                        bool egress, struct err *err);
+/* Makes the network of the next sandbox, and its listeners, unless they exist: this is half of a
+ * sandbox's cost in the kernel, so it is done while no request waits. The caller is in this network
+ * until native_spawn hands it over. */
 int native_prepare_netns(struct native_template *t, struct err *err);
 /* Makes a network namespace for the spawner in another process, because this is the longest step.
  * Returns its descriptor, or -1; the spawner then makes its own and reports the error. The caller

@@ -41,30 +41,39 @@ static struct net_route_message net_prohibit_route(unsigned char family, uint32_
     };
 }
 
-static int net_read_acks(int sock, int wanted, struct err *err)
+static int net_read_acks(int sock, int wanted, uint32_t optional_seq)
 {
     char answer[4096] __attribute__((aligned(8)));
     int got = 0;
 
     while (got < wanted) {
-        ssize_t n = recv(sock, answer, sizeof(answer), 0);
+        ssize_t n = recv(sock, answer, sizeof(answer), MSG_DONTWAIT);
 
         if (n < 0)
-            return err_sys(err, ERR_WALL_MISSING, "cannot read the netlink answer");
+            return -1;
         size_t left = (size_t)n;
         for (struct nlmsghdr *h = (struct nlmsghdr *)(void *)answer; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
-            if (h->nlmsg_type != NLMSG_ERROR || h->nlmsg_len < NLMSG_LENGTH(sizeof(struct nlmsgerr)))
-                return err_set(err, ERR_WALL_MISSING, "netlink sent an unexpected answer");
             const struct nlmsgerr *e = NLMSG_DATA(h);
-            /* A host without IPv6 needs no IPv6 route. */
-            if (e->error && !(e->msg.nlmsg_seq == 3 && (e->error == -EAFNOSUPPORT || e->error == -EOPNOTSUPP))) {
-                errno = -e->error;
-                return err_sys(err, ERR_WALL_MISSING, "cannot set up loopback and prohibit routes");
-            }
+
+            errno = EPROTO;
+            if (h->nlmsg_type != NLMSG_ERROR || h->nlmsg_len < NLMSG_LENGTH(sizeof(*e)))
+                return -1;
+            errno = -e->error;
+            if (e->error && !(e->msg.nlmsg_seq == optional_seq && (errno == EAFNOSUPPORT || errno == EOPNOTSUPP)))
+                return -1;
             got++;
         }
     }
     return 0;
+}
+
+int net_request(int protocol, struct iovec *iov, size_t niov, int acks, uint32_t optional_seq)
+{
+    struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+    struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel), .msg_iov = iov, .msg_iovlen = niov };
+    auto_fd int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
+
+    return sock < 0 || sendmsg(sock, &msg, 0) < 0 ? -1 : net_read_acks(sock, acks, optional_seq);
 }
 
 int net_loopback_only(struct err *err)
@@ -78,16 +87,12 @@ int net_loopback_only(struct err *err)
         .v4 = net_prohibit_route(AF_INET, 2),
         .v6 = net_prohibit_route(AF_INET6, 3),
     };
-    struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
 
     /* IPv4 refuses a prohibit route that names a device; IPv6 requires one. */
     b.v4.h.nlmsg_len = offsetof(struct net_route_message, oif_attr);
-    auto_fd int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-    if (sock < 0)
-        return err_sys(err, ERR_WALL_MISSING, "cannot open a netlink socket");
     struct iovec iov[] = { { &b.up, sizeof(b.up) }, { &b.v4, b.v4.h.nlmsg_len }, { &b.v6, b.v6.h.nlmsg_len } };
-    struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel), .msg_iov = iov, .msg_iovlen = 3 };
-    if (sendmsg(sock, &msg, 0) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "cannot send to netlink");
-    return net_read_acks(sock, 3, err);
+    /* A host without IPv6 needs no IPv6 route. */
+    if (net_request(NETLINK_ROUTE, iov, 3, 3, b.v6.h.nlmsg_seq) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "cannot set up loopback and prohibit routes");
+    return 0;
 }

@@ -61,10 +61,10 @@ static int sandbox_child_reset_process(const struct sandbox_child *s, struct err
     return 0;
 }
 
-/* A joinable sandbox has its own network namespace. */
+/* A joinable sandbox has its own network namespace; with egress, the spawner sets it up. */
 static int sandbox_child_setup_netns(const struct sandbox_child *s, struct err *err)
 {
-    return s->template->joinable ? native_setup_netns(s->template, err) : 0;
+    return s->template->joinable && !s->template->egress ? native_setup_netns(s->template, err) : 0;
 }
 
 static int sandbox_child_wait_for_id_maps(const struct sandbox_child *s, struct err *err)

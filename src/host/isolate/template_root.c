@@ -316,11 +316,31 @@ static int template_root_mount_proc(struct template_root *r, struct err *err)
     return 0;
 }
 
+static int template_root_set_read_only(const struct template_root *r, bool on, struct err *err)
+{
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID };
+
+    *(on ? &attr.attr_set : &attr.attr_clr) |= MOUNT_ATTR_RDONLY;
+    if (!wall_is_mutated("root") && mount_call_setattr(r->fd, "", AT_EMPTY_PATH, &attr) < 0)
+        return err_sys(err, ERR_WALL_MISSING, "make the root %s", on ? "read-only" : "writable");
+    return 0;
+}
+
+int template_root_set_egress(struct template_root *r, struct err *err)
+{
+    if (template_root_set_read_only(r, false, err) < 0)
+        return -1;
+    for (size_t i = 0; root_egress_files[i].path; i++)
+        if (unlinkat(r->fd, root_egress_files[i].path, 0) < 0 ||
+            template_root_write_file(r->fd, root_egress_files[i].path, root_egress_files[i].text,
+                                     strlen(root_egress_files[i].text), err) < 0)
+            return err_sys(err, ERR_SYS, "/%s", root_egress_files[i].path);
+    return template_root_set_read_only(r, true, err);
+}
+
 int template_root_build(struct template_root *r, const char *scratch, const struct template_root_files *files,
                         struct err *err)
 {
-    struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID };
-
     *r = (struct template_root){ .fd = -1, .proc = -1 };
     umask(022);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
@@ -330,7 +350,5 @@ int template_root_build(struct template_root *r, const char *scratch, const stru
         return -1;
     if (fchdir(r->fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return err_sys(err, ERR_WALL_MISSING, "cannot enter the new root");
-    if (!wall_is_mutated("root") && mount_call_setattr(r->fd, "", AT_EMPTY_PATH, &ro) < 0)
-        return err_sys(err, ERR_WALL_MISSING, "make the root read-only");
-    return 0;
+    return template_root_set_read_only(r, true, err);
 }

@@ -26,3 +26,6 @@ struct template_root_files {
 /* `scratch` is a directory that the caller owns; it is used briefly as a mount point. */
 int template_root_build(struct template_root *r, const char *scratch, const struct template_root_files *files,
                         struct err *err);
+/* Lets names be resolved by the egress proxy. Call it before the first sandbox is made: the root is
+ * writable for a moment. */
+int template_root_set_egress(struct template_root *r, struct err *err);

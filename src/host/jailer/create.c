@@ -29,7 +29,8 @@ static struct jailed_sandbox *create_find_by_token(struct jailer *j, uint64_t to
 
 static void create_start_all_queued(struct jailer *j, const struct spawner *s);
 
-static void create_on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err)
+static void create_on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, struct egress_net *listeners,
+                              const struct err *err)
 {
     struct jailer *j = arg;
     struct jailed_sandbox *sandbox = create_find_by_token(j, token);
@@ -38,6 +39,7 @@ static void create_on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, c
         if (pidfd >= 0)
             (void)sys_pidfd_send_signal(pidfd, SIGKILL);
         fd_close(&pidfd);
+        egress_net_close(listeners);
         return;
     }
     create_start_all_queued(j, sandbox->spawner);
@@ -51,6 +53,8 @@ static void create_on_spawned(void *arg, uint64_t token, pid_t pid, int pidfd, c
     }
     sandbox->pidfd = pidfd;
     sandbox->created.pid = (uint32_t)pid;
+    egress_relay_add(sandbox,
+                     listeners); /* before J_CREATED, so that the proxy knows the sandbox before its client does */
     sandbox->state = JAILED_SANDBOX_LIVE;
     if (sandbox->destroy_requested || !sandbox->owner) {
         struct err gone;
@@ -181,13 +185,18 @@ static int create_read_template(const struct jail_template *m, struct spawner_te
     ret->filter.grants = m->grants;
     memcpy(ret->filter.deny, m->deny, sizeof(m->deny));
     ret->joinable = m->joinable;
+    ret->egress = m->egress;
+    if (ret->egress && ret->driver != DRIVER_NATIVE)
+        return err_set(err, ERR_DRIVER_UNSUPPORTED, "driver %s has no network; use native, or network none",
+                       driver_name(ret->driver));
     return 0;
 }
 
 static bool create_same_template(const struct spawner_template *a, const struct spawner_template *b)
 {
     return a->driver == b->driver && a->filter.profile == b->filter.profile && a->filter.grants == b->filter.grants &&
-           memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && a->joinable == b->joinable;
+           memcmp(a->filter.deny, b->filter.deny, sizeof(a->filter.deny)) == 0 && a->joinable == b->joinable &&
+           a->egress == b->egress;
 }
 
 int create_template(struct jailer_client *c, const struct frame *f, struct err *err)
@@ -203,7 +212,8 @@ int create_template(struct jailer_client *c, const struct frame *f, struct err *
     /* ERR_EXISTS would let the client continue with the wrong template. */
     if (known && !create_same_template(spawner_get_template(known), &kind))
         return err_set(err, ERR_INVALID,
-                       "template '%s' exists with another filter or another joinable flag; use another name", m.name);
+                       "template '%s' exists with another filter, or another joinable or egress flag; use another name",
+                       m.name);
     if (known) {
         create_mark_spawner_used(j, known);
         return err_set(err, ERR_EXISTS, "template '%s' exists", m.name);
@@ -241,10 +251,8 @@ static int create_check_request(const struct jailer_client *c, const struct jail
         return err_set(err, ERR_INVALID, "host name '%s': invalid; use a-z, 0-9, '-' and '.'", m->hostname);
     if (jailed_sandbox_find(j, m->id))
         return err_set(err, ERR_EXISTS, "sandbox %s exists", m->id);
-    if (jailed_sandbox_check_room(j, FDS_PER_SANDBOX, err) < 0)
+    if (jailed_sandbox_check_room(j, FDS_PER_SANDBOX + (m->network ? EGRESS_NET_SOCKETS : 0), err) < 0)
         return -1;
-    if (m->network != NETWORK_NONE)
-        return err_set(err, ERR_INVALID, "network mode %u: unknown; only none exists", m->network);
     if (m->nlimits != LIMIT_COUNT)
         return err_set(err, ERR_VERSION, "the request has %u limits instead of %d", m->nlimits, LIMIT_COUNT);
     /* Otherwise a client could read and write other users' files through a sandbox. */
@@ -431,6 +439,10 @@ int create_jailed_sandbox(struct jailer_client *c, const struct frame *f, int *f
     struct spawner *s = create_find_template(j, m.template);
     if (!s)
         return err_set(err, ERR_MISSING, "template '%s' does not exist", m.template);
+    if (spawner_get_template(s)->egress != (m.network == NETWORK_EGRESS))
+        return err_set(err, ERR_INVALID, "network mode %u: does not match template '%s'", m.network, m.template);
+    if (m.network == NETWORK_EGRESS && egress_relay_check(j, err) < 0)
+        return -1;
     create_mark_spawner_used(j, s);
     struct jailed_sandbox *sandbox = mem_new(struct jailed_sandbox);
     sandbox->jailer = j;
@@ -444,6 +456,8 @@ int create_jailed_sandbox(struct jailer_client *c, const struct frame *f, int *f
     sandbox->next = j->sandboxes;
     j->sandboxes = sandbox;
     j->nsandboxes++;
+    sandbox->has_egress = m.network == NETWORK_EGRESS;
+    j->negress += sandbox->has_egress;
     int bad = spawner_is_full(s) ? create_enqueue(sandbox, f, fds, nfds, err)
                                  : create_start(j, sandbox, &m, fds, nfds, err);
     if (bad) {

@@ -42,6 +42,7 @@ static void jailed_sandbox_close_fds(struct jailer *j, struct jailed_sandbox *sa
     fd_close(&sandbox->oom_fd);
     for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
         fd_close(&sandbox->listeners[i]);
+    egress_relay_remove(sandbox);
     fd_close(&sandbox->pidfd);
     if (sandbox->control >= 0)
         fd_drain(sandbox->control);
@@ -55,6 +56,7 @@ void jailed_sandbox_remove(struct jailed_sandbox *sandbox)
     list_remove(&j->sandboxes, sandbox);
     j->nsandboxes--;
     j->nkept -= sandbox->kept;
+    j->negress -= sandbox->has_egress;
     create_dequeue(sandbox);
     ev_timer_clear(j->ev, &sandbox->step_timer);
     ev_timer_clear(j->ev, &sandbox->lifetime_timer);
@@ -151,6 +153,7 @@ void jailed_sandbox_on_death(struct jailed_sandbox *sandbox, int status)
     sandbox->status = status;
     sandbox->rounds = 0;
     ev_timer_clear(j->ev, &sandbox->step_timer);
+    egress_relay_remove(sandbox);
     reply_event(sandbox, JAIL_EVENT_ENDED);
     reply_ok(sandbox->owner, sandbox->kill_stream);
     sandbox->kill_stream = 0;
@@ -239,7 +242,7 @@ int jailed_sandbox_thaw(struct jailed_sandbox *sandbox, struct err *err)
 
 int jailed_sandbox_check_room(const struct jailer *j, size_t fds, struct err *err)
 {
-    if (j->nsandboxes * FDS_PER_SANDBOX + j->nkept + fds <= j->fds_max)
+    if (j->nsandboxes * FDS_PER_SANDBOX + j->negress * EGRESS_NET_SOCKETS + j->nkept + fds <= j->fds_max)
         return 0;
     return err_set(err, ERR_LIMIT,
                    "%zu sandboxes exist and the limit of open files allows no more; raise it or destroy sandboxes",

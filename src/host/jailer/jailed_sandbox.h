@@ -8,6 +8,7 @@
 #include "core/base/id.h"
 #include "core/ev/ev.h"
 #include "host/isolate/cgroup.h"
+#include "host/isolate/egress_net.h"
 #include "host/jailer/uids.h"
 #include "core/wire/jail.h"
 
@@ -43,6 +44,8 @@ struct jailed_sandbox {
     int runtime_socket; /* runtime's end, until the spawner has it */
     int oom_fd;
     int listeners[JAILED_SANDBOX_LISTENERS]; /* seccomp listeners, kept for the next monitor; -1: none */
+    bool has_egress;                         /* counts for the descriptors of its listeners from the start */
+    struct egress_net egress;                /* listeners, kept for the next egress proxy; none before LIVE */
     uint32_t awaited_listeners;              /* interpreters requested from a zygote whose listener has not arrived */
     struct ev_io oom_io;
     struct ev_timer step_timer; /* next round of killing, freezing or removal */

@@ -384,7 +384,7 @@ static int jailer_start(struct jailer *j, const struct jailer_settings *settings
     if (j->rootless && rootless_enter(err) < 0)
         return -1;
     if (sweep_open_state(settings->state_dir, &j->state_dir, err) < 0 || ev_new(&j->ev, err) < 0 ||
-        listener_relay_start(j, err) < 0 ||
+        listener_relay_start(j, err) < 0 || egress_relay_start(j, err) < 0 ||
         spawner_new(j->ev, j->rootless, settings->state_dir, &j->files, j->listener_relay.sender_socket,
                     &create_spawner_ops, j, &j->spare_spawner, err) < 0 ||
         (!j->rootless && sweep_open_host(&j->cgroups, &j->uids, err) < 0))
@@ -408,6 +408,7 @@ static void jailer_end(struct jailer *j)
     spawner_free(j->spare_spawner);
     kept_listeners_free(j->kept_listeners);
     listener_relay_end(j);
+    helper_link_end(&j->egress);
     while (j->clients) {
         struct jailer_client *c = j->clients;
 
@@ -519,12 +520,18 @@ static NORETURN void jailer_child(int sock, const struct jailer_settings *settin
     /* Close all other inherited descriptors too: a kept sandbox would hold the client's files,
      * locks and directory for its whole life. */
     struct jailer_settings own = *settings;
-    int keep[] = { sock, own.runtime_fd, own.kernels_fd > 0 ? own.kernels_fd : own.runtime_fd, own.monitor_fd };
-    if (fd_keep_only(keep, own.monitor_fd > 0 ? 4 : 3) < 0 || chdir("/") < 0)
+    int keep[5] = { sock, own.runtime_fd, own.kernels_fd > 0 ? own.kernels_fd : own.runtime_fd };
+    size_t n = 3, monitor = 0, egress = 0;
+    if (own.monitor_fd > 0)
+        keep[monitor = n++] = own.monitor_fd;
+    if (own.egress_fd > 0)
+        keep[egress = n++] = own.egress_fd;
+    if (fd_keep_only(keep, n) < 0 || chdir("/") < 0)
         _exit(125);
     own.runtime_fd = keep[1];
     own.kernels_fd = keep[2];
-    own.monitor_fd = own.monitor_fd > 0 ? keep[3] : 0;
+    own.monitor_fd = monitor ? keep[monitor] : 0;
+    own.egress_fd = egress ? keep[egress] : 0;
     _exit(jailer_serve(keep[0], &own));
 }
 

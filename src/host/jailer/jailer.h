@@ -13,11 +13,13 @@ struct jailer_settings {
     int kernels_fd;        /* directory of the language kernels, or 0 */
     const char *state_dir; /* "/run/cove": locks and sockets of kept sandboxes */
     int monitor_fd;        /* socket for seccomp listeners, sent as J_WATCH; 0: none */
+    int egress_fd;         /* socket to an egress proxy, for E_LISTEN; 0: none */
     bool keep_log;         /* log to standard error */
     /* Used by jailer_service only. */
     const char *socket;  /* path on which clients connect */
     uid_t host_uid;      /* uid that may connect, besides root */
     const char *monitor; /* socket path of a monitor that may restart; NULL: none */
+    const char *egress;  /* socket path of an egress proxy that may restart; NULL: none */
 };
 
 /* Serves the socket until its peer is gone and no kept sandbox lives, then removes everything it

@@ -6,6 +6,8 @@
 #include "core/base/err.h"
 #include "core/ev/ev.h"
 #include "host/isolate/cgroup.h"
+#include "host/jailer/egress_relay.h"
+#include "host/jailer/helper_link.h"
 #include "host/jailer/jailed_sandbox.h"
 #include "host/jailer/jailer.h"
 #include "host/jailer/kept_listeners.h"
@@ -18,9 +20,11 @@
 #define TEMPLATES_MAX 64
 #define JAILED_SANDBOXES_MAX 16384
 #define JAILER_CLIENTS_MAX 32
-#define QUEUED_FDS_MAX 64  /* descriptors that all queued requests hold together */
-#define FDS_PER_SANDBOX 4u /* held for its life: pidfd, oom, 2 listeners; a kept sandbox also holds control */
-#define OTHER_FDS 1024u    /* clients, spawners, cgroup trees, sandboxes in creation, queued messages */
+#define QUEUED_FDS_MAX 64 /* descriptors that all queued requests hold together */
+/* Held for its life: pidfd, oom, 2 seccomp listeners; with egress also its listeners, and a kept
+ * sandbox also holds control. */
+#define FDS_PER_SANDBOX 4u
+#define OTHER_FDS 1024u /* clients, spawners, cgroup trees, sandboxes in creation, queued messages */
 
 struct jailer_client { /* a connected client */
     struct jailer_client *next;
@@ -50,7 +54,8 @@ struct jailer {
     bool only_held;                /* the last sweep left only leaves whose uid another process has locked */
     struct spawner *spare_spawner; /* has no template yet; started before it is needed */
     struct jailed_sandbox *sandboxes;
-    size_t nsandboxes, nkept, fds_max;   /* fds_max: descriptors that all sandboxes may hold together */
+    size_t nsandboxes, nkept, negress;
+    size_t fds_max;                      /* descriptors that all sandboxes may hold together */
     struct jailed_zygote *zygotes;       /* newest first */
     struct jailed_sandbox *create_queue; /* sandboxes whose spawner is full; oldest first */
     size_t nqueued_fds;                  /* descriptors that the queue holds */
@@ -58,6 +63,7 @@ struct jailer {
     /* One socket for each kept sandbox. NULL in a service, which has one socket for all. */
     struct kept_listeners *kept_listeners;
     struct listener_relay listener_relay; /* to a monitor that may be restarted */
+    struct helper_link egress;            /* to an egress proxy that may be restarted */
     struct unix_listener listener;
     bool stopping;
     uint64_t last_token;

@@ -1,5 +1,4 @@
-/* Nothing here waits for the monitor: the connection is made or retried later, and frames that the
- * monitor is too slow to read are queued. If the monitor dies between receiving a system call and
+/* If the monitor dies between receiving a system call and
  * answering it, that call keeps waiting, because the listener is still open here; the time limits
  * of its sandbox end it.
  *
@@ -9,17 +8,12 @@
 #include "host/jailer/listener_relay.h"
 
 #include "core/base/fd.h"
-#include "core/base/log.h"
 #include "host/jailer/jailer_internal.h"
-#include "core/wire/unix_listener.h"
 #include "core/wire/jail.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <sys/time.h>
-
-#define FIRST_WAIT_NS (20 * NS_PER_MS)
-#define LAST_WAIT_NS (2 * NS_PER_S)
 
 /* Children of the spawners send their listeners before they become a sandbox. If the socket is full
  * and the reader does not read, the send must fail instead of blocking forever: no time limit of
@@ -56,69 +50,29 @@ static void listener_relay_forward(struct jailer *j, const char *id, int listene
     if (!j->settings->monitor)
         (void)fd_send(j->listener_relay.sender_socket, packet, FRAME_HEADER + f.len, &listener, listener >= 0 ? 1 : 0,
                       MSG_DONTWAIT);
-    else if (j->listener_relay.connected)
-        chan_send_fds(&j->listener_relay.monitor, &f, &listener, listener >= 0 ? 1 : 0);
+    else
+        helper_link_send(&j->listener_relay.monitor, &f, &listener, listener >= 0 ? 1 : 0);
 }
 
-static bool listener_relay_in_grace(const struct jailer *j)
+static void listener_relay_announce(struct jailed_sandbox *sandbox)
 {
-    return j->listener_relay.connected || ev_now(j->ev) < j->listener_relay.lost_at + LISTENER_RELAY_GRACE_NS;
+    for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
+        if (sandbox->listeners[i] >= 0)
+            listener_relay_forward(sandbox->jailer, sandbox->id, sandbox->listeners[i], 0);
 }
 
-static void listener_relay_connect_monitor(void *arg);
-
-static void listener_relay_retry_later(struct jailer *j)
+static void listener_relay_close_duplicates(struct jailer *j)
 {
-    struct listener_relay *r = &j->listener_relay;
-
-    ev_timer_set(j->ev, &r->retry_timer, ev_now(j->ev) + backoff_next(&r->backoff), listener_relay_connect_monitor, j);
-    if (listener_relay_in_grace(j))
-        return;
     for (struct jailed_sandbox *sandbox = j->sandboxes; sandbox; sandbox = sandbox->next)
         for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
             fd_close(&sandbox->listeners[i]);
 }
 
-static void listener_relay_on_frame(void *arg UNUSED, const struct frame *f UNUSED, int *fds UNUSED, size_t nfds UNUSED)
-{
-    /* A monitor reports only to clients; a jailer expects no frames from it. */
-}
-
-static void listener_relay_on_monitor_end(void *arg, const struct err *why)
-{
-    struct jailer *j = arg;
-
-    log_warn("the monitor ended (%s); denied system calls wait until it restarts", why->msg);
-    chan_done(&j->listener_relay.monitor);
-    j->listener_relay.connected = false;
-    j->listener_relay.lost_at = ev_now(j->ev);
-    backoff_reset(&j->listener_relay.backoff);
-    listener_relay_retry_later(j);
-}
-
-static const struct chan_ops listener_relay_monitor_ops = { .on_frame = listener_relay_on_frame,
-                                                            .on_end = listener_relay_on_monitor_end };
-
-static void listener_relay_connect_monitor(void *arg)
-{
-    struct jailer *j = arg;
-    struct listener_relay *r = &j->listener_relay;
-    auto_fd int sock = -1;
-    struct ucred peer;
-
-    /* The listening process gets the power to answer denied system calls, so it must run with our
-     * uid. */
-    if (unix_connect(j->settings->monitor, &sock, &peer, NULL) < 0 || peer.uid != geteuid() ||
-        chan_init(&r->monitor, j->ev, take_fd(&sock), false, &listener_relay_monitor_ops, j, NULL) < 0) {
-        listener_relay_retry_later(j);
-        return;
-    }
-    r->connected = true;
-    for (struct jailed_sandbox *sandbox = j->sandboxes; sandbox; sandbox = sandbox->next)
-        for (size_t i = 0; i < JAILED_SANDBOX_LISTENERS; i++)
-            if (sandbox->listeners[i] >= 0)
-                listener_relay_forward(j, sandbox->id, sandbox->listeners[i], 0);
-}
+static const struct helper_link_ops listener_relay_monitor_ops = {
+    .loss = "the monitor ended; denied system calls wait until it restarts",
+    .announce = listener_relay_announce,
+    .on_absent = listener_relay_close_duplicates,
+};
 
 /* --- from the sandboxes --- */
 
@@ -150,7 +104,7 @@ static bool listener_relay_on_watch(struct jailer *j, const struct spawner *of, 
         return false;
     sandbox->awaited_listeners -= of ? 1 : 0;
     listener_relay_forward(j, w.id, *fd, w.sys);
-    if (j->settings->monitor && listener_relay_in_grace(j))
+    if (j->settings->monitor && helper_link_expected(&j->listener_relay.monitor))
         listener_relay_keep_duplicate(sandbox, fd);
     return true;
 }
@@ -196,9 +150,7 @@ int listener_relay_start(struct jailer *j, struct err *err)
             close(sv[0]);
             return -1;
         }
-        r->lost_at = ev_now(j->ev);
-        r->backoff = (struct backoff){ .min_ns = FIRST_WAIT_NS, .max_ns = LAST_WAIT_NS };
-        listener_relay_connect_monitor(j);
+        helper_link_start(&r->monitor, j, j->settings->monitor, &listener_relay_monitor_ops);
     }
     listener_relay_set_send_timeout(r->sender_socket);
     return 0;
@@ -210,8 +162,7 @@ void listener_relay_end(struct jailer *j)
 
     if (!j->settings->monitor)
         return;
-    ev_timer_clear(j->ev, &r->retry_timer);
-    chan_done(&r->monitor);
+    helper_link_end(&r->monitor);
     ev_io_del(j->ev, &r->receiver_io);
     close(r->receiver_io.fd);
     close(r->sender_socket);
@@ -222,11 +173,11 @@ int listener_relay_add_client(struct jailer *j, int sock, struct err *err)
     uint8_t packet[FRAME_HEADER];
     struct frame f = { .type = FRAME_J_NEW_CLIENT };
 
-    if (j->settings->monitor ? !j->listener_relay.connected : j->listener_relay.sender_socket <= 0)
+    if (j->settings->monitor ? !j->listener_relay.monitor.connected : j->listener_relay.sender_socket <= 0)
         return err_set(err, ERR_MISSING, "no monitor is connected to this jailer%s",
                        j->settings->monitor ? " at the moment" : "");
     if (j->settings->monitor) {
-        chan_send_fds(&j->listener_relay.monitor, &f, &sock, 1);
+        helper_link_send(&j->listener_relay.monitor, &f, &sock, 1);
         return 0;
     }
     frame_header(packet, &f);

@@ -5,27 +5,20 @@
  * there directly. The monitor of a service may be restarted. Its sandboxes send their listeners to
  * the jailer, which keeps a duplicate of each, forwards it, and sends all of them to the next
  * monitor. While no monitor is connected, denied system calls wait; if none connects within
- * LISTENER_RELAY_GRACE_NS, the duplicates are closed and the calls return ENOSYS. */
+ * HELPER_LINK_GRACE_NS, the duplicates are closed and the calls return ENOSYS. */
 #pragma once
 
-#include "core/base/backoff.h"
 #include "core/base/err.h"
 #include "core/ev/ev.h"
-#include "core/wire/chan.h"
-
-#define LISTENER_RELAY_GRACE_NS (5 * NS_PER_S)
+#include "host/jailer/helper_link.h"
 
 struct jailer;
 struct spawner;
 
 struct listener_relay {
-    int sender_socket;        /* given to the spawners; 0: none */
-    struct ev_io receiver_io; /* service: the other end of sender_socket */
-    struct chan monitor;
-    bool connected;
-    uint64_t lost_at;       /* when the monitor was lost; valid unless connected */
-    struct backoff backoff; /* between connection attempts */
-    struct ev_timer retry_timer;
+    int sender_socket;          /* given to the spawners; 0: none */
+    struct ev_io receiver_io;   /* service: the other end of sender_socket */
+    struct helper_link monitor; /* service */
 };
 
 int listener_relay_start(struct jailer *j, struct err *err);

@@ -34,7 +34,7 @@ struct spawner_order {
 };
 
 enum spawner_event_kind { SPAWNER_EVENT_SPAWNED, SPAWNER_EVENT_FAILED, SPAWNER_EVENT_ENDED };
-struct spawner_event { /* from the spawner; SPAWNER_EVENT_SPAWNED carries a pidfd */
+struct spawner_event { /* from the spawner; SPAWNER_EVENT_SPAWNED carries a pidfd and the listeners */
     enum spawner_event_kind kind;
     uint64_t token;
     int status;
@@ -51,6 +51,7 @@ struct spawner {
     size_t pending_orders; /* sandbox orders without an answer */
 };
 
+#define SPAWNED_FDS (1 + EGRESS_NET_SOCKETS)
 #define ORDERS_MAX 16 /* the default socket buffer holds a few dozen */
 
 /* --- in the spawner --- */
@@ -108,12 +109,12 @@ static bool spawner_children_remove(struct spawner_children *b, pid_t pid, struc
     return false;
 }
 
-static void spawner_send_event(int sock, const struct spawner_event *n, int fd)
+static void spawner_send_event(int sock, const struct spawner_event *n, const int *fds, size_t nfds)
 {
     /* A full socket means that the jailer is overloaded; waiting here slows only this template. If
      * the event cannot be sent at all, exit: the jailer would wait for the event forever, but it
      * notices the exit. */
-    if (fd_send(sock, n, sizeof(*n), &fd, fd >= 0 ? 1 : 0, 0) < 0)
+    if (fd_send(sock, n, sizeof(*n), fds, nfds, 0) < 0)
         _exit(125);
 }
 
@@ -155,8 +156,11 @@ static void spawner_make_sandbox(int sock, struct native_template *t, const stru
                                                                .messages = p.messages,
                                                                .control = p.messages >= 0 ? take_fd(&fds[0]) : -1 });
     }
-    spawner_send_event(sock, &note, p.pidfd);
+    int sent[SPAWNED_FDS] = { p.pidfd };
+    memcpy(sent + 1, p.listeners.fds, p.listeners.n * sizeof(*sent));
+    spawner_send_event(sock, &note, sent, p.pidfd >= 0 ? 1 + p.listeners.n : 0);
     fd_close(&p.pidfd);
+    egress_net_close(&p.listeners);
     for (size_t i = 0; i < nfds; i++)
         fd_close(&fds[i]);
 }
@@ -164,8 +168,8 @@ static void spawner_make_sandbox(int sock, struct native_template *t, const stru
 /* The received descriptor stays open on purpose: its uid locks last as long as this process. */
 static void spawner_apply_template(struct native_template *t, struct err *broken, const struct spawner_order *o)
 {
-    if (broken->id == ERR_NONE &&
-        native_set_template(t, &o->template.filter, o->template.owner, o->template.joinable, broken) == 0)
+    if (broken->id == ERR_NONE && native_set_template(t, &o->template.filter, o->template.owner, o->template.joinable,
+                                                      o->template.egress, broken) == 0)
         (void)spawner_drivers[o->template.driver].set_template(t, broken);
 }
 
@@ -215,7 +219,7 @@ static void spawner_reap(int sock, const struct spawner_driver *driver, struct s
             spawner_report_messages(&child);
             note.token = child.token;
             note.status = driver->wait_status(status);
-            spawner_send_event(sock, &note, -1);
+            spawner_send_event(sock, &note, NULL, 0);
         }
 }
 
@@ -327,9 +331,10 @@ static void spawner_on_event(void *arg, uint32_t events UNUSED)
 
     for (int turn = 0; turn < 64 && s->io.on; turn++) {
         struct spawner_event n;
-        int fd = -1;
-        size_t nfds = 1;
-        ssize_t got = fd_recv(s->io.fd, &n, sizeof(n), &fd, &nfds, MSG_DONTWAIT);
+        struct egress_net listeners = { .n = 0 };
+        int fds[SPAWNED_FDS] = { -1 };
+        size_t nfds = SPAWNED_FDS;
+        ssize_t got = fd_recv(s->io.fd, &n, sizeof(n), fds, &nfds, MSG_DONTWAIT);
 
         if (got < 0 && errno == EAGAIN)
             return;
@@ -343,7 +348,11 @@ static void spawner_on_event(void *arg, uint32_t events UNUSED)
             continue;
         }
         s->pending_orders--;
-        s->ops->on_spawned(s->arg, n.token, 0, fd, n.kind == SPAWNER_EVENT_FAILED ? &n.err : NULL);
+        if (nfds > 1)
+            listeners.n = nfds - 1;
+        memcpy(listeners.fds, fds + 1, listeners.n * sizeof(*fds));
+        s->ops->on_spawned(s->arg, n.token, 0, nfds ? fds[0] : -1, &listeners,
+                           n.kind == SPAWNER_EVENT_FAILED ? &n.err : NULL);
     }
 }
 

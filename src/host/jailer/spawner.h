@@ -19,12 +19,14 @@ struct spawner_template { /* the template whose sandboxes it makes */
     struct filter_spec filter;
     uid_t owner; /* owner of the user namespaces; 0: not assigned yet, or rootless */
     bool joinable;
+    bool egress; /* its sandboxes have listeners of the egress proxy */
 };
 
 struct spawner_ops {
-    /* On failure pidfd is -1 and err is set; otherwise the callee owns pidfd. pid is in the
-     * jailer's pid namespace; 0: unknown. */
-    void (*on_spawned)(void *arg, uint64_t token, pid_t pid, int pidfd, const struct err *err);
+    /* On failure pidfd is -1 and err is set; otherwise the callee owns pidfd and the listeners,
+     * which only a template with egress has. pid is in the jailer's pid namespace; 0: unknown. */
+    void (*on_spawned)(void *arg, uint64_t token, pid_t pid, int pidfd, struct egress_net *listeners,
+                       const struct err *err);
     void (*on_ended)(void *arg, uint64_t token, int status); /* reaped: no process of it runs */
     void (*on_lost)(void *arg, struct spawner *s);           /* the spawner and all its sandboxes died */
 };
