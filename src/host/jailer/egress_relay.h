@@ -1,9 +1,9 @@
 /* egress_relay.h - gives the listeners of each sandbox with a network to the egress proxy, again to
  * a restarted one, and takes them back at the end of the sandbox.
  *
- * The jailer keeps a duplicate of each listener, so connections wait in the kernel while the proxy
- * is restarted. A network namespace lives as long as a socket of it, so at the end of a sandbox both
- * close the listeners. */
+ * The jailer keeps a duplicate of each listener, so connections wait in the kernel while the
+ * proxy is restarted. A network namespace lives as long as a socket of it, so at the end of a
+ * sandbox both close the listeners. */
 #pragma once
 
 #include "core/base/err.h"

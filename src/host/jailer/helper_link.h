@@ -2,8 +2,8 @@
  * sandboxes: the monitor, or the egress proxy.
  *
  * A helper of `cove run` is given as a connected socket and lives as long as its client. A helper
- * of a service has a socket path and may be restarted: the jailer connects again, with back-off, and
- * then sends every descriptor again, of which it keeps duplicates. */
+ * of a service has a socket path and may be restarted: the jailer connects again, with back-off,
+ * and then sends every descriptor again, of which it keeps duplicates. */
 #pragma once
 
 #include "core/base/backoff.h"
