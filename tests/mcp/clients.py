@@ -162,12 +162,13 @@ def check_inspector(where, env=None):
     tools = {t["name"] for t in inspect(where, "--method", "tools/list", env=env).get("tools", [])}
     if tools != {call[0] for call in CALLS}:
         problems.append(f"tools/list: {sorted(tools)}")
-    for tool, words, text in (("bash", ["command=echo $((6*7))"], "42"), ("run_code", ["code=print(6*7)"], "42"),
-                              ("list", ["path=/"], "usr")):
-        arguments = [part for word in words for part in ("--tool-arg", word)]
-        result = inspect(where, "--method", "tools/call", "--tool-name", tool, *arguments, env=env)
-        if result.get("isError", True) and "content" not in result or text not in text_of(result):
-            problems.append(f"{tool}: {json.dumps(result)[:1500]}")
+    sandbox = None
+    for tool, arguments, text, members in [("bash", {"command": "echo $((6*7))"}, "42", {"exitCode": 0}), *CALLS]:
+        words = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in arguments.items()]
+        words = [part for word in words for part in ("--tool-arg", word.replace("$sandbox", sandbox or ""))]
+        result = inspect(where, "--method", "tools/call", "--tool-name", tool, *words, env=env)
+        problems += check_result(tool, text, members, result) if "content" in result else [f"{tool}: {json.dumps(result)[:1500]}"]
+        sandbox = sandbox or (tool == "create_sandbox" and result.get("structuredContent", {}).get("sandbox"))
     return problems
 
 
@@ -190,9 +191,9 @@ def main():
             if not words or "inspector" in words:
                 host, _, port = launched.url.partition("//")[2].rpartition(":")
                 relay = Relay(host, int(port), launched.key)  # the Inspector sends no key
-                report.row("clients/inspector: tools over HTTP",
+                report.row("clients/inspector: every tool over HTTP",
                            check_inspector([f"http://127.0.0.1:{relay.port}/mcp", "--transport", "http"]))
-                report.row("clients/inspector: tools over standard input",
+                report.row("clients/inspector: every tool over standard input",
                            check_inspector([COVE, "mcp"], dict(os.environ, **env)))
         finally:
             launched.stop()
