@@ -103,7 +103,12 @@ const char *hint_start(const struct hint *h)
 
 void hint_add_packages(struct hint *h, const char *debian)
 {
-    if (h->facts->place == HINT_RUN) {
+    const char *installer = hint_is_language(h, "node") ? "npm" : "pip";
+
+    if (h->facts->has_network && h->facts->language)
+        buf_addf(&h->out, " %s can install it, where the rules allow preset:%s.", installer,
+                 installer[0] == 'n' ? "npm" : "pypi");
+    else if (h->facts->place == HINT_RUN) {
         if (debian && debian[0])
             buf_addf(&h->out, " Packages come from this host: apt-get install %s.", debian);
         else
@@ -322,6 +327,15 @@ static bool hint_silent_curl(struct hint *h)
            hint_network(h, NULL, NULL, NULL);
 }
 
+/* Without a message that names the network: an exception of the program itself is not blamed on it. */
+static bool hint_unnamed_refusal(struct hint *h)
+{
+    const struct receipt_egress *e = h->facts->egress;
+
+    return !h->line.len && h->facts->has_network && e && e->refused > 0 &&
+           hint_refused_destination(h, NULL, NULL, NULL);
+}
+
 static void hint_add_notes(struct hint *h)
 {
     const struct hint_facts *f = h->facts;
@@ -356,7 +370,7 @@ static bool hint_find(struct hint *h)
         return true;
     if (h->facts->oom_kills)
         return hint_memory(h, NULL, NULL, NULL);
-    return hint_silent_curl(h) || hint_denial(h) || hint_exception(h) || hint_exit(h);
+    return hint_silent_curl(h) || hint_denial(h) || hint_unnamed_refusal(h) || hint_exception(h) || hint_exit(h);
 }
 
 /* Cuts after the last sentence that fits. */
@@ -391,6 +405,8 @@ void hint_facts_from_receipt(struct hint_facts *f, const struct receipt *r, stru
 {
     f->ended_by = r->ended_by;
     f->exit_code = r->exit_code;
+    f->has_network = r->network.mode != NETWORK_NONE;
+    f->egress = &r->egress;
     f->signal = r->signal;
     f->limits = &r->limits;
     f->oom_kills = r->oom_kills.why ? 0 : r->oom_kills.v;

@@ -9,6 +9,7 @@
 
 #include "sandbox/limit_hits.h"
 #include "sandbox/python_modules.h"
+#include "sandbox/receipt.h"
 
 #define HINT_MAX 640          /* with its NUL */
 #define HINT_TOKEN_MAX 49     /* with its NUL */
@@ -27,12 +28,13 @@ struct hint_facts {
     enum hint_place place;
     const char *language; /* of the code: "python"; NULL: a command */
     enum ended_by ended_by;
-    int exit_code;              /* -1: it did not exit */
-    int signal;                 /* 0: no signal */
-    bool context_reset;         /* the variables of the context are lost */
-    bool has_network;           /* false: only loopback */
-    const char *code;           /* the code or the shell line; its beginning suffices */
-    const char *exception_name; /* as the language kernel reports it */
+    int exit_code;                       /* -1: it did not exit */
+    int signal;                          /* 0: no signal */
+    bool context_reset;                  /* the variables of the context are lost */
+    bool has_network;                    /* false: only loopback */
+    const struct receipt_egress *egress; /* has_network: what was reached and refused */
+    const char *code;                    /* the code or the shell line; its beginning suffices */
+    const char *exception_name;          /* as the language kernel reports it */
     const char *exception_value;
     const char *traceback; /* lines with newlines */
     const char *output;    /* the end of standard error; not terminated */

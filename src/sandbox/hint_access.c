@@ -1,40 +1,7 @@
-/* Hints about what a sandbox cannot reach: hosts, files, privileges, a person at a keyboard. */
+/* Hints about files, privileges and a person at a keyboard that a sandbox does not have. */
 #include "sandbox/hint_internal.h"
 
 #include "core/base/str.h"
-
-bool hint_network(struct hint *h, const char *at UNUSED, const char *end UNUSED, const char *text UNUSED)
-{
-    if (h->facts->has_network)
-        return false;
-    buf_adds(&h->out,
-             "There is no network in this sandbox: names are not resolved and no other host can be reached, so "
-             "trying again does not help. ");
-    if (h->facts->place == HINT_RUN)
-        buf_adds(&h->out, "Fetch the data outside, and pass it with --workspace DIR or on standard input.");
-    else if (h->facts->place == HINT_EXECUTE)
-        buf_adds(&h->out, "Fetch the data outside, and pass it in `files` or `stdin` of the request.");
-    else
-        buf_adds(&h->out, "Fetch the data outside, and write it into the sandbox with the files API.");
-    return true;
-}
-
-bool hint_refused_connection(struct hint *h, const char *at UNUSED, const char *end UNUSED, const char *text UNUSED)
-{
-    bool local = hint_has_text(h, "127.0.0.1") || hint_has_text(h, "localhost") || hint_has_text(h, "::1");
-
-    if (!local)
-        return hint_network(h, NULL, NULL, NULL);
-    buf_adds(&h->out,
-             "Nothing listens on that port of localhost, which in a sandbox is the sandbox itself and not its host. "
-             "Start the server in the same sandbox first");
-    if (h->facts->place == HINT_RUN || h->facts->place == HINT_EXECUTE)
-        buf_adds(&h->out, ", in the same execution");
-    else
-        buf_adds(&h->out, ", with background: true");
-    buf_adds(&h->out, "; no server outside can be reached.");
-    return true;
-}
 
 /* --- files --- */
 
@@ -117,8 +84,8 @@ bool hint_no_write(struct hint *h, const char *at, const char *end, const char *
 {
     char path[HINT_TOKEN_MAX];
 
-    if (!h->facts->has_network && (hint_has_text(h, "sock.connect(") || hint_has_text(h, "connect_tcp")))
-        return hint_network(h, at, end, NULL);
+    if ((hint_has_text(h, "sock.connect(") || hint_has_text(h, "connect_tcp")) && hint_network(h, at, end, NULL))
+        return true;
     hint_path_near(h, at, end, path);
     if (path[0] && strchr(path, '/') && hint_is_writable_place(path) && !str_starts(at, "Read-only")) {
         if (h->facts->exit_code == 126)

@@ -34,9 +34,10 @@ hint_writer hint_python_module, hint_python_import_name, hint_node_module, hint_
     hint_command_quoted, hint_command_spawn, hint_install;
 /* hint_code.c */
 hint_writer hint_syntax, hint_name;
+/* hint_network.c */
+hint_writer hint_network, hint_refused_connection, hint_refused_destination;
 /* hint_access.c */
-hint_writer hint_network, hint_refused_connection, hint_missing_file, hint_missing_file_before, hint_no_write,
-    hint_not_permitted, hint_input;
+hint_writer hint_missing_file, hint_missing_file_before, hint_no_write, hint_not_permitted, hint_input;
 /* hint_limit.c */
 hint_writer hint_memory, hint_processes, hint_disk, hint_file_size, hint_open_files;
 bool hint_ended(struct hint *h); /* by a clock, a limit or a request */

@@ -354,6 +354,8 @@ bool hint_install(struct hint *h, const char *at UNUSED, const char *end UNUSED,
             tool = tools[i].tool;
             break;
         }
+    if (h->facts->has_network)
+        return hint_refused_destination(h, NULL, NULL, NULL);
     buf_addf(&h->out,
              "Nothing can be installed in this sandbox: it has no network and no root, so %s cannot work and trying "
              "again does not help. Packages come from the host; ",

@@ -8,6 +8,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "sandbox/limit_hits.h"
+#include "sandbox/receipt_network.h"
 #include "sandbox/walls.h"
 #include "core/wire/jail.h"
 
@@ -315,7 +316,11 @@ void receipt_json(const struct receipt *r, struct jsonw *w)
     jsonw_kstr(w, "profile", r->profile);
     jsonw_kstr(w, "driver", r->driver);
     driver_weaknesses_json(receipt_driver(r), w);
-    jsonw_kstr(w, "network", network_mode_name(r->network.mode));
+    jsonw_key(w, "network");
+    if (r->network.mode == NETWORK_NONE)
+        jsonw_str(w, network_mode_name(r->network.mode));
+    else
+        receipt_network_json(r, true, w);
     jsonw_kstr(w, "cgroup", r->cgroup);
     receipt_json_all_walls(r, w);
     receipt_json_limits(r, w);
@@ -345,6 +350,10 @@ void receipt_json_summary(const struct receipt *r, struct jsonw *w)
         receipt_json_changes(r, w);
     if (!r->denials_why && r->ndenials)
         receipt_json_denials(r, w);
+    if (receipt_network_is_used(r)) {
+        jsonw_key(w, "network");
+        receipt_network_json(r, false, w);
+    }
     jsonw_end_object(w);
 }
 
@@ -586,6 +595,7 @@ void receipt_print(const struct receipt *r, struct buf *out)
     receipt_print_changes(r, out);
     receipt_print_limit_hits(r, out);
     receipt_print_denials(r, out);
+    receipt_network_print(r, out);
     receipt_print_walls(r, out);
     receipt_print_weak_limits(r, out);
     receipt_print_absent(r, out);

@@ -360,6 +360,124 @@ TEST(with_a_network_nothing_is_blamed_on_its_absence)
     assert_null(strstr(hint, "network"));
 }
 
+TEST(without_a_network_the_hint_says_how_to_allow_a_host)
+{
+    static const struct {
+        enum hint_place place;
+        const char *words;
+    } rows[] = { { HINT_RUN, "no network|--allow HOST|--workspace DIR" },
+                 { HINT_EXECUTE, "no network|network: {\"allow\": [HOST]} in the request|`files`" },
+                 { HINT_PROCESS, "no network|Create the sandbox with network|files API" } };
+    struct hint_facts f = failed("python");
+
+    f.exception_name = "gaierror";
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        f.place = rows[i].place;
+        must_say(&f, rows[i].words);
+    }
+}
+
+static const struct egress_destination refused_destinations[] = {
+    { .host = "pypi.org", .port = 443, .connections = 3, .received = 9 },
+    { .host = "example.org", .port = 443, .refused = 2, .reason = "no rule allows example.org:443" },
+};
+
+static struct hint_facts refused(struct receipt_egress *e, const char *output)
+{
+    struct hint_facts f = failed(NULL);
+
+    *e = (struct receipt_egress){ .connections = 3,
+                                  .refused = 2,
+                                  .destinations = (struct egress_destination *)(uintptr_t)refused_destinations,
+                                  .ndestinations = 2 };
+    f.place = HINT_RUN;
+    f.has_network = true;
+    f.egress = e;
+    f.output = output;
+    f.output_len = strlen(output);
+    return f;
+}
+
+/* The messages of reference/mech-egress: each client has other words for the same refusal. */
+TEST(a_refused_destination_is_named_with_the_smallest_rule)
+{
+    static const char *const messages[] = {
+        "curl: (56) CONNECT tunnel failed, response 403\n",
+        "curl: (6) Could not resolve host: example.org\n",
+        "curl: (35) error:0A000419:SSL routines::tlsv1 alert access denied\n",
+        "wget: unable to resolve host address 'example.org'\n",
+        "Proxy tunneling failed: Egress denied\nUnable to establish SSL connection.\n",
+        "urllib.error.URLError: <urlopen error Tunnel connection failed: 403 Egress denied>\n",
+        "urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>\n",
+        "Traceback (most recent call last):\n  File \"x\", line 1\nurllib3.exceptions.SSLError: [SSL: "
+        "TLSV1_ALERT_ACCESS_DENIED] tlsv1 alert access denied (_ssl.c:992)\n",
+        "Traceback (most recent call last):\n  File \"x\", line 1\nrequests.exceptions.HTTPError: 403 Client Error: "
+        "Egress denied for url: http://example.org/\n",
+        "Error: getaddrinfo ENOTFOUND example.org\n    at GetAddrInfoReqWrap.onlookup [as oncomplete]\n",
+        "fatal: unable to access 'https://example.org/': The requested URL returned error: 403\n",
+        "fatal: unable to access 'https://example.org/': gnutls_handshake() failed: Access was denied\n",
+        "npm ERR! code E403\n",
+        "ERROR: No matching distribution found for cowsay\n",
+        "TypeError: fetch failed\n    at node:internal/deps/undici/undici:1 {\n  [cause]: Error: connect "
+        "ECONNREFUSED\n",
+        "the program has words of its own\n",
+    };
+    struct receipt_egress e;
+
+    for (size_t i = 0; i < ARRAY_LEN(messages); i++) {
+        struct hint_facts f = refused(&e, messages[i]);
+
+        must_say(&f, "refused example.org:443|no rule allows example.org:443|Allow it with --allow example.org:443");
+    }
+    struct hint_facts f = refused(&e, messages[0]);
+    f.place = HINT_EXECUTE;
+    must_say(&f, "{\"allow\": \"example.org:443\"} in network.egress of the request");
+    f.place = HINT_CONTEXT;
+    must_say(&f, "in network.egress of the sandbox");
+}
+
+TEST(a_refusal_that_no_rule_can_change_has_no_rule_as_its_fix)
+{
+    struct egress_destination d = { .host = "a.example", .port = 80, .refused = 1 };
+    struct receipt_egress e;
+    struct hint_facts f = refused(&e, "curl: (56) CONNECT tunnel failed, response 403\n");
+
+    e.destinations = &d;
+    e.ndestinations = 1;
+    str_copy(d.reason, sizeof(d.reason), "a.example resolves to a closed address");
+    must_say(&f, "refused a.example:80|closed address");
+    assert_null(strstr(hint, "--allow"));
+    d.refused = 0;
+    d.failed = 1;
+    str_copy(d.reason, sizeof(d.reason), "connection refused");
+    must_say(&f, "a.example:80 is allowed, but could not be reached: connection refused");
+    str_copy(d.host, sizeof(d.host), "bad host\033[2J");
+    must_say(&f, "ended with exit code 1");
+}
+
+TEST(an_error_of_the_program_is_not_blamed_on_a_refusal)
+{
+    struct receipt_egress e;
+    struct hint_facts f = refused(&e, "");
+
+    f.exception_name = "ValueError";
+    f.exception_value = "not a number";
+    must_say(&f, "raised ValueError");
+    f.exception_name = NULL;
+    e.absent_why = "unknown";
+    must_say(&f, "ended with exit code 1");
+}
+
+TEST(with_a_network_a_missing_package_can_be_installed)
+{
+    struct hint_facts f = failed("python");
+
+    f.exception_name = "ModuleNotFoundError";
+    f.exception_value = "No module named 'torch'";
+    f.has_network = true;
+    must_say(&f, "module torch is not installed|pip can install it|preset:pypi");
+}
+
 TEST(a_program_cannot_write_the_hint)
 {
     static const char *const values[] = {
@@ -415,6 +533,11 @@ int main(void)
         RUN(facts_of_a_receipt_name_the_full_file_system_and_the_refused_call),
         RUN(the_place_decides_what_to_change),
         RUN(with_a_network_nothing_is_blamed_on_its_absence),
+        RUN(without_a_network_the_hint_says_how_to_allow_a_host),
+        RUN(a_refused_destination_is_named_with_the_smallest_rule),
+        RUN(a_refusal_that_no_rule_can_change_has_no_rule_as_its_fix),
+        RUN(an_error_of_the_program_is_not_blamed_on_a_refusal),
+        RUN(with_a_network_a_missing_package_can_be_installed),
         RUN(a_program_cannot_write_the_hint),
         RUN(only_the_end_of_long_output_is_read),
     };

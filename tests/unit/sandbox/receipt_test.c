@@ -198,6 +198,85 @@ TEST(uncounted_denials_are_absent_and_not_empty)
     expect_json(&r, unknown, list);
 }
 
+static void use_network(struct receipt *r)
+{
+    static const struct egress_destination used[] = {
+        { .host = "pypi.org", .port = 443, .connections = 1, .received = 12000, .sent = 288 },
+        { .host = "example.org", .port = 443, .refused = 2, .reason = "no rule allows example.org:443" },
+        { .host = "2001:db8::1", .port = 80, .failed = 1, .reason = "bad\033[2J" },
+    };
+
+    r->network = (struct network_policy){ .mode = NETWORK_EGRESS,
+                                          .rules = str_dup("allow pypi.org\ndeny example.org\n") };
+    r->egress = (struct receipt_egress){ .carrier = EGRESS_CARRIER_TPROXY,
+                                         .connections = 1,
+                                         .refused = 2,
+                                         .failed = 1,
+                                         .received_bytes = 12000,
+                                         .sent_bytes = 288,
+                                         .destinations = mem_copy(used, sizeof(used)),
+                                         .ndestinations = ARRAY_LEN(used),
+                                         .other_destinations = 4 };
+}
+
+TEST(connections_are_listed_with_rules_and_reasons)
+{
+    struct receipt r = plain();
+    const char *const none[] = { "\"network\":\"none\"", NULL };
+    const char *const with[] = {
+        "\"network\":{\"mode\":\"egress\",\"carrier\":\"tproxy\",\"rules\":[\"allow pypi.org\",\"deny "
+        "example.org\"],\"connections\":1,\"refused\":2,\"failed\":1,\"receivedBytes\":12000,\"sentBytes\":288,"
+        "\"destinations\":[{\"host\":\"pypi.org\",\"port\":443,\"connections\":1,\"refused\":0,\"failed\":0,"
+        "\"receivedBytes\":12000,\"sentBytes\":288},",
+        "\"reason\":\"no rule allows example.org:443\"}", "],\"otherDestinations\":4}", NULL
+    };
+    const char *const without[] = { NULL };
+    auto_buf out = { 0 };
+
+    expect_json(&r, none, without);
+    use_network(&r);
+    expect_json(&r, with, without);
+    receipt_print(&r, &out);
+    if (!strstr(out.data, "network  reached pypi.org:443 (12K), refused example.org:443 (2 times): no rule allows "
+                          "example.org:443, failed [2001:db8::1]:80: bad?[2J, and 4 more\n"))
+        fail_msg("%s", out.data);
+    receipt_done(&r);
+    assert_null(r.network.rules);
+}
+
+TEST(unknown_connections_have_a_reason_and_no_figure)
+{
+    struct receipt r = plain();
+    const char *const with[] = { "\"absentWhy\":\"the proxy ended\"}", NULL };
+    const char *const without[] = { "\"connections\"", "\"destinations\"", NULL };
+    auto_buf out = { 0 };
+
+    use_network(&r);
+    r.egress.absent_why = "the proxy ended";
+    expect_json(&r, with, without);
+    receipt_print(&r, &out);
+    assert_non_null(strstr(out.data, "unknown  the proxy ended: network\n"));
+    receipt_done(&r);
+}
+
+TEST(the_summary_names_the_network_if_it_was_used)
+{
+    struct receipt r = plain();
+    struct jsonw w;
+
+    for (int used = 0; used < 2; used++) {
+        auto_buf out = { 0 };
+
+        if (used)
+            use_network(&r);
+        jsonw_init(&w, &out, 0);
+        receipt_json_summary(&r, &w);
+        assert_int_equal(strstr(out.data, "\"network\":{\"mode\":\"egress\"") != NULL, used);
+        assert_null(strstr(out.data, "rules"));
+    }
+    receipt_done(&r);
+}
+
 TEST(changes_are_listed_and_hostile_names_stay_names)
 {
     struct receipt r = plain();
@@ -279,6 +358,9 @@ int main(void)
         RUN(json_omits_unlimited_limits),
         RUN(denied_calls_are_listed_with_rule_and_fix),
         RUN(uncounted_denials_are_absent_and_not_empty),
+        RUN(connections_are_listed_with_rules_and_reasons),
+        RUN(unknown_connections_have_a_reason_and_no_figure),
+        RUN(the_summary_names_the_network_if_it_was_used),
         RUN(changes_are_listed_and_hostile_names_stay_names),
         RUN(print_names_the_clock_and_its_limit),
         RUN(partly_enforced_limits_are_grouped_by_reason),
