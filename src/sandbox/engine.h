@@ -41,8 +41,8 @@ int engine_set_monitor(struct engine *e, int monitor_fd, struct err *err);
  * connection are not reported; without a monitor, receipts say so. Call before the first sandbox
  * is created. */
 void engine_connect_monitor(struct engine *e);
-/* The connection to an egress proxy (cove-egress) that only this engine uses. Takes ownership of the
- * socket, also on failure; when it is lost, it stays lost. Sandboxes with NETWORK_EGRESS need a
+/* The connection to an egress proxy (cove-egress) that only this engine uses. Takes ownership of
+ * the socket, also on failure; when it is lost, it stays lost. Sandboxes with NETWORK_EGRESS need a
  * proxy. */
 int engine_set_egress(struct engine *e, int egress_fd, struct err *err);
 /* Connects to the proxy that listens on `socket`, and again after that connection is lost; then

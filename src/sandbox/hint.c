@@ -327,7 +327,7 @@ static bool hint_silent_curl(struct hint *h)
            hint_network(h, NULL, NULL, NULL);
 }
 
-/* Without a message that names the network: an exception of the program itself is not blamed on it. */
+/* Without a message about the network; an exception of the program itself is not blamed on it. */
 static bool hint_unnamed_refusal(struct hint *h)
 {
     const struct receipt_egress *e = h->facts->egress;

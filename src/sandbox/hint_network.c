@@ -1,6 +1,6 @@
-/* Hints about connections: a sandbox without a network, and destinations that the rules of a sandbox
- * refuse. The egress proxy reports each refusal with its reason, so a refused destination needs no
- * guess from messages: they only say that the failure was one of the network. */
+/* Hints about connections: a sandbox without a network, and destinations that the rules of a
+ * sandbox refuse. The egress proxy reports each refusal with its reason, so a refused destination
+ * needs no guess from messages: they only say that the failure was one of the network. */
 #include "sandbox/hint_internal.h"
 
 #include "core/base/str.h"
@@ -62,7 +62,7 @@ static void hint_add_allow(struct hint *h, const struct egress_destination *d)
         buf_adds(&h->out, "\"} in network.egress of the sandbox, which can be changed while it runs.");
 }
 
-/* A rule is missing. Other reasons are no fault of the rules, or of a rule that denies on purpose. */
+/* A rule is missing. Another reason is a rule that denies on purpose, or not in the rules at all. */
 static bool hint_is_no_rule(const struct egress_destination *d)
 {
     return str_starts(d->reason, "no rule");

@@ -1,5 +1,5 @@
-/* From a spec to a ready sandbox: creation by the driver, HELLO, CLAIM, and in parallel its rules in
- * the egress proxy (sandbox_network.c).
+/* From a spec to a ready sandbox: creation by the driver, HELLO, CLAIM, and in parallel its rules
+ * in the egress proxy (sandbox_network.c).
  *
  * The request to the driver and CLAIM are both encoded when the sandbox_handle is created, so the
  * caller's spec need not be copied, and every mistake in it is found before anything exists. CLAIM
