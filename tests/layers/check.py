@@ -33,7 +33,7 @@ PLAIN = ("core/base", "core/ev", "core/wire", "policy", "inside/confine", "insid
 # wherever PLAIN is not.
 OWNERS = {
     "microhttpd": "server/http", "wslay": "server/http", "curl": "remote/fetch", "sqlite3": "store", "libpq-fe": "store",
-    "hiredis": "store", "archive": "host/layer", "yaml": "core/doc", "gmp": "core/calc", "mpfr": "core/calc", "tree_sitter": "server/api",
+    "hiredis": "store", "archive": "host/layer", "yaml": "core/doc", "gmp": "core/calc", "mpfr": "core/calc", "ares": "host/egress", "tree_sitter": "server/api",
 }
 INTERPOSED = {"recv"}  # src/server/http/recv_shim.c defines it in place of libc's
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
