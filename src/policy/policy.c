@@ -69,6 +69,7 @@ void policy_done(struct policy *p)
 void operator_limits_done(struct operator_limits *f)
 {
     free(f->file);
+    free(f->open_ranges);
     *f = (struct operator_limits){ 0 };
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "policy/driver.h"
+#include "policy/ip_address.h"
 #include "policy/level.h"
 #include "policy/limits.h"
 #include "policy/network.h"
@@ -83,6 +84,9 @@ struct operator_limits {
     uint32_t allowed_workspaces;      /* one bit per allowed enum policy_workspace; 0: all */
     bool requires_every_wall;         /* including the walls that only root can raise */
     uint64_t must_enforce;            /* one bit per limit that the host must fully enforce */
+    bool forbids_network;             /* only NETWORK_NONE is allowed */
+    struct ip_prefix *open_ranges;    /* of closed_ranges.h, that rules may reach all the same; owned */
+    size_t nopen_ranges;
 };
 
 /* The built-in policies: standard, high, debug. False if none has this name. */

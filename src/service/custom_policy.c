@@ -5,6 +5,7 @@
 #include "core/base/str.h"
 #include "core/doc/doc.h"
 #include "policy/file/policy_file.h"
+#include "service/network_field.h"
 
 #include <stdio.h>
 
@@ -201,7 +202,10 @@ static int custom_policy_copy_to_spec(struct spec *s, const struct policy *p, co
         s->driver = p->driver;
         s->has_driver = true;
     }
-    s->network = p->network;
+    if (p->network_line) {
+        network_policy_done(&s->network);
+        network_policy_copy(&s->network, &p->network);
+    }
     str_copy(s->policy_name, sizeof(s->policy_name), p->name);
     s->has_profile = p->has_profile;
     s->profile = p->profile;
@@ -272,6 +276,14 @@ int custom_policy_check_operator_limit(const struct operator_limits *f, enum lim
                    limit_print(l, value, have), limit_print(l, f->max[l], most));
 }
 
+int custom_policy_check_network(const struct operator_limits *f, const struct network_policy *p, struct err *err)
+{
+    if (f && f->forbids_network && p->mode != NETWORK_NONE)
+        return err_set(err, ERR_POLICY_OPERATOR_LIMIT,
+                       "network: the operator of this server does not allow a network; omit it, or use none");
+    return network_field_check_addresses(p, f ? f->open_ranges : NULL, f ? f->nopen_ranges : 0, err);
+}
+
 int custom_policy_apply_operator_limits(struct spec *s, const struct operator_limits *f, struct err *err)
 {
     uint32_t forbidden = f ? f->forbidden_drivers : 0;
@@ -279,7 +291,8 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
     if (!s->has_driver)
         s->driver = driver_default(forbidden);
     s->has_driver = true;
-    if (driver_check_allowed(forbidden, s->driver, "driver", "the operator of this server", err) < 0)
+    if (driver_check_allowed(forbidden, s->driver, "driver", "the operator of this server", err) < 0 ||
+        custom_policy_check_network(f, &s->network, err) < 0)
         return -1;
     if (!f || !f->file)
         return 0;

@@ -19,3 +19,5 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
 /* The same for one value of a request ("timeoutMs") that corresponds to limit l; 0: not set. */
 int custom_policy_check_operator_limit(const struct operator_limits *f, enum limit l, const char *name, uint64_t value,
                                        struct err *err);
+/* Whether the operator allows a network, and the addresses that its rules name. */
+int custom_policy_check_network(const struct operator_limits *f, const struct network_policy *p, struct err *err);

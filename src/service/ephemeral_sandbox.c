@@ -88,7 +88,7 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
     g->created_ms = clock_real_ms();
     budget_span_begin(g->quota, &g->span, g->created_ms);
     g->source = (struct sandbox_source){
-        .supply = all->supply, .spec = spec, .handle = &g->handle, .ops = ops, .arg = arg
+        .supply = all->supply, .spec = spec, .tenant = g->quota->tenant, .handle = &g->handle, .ops = ops, .arg = arg
     };
     sandbox_source_take(&g->source, g->quota->tenant);
     if (sandbox_source_start(&g->source, err) < 0) {
@@ -136,7 +136,7 @@ void ephemeral_sandbox_count_execution(struct ephemeral_sandbox *g, const struct
     budget_execution_end(all->budgets, g->quota);
     all->executions->stats->executions_failed += use->failed;
     if (r) {
-        executions_count_receipt(all->executions, r);
+        executions_count_receipt(all->executions, g->quota->tenant, r);
         all->executions->stats->executions_ended[r->ended_by]++;
         executions_count_denials(all->executions, g->quota->tenant, r);
     }

@@ -204,7 +204,20 @@ static void execution_set_receipt(struct execution *ex, const struct receipt *r)
         ex->output.stream.dropped[i] = exec_handle_dropped_bytes(ex->exec, i + 1);
 }
 
-void executions_count_receipt(struct executions *x, const struct receipt *r)
+static void executions_count_network(struct executions *x, const char *owner, const struct receipt *r)
+{
+    struct manager_stats *s = x->stats;
+
+    s->egress_connections += r->egress.connections;
+    s->egress_refused += r->egress.refused;
+    s->egress_failed += r->egress.failed;
+    s->egress_received_bytes += r->egress.received_bytes;
+    s->egress_sent_bytes += r->egress.sent_bytes;
+    if (r->egress.refused > 0 && x->on_refused_destinations)
+        x->on_refused_destinations(x->on_denials_arg, owner, r);
+}
+
+void executions_count_receipt(struct executions *x, const char *owner, const struct receipt *r)
 {
     struct manager_stats *s = x->stats;
     struct limit_hit met[LIMIT_COUNT];
@@ -215,6 +228,7 @@ void executions_count_receipt(struct executions *x, const struct receipt *r)
     s->cpu_ns += r->cpu_ns.why ? 0 : r->cpu_ns.v;
     for (size_t i = 0; i < n; i++)
         s->limit_hits[met[i].limit]++;
+    executions_count_network(x, owner, r);
 }
 
 void executions_count_denials(struct executions *x, const char *owner, const struct receipt *r)
@@ -251,7 +265,7 @@ void execution_end(struct execution *ex, enum store_execution_state state, const
     output_close(ex);
     if (r) {
         execution_set_receipt(ex, r);
-        executions_count_receipt(x, r);
+        executions_count_receipt(x, ex->sandbox->owner, r);
         executions_count_denials(x, ex->sandbox->owner, r);
     }
     if (why)

@@ -23,7 +23,8 @@ struct executions {
     uint32_t max_per_sandbox;
     /* As in struct manager_settings. */
     void (*on_denials)(void *arg, const char *owner, const struct receipt *r);
-    void *on_denials_arg;
+    void (*on_refused_destinations)(void *arg, const char *owner, const struct receipt *r);
+    void *on_denials_arg; /* of both */
     /* Ends that were acknowledged and must still be submitted to the store. */
     struct execution *pending_commits, **pending_commits_last;
     struct ev_defer flush_defer;
@@ -138,7 +139,8 @@ void execution_input_writable(struct execution *ex); /* its standard input accep
 void execution_input_end(struct execution *ex);      /* no more input is accepted */
 
 /* execution_end.c */
-void executions_count_receipt(struct executions *x, const struct receipt *r);
+/* Adds the figures to the statistics and calls on_refused_destinations. */
+void executions_count_receipt(struct executions *x, const char *owner, const struct receipt *r);
 /* Adds the denials to the statistics and calls on_denials. */
 void executions_count_denials(struct executions *x, const char *owner, const struct receipt *r);
 void execution_unqueue_commit(struct execution *ex); /* removes it from pending_commits */

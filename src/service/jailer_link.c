@@ -66,6 +66,8 @@ static int jailer_link_new_engine(struct jailer_link *l, struct err *err)
         engine_connect_monitor(l->engine);
     else if (engine_set_monitor(l->engine, monitor, err) < 0)
         log_warn("no connection to the monitor: %s", err->msg); /* receipts then say that denials were not counted */
+    if (l->ops.egress_socket)
+        engine_connect_egress(l->engine, l->ops.egress_socket);
     return 0;
 }
 

@@ -11,6 +11,7 @@ struct jailer_link_ops {
     /* Connects to the jailer and to the monitor, as in struct manager_settings. */
     int (*connect)(void *arg, int *ret_jailer, int *ret_monitor, struct err *err);
     void *connect_arg;
+    const char *egress_socket; /* of the egress proxy, borrowed; NULL: sandboxes have no network */
     void (*on_connected)(void *arg);
     void (*on_lost)(void *arg); /* the engine is freed after this turn of the loop */
     void *arg;

@@ -48,5 +48,13 @@ void kernel_receipt_set_denials(const struct language_kernel *k, struct receipt 
     ret->ndenials = r->ndenials;
     ret->denials_more = r->denials_more;
     ret->denials_why = r->denials_why;
+    kernel_receipt_set_network(k, ret);
+}
+
+void kernel_receipt_set_network(const struct language_kernel *k, struct receipt *ret)
+{
+    const struct receipt *r = exec_handle_receipt(k->exec);
+
+    ret->network = r->network;
     ret->egress = r->egress;
 }

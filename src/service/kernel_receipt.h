@@ -16,6 +16,8 @@ struct kernel_figures {
 };
 void kernel_receipt_make(const struct language_kernel *k, const struct kernel_figures *f, enum ended_by by,
                          int exit_code, int signo, struct receipt *ret);
-/* Sets the denials of the last request, for an owner with collects_denials. Valid in on_finished
- * and on_died; the list is borrowed from the language kernel. */
+/* Sets the denials and the network of the last request, for an owner with collects_denials. Valid
+ * in on_finished and on_died; the lists are borrowed from the language kernel. */
 void kernel_receipt_set_denials(const struct language_kernel *k, struct receipt *ret);
+/* The same for the network alone. */
+void kernel_receipt_set_network(const struct language_kernel *k, struct receipt *ret);

@@ -73,6 +73,7 @@ void language_kernel_init(struct language_kernel *k, struct ev *ev, const char *
     k->spec = language_kernel_find(language);
     k->ops = ops;
     k->arg = arg;
+    k->collects_denials = ops->collects_denials;
 }
 
 const char *language_kernel_name(const struct language_kernel *k)
@@ -211,7 +212,7 @@ void language_kernel_execute(struct language_kernel *k, const struct language_ke
     k->timeout_ms = timeout_ns / NS_PER_MS;
     language_kernel_set_state(k, LANGUAGE_KERNEL_BUSY);
     language_kernel_set_timer(k, timeout_ns);
-    if (k->ops->collects_denials)
+    if (k->collects_denials)
         exec_handle_mark_denials(k->exec);
     language_kernel_begin_line(k, &w, "execute", c->id);
     language_kernel_write_code(&w, c);
@@ -387,7 +388,7 @@ static void language_kernel_on_finished(struct language_kernel *k, const struct 
         result.exit_code = k->exited_itself ? k->exit_status : 1;
     }
     k->result = result;
-    if (k->ops->collects_denials && !exec_handle_collect_denials(k->exec, k->was_interrupted))
+    if (k->collects_denials && !exec_handle_collect_denials(k->exec, k->was_interrupted))
         language_kernel_set_state(k, LANGUAGE_KERNEL_COLLECTING);
     else
         language_kernel_finish(k);

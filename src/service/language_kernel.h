@@ -77,6 +77,7 @@ struct language_kernel {
     const struct language_kernel_spec *spec;
     const struct language_kernel_ops *ops; /* NULL: not initialized */
     void *arg;
+    bool collects_denials; /* as in ops, unless the owner changes it before the first request */
     enum language_kernel_state state;
     struct sandbox_handle *sandbox;
     struct exec_handle *exec;

@@ -75,6 +75,13 @@ bool manager_ready(const struct manager *m, const char **ret_why)
     return recovery_is_ready(m->recovery, ret_why);
 }
 
+const char *manager_egress_absent_why(const struct manager *m)
+{
+    const struct engine *engine = jailer_link_engine(m->jailer_link);
+
+    return engine ? engine_egress_absent_why(engine) : jailer_link_why_lost(m->jailer_link);
+}
+
 void manager_stats(const struct manager *m, struct manager_stats *ret)
 {
     *ret = m->stats;
@@ -121,6 +128,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
     m->ephemeral_usage = usage_batch_new(ev, set->store);
     m->jailer_link = jailer_link_new(ev, &(struct jailer_link_ops){ .connect = set->connect,
                                                                     .connect_arg = set->arg,
+                                                                    .egress_socket = set->egress_socket,
                                                                     .on_connected = manager_on_jailer_connected,
                                                                     .on_lost = manager_on_jailer_lost,
                                                                     .arg = m });
@@ -130,7 +138,8 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
                                          .pools = m->pools,
                                          .hidden_dir = output_dir_fd(dir),
                                          .required_limits = set->required_limits,
-                                         .require_all_walls = set->require_all_walls };
+                                         .require_all_walls = set->require_all_walls,
+                                         .egress_share = set->egress_share };
     m->budgets = budgets_new(ev, set->store, m->quotas, &live_sandboxes_budgets_ops, &m->live_sandboxes);
     m->end_journal = end_journal_new(ev, set->store, set->sync_full ? -1 : output_dir_fd(dir));
     m->recovery = recovery_new(&m->services, dir);
@@ -141,6 +150,7 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
                                          .modules = host_modules_new(ev, NULL),
                                          .max_per_sandbox = set->executions_max,
                                          .on_denials = set->on_denials,
+                                         .on_refused_destinations = set->on_refused_destinations,
                                          .on_denials_arg = set->arg,
                                          .pending_commits_last = &m->executions.pending_commits };
     fair_queue_init(&m->executions.start_queue, ev, set->starting_max, QUEUE_MAX_WAIT_NS, START_MAX_HOLD_NS);

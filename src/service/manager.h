@@ -41,15 +41,20 @@ struct manager_settings {
     /* Reports the denials of an execution that has ended, or of a context's language kernel, whose
      * receipt names no execution. May be NULL. */
     void (*on_denials)(void *arg, const char *owner, const struct receipt *r);
+    /* Reports the receipt of an execution for which the egress proxy refused destinations. May be
+     * NULL. */
+    void (*on_refused_destinations)(void *arg, const char *owner, const struct receipt *r);
     void *arg;
-    struct pools *pools;      /* borrowed; prepared sandboxes come from it. NULL: the manager makes its own */
-    uint32_t live_max;        /* live sandboxes per tenant without a quota for them; 0: unlimited */
-    uint32_t executions_max;  /* concurrent executions per sandbox; above 0 */
-    uint32_t creating_max;    /* sandboxes created at the same time; more wait in a fair queue; above 0 */
-    uint32_t starting_max;    /* executions started at the same time; more wait in a fair queue; above 0 */
-    uint64_t required_limits; /* bit per limit: refuse a host that cannot enforce it completely */
-    bool require_all_walls;   /* refuse sandboxes without the walls that only root can raise */
-    bool sync_full;           /* acknowledged changes survive a power loss: the store's setting */
+    const char *egress_socket;        /* of the egress proxy; borrowed; NULL: sandboxes have no network */
+    struct egress_share egress_share; /* of the proxy, for each sandbox */
+    struct pools *pools;              /* borrowed; prepared sandboxes come from it. NULL: the manager makes its own */
+    uint32_t live_max;                /* live sandboxes per tenant without a quota for them; 0: unlimited */
+    uint32_t executions_max;          /* concurrent executions per sandbox; above 0 */
+    uint32_t creating_max;            /* sandboxes created at the same time; more wait in a fair queue; above 0 */
+    uint32_t starting_max;            /* executions started at the same time; more wait in a fair queue; above 0 */
+    uint64_t required_limits;         /* bit per limit: refuse a host that cannot enforce it completely */
+    bool require_all_walls;           /* refuse sandboxes without the walls that only root can raise */
+    bool sync_full;                   /* acknowledged changes survive a power loss: the store's setting */
 };
 
 /* Immediately begins to load the live rows of the store and to adopt the live sandboxes. */
@@ -69,6 +74,9 @@ void manager_end_all(struct manager *m, const struct err *why, void (*done)(void
 
 /* Whether sandboxes can be created. If not, *ret_why says why. */
 bool manager_ready(const struct manager *m, const char **ret_why);
+
+/* Why sandboxes cannot have a network now; NULL: they can. */
+const char *manager_egress_absent_why(const struct manager *m);
 
 /* Its objects, which live as long as the manager. */
 struct host_modules *manager_host_modules(struct manager *m);
@@ -96,6 +104,9 @@ void manager_update(struct manager *m, const char *owner, const char *id, const 
 void manager_delete(struct manager *m, const char *owner, const char *id, store_sandbox_fn *done, void *arg);
 void manager_sandbox_usage(struct manager *m, const char *owner, const char *id, sandbox_handle_usage_fn *done,
                            void *arg);
+/* The open connections of a sandbox to hosts outside. */
+void manager_sandbox_connections(struct manager *m, const char *owner, const char *id,
+                                 sandbox_handle_connections_fn *done, void *arg);
 
 /* Returns the handle of a running sandbox, for requests of sandbox/files.h that begin before `done`
  * returns. A sandbox that was paused because it was idle is resumed; a sandbox that was paused by a
@@ -224,10 +235,12 @@ struct manager_stats {           /* counters since the start, except the fields 
     uint64_t ended[MANAGER_END_CAUSES];
     uint64_t executions, executions_failed;
     uint64_t executions_ended[MANAGER_END_CAUSES];
-    uint64_t with_receipt, wall_ns, cpu_ns;   /* number of receipts; sums of their values */
-    uint64_t denied_syscalls;                 /* system calls that the filter denied */
-    uint64_t limit_hits[LIMIT_COUNT];         /* executions that reached each limit */
-    uint64_t output_bytes, output_lost_bytes; /* stored; not stored because the disk refused */
+    uint64_t with_receipt, wall_ns, cpu_ns;                     /* number of receipts; sums of their values */
+    uint64_t denied_syscalls;                                   /* system calls that the filter denied */
+    uint64_t limit_hits[LIMIT_COUNT];                           /* executions that reached each limit */
+    uint64_t output_bytes, output_lost_bytes;                   /* stored; not stored because the disk refused */
+    uint64_t egress_connections, egress_refused, egress_failed; /* of executions that have a receipt */
+    uint64_t egress_received_bytes, egress_sent_bytes;
     uint64_t adopted, reconnects;
     uint64_t running, paused, executing; /* now */
 };

@@ -231,6 +231,8 @@ static void recovery_adopt_sandbox(struct sandbox *sb)
     struct err err = { 0 };
 
     spec_fill_sandbox_spec(&sb->spec, &sandbox);
+    sandbox.tenant = sb->owner;
+    sandbox.share = r->services->supply->egress_share;
     sandbox.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
     sandbox.limits.v[LIMIT_WALL] = min_u64(sandbox.limits.v[LIMIT_WALL], sandbox.limits.v[LIMIT_LIFETIME]);
     if (sandbox_handle_adopt(jailer_link_engine(r->services->jailer_link), sb->id, &sandbox, &sandbox_engine_ops, sb,

@@ -53,11 +53,19 @@ enum sandbox_state {
     SANDBOX_STATE_ENDING, /* being destroyed, or the end is being committed */
 };
 
-enum sandbox_op_kind { SANDBOX_OP_PAUSE, SANDBOX_OP_RESUME, SANDBOX_OP_UPDATE, SANDBOX_OP_USAGE, SANDBOX_OP_ACQUIRE };
+enum sandbox_op_kind {
+    SANDBOX_OP_PAUSE,
+    SANDBOX_OP_RESUME,
+    SANDBOX_OP_UPDATE,
+    SANDBOX_OP_USAGE,
+    SANDBOX_OP_CONNECTIONS,
+    SANDBOX_OP_ACQUIRE
+};
 
 struct sandbox_reply { /* how the caller of a request is answered; at most one function is set */
     store_sandbox_fn *done;
     sandbox_handle_usage_fn *on_usage;
+    sandbox_handle_connections_fn *on_connections;
     manager_acquire_fn *on_acquired;
     store_execution_fn *on_execution;
     void *arg;
@@ -180,6 +188,11 @@ void sandbox_op_free(struct sandbox_op *op);
 void sandbox_restart_idle_timer(struct sandbox *sb);
 void sandbox_answer_end_waiters(struct sandbox *sb, const struct err *err, const struct store_sandbox *row);
 void sandbox_fail_ops(struct sandbox *sb, const struct err *err);
+
+/* sandbox_refusal.c */
+/* Answers a request. A success of `done` has a row; the others are answered here only with an
+ * error. */
+void sandbox_reply_send(const struct sandbox_reply *r, const struct err *err, const struct store_sandbox *row);
 /* Answers a request with an error at the end of this loop iteration. */
 void sandbox_refuse(struct sandbox_services *s, const struct sandbox_reply *reply, const struct err *why);
 void sandbox_refusals_report_all(struct sandbox_services *s); /* now */

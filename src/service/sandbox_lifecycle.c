@@ -411,6 +411,7 @@ static void sandbox_on_create_slot(void *arg, const struct err *failed)
         sandbox_pin_cpus(sb);
     sb->source = (struct sandbox_source){ .supply = s->supply,
                                           .spec = &sb->spec,
+                                          .tenant = sb->owner,
                                           .id = sb->id,
                                           .handle = &sb->handle,
                                           .ops = &sandbox_engine_ops,

@@ -13,57 +13,6 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
-/* --- answers --- */
-
-/* A success of `done` has a row; the others are answered here only with an error. */
-static void sandbox_reply_send(const struct sandbox_reply *r, const struct err *err, const struct store_sandbox *row)
-{
-    if (r->on_usage)
-        r->on_usage(r->arg, NULL, err);
-    else if (r->on_acquired)
-        r->on_acquired(r->arg, NULL, err);
-    else if (r->on_execution)
-        r->on_execution(r->arg, err, NULL);
-    else if (r->done)
-        r->done(r->arg, err, row);
-}
-
-static void sandbox_refusal_report(void *arg)
-{
-    auto_free struct sandbox_refusal *f = arg;
-
-    linked_remove(f);
-    ev_defer_clear(f->ev, &f->defer);
-    sandbox_reply_send(&f->reply, &f->why, NULL);
-}
-
-void sandbox_refuse(struct sandbox_services *s, const struct sandbox_reply *reply, const struct err *why)
-{
-    struct sandbox_refusal *f = mem_new(struct sandbox_refusal);
-
-    f->ev = s->ev;
-    f->reply = *reply;
-    f->why = *why;
-    linked_push(&s->refusals, f);
-    ev_defer(s->ev, &f->defer, sandbox_refusal_report, f);
-}
-
-void sandbox_refusals_report_all(struct sandbox_services *s)
-{
-    while (s->refusals)
-        sandbox_refusal_report(s->refusals);
-}
-
-void sandbox_refusals_free(struct sandbox_services *s)
-{
-    while (s->refusals) {
-        auto_free struct sandbox_refusal *f = s->refusals;
-
-        linked_remove(f);
-        ev_defer_clear(s->ev, &f->defer);
-    }
-}
-
 /* --- lookup --- */
 
 struct sandbox_lookup { /* for an id that is not in the table */
@@ -234,8 +183,24 @@ static void sandbox_op_on_thawed(void *arg, const struct err *err)
 
 /* --- updates --- */
 
-/* The jailer has the new lifetime. */
-static void sandbox_op_on_lifetime_set(void *arg, const struct err *err)
+/* The listeners of a sandbox stay, so "none" means that nothing is allowed. */
+static struct network_policy sandbox_op_new_network(const struct sandbox_update *u)
+{
+    return (struct network_policy){ .mode = NETWORK_EGRESS, .rules = u->network.rules ? u->network.rules : "" };
+}
+
+static void sandbox_op_store_network(struct sandbox *sb, const struct sandbox_update *u)
+{
+    struct network_policy network = sandbox_op_new_network(u);
+
+    if (sb->spec.network.mode == NETWORK_NONE)
+        return;
+    network_policy_done(&sb->spec.network);
+    network_policy_copy(&sb->spec.network, &network);
+}
+
+/* The jailer has the new lifetime, and the egress proxy the new rules. */
+static void sandbox_op_apply_update(void *arg, const struct err *err)
 {
     struct sandbox *sb = arg;
     struct sandbox_op *op = sandbox_op_in_progress(sb);
@@ -259,6 +224,8 @@ static void sandbox_op_on_lifetime_set(void *arg, const struct err *err)
         sb->spec.limits.v[LIMIT_IDLE] = u->idle_timeout_ms;
     if (u->sets_idle_action)
         sb->spec.idle_action = u->idle_action;
+    if (u->sets_network)
+        sandbox_op_store_network(sb, u);
     jsonw_init(&w, &body, 0);
     jsonw_object(&w);
     sandbox_update_json(u, &w);
@@ -269,6 +236,22 @@ static void sandbox_op_on_lifetime_set(void *arg, const struct err *err)
     auto_free char *members = str_dup_n(body.data + 1, body.len - 2);
     sandbox_append_event(sb, "sandbox_updated", NULL, members);
     sandbox_op_commit(sb);
+}
+
+static void sandbox_op_on_lifetime_set(void *arg, const struct err *err)
+{
+    struct sandbox *sb = arg;
+    struct sandbox_op *op = sandbox_op_in_progress(sb);
+    struct network_policy network;
+
+    if (!op)
+        return;
+    if (err || !op->update->sets_network || sb->spec.network.mode == NETWORK_NONE) {
+        sandbox_op_apply_update(sb, err);
+        return;
+    }
+    network = sandbox_op_new_network(op->update);
+    sandbox_handle_set_network(sb->handle, &network, NULL, 0, sandbox_op_apply_update, sb);
 }
 
 static void sandbox_op_start_lifetime(struct sandbox *sb, const struct sandbox_update *u)
@@ -294,6 +277,16 @@ static void sandbox_op_on_name_committed(void *arg, const struct err *err, const
     sandbox_op_start_lifetime(sb, op->update);
 }
 
+static int sandbox_op_check_network(const struct sandbox *sb, const struct sandbox_update *u, struct err *err)
+{
+    if (!u->sets_network || u->network.mode == NETWORK_NONE || sb->spec.network.mode != NETWORK_NONE)
+        return 0;
+    return err_set(err, ERR_NETWORK_NOT_ENABLED,
+                   "network: sandbox %s was created without a network; create one with \"network\": {\"egress\": []}, "
+                   "which allows nothing until it is changed",
+                   sb->id);
+}
+
 /* The name comes first: another sandbox may have it, and then nothing is changed. */
 static void sandbox_op_start_update(struct sandbox *sb, struct sandbox_op *op)
 {
@@ -302,7 +295,7 @@ static void sandbox_op_start_update(struct sandbox *sb, struct sandbox_op *op)
     auto_json *metadata = sb->spec.metadata ? json_copy(sb->spec.metadata) : NULL;
     struct err err = { 0 };
 
-    if (sandbox_update_merge_metadata(u, &metadata, &err) < 0) {
+    if (sandbox_update_merge_metadata(u, &metadata, &err) < 0 || sandbox_op_check_network(sb, u, &err) < 0) {
         sandbox_op_finish(sb, &err, NULL);
         return;
     }
@@ -317,6 +310,22 @@ static void sandbox_op_start_update(struct sandbox *sb, struct sandbox_op *op)
 
 static void sandbox_on_idle(void *arg);
 
+/* Reading is not use: the idle timer continues where it was. */
+static uint64_t sandbox_op_pop_reader(struct sandbox *sb)
+{
+    uint64_t idle_at = sb->idle_timer.slot ? sb->idle_timer.at : 0;
+
+    sandbox_op_pop(sb);
+    return idle_at;
+}
+
+static void sandbox_op_continue_idle(struct sandbox *sb, uint64_t idle_at)
+{
+    sandbox_op_run_queue(sb);
+    if (idle_at && sb->idle_timer.slot)
+        ev_timer_set(sb->services->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);
+}
+
 static void sandbox_op_on_usage(void *arg, const struct sandbox_handle_usage *u, const struct err *err)
 {
     struct sandbox *sb = arg;
@@ -325,12 +334,33 @@ static void sandbox_op_on_usage(void *arg, const struct sandbox_handle_usage *u,
     if (!op)
         return;
     struct sandbox_op finished = *op;
-    uint64_t idle_at = sb->idle_timer.slot ? sb->idle_timer.at : 0;
-    sandbox_op_pop(sb);
+    uint64_t idle_at = sandbox_op_pop_reader(sb);
     finished.reply.on_usage(finished.reply.arg, u, err);
-    sandbox_op_run_queue(sb);
-    if (idle_at && sb->idle_timer.slot) /* reading usage is not use: the idle timer continues */
-        ev_timer_set(sb->services->ev, &sb->idle_timer, idle_at, sandbox_on_idle, sb);
+    sandbox_op_continue_idle(sb, idle_at);
+}
+
+static void sandbox_op_on_connections(void *arg, const struct egress_listed *l, const struct err *err)
+{
+    struct sandbox *sb = arg;
+    struct sandbox_op *op = sandbox_op_in_progress(sb);
+
+    if (!op)
+        return;
+    struct sandbox_op finished = *op;
+    uint64_t idle_at = sandbox_op_pop_reader(sb);
+    finished.reply.on_connections(finished.reply.arg, l, err);
+    sandbox_op_continue_idle(sb, idle_at);
+}
+
+/* A sandbox without a network has none to ask the proxy for. */
+static void sandbox_op_start_connections(struct sandbox *sb)
+{
+    static const struct egress_listed none;
+
+    if (sb->spec.network.mode == NETWORK_NONE)
+        sandbox_op_on_connections(sb, &none, NULL);
+    else
+        sandbox_handle_connections(sb->handle, sandbox_op_on_connections, sb);
 }
 
 static void sandbox_op_start_acquire(struct sandbox *sb)
@@ -378,6 +408,9 @@ static void sandbox_op_begin(struct sandbox *sb, struct sandbox_op *op)
         break;
     case SANDBOX_OP_USAGE:
         sandbox_handle_usage(sb->handle, sandbox_op_on_usage, sb);
+        break;
+    case SANDBOX_OP_CONNECTIONS:
+        sandbox_op_start_connections(sb);
         break;
     case SANDBOX_OP_ACQUIRE:
         op->in_progress = false;
@@ -446,6 +479,14 @@ void manager_sandbox_usage(struct manager *m, const char *owner, const char *id,
 {
     sandbox_op_submit(manager_sandbox_services(m), owner, id,
                       &(struct sandbox_op){ .kind = SANDBOX_OP_USAGE, .reply = { .on_usage = done, .arg = arg } });
+}
+
+void manager_sandbox_connections(struct manager *m, const char *owner, const char *id,
+                                 sandbox_handle_connections_fn *done, void *arg)
+{
+    sandbox_op_submit(
+        manager_sandbox_services(m), owner, id,
+        &(struct sandbox_op){ .kind = SANDBOX_OP_CONNECTIONS, .reply = { .on_connections = done, .arg = arg } });
 }
 
 static void sandbox_op_submit_acquire(struct sandbox_services *s, const char *owner, const char *id,

@@ -31,6 +31,8 @@ static void sandbox_source_fill_spec(const struct sandbox_source *s, struct sand
     ret->id = s->id;
     ret->require_enforced = s->supply->required_limits;
     ret->require_all_walls = s->supply->require_all_walls;
+    ret->tenant = s->tenant;
+    ret->share = s->supply->egress_share;
 }
 
 /* --- a new sandbox --- */

@@ -15,10 +15,11 @@
 struct sandbox_supply { /* what the sources of a server share; all pointers are borrowed */
     struct ev *ev;
     struct pools *pools;
-    struct engine *engine;    /* must not be NULL while a source is started or replaced */
-    int hidden_dir;           /* directory for the empty objects that are mounted over hidden paths */
-    uint64_t required_limits; /* bit per limit: refuse a host that cannot enforce it completely */
-    bool require_all_walls;   /* refuse sandboxes without the walls that only root can raise */
+    struct engine *engine;            /* must not be NULL while a source is started or replaced */
+    int hidden_dir;                   /* directory for the empty objects that are mounted over hidden paths */
+    uint64_t required_limits;         /* bit per limit: refuse a host that cannot enforce it completely */
+    bool require_all_walls;           /* refuse sandboxes without the walls that only root can raise */
+    struct egress_share egress_share; /* of the egress proxy, for each sandbox */
 };
 
 enum sandbox_source_state {
@@ -34,6 +35,7 @@ enum sandbox_source_state {
 struct sandbox_source {
     const struct sandbox_supply *supply;
     const struct spec *spec;
+    const char *tenant;             /* whose share of the egress proxy the sandbox uses */
     const char *id;                 /* of a new sandbox, or of the member; NULL: a new sandbox generates one */
     struct sandbox_handle **handle; /* the owner's handle; *handle is NULL without a sandbox */
     const struct sandbox_handle_ops *ops;

@@ -4,6 +4,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "service/network_field.h"
 
 static int sandbox_update_read_name(const json_t *body, struct sandbox_update *u, struct err *err)
 {
@@ -35,15 +36,24 @@ static int sandbox_update_read_metadata(const json_t *body, struct sandbox_updat
     return rc;
 }
 
+static int sandbox_update_read_network(const json_t *body, struct sandbox_update *u, struct err *err)
+{
+    const json_t *given = json_object_get(body, "network");
+
+    u->sets_network = given != NULL;
+    return given ? network_field_read(given, &u->network, err) : 0;
+}
+
 int sandbox_update_read(const json_t *body, struct sandbox_update *ret, struct err *err)
 {
-    static const char *const names[] = { "name", "metadata", "lifetimeMs", "idleTimeoutMs", "idleAction", NULL };
+    static const char *const names[] = { "name",       "metadata", "lifetimeMs", "idleTimeoutMs",
+                                         "idleAction", "network",  NULL };
     const struct limit_info *lifetime = limit_info(LIMIT_LIFETIME), *idle = limit_info(LIMIT_IDLE);
     unsigned action = IDLE_END;
 
     *ret = (struct sandbox_update){ 0 };
     if (json_input_require_known_fields(body, "", names, err) < 0 || sandbox_update_read_name(body, ret, err) < 0 ||
-        sandbox_update_read_metadata(body, ret, err) < 0 ||
+        sandbox_update_read_metadata(body, ret, err) < 0 || sandbox_update_read_network(body, ret, err) < 0 ||
         json_input_u64(body, "", "lifetimeMs", lifetime->min, lifetime->max, &ret->lifetime_ms, NULL, err) < 0 ||
         json_input_u64(body, "", "idleTimeoutMs", idle->min, idle->max, &ret->idle_timeout_ms, &ret->sets_idle_timeout,
                        err) < 0 ||
@@ -52,14 +62,16 @@ int sandbox_update_read(const json_t *body, struct sandbox_update *ret, struct e
     ret->idle_action = (enum idle_action)action;
     ret->sets_idle_action = json_object_get(body, "idleAction") != NULL;
     if (json_object_size(body) == 0)
-        return err_set(err, ERR_INVALID,
-                       "the body: changes nothing; set name, metadata, lifetimeMs, idleTimeoutMs or idleAction");
+        return err_set(
+            err, ERR_INVALID,
+            "the body: changes nothing; set name, metadata, lifetimeMs, idleTimeoutMs, idleAction or network");
     return 0;
 }
 
 void sandbox_update_done(struct sandbox_update *u)
 {
     json_decref(u->metadata);
+    network_policy_done(&u->network);
     *u = (struct sandbox_update){ 0 };
 }
 
@@ -68,6 +80,7 @@ struct sandbox_update *sandbox_update_copy(const struct sandbox_update *u)
     struct sandbox_update *copy = mem_copy(u, sizeof(*u));
 
     json_incref(copy->metadata);
+    network_policy_copy(&copy->network, &u->network);
     return copy;
 }
 
@@ -103,4 +116,8 @@ void sandbox_update_json(const struct sandbox_update *u, struct jsonw *w)
         jsonw_ku64(w, "idleTimeoutMs", u->idle_timeout_ms);
     if (u->sets_idle_action)
         jsonw_kstr(w, "idleAction", idle_action_names[u->idle_action]);
+    if (u->sets_network) {
+        jsonw_key(w, "network");
+        network_field_write(&u->network, w);
+    }
 }

@@ -14,6 +14,8 @@ struct sandbox_update {
     uint64_t idle_timeout_ms; /* 0: no idle timeout */
     bool sets_idle_action;
     enum idle_action idle_action;
+    bool sets_network;
+    struct network_policy network; /* owns its text */
 };
 
 /* Reads the body of a request. The caller calls sandbox_update_done, also after a failure. */

@@ -1,6 +1,7 @@
 #include "service/spec.h"
 
 #include "service/custom_policy.h"
+#include "service/network_field.h"
 #include "service/templates.h"
 
 #include "core/base/mem.h"
@@ -36,6 +37,7 @@ void spec_done(struct spec *s)
     json_decref(s->metadata);
     free(s->policy);
     free(s->preload);
+    network_policy_done(&s->network);
     *s = (struct spec){ 0 };
 }
 
@@ -296,10 +298,9 @@ static int spec_read_names(struct spec *s, const json_t *object, struct err *err
 
 static int spec_read_driver(struct spec *s, const json_t *object, struct err *err)
 {
-    const char *driver = NULL, *network = NULL;
+    const char *driver = NULL;
 
-    if (json_input_text(object, "", "driver", 1, SPEC_NAME_MAX, &driver, err) < 0 ||
-        json_input_text(object, "", "network", 1, SPEC_NAME_MAX, &network, err) < 0)
+    if (json_input_text(object, "", "driver", 1, SPEC_NAME_MAX, &driver, err) < 0)
         return -1;
     if (driver && !driver_parse(driver, &s->driver)) {
         (void)driver_unknown_error("driver", driver, err);
@@ -307,8 +308,21 @@ static int spec_read_driver(struct spec *s, const json_t *object, struct err *er
         return -1;
     }
     s->has_driver = s->has_driver || driver;
-    if (network && !network_mode_parse(network, &s->network.mode))
-        return err_set(err, ERR_POLICY_FEATURE, "network: sandboxes of this version have no network; use none");
+    return 0;
+}
+
+/* The network of a request replaces that of its template as a whole. */
+static int spec_read_network(struct spec *s, const json_t *object, struct err *err)
+{
+    const json_t *network = json_object_get(object, "network");
+    struct network_policy given;
+
+    if (!network)
+        return 0;
+    if (network_field_read(network, &given, err) < 0)
+        return -1;
+    network_policy_done(&s->network);
+    s->network = given;
     return 0;
 }
 
@@ -361,7 +375,8 @@ int spec_read(struct spec *s, const json_t *object, enum spec_of of, char **ret_
         json_input_object(object, "", "env", &sub[1], err) < 0 ||
         json_input_object(object, "", "metadata", &sub[2], err) < 0)
         return -1;
-    if (spec_read_driver(s, object, err) < 0 || spec_read_preload(s, object, err) < 0)
+    if (spec_read_driver(s, object, err) < 0 || spec_read_network(s, object, err) < 0 ||
+        spec_read_preload(s, object, err) < 0)
         return -1;
     if (sub[0] && spec_read_resources(s, sub[0], err) < 0)
         return -1;
@@ -433,7 +448,8 @@ void spec_json(const struct spec *s, struct jsonw *w)
 {
     jsonw_kstr(w, "runtime", s->runtime);
     jsonw_kstr(w, "driver", driver_name(s->driver));
-    jsonw_kstr(w, "network", network_mode_name(s->network.mode));
+    jsonw_key(w, "network");
+    network_field_write(&s->network, w);
     jsonw_kstr(w, "level", level_name(s->level));
     if (s->policy)
         jsonw_kraw(w, "policy", s->policy);

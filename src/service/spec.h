@@ -35,7 +35,7 @@ struct spec {
     enum level level;
     enum driver_id driver;
     bool has_driver; /* false: the operator's default; custom_policy_apply_operator_limits sets it */
-    struct network_policy network;
+    struct network_policy network; /* owns its text */
     struct limits limits;
     uint64_t explicit_limits; /* bit per limit that a template or request set */
     bool cpu_pinning;

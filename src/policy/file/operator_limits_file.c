@@ -116,9 +116,11 @@ static void operator_limits_read_filesystem(void *arg, const struct doc *d)
 
 static void operator_limits_read_network(void *arg, const struct doc *d)
 {
+    struct operator_limits_reading *r = arg;
     struct network_policy none = { NETWORK_NONE };
 
-    (void)schema_network(((struct operator_limits_reading *)arg)->problems, d, &none);
+    if (schema_network(r->problems, d, &none))
+        r->limits->forbids_network = true;
 }
 
 static void operator_limits_read_allowed_drivers(void *arg, const struct doc *d)

@@ -56,6 +56,7 @@ struct run {
     struct failure failure;
     char hint[HINT_MAX];
     struct receipt receipt;
+    struct egress_destination *destinations; /* of the receipt of code */
     bool has_receipt;
     enum ended_by stop_cause; /* stop_requested */
     bool stop_requested;

@@ -40,6 +40,7 @@ void run_free(struct run *r)
     ephemeral_sandbox_end(&r->sandbox);
     sandbox_handle_free(r->sandbox.handle);
     spec_done(&r->spec);
+    free(r->destinations);
     free(r);
 }
 

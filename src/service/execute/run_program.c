@@ -300,6 +300,7 @@ static int run_start_code(struct run *r, struct err *err)
                               .prefer_interpreter = join };
 
     language_kernel_init(&r->kernel, r->executor->settings.ev, r->id, r->request.language, &run_kernel_ops, r);
+    r->kernel.collects_denials = r->spec.network.mode != NETWORK_NONE; /* with them, the counters of the proxy */
     if (language_kernel_start(&r->kernel, r->sandbox.handle, r->request.template, &spec, err) < 0)
         return -1;
     r->uses_prepared_interpreter = join;

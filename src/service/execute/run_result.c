@@ -8,8 +8,23 @@
 
 #include "core/base/clock.h"
 #include "core/base/jsonw.h"
+#include "core/base/mem.h"
 #include "core/base/str.h"
 #include "service/kernel_receipt.h"
+
+/* The interpreter lives on, and its receipt changes when it ends. */
+static void run_copy_network(struct run *r)
+{
+    struct receipt_egress *egress = &r->receipt.egress;
+
+    kernel_receipt_set_network(&r->kernel, &r->receipt);
+    r->receipt.network.rules = r->spec.network.rules;
+    free(r->destinations);
+    r->destinations = egress->ndestinations
+                          ? mem_copy(egress->destinations, egress->ndestinations * sizeof(*egress->destinations))
+                          : NULL;
+    egress->destinations = r->destinations;
+}
 
 void run_make_receipt(struct run *r, enum ended_by by, int code, int signo)
 {
@@ -30,6 +45,8 @@ void run_make_receipt(struct run *r, enum ended_by by, int code, int signo)
     };
 
     kernel_receipt_make(&r->kernel, &f, by, code, signo, &r->receipt);
+    if (r->kernel.collects_denials)
+        run_copy_network(r);
     r->has_receipt = true;
 }
 

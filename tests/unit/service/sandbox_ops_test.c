@@ -179,6 +179,53 @@ TEST(a_sandbox_is_paused_and_resumed_by_the_jailer_and_in_its_row)
     scene_close(&s);
 }
 
+TEST(a_sandbox_without_a_network_gets_none_by_an_update)
+{
+    struct sandbox_update rules = { .sets_network = true,
+                                    .lifetime_ms = 3600000,
+                                    .network = { NETWORK_EGRESS, "allow pypi.org" } };
+    struct sandbox_update none = { .sets_network = true };
+    struct sandbox_answer before, after;
+    struct op_answer a = { 0 };
+    struct scene s;
+
+    scene_open(&s);
+    create_running(&s);
+    read_sandbox(&s, BOX, &before);
+    manager_update(s.m, ME, BOX, &rules, on_sandbox, &a.row);
+    answered(&s, &a.row.n);
+    assert_int_equal(a.row.err.id, ERR_NETWORK_NOT_ENABLED);
+    expect_no(&s, FRAME_J_SET_LIMITS); /* nothing of the update is applied */
+    a = (struct op_answer){ 0 };
+    manager_update(s.m, ME, BOX, &none, on_sandbox, &a.row);
+    answered(&s, &a.row.n);
+    assert_int_equal(a.row.err.id, 0);
+    read_sandbox(&s, BOX, &after);
+    assert_true(before.expires_ms == after.expires_ms);
+    scene_close(&s);
+}
+
+static void on_connections(void *arg, const struct egress_listed *l, const struct err *err)
+{
+    struct op_answer *a = arg;
+
+    a->row.n++;
+    assert_null(err);
+    assert_int_equal(l->n, 0);
+}
+
+TEST(a_sandbox_without_a_network_has_no_connections)
+{
+    struct op_answer a = { 0 };
+    struct scene s;
+
+    scene_open(&s);
+    create_running(&s);
+    manager_sandbox_connections(s.m, ME, BOX, on_connections, &a);
+    answered(&s, &a.row.n);
+    scene_close(&s);
+}
+
 TEST(usage_and_a_new_lifetime_are_returned)
 {
     struct scene s;
@@ -559,6 +606,8 @@ int main(void)
         RUN(requests_to_a_sandbox_that_does_not_run_are_refused),
         RUN(a_request_of_another_tenant_sees_no_sandbox),
         RUN(a_sandbox_is_paused_and_resumed_by_the_jailer_and_in_its_row),
+        RUN(a_sandbox_without_a_network_gets_none_by_an_update),
+        RUN(a_sandbox_without_a_network_has_no_connections),
         RUN(usage_and_a_new_lifetime_are_returned),
         RUN(requests_run_one_after_another),
         RUN(a_request_that_is_interrupted_is_answered_once_with_an_error),

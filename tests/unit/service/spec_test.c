@@ -120,6 +120,63 @@ TEST(the_driver_of_a_request_overrides_policy_and_template)
     spec_done(&s);
 }
 
+static char *stored(const struct spec *s)
+{
+    struct buf out = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &out, 0);
+    jsonw_object(&w);
+    spec_json(s, &w);
+    jsonw_end_object(&w);
+    return out.data;
+}
+
+TEST(the_network_of_a_request_replaces_that_of_its_template_and_is_stored)
+{
+    struct sandbox_spec sandbox;
+    struct spec s, again;
+
+    spec_init(&s);
+    spec_init(&again);
+    assert_int_equal(read_as(&s, "{\"network\":{\"allow\":[\"a.example\",\"b.example\"]}}", SPEC_OF_TEMPLATE), 0);
+    assert_int_equal(read_over(&s, "{\"template\":\"t\"}"), 0);
+    assert_string_equal(s.network.rules, "allow a.example\nallow b.example");
+    assert_int_equal(read_over(&s, "{\"template\":\"t\",\"network\":{\"egress\":[\"c.example\"]}}"), 0);
+    assert_int_equal(spec_finish(&s, &last), 0);
+    auto_free char *text = stored(&s);
+    assert_int_equal(read_over(&again, text), 0);
+    assert_int_equal(spec_finish(&again, &last), 0);
+    spec_fill_sandbox_spec(&again, &sandbox);
+    assert_int_equal(sandbox.network.mode, NETWORK_EGRESS);
+    assert_string_equal(sandbox.network.rules, "allow c.example");
+    assert_int_equal(read_over(&again, "{\"network\":\"none\"}"), 0);
+    assert_int_equal(again.network.mode, NETWORK_NONE);
+    assert_null(again.network.rules);
+    spec_done(&s);
+    spec_done(&again);
+}
+
+TEST(the_operator_can_forbid_a_network_and_open_ranges)
+{
+    struct ip_prefix loopback;
+    struct operator_limits forbids = { .forbids_network = true };
+    struct operator_limits opens = { .open_ranges = &loopback, .nopen_ranges = 1 }, none = { 0 };
+    struct spec s;
+
+    assert_true(ip_prefix_parse("127.0.0.0/8", 11, &loopback));
+    spec_init(&s);
+    assert_int_equal(read_over(&s, "{\"network\":{\"allow\":[\"127.0.0.1:8080\"]}}"), 0);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &opens, &last), 0);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &none, &last), -1);
+    assert_int_equal(last.id, ERR_EGRESS_RULE);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &forbids, &last), -1);
+    assert_int_equal(last.id, ERR_POLICY_OPERATOR_LIMIT);
+    assert_int_equal(read_over(&s, "{\"network\":\"none\"}"), 0);
+    assert_int_equal(custom_policy_apply_operator_limits(&s, &forbids, &last), 0);
+    spec_done(&s);
+}
+
 TEST(a_spec_without_a_driver_gets_the_first_that_the_operator_allows)
 {
     struct operator_limits only_bwrap = { .forbidden_drivers = DRIVER_BIT(DRIVER_NATIVE) };
@@ -148,7 +205,8 @@ TEST(every_bad_value_is_refused_by_name)
         { "{\"runtime\":\"\"}", "runtime" },
         { "{\"driver\":\"bwarp\"}", "driver: unknown driver 'bwarp'; did you mean bwrap?" },
         { "{\"driver\":7}", "driver" },
-        { "{\"network\":\"bridge\"}", "network: sandboxes of this version have no network; use none" },
+        { "{\"network\":\"bridge\"}", "network: must be \"none\", or an object" },
+        { "{\"network\":{\"allow\":[\"a b\"]}}", "network.allow[0]: " },
         { "{\"level\":\"low\"}", "level" },
         { "{\"level\":\"custom\"}", "level" },
         { "{\"owner\":\"me\"}", "owner" },
@@ -249,6 +307,8 @@ int main(void)
         RUN(a_request_overrides_its_template),
         RUN(a_stored_spec_is_read_back_and_contains_no_variables),
         RUN(the_driver_of_a_request_overrides_policy_and_template),
+        RUN(the_network_of_a_request_replaces_that_of_its_template_and_is_stored),
+        RUN(the_operator_can_forbid_a_network_and_open_ranges),
         RUN(a_spec_without_a_driver_gets_the_first_that_the_operator_allows),
         RUN(every_bad_value_is_refused_by_name),
         RUN(js07_variables_and_metadata_are_limited),
