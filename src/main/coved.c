@@ -103,6 +103,24 @@ static void coved_on_denials(void *arg, const char *owner, const struct receipt 
         security_events_count_denials(d->gateway, owner, r->sandbox, r->execution, r->denials, r->ndenials);
 }
 
+#define COVED_DESTINATIONS_MAX 8
+
+static void coved_on_refused_destinations(void *arg, const char *owner, const struct receipt *r)
+{
+    const struct coved *d = arg;
+    struct security_destination list[COVED_DESTINATIONS_MAX];
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->egress.ndestinations && n < ARRAY_LEN(list); i++) {
+        const struct egress_destination *at = &r->egress.destinations[i];
+
+        if (at->refused > 0)
+            list[n++] = (struct security_destination){ at->host, at->port, at->refused, at->reason };
+    }
+    if (d->gateway)
+        security_events_count_destinations(d->gateway, owner, r->sandbox, r->execution, list, n, r->egress.refused);
+}
+
 static int coved_open_manager(struct coved *d, struct err *err)
 {
     bool strict = conf_is_on(&d->conf, SETTING_ENFORCED);
@@ -112,6 +130,7 @@ static int coved_open_manager(struct coved *d, struct err *err)
         .connect = coved_connect_jailer,
         .on_end = coved_on_sandbox_end,
         .on_denials = coved_on_denials,
+        .on_refused_destinations = coved_on_refused_destinations,
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),

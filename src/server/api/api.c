@@ -14,6 +14,7 @@
 
 const struct http_route *const api_tables[] = { docs_routes,
                                                 sandbox_routes,
+                                                sandbox_network_routes,
                                                 execution_routes,
                                                 file_routes,
                                                 capability_routes,

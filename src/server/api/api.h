@@ -35,6 +35,7 @@ struct api_settings { /* all pointers are borrowed and must outlive the api */
     const struct store_pool *builtin_pools; /* the server's default pools */
     size_t nbuiltin_pools;
     const struct operator_limits *operator_limits;            /* NULL: none */
+    uint64_t connections_per_sandbox, connections_per_tenant; /* of the egress proxy, for display; 0: not known */
     const char *login_issuer, *login_audience, *login_client; /* identity provider of `cove login`; NULL or "": none */
     const char *scratch_dir; /* directory for temporary files, removed after they are sent; NULL: no backups */
     void (*get_retention)(void *arg, struct store_retention *ret); /* current settings; NULL: everything is kept */

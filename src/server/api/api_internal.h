@@ -40,7 +40,7 @@ extern const struct http_route docs_routes[], sandbox_routes[], execution_routes
     template_routes[], key_routes[], health_metrics_routes[], maintenance_routes[], event_routes[], token_routes[],
     sandbox_socket_routes[], audit_routes[], usage_routes[], budget_routes[], live_usage_routes[], tenant_routes[],
     user_routes[], context_routes[], pool_routes[], execute_routes[], validate_routes[], calculate_routes[],
-    tool_routes[], script_routes[];
+    tool_routes[], script_routes[], sandbox_network_routes[];
 
 /* Frees all orphaned executions without a reply; for shutdown. */
 void socket_executions_free_orphans(struct api *api);

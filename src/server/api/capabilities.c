@@ -138,6 +138,76 @@ static void capabilities_write_limits(struct jsonw *w)
     jsonw_end_object(w);
 }
 
+static void capabilities_write_presets(struct jsonw *w)
+{
+    static const struct {
+        const char *name, *summary;
+    } presets[] = {
+#define PRESET(name, summary) { #name, summary },
+#define PRESET_HOST(name, host, port)
+#include "policy/egress_presets.def"
+#undef PRESET
+#undef PRESET_HOST
+    };
+    static const struct {
+        const char *preset, *host;
+    } hosts[] = {
+#define PRESET(name, summary)
+#define PRESET_HOST(name, host, port) { #name, host },
+#include "policy/egress_presets.def"
+#undef PRESET
+#undef PRESET_HOST
+    };
+
+    jsonw_karray(w, "presets");
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        jsonw_object(w);
+        jsonw_kstr(w, "name", presets[i].name);
+        jsonw_kstr(w, "summary", presets[i].summary);
+        jsonw_karray(w, "hosts");
+        for (size_t k = 0; k < ARRAY_LEN(hosts); k++)
+            if (str_eq(hosts[k].preset, presets[i].name))
+                jsonw_str(w, hosts[k].host);
+        jsonw_end_array(w);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
+static void capabilities_write_open_ranges(const struct operator_limits *limits, struct jsonw *w)
+{
+    char text[IP_ADDRESS_TEXT];
+
+    jsonw_karray(w, "openRanges");
+    for (size_t i = 0; limits && i < limits->nopen_ranges; i++) {
+        auto_free char *prefix = str_printf("%s/%u", ip_address_format(&limits->open_ranges[i].address, text),
+                                            limits->open_ranges[i].bits);
+
+        jsonw_str(w, prefix);
+    }
+    jsonw_end_array(w);
+}
+
+static void capabilities_write_network(const struct api *api, struct jsonw *w)
+{
+    const struct operator_limits *limits = api->settings.operator_limits;
+    const char *why = limits && limits->forbids_network ? "the operator does not allow a network"
+                                                        : manager_egress_absent_why(api->settings.manager);
+
+    jsonw_kobject(w, "network");
+    jsonw_kobject(w, "egress");
+    jsonw_kbool(w, "available", !why);
+    jsonw_kstr_if(w, "reason", why);
+    capabilities_write_presets(w);
+    capabilities_write_open_ranges(limits, w);
+    if (api->settings.connections_per_sandbox)
+        jsonw_ku64(w, "connectionsPerSandbox", api->settings.connections_per_sandbox);
+    if (api->settings.connections_per_tenant)
+        jsonw_ku64(w, "connectionsPerTenant", api->settings.connections_per_tenant);
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
 static void capabilities_write_pools(struct jsonw *w)
 {
     jsonw_kobject(w, "pools");
@@ -201,6 +271,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     jsonw_end_array(&w);
     driver_states_json(api->settings.operator_limits, &w);
     capabilities_write_limits(&w);
+    capabilities_write_network(api, &w);
     capabilities_write_pools(&w);
     capabilities_write_tools(&w);
     capabilities_write_tiers(api, &w);

@@ -333,7 +333,7 @@ static int execute_read_options(struct execute_request *c, struct err *err)
 /* The fields of the request override those of the template. */
 static int execute_read_spec(struct execute_request *c, struct err *err)
 {
-    static const char *const names[] = { "level", "policy", "resources", "driver" };
+    static const char *const names[] = { "level", "policy", "resources", "driver", "network" };
     auto_json *over = json_object();
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -460,10 +460,10 @@ static bool execute_answer_by_calculator(const struct execute_request *c)
 
 static void api_execute(struct http_req *req, void *ctx)
 {
-    static const char *const names[] = { "code",        "command", "language", "template",  "level",
-                                         "policy",      "env",     "cwd",      "resources", "files",
-                                         "stdin",       "outputs", "cache",    "stream",    "timeoutMs",
-                                         "outputBytes", "receipt", "driver",   "tier",      NULL };
+    static const char *const names[] = { "code",  "command", "language",  "template",    "level",   "policy",
+                                         "env",   "cwd",     "resources", "files",       "stdin",   "outputs",
+                                         "cache", "stream",  "timeoutMs", "outputBytes", "receipt", "driver",
+                                         "tier",  "network", NULL };
     struct execute_request *c = mem_new(struct execute_request);
     const char *template = NULL;
     struct err err = { 0 };

@@ -34,8 +34,8 @@ bool execute_tier_has_data(const char *template)
 
 static int execute_tier_check_fields(const json_t *body, enum code_tier tier, struct err *err)
 {
-    static const char *const full_only[] = { "command", "files",  "outputs",   "env",   "cwd",
-                                             "level",   "driver", "resources", "policy" };
+    static const char *const full_only[] = { "command", "files",  "outputs",   "env",    "cwd",
+                                             "level",   "driver", "resources", "policy", "network" };
 
     for (size_t i = 0; i < ARRAY_LEN(full_only); i++)
         if (json_object_get(body, full_only[i]))

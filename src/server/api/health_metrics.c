@@ -87,6 +87,21 @@ static void metrics_write_sandbox_starts(struct buf *out, const struct manager_s
         }
 }
 
+static void metrics_write_egress(struct api *api, const struct manager_stats *s, struct buf *out)
+{
+    metrics_family(out, "egress_connections_total", NULL,
+                   "Connections of executions to hosts outside, by outcome; counted when an execution ends.");
+    metrics_value(out, "egress_connections_total", "{outcome=\"opened\"}", s->egress_connections);
+    metrics_value(out, "egress_connections_total", "{outcome=\"refused\"}", s->egress_refused);
+    metrics_value(out, "egress_connections_total", "{outcome=\"failed\"}", s->egress_failed);
+    metrics_number(out, "egress_received_bytes_total", "Bytes that executions received from hosts outside.",
+                   s->egress_received_bytes);
+    metrics_number(out, "egress_sent_bytes_total", "Bytes that executions sent to hosts outside.",
+                   s->egress_sent_bytes);
+    metrics_number(out, "egress_proxy_up", "1: the server is connected to the egress proxy; 0: it is not.",
+                   manager_egress_absent_why(api->settings.manager) == NULL);
+}
+
 static void metrics_write_manager(struct api *api, struct buf *out)
 {
     struct manager_stats s;
@@ -118,6 +133,7 @@ static void metrics_write_manager(struct api *api, struct buf *out)
                    s.output_lost_bytes);
     metrics_number(out, "sandboxes_adopted_total", "Sandboxes adopted from a previous server process.", s.adopted);
     metrics_number(out, "jailer_connections_total", "Connections made to the jailer.", s.reconnects);
+    metrics_write_egress(api, &s, out);
 }
 
 static void metrics_write_checks(const struct api *api, const struct executor_stats *s, struct buf *out)

@@ -292,11 +292,27 @@ static int api_sandbox_read_update(const struct http_req *req, struct api *api, 
 
     *ret = (struct sandbox_update){ 0 };
     if (api_read_body(req, &body, err) < 0 || sandbox_update_read(body, ret, err) < 0 ||
+        custom_policy_check_network(api->settings.operator_limits, &ret->network, err) < 0 ||
         custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs",
                                            ret->lifetime_ms, err) < 0)
         return -1;
     return custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_IDLE, "idleTimeoutMs",
                                               ret->idle_timeout_ms, err);
+}
+
+/* A change of the network has a name of its own in the audit trail, and a credential that may be
+ * inside of the sandbox cannot make it. False: the request was refused. */
+static bool api_sandbox_authorize_network(struct http_req *req, const char *id, const struct network_policy *network)
+{
+    const struct gateway_action action = { .name = "sandbox.network.update", .sandbox = id, .is_change = true };
+
+    if (!gateway_authorize_action(req, &permission_sandboxes_write, &action))
+        return false;
+    audit_trail_add_detail(req, "rules", network->rules ? network->rules : "");
+    if (!gateway_principal(req)->sandbox[0])
+        return true;
+    http_refuse(req, ERR_DENIED, "network: a token of a sandbox cannot change its network; use a key");
+    return false;
 }
 
 static void api_sandbox_update(struct http_req *req, void *ctx)
@@ -310,7 +326,7 @@ static void api_sandbox_update(struct http_req *req, void *ctx)
         return;
     if (api_sandbox_read_update(req, api, &update, &err) < 0)
         http_answer_err(req, &err);
-    else
+    else if (!update.sets_network || api_sandbox_authorize_network(req, id, &update.network))
         manager_update(api->settings.manager, gateway_visible_owner(req), id, &update, api_sandbox_on_row, req);
     sandbox_update_done(&update);
 }

@@ -7,9 +7,10 @@
 
 #define COUNTED 3u /* kinds that have a counter */
 
-static const char *const security_names[SECURITY_KINDS] = { "security.repeated_failures", "security.probing",
-                                                            "security.flood", "security.escape_attempt",
-                                                            "security.audit_damaged" };
+static const char *const security_names[SECURITY_KINDS] = {
+    "security.repeated_failures", "security.probing",       "security.flood",
+    "security.escape_attempt",    "security.audit_damaged", "security.destination_refused"
+};
 static const unsigned security_thresholds[COUNTED] = { 10, 30, 50 };
 
 struct security_subject {

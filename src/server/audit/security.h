@@ -16,6 +16,7 @@ enum security_kind {
     SECURITY_FLOOD,    /* requests that continue after status 429 */
     SECURITY_ESCAPE,   /* a program in a sandbox made a system call that only attacks use */
     SECURITY_DAMAGE,   /* the audit trail was modified */
+    SECURITY_EGRESS,   /* a program in a sandbox asked for destinations that its rules refuse */
     SECURITY_KINDS,
 };
 /* The action of its record, for example "security.repeated_failures". */

@@ -35,6 +35,7 @@ static const struct {
     { "GET", "/v1/mcp/sessions", "mcp_session.list" },
     { "GET", "/v1/mcp/sessions/{mcpSessionId}", "mcp_session.read" },
     { "DELETE", "/v1/mcp/sessions/{mcpSessionId}", "mcp_session.delete" },
+    { "GET", "/v1/sandboxes/{sandboxId}/network/why", "sandbox.network.explain" },
     { "GET", "/v1/pools/{pool}/status", "pool.status" },
     { "GET", "/compat/v1/warmpools/{pool}/status", "warmpool.status" },
 };

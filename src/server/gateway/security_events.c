@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #define CALLS_MAX 8u
+#define DESTINATIONS_MAX 8u
 
 /* --- reporting --- */
 
@@ -130,6 +131,36 @@ void security_events_count_denials(struct gateway *gateway, const char *owner, c
     };
     snprintf(k.tenant, sizeof(k.tenant), "%s", owner);
     security_event_raise(gateway, SECURITY_ESCAPE, &r, &k);
+}
+
+void security_events_count_destinations(struct gateway *gateway, const char *owner, const char *sandbox,
+                                        const char *execution, const struct security_destination *list, size_t n,
+                                        uint64_t total)
+{
+    struct audit_pair target[] = { { "sandbox", sandbox }, { "execution", execution } };
+    struct refusal_key k = { .kind = "server" };
+    auto_buf details = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &details, 0);
+    jsonw_object(&w);
+    jsonw_karray(&w, "destinations");
+    for (size_t i = 0; i < n && i < DESTINATIONS_MAX; i++) {
+        jsonw_object(&w);
+        jsonw_kstr(&w, "host", list[i].host);
+        jsonw_ku64(&w, "port", list[i].port);
+        jsonw_ku64(&w, "refused", list[i].refused);
+        jsonw_kstr_if(&w, "reason", list[i].reason);
+        jsonw_end_object(&w);
+    }
+    jsonw_end_array(&w);
+    jsonw_ku64(&w, "count", total);
+    jsonw_end_object(&w);
+    struct audit_record r = {
+        .tenant = owner, .kind = "sandbox", .target = target, .ntarget = *execution ? 2 : 1, .details = details.data
+    };
+    snprintf(k.tenant, sizeof(k.tenant), "%s", owner);
+    security_event_raise(gateway, SECURITY_EGRESS, &r, &k);
 }
 
 void security_events_report_damage(struct gateway *gateway)
