@@ -233,7 +233,7 @@ static int policy_dispatch(const struct policy_command *c)
     char msg[160];
 
     if (c->n == 0)
-        return policy_usage_error(c, "a command is missing; use check, show, diff or import");
+        return policy_usage_error(c, "a command is missing; use check, show, diff, import or why");
     suggest_init(&s, c->words[0]);
     for (size_t i = 0; i < ARRAY_LEN(policy_commands); i++) {
         if (str_eq(policy_commands[i].name, c->words[0]))
@@ -242,7 +242,7 @@ static int policy_dispatch(const struct policy_command *c)
     }
     snprintf(msg, sizeof(msg), "unknown command '%.40s'; %s%s%s", c->words[0],
              s.best ? "did you mean '" : "the commands are check", s.best ? s.best : ", show, diff",
-             s.best ? "'?" : " and import");
+             s.best ? "'?" : ", import and why");
     return policy_usage_error(c, msg);
 }
 

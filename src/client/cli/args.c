@@ -60,13 +60,14 @@ static const struct {
     { VERB_EXEC, "cpus", "limits belong to the sandbox; write 'cove sandbox create --cpus N'" },
     { VERB_EXEC, "pids", "limits belong to the sandbox; write 'cove sandbox create --pids N'" },
     { VERB_EXEC, "disk", "limits belong to the sandbox; write 'cove sandbox create --disk SIZE'" },
+    { VERB_EXEC, "allow", "the network belongs to the sandbox; write 'cove sandbox set --allow HOST'" },
+    { VERB_EXEC, "net", "the network belongs to the sandbox; write 'cove sandbox create --allow HOST'" },
     { VERB_EXEC, "template", "the sandbox has its template; write 'cove sandbox create --template NAME'" },
     { VERB_RM, "force", "it never asks about a sandbox that is named; omit the flag" },
     { VERB_SANDBOX, "force", "it never asks about a sandbox that is named; omit the flag" },
     { VERB_TOKEN, "port", "a sandbox has no ports to reach" },
     { VERB_SANDBOX, "volume", "a server does not mount your files; 'cove cp FILE SANDBOX:' copies them" },
-    { VERB_SANDBOX, "publish", "a sandbox has no network, so there are no ports to publish" },
-    { VERB_SANDBOX, "net", "sandboxes of this version have no network" },
+    { VERB_SANDBOX, "publish", "a sandbox accepts no connections from outside, so there are no ports to publish" },
 };
 
 static const struct {

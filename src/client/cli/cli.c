@@ -74,6 +74,12 @@ static bool cli_is_plausible(const char *word, const char *suggestion)
     return strlen(word) > 4 || word[0] == suggestion[0];
 }
 
+/* `cove policy why` asks a server; the other commands of that verb read files. */
+static const char *cli_program_of(const struct cli_verb *v, int argc, char **argv)
+{
+    return v->id == VERB_POLICY && argc > 2 && str_eq(argv[2], "why") ? "cove-ctl" : v->program;
+}
+
 static int cli_unknown_verb(const char *word, bool json)
 {
     const char *hint = cli_foreign_verb_hint(word);
@@ -190,9 +196,11 @@ int cli_main(int argc, char **argv, const struct cli_settings *settings)
     if (help && (v->id != VERB_SERVE || str_eq(help, "-h")))
         return cli_print_verb_help(v, str_eq(help, "-h"));
     if (v->program) {
-        cli_exec_external(settings->find_libexec(), v->program, argv + 1);
-        err_set(&err, v->id == VERB_POLICY ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM, "%s not found next to cove-runtime",
-                v->program);
+        const char *program = cli_program_of(v, argc, argv);
+
+        cli_exec_external(settings->find_libexec(), program, argv + 1);
+        err_set(&err, str_eq(program, "cove-policy") ? ERR_POLICY_PROGRAM : ERR_CTL_PROGRAM,
+                "%s not found next to cove-runtime", program);
         return report_error(&err, json);
     }
     if (args_parse(v, argc - 1, argv + 1, &a, &err) < 0)

@@ -84,15 +84,18 @@ static const struct cli_verb cli_verb_table[] = {
                { "cove serve --print-config", "show each setting and its source" }),
       false, "cove-serve" },
     { VERB_SANDBOX, "sandbox", "create, list and end sandboxes on a server",
-      LIST("sandbox create [FLAGS]", "sandbox ls [FLAGS]", "sandbox info|rm|pause|resume ID...", "sandbox rm --all [--yes]", "sandbox set [FLAGS] ID..."),
-      LIST("A sandbox lives until it is removed, its lifetime is over or its idle time is over. create prints its ID; the other commands also accept its name (--name) or a unique prefix of an ID. ls lists the live ones; with -a also those that have ended, with the reason, until the server removes their records.",
+      LIST("sandbox create [FLAGS]", "sandbox ls [FLAGS]", "sandbox info|rm|pause|resume ID...", "sandbox rm --all [--yes]", "sandbox set|update [FLAGS] ID...", "sandbox connections ID"),
+      LIST("A sandbox lives until it is removed, its lifetime is over or its idle time is over. create prints its ID; the other commands also accept its name (--name) or a unique prefix of an ID. ls lists the live ones; with -a also those that have ended, with the reason, until the server removes their records. set (or update) changes what its flags name.",
+           "A sandbox has no network unless --allow names hosts; docs/network.md describes the targets. The first --allow or --deny that matches a host decides. A sandbox that was created with --allow or --net egress can be changed while it lives: set --allow replaces all of its rules at once, and set --net none removes them. connections lists the open connections, and `cove policy why` explains why a URL is allowed or refused.",
            "The server is given by --url or COVE_URL, the API key by COVE_API_KEY and, for https, the certificate authority by COVE_CACERT. Without them, the server of `cove login` is used, or the server on this machine, which recognizes its owner without a key."),
       EXAMPLES({ "cove sandbox create --lifetime 1h -m task=42", "create a sandbox and print its ID" },
                { "cove sandbox create --name build", "create a sandbox with a name" },
                { "cove sandbox set build --lifetime 1h -m task=43", "change a sandbox" },
+               { "cove sandbox create --allow pypi.org --allow '*.example.org:443'", "permit requests to these hosts only" },
+               { "cove sandbox update --allow preset:pypi build", "permit other hosts from now on" },
                { "cove sandbox ls --state running", "list running sandboxes" },
                { "cove sandbox rm sbq7", "end a sandbox" }),
-      false, "cove-ctl", LIST("create", "ls", "info", "rm", "pause", "resume", "set") },
+      false, "cove-ctl", LIST("create", "ls", "info", "rm", "pause", "resume", "set", "update", "connections") },
     { VERB_EXEC, "exec", "run a command or code in a sandbox on a server",
       LIST("exec [FLAGS] SANDBOX [--] COMMAND...", "exec [FLAGS] SANDBOX -c CODE", "exec [FLAGS] SANDBOX FILE|-", "exec -t [FLAGS] SANDBOX [COMMAND...]"),
       LIST("Output is streamed, and the exit status is that of the program. Standard input is streamed to a command; input from a terminal is sent only with -i. Code reads it only with -i. A FILE of this host with the extension of a language is sent as code; - is code on standard input. Ctrl-C ends the execution. If the connection breaks, the execution continues, and cove reconnects and resumes its output without a gap."),
@@ -340,16 +343,18 @@ static const struct cli_verb cli_verb_table[] = {
       LIST("The server must be stopped. FILE is checked completely before anything is changed, and the old database is kept under its name with the suffix .before-restore. After the next start, sandboxes that are alive in the backup are reported as lost. Keys have the state of the backup: keys revoked since then must be revoked again."),
       EXAMPLES({ "cove restore cove-2027-01-31.db", "restore the server on this machine" }),
       false, "cove-store" },
-    { VERB_POLICY, "policy", "check, show, compare and import policies",
-      LIST("policy check FILE", "policy show [NAME|FILE]", "policy diff A B", "policy import SETTINGS.json"),
+    { VERB_POLICY, "policy", "check, show, compare, import and explain policies",
+      LIST("policy check FILE", "policy show [NAME|FILE]", "policy diff A B", "policy import SETTINGS.json", "policy why [FLAGS] SANDBOX URL"),
       LIST("A policy defines everything about a sandbox that does not depend on its program: files, network, system calls, limits, environment. Some policies are built in (show without a name lists them); a file in YAML or JSON extends one of them. docs/policies.md lists names and values; an unknown key is an error.",
            "check reads a file and reports every error with its line. show prints a complete policy, with the source of each value. diff prints the differences between two policies, and exits with status 1 if there are any. import reads settings of sandbox-runtime, prints a policy, and reports for each setting on standard error how it was translated.",
+           "why asks the server whether the network rules of a sandbox allow a URL, and prints the rule that decides and, if the URL is refused, the rule that would allow it. It sends nothing to the host of the URL. The exit status is 0 if the URL is allowed, and 1 if it is refused.",
            "The operator limits in /etc/cove/floor.yaml apply to every policy and every flag: a value beyond them is refused if it was given, and lowered if it is a default. The variable COVE_FLOOR may name a second file, which can only narrow the limits further."),
       EXAMPLES({ "cove policy show debug", "print a built-in policy" },
                { "cove policy check build.yaml", "report every error with its line" },
                { "cove policy diff standard build.yaml", "show what a file changes" },
-               { "cove policy import ~/.srt-settings.json > policy.yaml", "import settings of sandbox-runtime" }),
-      false, "cove-policy", LIST("check", "show", "diff", "import") },
+               { "cove policy import ~/.srt-settings.json > policy.yaml", "import settings of sandbox-runtime" },
+               { "cove policy why sbq7 https://pypi.org/simple/", "explain whether a sandbox may fetch this URL" }),
+      false, "cove-policy", LIST("check", "show", "diff", "import", "why") },
     { VERB_CALC, "calc", "compute an expression exactly, without a server",
       LIST("calc [FLAGS] EXPRESSION", "calc [FLAGS] -"),
       LIST("Computes a formula, or a simple problem in English words, with exact fractions. A result that is not rational is correctly rounded to --digits and printed after \"\u2248\". A fraction whose decimal does not end is printed with its rounded decimal. Text that has more than one reading is refused. docs/calculate.md lists the operators, functions and phrases.",
@@ -511,7 +516,7 @@ const char *const *cli_completion_values(enum opt_complete c)
 #undef DRIVER
         NULL
     };
-    static const char *const nets[] = { "none", NULL };
+    static const char *const nets[] = { "none", "egress", NULL };
     static const char *const tiers[] = { "simple", "auto", "full", NULL };
     static const char *const none[] = { NULL };
 

@@ -39,7 +39,7 @@ static const struct {
     { VERB_EXEC, NULL, CTL_COMPLETE_ANY_SANDBOX, 0, false },
     { VERB_CP, NULL, CTL_COMPLETE_ANY_SANDBOX, CTL_COMPLETE_ANY_SANDBOX, false },
     { VERB_FILES, NULL, CTL_COMPLETE_SANDBOX, 0, false },
-    { VERB_SANDBOX, "info rm pause resume set", CTL_COMPLETE_SANDBOX, CTL_COMPLETE_SANDBOX, true },
+    { VERB_SANDBOX, "info rm pause resume set update connections", CTL_COMPLETE_SANDBOX, CTL_COMPLETE_SANDBOX, true },
     { VERB_CONTEXT, "create ls", CTL_COMPLETE_SANDBOX, 0, false },
     { VERB_CONTEXT, NULL, CTL_COMPLETE_SANDBOX, CTL_COMPLETE_CONTEXT, false },
     { VERB_ATTACH, NULL, CTL_COMPLETE_SANDBOX, CTL_COMPLETE_EXECUTION, false },
@@ -59,6 +59,7 @@ static const struct {
     { VERB_BUDGET, NULL, CTL_COMPLETE_TENANT, 0, false },
     { VERB_USER, "info set rm", CTL_COMPLETE_USER, 0, false },
     { VERB_ROLE, "show rm", CTL_COMPLETE_ROLE, 0, false },
+    { VERB_POLICY, "why", CTL_COMPLETE_SANDBOX, 0, false },
     { VERB_MCP, "sessions", 0, CTL_COMPLETE_MCP_SESSION, false },
 };
 

@@ -116,6 +116,8 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
         return ctl_token(c, second, err);
     case VERB_TOOL:
         return ctl_tool(c, second, err);
+    case VERB_POLICY:
+        return ctl_policy(c, second, err);
     case VERB_LOGIN:
         return ctl_login(c, err);
     case VERB_LOGOUT:

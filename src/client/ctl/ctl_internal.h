@@ -31,6 +31,8 @@ int ctl_ls(struct ctl *c, struct err *err);
 int ctl_rm(struct ctl *c, struct err *err);
 int ctl_shell(struct ctl *c, struct err *err);
 int ctl_sandbox(struct ctl *c, const char *what, struct err *err);
+int ctl_sandbox_connections(struct ctl *c, struct err *err);
+int ctl_policy(struct ctl *c, const char *what, struct err *err);
 int ctl_exec(struct ctl *c, struct err *err);
 int ctl_execute(struct ctl *c, struct err *err);
 int ctl_validate(struct ctl *c, struct err *err);
@@ -169,6 +171,9 @@ int ctl_set_limit(const struct ctl *c, enum limit l, json_t *body, const char *k
 int ctl_set_resources(const struct ctl *c, json_t *body, struct err *err);  /* --memory, --cpus, --pids, --disk */
 int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err); /* --timeout, --cpu-time, --max-output */
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
+/* --net, --allow and --deny, in their order, as body.network; no effect without them. */
+int ctl_set_network(const struct ctl *c, json_t *body, struct err *err);
+void ctl_network_print(const json_t *network); /* of a sandbox, as lines of `cove sandbox info` */
 /* The flags that a sandbox and a template have in common. */
 int ctl_set_spec(const struct ctl *c, json_t *body, struct err *err);
 

@@ -87,7 +87,7 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
     if (ctl_put_stdin(c, body, err) < 0 || ctl_execute_put_files(c, body, err) < 0 ||
         ctl_set_pairs(c, OPT_ENV, true, body, "env", err) < 0)
         return -1;
-    if (ctl_set_resources(c, body, err) < 0)
+    if (ctl_set_resources(c, body, err) < 0 || ctl_set_network(c, body, err) < 0)
         return -1;
     if (args_find(&c->args, OPT_CACHE))
         json_object_set_new(body, "cache", json_true());

@@ -1,4 +1,4 @@
-/* cove sandbox: create, ls, info, rm, pause, resume, set. */
+/* cove sandbox: create, ls, info, rm, pause, resume, set, connections. */
 #include "client/ctl/ctl_internal.h"
 
 #include "core/base/clock.h"
@@ -106,6 +106,7 @@ static void ctl_sandbox_print_all(const json_t *s)
     ctl_printf("%-10s %.3g processor%s, %s memory, %s disk, %" PRIu64 " processes", "limits", (double)millis / 1000,
                millis == 1000 ? "" : "s", str_bytes(ctl_field_number(r, "memoryBytes"), memory),
                str_bytes(ctl_field_number(r, "storageBytes"), storage), ctl_field_number(r, "pids"));
+    ctl_network_print(json_object_get(s, "network"));
 }
 
 static int ctl_sandbox_set(struct ctl *c, struct err *err)
@@ -115,12 +116,12 @@ static int ctl_sandbox_set(struct ctl *c, struct err *err)
     ctl_set_text(c, OPT_NAME, body, "name");
     ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
     if (ctl_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
-        ctl_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
+        ctl_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 || ctl_set_network(c, body, err) < 0 ||
         ctl_set_pairs(c, OPT_METADATA, false, body, "metadata", err) < 0)
         return -1;
     if (json_object_size(body) == 0)
         return err_set(err, ERR_USAGE,
-                       "sandbox set: changes nothing; use --name, --metadata, --lifetime, --idle or --idle-action");
+                       "sandbox set: changes nothing; use --name, --metadata, --lifetime, --idle, --idle-action or --allow");
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     return ctl_sandbox_for_each_named(c, "PATCH", "/v1/sandboxes/%s", text, "sandbox set [FLAGS] ID...",
                                       ctl_sandbox_print_id, err);
@@ -146,5 +147,7 @@ int ctl_sandbox(struct ctl *c, const char *what, struct err *err)
     if (str_eq(what, "resume"))
         return ctl_sandbox_for_each_named(c, "POST", "/v1/sandboxes/%s/resume", NULL, "sandbox resume ID...",
                                           ctl_sandbox_print_id, err);
+    if (str_eq(what, "connections"))
+        return ctl_sandbox_connections(c, err);
     return ctl_sandbox_set(c, err);
 }

@@ -1,0 +1,143 @@
+/* The network of sandboxes: --net, --allow and --deny, `cove sandbox connections` and
+ * `cove policy why`. */
+#include "client/ctl/ctl_internal.h"
+
+#include "core/base/str.h"
+#include "client/cli/report.h"
+
+#include <stdio.h>
+
+/* --- flags --- */
+
+/* A target alone allows it. A text with a blank is a rule with attributes: "HOST:80 methods=GET". */
+static json_t *ctl_network_rule(const struct arg *a)
+{
+    bool allows = a->opt->id == OPT_ALLOW;
+
+    if (strchr(a->value, ' ')) {
+        auto_free char *line = str_printf("%s %s", allows ? "allow" : "deny", a->value);
+
+        return json_string(line);
+    }
+    return allows ? json_string(a->value) : json_pack("{s:s}", "deny", a->value);
+}
+
+int ctl_set_network(const struct ctl *c, json_t *body, struct err *err)
+{
+    const struct arg *net = args_find(&c->args, OPT_NET);
+    AUTO_JSON *rules = json_array();
+
+    for (size_t i = 0; i < c->args.n; i++) {
+        const struct arg *a = &c->args.items[i];
+
+        if ((a->opt->id == OPT_ALLOW || a->opt->id == OPT_DENY) &&
+            json_array_append_new(rules, ctl_network_rule(a)) < 0)
+            return err_set(err, ERR_USAGE, "--%s: the target is not UTF-8", a->opt->name);
+    }
+    bool none = net && str_eq(net->value, "none");
+    if (net && !none && !str_eq(net->value, "egress"))
+        return err_set(err, ERR_USAGE, "--net %.40s: must be none or egress", net->value);
+    if (none && json_array_size(rules) > 0)
+        return err_set(err, ERR_USAGE, "--net none and --allow exclude each other; omit --net");
+    if (none)
+        json_object_set_new(body, "network", json_string("none"));
+    else if (net || json_array_size(rules) > 0)
+        json_object_set_new(body, "network", json_pack("{s:O}", "egress", rules));
+    return 0;
+}
+
+/* --- cove sandbox info --- */
+
+void ctl_network_print(const json_t *network)
+{
+    const json_t *rule, *secret;
+    size_t i;
+
+    if (!json_is_object(network)) {
+        ctl_printf("%-10s %s", "network", json_is_string(network) ? json_string_value(network) : "none");
+        return;
+    }
+    if (json_array_size(json_object_get(network, "egress")) == 0)
+        ctl_printf("%-10s egress, nothing is allowed", "network");
+    json_array_foreach(json_object_get(network, "egress"), i, rule)
+        ctl_printf("%-10s %s", i ? "" : "network", json_string_value(rule) ? json_string_value(rule) : "");
+    json_array_foreach(json_object_get(network, "secrets"), i, secret)
+        ctl_printf("%-10s http://%s.secret.cove/ for %s", i ? "" : "secrets", ctl_field_text(secret, "name"),
+                   ctl_field_text(secret, "host"));
+}
+
+/* --- cove sandbox connections --- */
+
+static void ctl_connection_add_row(struct ctl_table *table, const json_t *connection)
+{
+    char age[32], received[32], sent[32];
+    auto_free char *port = str_printf("%" PRIu64, ctl_field_number(connection, "port"));
+
+    ctl_table_row(table, ctl_field_text(connection, "host"), port, ctl_field_text(connection, "way"),
+                  str_ms(ctl_field_number(connection, "ageMs"), age),
+                  str_size(ctl_field_number(connection, "receivedBytes"), received),
+                  str_size(ctl_field_number(connection, "sentBytes"), sent));
+}
+
+int ctl_sandbox_connections(struct ctl *c, struct err *err)
+{
+    auto_free char *id = NULL;
+    AUTO_JSON *answer = NULL;
+    struct ctl_table table = { 0 };
+    const json_t *connection;
+    size_t i;
+
+    if (ctl_require_args(c, 1, 1, "sandbox connections ID", err) < 0 ||
+        ctl_resolve_sandbox(c, c->args.rest[0], &id, err) < 0)
+        return -1;
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/connections", id);
+    if (client_json(c->client, "GET", path, NULL, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        return ctl_print_json(answer);
+    if (!c->quiet)
+        ctl_table_row(&table, "host", "port", "way", "age", "received", "sent");
+    json_array_foreach(json_object_get(answer, "items"), i, connection) ctl_connection_add_row(&table, connection);
+    if (ctl_field_number(answer, "more") && !c->quiet)
+        report_note("%" PRIu64 " more connections are open", ctl_field_number(answer, "more"));
+    return ctl_table_print(&table);
+}
+
+/* --- cove policy why --- */
+
+static void ctl_print_decision(const json_t *answer)
+{
+    bool allowed = json_is_true(json_object_get(answer, "allowed"));
+    const char *rule = ctl_field_text(answer, "rule");
+
+    ctl_printf("%s: %s:%" PRIu64, allowed ? "allowed" : "refused", ctl_field_text(answer, "host"),
+               ctl_field_number(answer, "port"));
+    ctl_printf("  rule    %s", *rule ? rule : "no rule matches");
+    if (*ctl_field_text(answer, "reason"))
+        ctl_printf("  reason  %s", ctl_field_text(answer, "reason"));
+    if (*ctl_field_text(answer, "fix"))
+        ctl_printf("  fix     %s", ctl_field_text(answer, "fix"));
+}
+
+int ctl_policy(struct ctl *c, const char *what, struct err *err)
+{
+    const struct arg *method = args_find(&c->args, OPT_METHOD);
+    auto_free char *id = NULL;
+    AUTO_JSON *answer = NULL;
+
+    if (!str_eq(what, "why"))
+        return err_set(err, ERR_BUG, "'policy %s' is not implemented here", what);
+    if (ctl_require_args(c, 2, 2, "policy why [FLAGS] SANDBOX URL", err) < 0 ||
+        ctl_resolve_sandbox(c, c->args.rest[0], &id, err) < 0)
+        return -1;
+    auto_free char *path = ctl_api_path("/v1/sandboxes/%s/network/why?url=%s", id, c->args.rest[1]);
+    auto_free char *extra = method ? ctl_api_path("&method=%s", method->value) : str_dup("");
+    auto_free char *whole = str_printf("%s%s", path, extra);
+    if (client_json(c->client, "GET", whole, NULL, &answer, err) < 0)
+        return -1;
+    if (c->json)
+        (void)ctl_print_json(answer);
+    else
+        ctl_print_decision(answer);
+    return json_is_true(json_object_get(answer, "allowed")) ? 0 : 1;
+}
