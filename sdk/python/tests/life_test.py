@@ -6,7 +6,7 @@ import os
 import tempfile
 from typing import Any, List
 
-from cove import Cove, CoveError, ExecutionInfo, PoolScaling, Resources, Sandbox, TemplateSpec
+from cove import Cove, CoveError, ExecutionInfo, Network, PoolScaling, Resources, Sandbox, TemplateSpec
 from cove._call import Call, path
 from cove.errors import ConflictError, DriverNotFoundError, ForbiddenError, IdempotencyConflictError, InvalidRequestError, NotFoundError, SandboxEndedError, SandboxPausedError, TemplateUnavailableError, UnauthorizedError
 
@@ -34,7 +34,7 @@ class Life(Case):
             self.assertEqual((info.resources.cpu_millis, info.resources.memory_bytes, info.resources.pids), (500, 128 << 20, 64))
             self.assertEqual((info.timeout, info.lifetime, info.idle_timeout, info.idle_action), (2.5, 600.0, 60.0, "pause"))
             self.assertEqual((info.metadata, info.runtime), ({"task": "42"}, "sh"))
-            self.assertEqual((info.driver, info.network), ("native", "none"))
+            self.assertEqual((info.driver, info.network), ("native", Network("none")))
             assert info.expires_at is not None and info.created_at is not None
             self.assertAlmostEqual((info.expires_at - info.created_at).total_seconds(), 600, delta=2)
             self.assertEqual(box.run_command("echo $A").stdout, "b\n")

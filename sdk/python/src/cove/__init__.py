@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
         Driver, Inspection, Level, LimitRange, McpSession, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
         SandboxToken, Script, ServerEvent, Template, TemplateSpec, Ticket, Tool, ToolImage, ToolResult, Usage, Used, Whoami, WriteResult)
+    from .network import Network, NetworkConnection, NetworkDecision, NetworkDestination, NetworkSecret, NetworkUse
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .result import CodeReport, OmittedFile, Result, Violation
     from .tenants import (Actor, AuditHead, AuditKey, AuditRecord, Budget, BudgetBounds, BudgetPeriod, LiveLimits, LiveSandbox, LiveUsage, LoginInfo, Quota,
@@ -102,6 +103,7 @@ HOMES = {
         "FileUrl SandboxEvent Driver Inspection Level LimitRange McpSession Policy Readiness Reason Receipt ReceiptSummary Resources "
         "Runtime SandboxInfo SandboxStatus SandboxToken Script ServerEvent Template TemplateSpec Ticket Tool ToolImage ToolResult Usage Used Whoami "
         "WriteResult"),
+    "network": "Network NetworkConnection NetworkDecision NetworkDestination NetworkSecret NetworkUse",
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
     "result": "CodeReport OmittedFile Result Violation",
     "tenants": ("Actor AuditHead AuditKey AuditRecord Budget BudgetBounds BudgetPeriod LiveLimits LiveSandbox LiveUsage "
@@ -117,7 +119,7 @@ __all__ = [
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
     "ExceptionEvent", "Execution", "ExecutionFailedError", "ExecutionInfo", "Executions", "ExitEvent", "FileEntry", "FileEvent",
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
-    "LoginInfo", "McpSession", "McpSessions", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
+    "LoginInfo", "McpSession", "McpSessions", "Network", "NetworkConnection", "NetworkDecision", "NetworkDestination", "NetworkSecret", "NetworkUse", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
     "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "ServerEvent", "Session", "StartedEvent",
     "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Tool", "ToolImage", "ToolResult",

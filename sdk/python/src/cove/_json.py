@@ -125,7 +125,9 @@ def encode(value: Any) -> Dict[str, Any]:
         item = getattr(value, field.name)
         if item is None or field.metadata.get("raw"):
             continue
-        if field.metadata.get("ms"):
+        if "encode" in field.metadata:
+            item = field.metadata["encode"](item)
+        elif field.metadata.get("ms"):
             item = milliseconds(item)
         elif dataclasses.is_dataclass(item) and not isinstance(item, type):
             item = encode(item)

@@ -11,6 +11,7 @@ import datetime
 from typing import Any, Dict, List, Mapping, Optional
 
 from ._json import Duration, Size, bytes_of, raw, seconds, without_none
+from .network import Network, NetworkUse, network_field, network_use_field, network_value_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +66,7 @@ class SandboxInfo:
     metadata: Dict[str, str] = dataclasses.field(default_factory=dict)
     driver: Optional[str] = None
     """The driver that made it: native or bwrap."""
-    network: Optional[str] = None
+    network: Optional[Network] = network_field()
     template: Optional[str] = None
     name: Optional[str] = None
     created_at: Optional[datetime.datetime] = None
@@ -262,6 +263,8 @@ class ReceiptSummary:
     """The system calls that were refused."""
     changes: Dict[str, Any] = dataclasses.field(default_factory=dict)
     """The files below /workspace that were changed, if the execution was started with `changes`."""
+    network: Optional[NetworkUse] = network_use_field()
+    """The use of the network, if there was any, or if something was refused."""
     raw: Mapping[str, Any] = raw()
 
 
@@ -290,7 +293,7 @@ class Receipt:
     driver: Optional[str] = None
     weaker: List[Any] = dataclasses.field(default_factory=list)
     """Weaknesses of the driver, compared with native: dicts with name and description."""
-    network: Optional[str] = None
+    network: Optional[NetworkUse] = network_use_field()
     cgroup: Optional[str] = None
     walls: Dict[str, Any] = dataclasses.field(default_factory=dict)
     limits: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -366,6 +369,8 @@ class TemplateSpec:
     policy: Optional[Mapping[str, Any]] = None
     """A policy as docs/policies.md describes; the level is then custom."""
     driver: Optional[str] = None
+    network: Optional[Any] = network_value_field()
+    """The hosts that a sandbox may reach: "none" or an object, as docs/network.md describes."""
 
 
 @dataclasses.dataclass(frozen=True)

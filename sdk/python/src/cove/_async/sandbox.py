@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, AsyncIterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, List, Mapping, Optional, Sequence, Union
 
 from .. import _aio
 from .._call import NDJSON, Call, fresh_key, path
@@ -10,6 +10,7 @@ from .._json import Duration, Size, encode, milliseconds, without_none
 from ..errors import NotFoundError
 from ..events import StreamProgress
 from ..models import ExecutionInfo, Resources, SandboxEvent, SandboxInfo, SandboxToken, TemplateSpec, Usage, limits_of
+from ..network import NetworkConnection, NetworkDecision, NetworkLike, network_of
 from ..options import argv_of, code_of, run_body, terminal_of
 from ..result import Result
 from ._http import delete_on_exit
@@ -63,7 +64,8 @@ class AsyncSandbox:
 
     @classmethod
     async def create(cls, template: Optional[str] = None, *, name: Optional[str] = None, runtime: Optional[str] = None, level: Optional[str] = None,
-                     driver: Optional[str] = None, policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
+                     driver: Optional[str] = None, policy: Optional[Mapping[str, Any]] = None, allow: Optional[Sequence[str]] = None,
+                     network: Optional[NetworkLike] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
                      cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
                      env: Optional[Mapping[str, str]] = None, metadata: Optional[Mapping[str, str]] = None, timeout: Optional[Duration] = None,
                      lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None, idle_action: Optional[str] = None,
@@ -81,6 +83,10 @@ class AsyncSandbox:
                 default: that of the template or policy, else the first that the operator allows.
             policy: your own walls and limits, as docs/policies.md describes; the level is then
                 "custom".
+            allow: hosts that the sandbox may reach, such as "pypi.org", "*.example.org:443" or
+                "preset:pypi"; without it, and without `network`, there is no network.
+            network: all rules, as docs/network.md describes; `{"egress": []}` allows nothing at
+                first, and `update` can change it.
             memory: bytes, or a text such as "512M".
             disk: the size of /workspace, as `memory`.
             cpus: CPUs; 0.5 is half of one.
@@ -99,7 +105,7 @@ class AsyncSandbox:
         if template in LANGUAGES and runtime is None:
             template, runtime = None, template
         spec = TemplateSpec(runtime, level, limits_of(memory, disk, cpus, pids, resources), env, metadata, timeout,
-                            lifetime, idle_timeout, idle_action, policy=policy, driver=driver)
+                            lifetime, idle_timeout, idle_action, policy=policy, driver=driver, network=network_of(network, allow))
         call = Call("POST", path("v1", "sandboxes"), json={**encode(spec), **without_none(template=template, name=name)},
                     headers={"Idempotency-Key": idempotency_key or fresh_key()})
         owner = client is None
@@ -239,7 +245,8 @@ class AsyncSandbox:
 
     async def update(self, *, name: Optional[str] = None, metadata: Optional[Mapping[str, Optional[str]]] = None,
                      lifetime: Optional[Duration] = None, idle_timeout: Optional[Duration] = None,
-                     idle_action: Optional[str] = None) -> SandboxInfo:
+                     idle_action: Optional[str] = None, allow: Optional[Sequence[str]] = None,
+                     network: Optional[NetworkLike] = None) -> SandboxInfo:
         """Changes what is given.
 
         Args:
@@ -248,8 +255,11 @@ class AsyncSandbox:
             lifetime: the sandbox ends after this time from now, which may be sooner than before.
             idle_timeout: as in `create`; 0: no idle timeout.
             idle_action: as in `create`.
+            allow, network: all rules from now on; rules that are not named again are gone. Open
+                connections that the new rules refuse are closed. The sandbox must have been
+                created with a network.
         """
-        body = without_none(name=name, metadata=metadata, idleAction=idle_action, lifetimeMs=None if lifetime is None else milliseconds(lifetime),
+        body = without_none(name=name, metadata=metadata, idleAction=idle_action, network=network_of(network, allow), lifetimeMs=None if lifetime is None else milliseconds(lifetime),
                             idleTimeoutMs=None if idle_timeout is None else milliseconds(idle_timeout))
         if name == "":
             body["name"] = None
@@ -269,6 +279,15 @@ class AsyncSandbox:
     async def usage(self) -> Usage:
         """The current resource usage of the sandbox, from the kernel's counters."""
         return await self._http.get(Usage, Call("GET", self._path("usage")))
+
+    async def connections(self) -> List[NetworkConnection]:
+        """The open connections of the sandbox to hosts outside."""
+        return [found async for found in self._http.pages(NetworkConnection, Call("GET", self._path("connections")))]
+
+    async def explain_url(self, url: str, *, method: Optional[str] = None) -> NetworkDecision:
+        """Whether the current rules allow the URL, which rule decides, and what would allow it.
+        Nothing is sent."""
+        return await self._http.get(NetworkDecision, Call("GET", self._path("network", "why"), {"url": url, "method": method}))
 
     async def events(self) -> AsyncIterator[SandboxEvent]:
         """The events of the sandbox, the oldest first."""

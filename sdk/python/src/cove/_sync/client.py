@@ -11,6 +11,7 @@ from .._settings import Retry, resolve
 from .._local import DownloadResult, LocalPath
 from ..errors import NotFoundError
 from ..models import Capabilities, GcReport, Policy, Readiness, Resources, Runtime, Template, TemplateSpec, Ticket, Whoami, limits_of
+from ..network import NetworkLike, network_of
 from ..options import Content, execute_body
 from ..result import CodeReport, ExecuteStreamParser, Result
 from ._http import HTTP, LineStream
@@ -160,9 +161,9 @@ class Cove:
                       template: Optional[str] = None, files: Optional[Mapping[str, Content]] = None, outputs: Sequence[str] = (),
                       stdin: Optional[str] = None, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
                       timeout: Optional[Duration] = None, output_bytes: Optional[int] = None, level: Optional[str] = None, driver: Optional[str] = None,
-                      policy: Optional[Mapping[str, Any]] = None, memory: Optional[Size] = None, disk: Optional[Size] = None,
-                      cpus: Optional[float] = None, pids: Optional[int] = None, resources: Optional[Resources] = None,
-                      cache: Optional[bool] = None, tier: Optional[str] = None, on_stdout: Optional[OnText] = None,
+                      policy: Optional[Mapping[str, Any]] = None, allow: Optional[Sequence[str]] = None, network: Optional[NetworkLike] = None,
+                      memory: Optional[Size] = None, disk: Optional[Size] = None, cpus: Optional[float] = None, pids: Optional[int] = None,
+                      resources: Optional[Resources] = None, cache: Optional[bool] = None, tier: Optional[str] = None, on_stdout: Optional[OnText] = None,
                       on_stderr: Optional[OnText] = None, on_result: Optional[OnResult] = None) -> Result:
         """Runs code, or a command, in a fresh sandbox that is removed afterwards: one call, one
         answer, no state is kept.
@@ -177,7 +178,7 @@ class Cove:
                 result says why code was refused; "auto" tries the calculator first; "full" is the
                 default.
             timeout: seconds, or a text such as "500ms".
-            driver, memory, disk, cpus, pids, resources: as for `Sandbox.create`.
+            driver, allow, network, memory, disk, cpus, pids, resources: as for `Sandbox.create`.
             on_stdout, on_stderr: called with each piece of text as it is written.
             on_result: called with each displayed value.
 
@@ -189,7 +190,8 @@ class Cove:
         """
         limits = limits_of(memory, disk, cpus, pids, resources)
         body = execute_body(code, command, files, outputs, env, timeout, limits, language=language, template=template, stdin=stdin, cwd=cwd,
-                            outputBytes=output_bytes, level=level, driver=driver, policy=policy, cache=cache, tier=tier)
+                            outputBytes=output_bytes, level=level, driver=driver, policy=policy, cache=cache, tier=tier,
+                            network=network_of(network, allow))
         if on_stdout is not None or on_stderr is not None or on_result is not None:
             return self._listen(body, on_stdout, on_stderr, on_result)
         return self._http.get(Result, Call("POST", path("v1", "execute"), json=body, repeatable=False, read_timeout=EXECUTE_PATIENCE,
