@@ -9,7 +9,8 @@
 
 /* --- flags --- */
 
-/* A target alone allows it. A text with a blank is a rule with attributes: "HOST:80 methods=GET". */
+/* A target alone is allowed. A text with a blank is a rule with attributes: "HOST:80 methods=GET".
+ */
 static json_t *ctl_network_rule(const struct arg *a)
 {
     bool allows = a->opt->id == OPT_ALLOW;

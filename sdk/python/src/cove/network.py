@@ -23,7 +23,7 @@ class NetworkSecret:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """What a sandbox may reach."""
+    """The rules of a sandbox."""
 
     mode: str
     """none or egress; it never changes."""
