@@ -500,6 +500,21 @@ class TenantSuspendedError(ForbiddenError):
     default_fix = "Ask the operator to resume the tenant (`cove tenant set`)."
 
 
+class SecretNotFoundError(NotFoundError):
+    """The tenant has no secret of this name."""
+
+    code = "secret_not_found"
+
+
+class SecretUnreadableError(InternalError):
+    """The value of the secret cannot be decrypted, because the key file of the server is not the
+    one that encrypted it."""
+
+    code = "secret_unreadable"
+    default_cause = "The value of the secret cannot be decrypted, because the key file of the server is not the one that encrypted it."
+    default_fix = "Restore secret.key into the state directory of the server, or set the secret again."
+
+
 class QuotaExceededError(LimitReachedError):
     """The tenant has used up a quota: sandboxes, processors, memory, storage, or executions per
     hour."""
@@ -930,6 +945,8 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "unauthorized": UnauthorizedError,
     "user_removed": UserRemovedError,
     "tenant_suspended": TenantSuspendedError,
+    "secret_not_found": SecretNotFoundError,
+    "secret_unreadable": SecretUnreadableError,
     "quota_exceeded": QuotaExceededError,
     "template_in_use": TemplateInUseError,
     "last_admin": LastAdminError,
@@ -1054,6 +1071,8 @@ __all__ = [
     "UnauthorizedError",
     "UserRemovedError",
     "TenantSuspendedError",
+    "SecretNotFoundError",
+    "SecretUnreadableError",
     "QuotaExceededError",
     "TemplateInUseError",
     "LastAdminError",
