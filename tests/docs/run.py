@@ -215,7 +215,7 @@ def run_page(path, tap):
     name = os.path.relpath(path, ROOT)
     last = max((int(title.rpartition(":")[2]) for title in tap.only if title.startswith(name + ":")), default=None)
     env = dict(os.environ, PATH=os.path.dirname(COVE) + os.pathsep + os.environ["PATH"], COVE=COVE, LC_ALL="C.UTF-8",
-               DOCS_TEST_SUPPORT=os.path.join(ROOT, "tests/support"))
+               DOCS_TESTS=os.path.join(ROOT, "tests/docs"))
     with tempfile.TemporaryDirectory(prefix="cove-docs-") as directory, tempfile.TemporaryDirectory() as aside:
         env.update({"COVE_STATE_DIR": os.path.join(aside, "kept"), MARK_OF_PAGE: directory})
         for line, reason, lines, expected in with_free_ports(list(examples(path))):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""origins.py [NAME...] - HTTP servers for examples and tests: each NAME has an address of its own on
+"""origins.py [NAME...] - HTTP servers for the examples of pages: each NAME has an address of its own on
 loopback, port 80 there, and an answer that begins with its name. Prints one line when they listen:
 
     RESOLVER PREFIX    for egress.resolvers and egress.openRanges
@@ -15,7 +15,7 @@ import random
 import sys
 import threading
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from nameserver import NameServer  # noqa: E402
 
 
