@@ -60,6 +60,67 @@ static int cove_open_kernels(void)
     return fd < 0 ? 0 : fd;
 }
 
+static int pending_egress = -1; /* the jailer's end of the socket on which it passes listeners */
+
+static void cove_exec_egress(const char *path, int jailer_end, int engine_end, const char *open_ranges)
+{
+    char jailer_fd[16], engine_fd[16];
+    const char *resolvers = getenv("COVE_EGRESS_RESOLVERS"), *ca_file = getenv("COVE_EGRESS_CA_FILE");
+    const char *words[12] = { path, "--jailer-fd", jailer_fd, "--engine-fd", engine_fd };
+    size_t n = 5;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (open_ranges[0]) {
+        words[n++] = "--open-ranges";
+        words[n++] = open_ranges;
+    }
+    if (resolvers && resolvers[0]) {
+        words[n++] = "--resolvers";
+        words[n++] = resolvers;
+    }
+    if (ca_file && ca_file[0]) {
+        words[n++] = "--ca-file";
+        words[n++] = ca_file;
+    }
+    snprintf(jailer_fd, sizeof(jailer_fd), "%d", jailer_end);
+    snprintf(engine_fd, sizeof(engine_fd), "%d", engine_end);
+    /* In a session of its own, so that signals of the terminal do not reach it. */
+    if (setsid() >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 &&
+        fcntl(jailer_end, F_SETFD, 0) == 0 && fcntl(engine_end, F_SETFD, 0) == 0)
+        execv(path, (char *const *)(uintptr_t)words);
+}
+
+/* Before the jailer, which gets one end. The proxy sees the end of both sockets, and dies with this
+ * process. */
+static int cove_start_egress(const char *open_ranges, int *ret_engine, struct err *err)
+{
+    auto_fd int runtime_fd = cove_open_runtime(err);
+    char path[PATH_MAX + 16];
+    int listeners[2], engine[2];
+
+    if (runtime_fd < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%s/cove-egress", libexec_dir);
+    if (access(path, X_OK) < 0)
+        return err_sys(err, ERR_NETWORK_UNAVAILABLE, "the egress proxy %.160s cannot be started; reinstall cove", path);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, listeners) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    auto_fd int jailer_end = listeners[0], listeners_end = listeners[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, engine) < 0)
+        return err_sys(err, ERR_SYS, "socketpair");
+    auto_fd int engine_end = engine[0], requests_end = engine[1];
+    pid_t pid = fork();
+    if (pid == 0) {
+        cove_exec_egress(path, listeners_end, requests_end, open_ranges);
+        _exit(126);
+    }
+    if (pid < 0)
+        return err_sys(err, ERR_SYS, "fork");
+    pending_egress = take_fd(&jailer_end);
+    *ret_engine = take_fd(&engine_end);
+    return 0;
+}
+
 static struct {
     int intake; /* the monitor's end of the socket on which sandboxes pass their seccomp listeners */
     bool keep;
@@ -70,7 +131,7 @@ static struct {
 static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, struct err *err)
 {
     auto_fd int runtime_fd = cove_open_runtime(err);
-    auto_fd int jailer = -1;
+    auto_fd int jailer = -1, egress = take_fd(&pending_egress);
     int sv[2];
     pid_t pid;
 
@@ -80,7 +141,9 @@ static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, 
         return err_sys(err, ERR_SYS, "socketpair");
     auto_fd int listeners = sv[0], intake = sv[1];
     /* Without the language kernels, which only a server uses: copying them takes time. */
-    struct jailer_settings jail = { .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners };
+    struct jailer_settings jail = {
+        .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners, .egress_fd = egress < 0 ? 0 : egress
+    };
     if (jailer_fork(&jail, &jailer, &pid, err) < 0)
         return -1;
     pending_monitor.intake = take_fd(&intake);
@@ -160,6 +223,7 @@ int main(int argc, char **argv)
     const struct cli_settings settings = {
         .version = COVE_VERSION,
         .start_jailer = cove_start_jailer,
+        .start_egress = cove_start_egress,
         .start_monitor = cove_start_monitor,
         .compile_policy = cove_compile_policy,
         .find_libexec = cove_find_libexec,

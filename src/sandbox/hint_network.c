@@ -22,7 +22,10 @@ static bool hint_is_plain_host(const char *host)
 
 static void hint_add_target(struct hint *h, const struct egress_destination *d)
 {
-    buf_addf(&h->out, strchr(d->host, ':') ? "[%s]:%u" : "%s:%u", d->host, d->port);
+    if (d->port == 0) /* its name was refused by the resolver */
+        buf_adds(&h->out, d->host);
+    else
+        buf_addf(&h->out, strchr(d->host, ':') ? "[%s]:%u" : "%s:%u", d->host, d->port);
 }
 
 /* The last destination in the list with such a counter: the others came before it. */

@@ -99,7 +99,9 @@ static void receipt_network_add_target(struct buf *out, const struct egress_dest
 
     buf_adds(out, is_v6 ? "[" : "");
     receipt_network_add_text(out, d->host);
-    buf_addf(out, "%s:%u", is_v6 ? "]" : "", d->port);
+    buf_adds(out, is_v6 ? "]" : "");
+    if (d->port) /* 0: its name was refused by the resolver */
+        buf_addf(out, ":%u", d->port);
 }
 
 static const char *receipt_network_separator(struct buf *out, size_t from)

@@ -4,6 +4,8 @@
 
 #include "client/cli/report.h"
 
+#include "core/base/buf.h"
+#include "core/base/str.h"
 #include "sandbox/hint.h"
 #include "sandbox/limit_hits.h"
 
@@ -47,6 +49,43 @@ void denial_notes_calls(const struct receipt *r, bool whose, const char *hint)
     }
     if (rest)
         report_note("refused: %" PRIu64 " more calls%s", rest, whose ? "" : "; --receipt lists them");
+}
+
+/* A missing rule has a fix; a rule that denies, or a closed address, has only its reason. */
+static void denial_notes_destination(const struct egress_destination *d)
+{
+    auto_buf target = { 0 };
+    bool is_v6 = strchr(d->host, ':') != NULL;
+
+    buf_addf(&target, is_v6 ? "[%s]" : "%s", d->host);
+    if (d->port)
+        buf_addf(&target, ":%u", d->port);
+    str_strip_control_chars(target.data);
+    if (str_starts(d->reason, "no rule"))
+        report_note("refused: %s: no rule allows it; allow with --allow %s", target.data, target.data);
+    else
+        report_note("refused: %s: %s", target.data, d->reason);
+}
+
+void denial_notes_network(const struct receipt *r, const char *hint)
+{
+    const struct receipt_egress *e = &r->egress;
+    uint64_t shown = 0, rest = 0;
+
+    if (e->absent_why)
+        return;
+    for (size_t i = 0; i < e->ndestinations; i++) {
+        const struct egress_destination *d = &e->destinations[i];
+
+        if (!d->refused || denial_notes_has(hint, d->host))
+            continue;
+        if (shown++ < SHOWN_CALLS)
+            denial_notes_destination(d);
+        else
+            rest += d->refused;
+    }
+    if (rest)
+        report_note("refused: %" PRIu64 " more connections; --receipt lists them", rest);
 }
 
 bool hint_note(const char *hint)

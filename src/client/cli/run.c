@@ -1,7 +1,7 @@
 /* `cove run`: from options to an exit status.
  *
- *   run_options_build -> program_resolve -> open mounts -> start the jailer -> engine
- *   -> sandbox -> session -> destroy or keep
+ *   run_options_build -> program_resolve -> open mounts -> start the egress proxy, if the policy
+ *   names a network -> start the jailer -> engine -> sandbox -> session -> destroy or keep
  *
  * Everything that can be refused without a sandbox is refused before the jailer is started. The
  * jailer is forked before the loop is made, so that it works in parallel with our setup, and before
@@ -169,6 +169,16 @@ static int cli_run_open_receipt(struct cli_run *r, struct err *err)
     return 0;
 }
 
+/* A kept sandbox would outlive its proxy. */
+static int cli_run_check_network(const struct run_options *o, struct err *err)
+{
+    if (o->network.mode == NETWORK_NONE || !o->keep)
+        return 0;
+    return err_set(err, ERR_NOT_SUPPORTED_YET,
+                   "--keep: the egress proxy of the sandbox ends with this command; use --net none, or a sandbox of a "
+                   "server (cove sandbox create)");
+}
+
 /* Returns 0; -1 with err; or an exit status if the error has already been printed. */
 static int cli_run_prepare(struct cli_run *r, const struct args *a, const struct cli_settings *settings,
                            struct err *err)
@@ -177,7 +187,8 @@ static int cli_run_prepare(struct cli_run *r, const struct args *a, const struct
 
     if (rc != 0)
         return rc;
-    if (run_options_build(a, &r->policy, &r->operator_limits, &r->options, err) < 0)
+    if (run_options_build(a, &r->policy, &r->operator_limits, &r->options, err) < 0 ||
+        cli_run_check_network(&r->options, err) < 0)
         return -1;
     cli_run_inspect_stdin(r);
     struct program_search place = { .driver = r->options.driver, .stdin_open = r->input };
@@ -382,13 +393,23 @@ static void cli_run_on_signal(void *arg, int signo)
     ev_stop(r->ev);
 }
 
+/* *ret_egress is -1 without a network. */
+static int cli_run_start_jailer(struct cli_run *r, int *ret_egress, int *ret_jailer, struct err *err)
+{
+    char dir[STATE_DIR_MAX];
+
+    *ret_egress = -1;
+    if (r->options.network.mode != NETWORK_NONE && r->settings->start_egress("", ret_egress, err) < 0)
+        return -1;
+    return r->settings->start_jailer(state_dir(r->options.state_dir, dir), r->options.keep, ret_jailer, err);
+}
+
 static int cli_run_start(struct cli_run *r, const struct cli_settings *settings, struct err *err)
 {
     static const struct engine_ops engine_ops = { cli_run_on_failed };
     static const struct sandbox_handle_ops box_ops = { cli_run_on_ready, cli_run_on_failed, cli_run_on_sandbox_ended,
                                                        cli_run_on_sandbox_created };
-    char dir[STATE_DIR_MAX];
-    int jailer;
+    int jailer, egress;
     struct sandbox_spec spec = {
         .driver = r->options.driver,
         .network = r->options.network,
@@ -408,10 +429,12 @@ static int cli_run_start(struct cli_run *r, const struct cli_settings *settings,
 
     memcpy(spec.deny, r->options.deny, sizeof(spec.deny));
     r->settings = settings;
-    if (settings->start_jailer(state_dir(r->options.state_dir, dir), r->options.keep, &jailer, err) < 0)
+    if (cli_run_start_jailer(r, &egress, &jailer, err) < 0)
         return -1;
     if (ev_new(&r->ev, err) < 0 || engine_new(r->ev, jailer, &engine_ops, r, &r->engine, err) < 0)
         return -1; /* the exit of the process closes the descriptors */
+    if (egress >= 0 && engine_set_egress(r->engine, egress, err) < 0)
+        return -1;
     if (session_catch_signals(r->ev, cli_run_on_signal, r, err) < 0)
         return -1;
     return sandbox_handle_new(r->engine, &spec, &box_ops, r, &r->sandbox, err);

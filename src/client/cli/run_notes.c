@@ -105,6 +105,7 @@ void run_notes_print(const struct run_options *o, const struct receipt *rc, cons
         return;
     denial_notes_limits(rc, hint);
     denial_notes_calls(rc, false, hint);
+    denial_notes_network(rc, hint);
     if (hint[0])
         hint_note(hint);
 }

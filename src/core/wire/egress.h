@@ -66,8 +66,8 @@ struct egress_bind { /* E_BIND */
 };
 
 struct egress_destination {
-    char host[EGRESS_HOST_MAX]; /* name or address that the sandbox asked for */
-    uint16_t port;
+    char host[EGRESS_HOST_MAX];     /* name or address that the sandbox asked for */
+    uint16_t port;                  /* 0: the name was refused by the resolver */
     uint64_t connections;           /* that were opened to it */
     uint64_t refused;               /* connections and requests, by a rule or because the destination is closed */
     uint64_t failed;                /* that were allowed, but the destination did not answer */

@@ -447,6 +447,10 @@ TEST(a_refusal_that_no_rule_can_change_has_no_rule_as_its_fix)
     str_copy(d.reason, sizeof(d.reason), "a.example resolves to a closed address");
     must_say(&f, "refused a.example:80|closed address");
     assert_null(strstr(hint, "--allow"));
+    d.port = 0;
+    str_copy(d.reason, sizeof(d.reason), "no rule allows a.example");
+    must_say(&f, "refused a.example: no rule|--allow a.example.");
+    d.port = 80;
     d.refused = 0;
     d.failed = 1;
     str_copy(d.reason, sizeof(d.reason), "connection refused");

@@ -203,6 +203,7 @@ static void use_network(struct receipt *r)
     static const struct egress_destination used[] = {
         { .host = "pypi.org", .port = 443, .connections = 1, .received = 12000, .sent = 288 },
         { .host = "example.org", .port = 443, .refused = 2, .reason = "no rule allows example.org:443" },
+        { .host = "name.example", .refused = 1, .reason = "no rule" },
         { .host = "2001:db8::1", .port = 80, .failed = 1, .reason = "bad\033[2J" },
     };
 
@@ -237,8 +238,9 @@ TEST(connections_are_listed_with_rules_and_reasons)
     use_network(&r);
     expect_json(&r, with, without);
     receipt_print(&r, &out);
-    if (!strstr(out.data, "network  reached pypi.org:443 (12K), refused example.org:443 (2 times): no rule allows "
-                          "example.org:443, failed [2001:db8::1]:80: bad?[2J, and 4 more\n"))
+    if (!strstr(out.data,
+                "network  reached pypi.org:443 (12K), refused example.org:443 (2 times): no rule allows "
+                "example.org:443, refused name.example: no rule, failed [2001:db8::1]:80: bad?[2J, and 4 more\n"))
         fail_msg("%s", out.data);
     receipt_done(&r);
     assert_null(r.network.rules);
