@@ -3,13 +3,14 @@
  * Works like a non-blocking socket: the owner is called when it can read or write, and leaves bytes
  * unread as long as it has no room for them. The server must prove the name by a certificate that
  * the system's authorities, or those of the given file, have signed. TLS 1.2 or newer; ALPN
- * http/1.1. */
+ * http/1.1. The process ignores SIGPIPE. */
 #pragma once
 
 #include "core/base/err.h"
 #include "core/ev/ev.h"
 
-/* The authorities; shared by all connections. */
+/* The authorities; shared by all connections. Reading them takes some 20 ms, so make them when the
+ * first connection may need them. */
 struct tls_authorities;
 /* ca_file: PEM file with certificates to trust in addition; NULL or "": none. */
 int tls_authorities_new(const char *ca_file, struct tls_authorities **ret, struct err *err);
@@ -34,7 +35,7 @@ enum tls_upstream_io {
 };
 
 struct tls_upstream;
-/* Takes the descriptor, which must be non-blocking, and starts the handshake. `host` is the name to
+/* Takes the descriptor, which must be non-blocking (also if it fails), and starts the handshake. `host` is the name to
  * prove, normalised. The owner sets a time limit itself. `a` must live longer. */
 int tls_upstream_new(struct ev *ev, struct tls_authorities *a, int fd, const char *host, tls_upstream_fn *fn, void *arg,
                      struct tls_upstream **ret, struct err *err);
