@@ -5,10 +5,11 @@
  * server that echoes its request does not reveal it. The replacement keeps the length, so
  * Content-Length stays right.
  *
- * Found in responses: the value itself; its percent-encoding; its form in a JSON string; and its
- * base64 in both alphabets, also inside a longer text (credentials of Basic). Anything else that a
- * server makes of the value (a hash, a compressed or reversed text) is not found: bind a secret
- * only to a host that already knows it. Ways around the filter are closed:
+ * Found in responses: the value itself; its percent-encoding; its form in JSON and in HTML; its
+ * hexadecimal digits; and its base64 in both alphabets, also inside a longer text (credentials of
+ * Basic). Anything else that a server makes of the value (a hash, a compressed or reversed text,
+ * UTF-16) is not found: bind a secret only to a host that already knows it. Ways around the filter
+ * are closed:
  *
  *     Accept-Encoding     always "identity"; a response with another Content-Encoding is refused
  *     Range, If-Range     removed, and a response 206 is refused: parts could be put together
@@ -20,6 +21,7 @@
 #include "core/base/buf.h"
 #include "core/http1/body.h"
 #include "core/http1/write.h"
+#include "host/egress/secret_scrub.h"
 #include "policy/egress_rules.h"
 
 #define SECRET_WAY_VALUE_MAX 1024u /* bytes of a value */
@@ -43,18 +45,6 @@ void secret_way_wipe(struct buf *b); /* overwrites and frees */
  * connection is not used again. */
 int secret_way_write_response(const struct secret_way *w, const struct http1_request *request,
                               const struct http1_response *r, bool close, struct buf *out, struct err *err);
-
-/* A filter for the content of a response. It holds bytes back only if they may begin the value, and
- * never as many as the longest form of it has. */
-struct secret_scrub {
-    const struct secret_way *way;
-    struct buf raw, clean; /* held back: as received, and as they will be sent */
-    uint64_t found;        /* occurrences that were replaced */
-};
-void secret_scrub_init(struct secret_scrub *s, const struct secret_way *w);
-void secret_scrub_done(struct secret_scrub *s); /* wipes */
-void secret_scrub_feed(struct secret_scrub *s, const char *data, size_t n, struct buf *out);
-void secret_scrub_end(struct secret_scrub *s, struct buf *out); /* at the end of the content */
 
 /* The whole body of a response: reads the framing of the origin with `body`, filters the content
  * and writes it with the framing that secret_way_write_response() announced. *ret_n bytes of `data`

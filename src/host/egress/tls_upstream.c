@@ -9,8 +9,9 @@
  *    (SSL_get_error(3) requires it); `is_broken`.
  *
  * No session is resumed: a secret way keeps its connections open, and tickets of one sandbox must
- * not be used for another. The list of authorities is read once, because OpenSSL would otherwise
- * read files during handshakes. */
+ * not be used for another. The system's list of authorities is read when the first connection is
+ * made, which takes 20 ms that a proxy without secrets saves; it is read whole, because OpenSSL
+ * would otherwise read files during handshakes. */
 #include "host/egress/tls_upstream.h"
 
 #include "core/base/fd.h"
@@ -27,6 +28,7 @@
 
 struct tls_authorities {
     SSL_CTX *ctx;
+    bool has_system;
 };
 
 enum tls_upstream_state { TLS_UPSTREAM_HANDSHAKE, TLS_UPSTREAM_ESTABLISHED, TLS_UPSTREAM_REFUSED };
@@ -92,8 +94,6 @@ int tls_authorities_new(const char *ca_file, struct tls_authorities **ret, struc
     if (SSL_CTX_set_min_proto_version(a->ctx, TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_alpn_protos(a->ctx, alpn, sizeof(alpn) - 1) != 0)
         return authorities_error(err, "TLS cannot be set up with the OpenSSL of this host");
-    if (authorities_load_system(a->ctx) != 1)
-        return authorities_error(err, "the system's list of certificate authorities");
     if (ca_file && *ca_file && SSL_CTX_load_verify_file(a->ctx, ca_file) != 1)
         return authorities_error(err, ca_file);
     *ret = take_ptr(&a);
@@ -278,6 +278,9 @@ int tls_upstream_new(struct ev *ev, struct tls_authorities *a, int fd, const cha
     u->fd = fd;
     u->fn = fn;
     u->arg = arg;
+    if (!a->has_system && authorities_load_system(a->ctx) != 1)
+        return authorities_error(err, "the system's list of certificate authorities");
+    a->has_system = true;
     u->ssl = SSL_new(a->ctx);
     if (!u->ssl)
         abort();

@@ -9,8 +9,8 @@
 #include "core/base/err.h"
 #include "core/ev/ev.h"
 
-/* The authorities; shared by all connections. Reading them takes some 20 ms, so make them when the
- * first connection may need them. */
+/* The authorities; shared by all connections. Those of the system are read when the first connection
+ * is made. */
 struct tls_authorities;
 /* ca_file: PEM file with certificates to trust in addition; NULL or "": none. */
 int tls_authorities_new(const char *ca_file, struct tls_authorities **ret, struct err *err);
@@ -35,8 +35,9 @@ enum tls_upstream_io {
 };
 
 struct tls_upstream;
-/* Takes the descriptor, which must be non-blocking (also if it fails), and starts the handshake. `host` is the name to
- * prove, normalised. The owner sets a time limit itself. `a` must live longer. */
+/* Takes the descriptor, which must be non-blocking (also if it fails), and starts the handshake.
+ * `host` is the name to prove, normalised. The owner sets a time limit itself. `a` must live
+ * longer. */
 int tls_upstream_new(struct ev *ev, struct tls_authorities *a, int fd, const char *host, tls_upstream_fn *fn, void *arg,
                      struct tls_upstream **ret, struct err *err);
 void tls_upstream_free(struct tls_upstream *u); /* closes without waiting */
