@@ -1,11 +1,11 @@
-/* A form is looked for with memmem(), which reads gigabytes in a second; what follows its first
- * occurrence, and the end of each piece, goes through the automaton of Knuth, Morris and Pratt,
- * whose state at the end is the number of bytes that may begin the form. So the time does not depend
- * on how a hostile server chooses its bytes, overlapping occurrences are all found, and no byte is
- * held back without need: the events of a stream pass at once.
+/* A form is looked for with memmem(), which reads gigabytes in a second; the bytes after its first
+ * occurrence, and the end of each piece, go through the automaton of Knuth, Morris and Pratt, whose
+ * state at the end is the number of bytes that may begin the form. So the time does not depend on
+ * how a hostile server chooses its bytes, overlapping occurrences are all found, and no byte is held
+ * back without need: the events of a stream pass at once.
  *
- * `raw` and `clean` have the same length. Looking for forms in `raw` finds those that begin in bytes
- * that another form has replaced. */
+ * `raw` and `clean` have the same length. Forms are looked for in `raw`, so one is also found if it
+ * begins in bytes that another form has replaced. */
 #include "host/egress/secret_scrub.h"
 
 #include "core/base/mem.h"
@@ -186,8 +186,8 @@ void secret_forms_free(struct secret_forms *f)
 
 /* --- search --- */
 
-/* Replaces the form in `clean` where it stands in `raw`. Counts occurrences that end after the first
- * `old` bytes. Returns how many bytes at the end may begin another. */
+/* Replaces the form in `clean` where it stands in `raw`. Counts occurrences that end after the
+ * first `old` bytes. Returns how many bytes at the end may begin another. */
 static size_t form_mask(const struct secret_form *form, const char *raw, char *clean, size_t n, size_t old,
                         uint64_t *found)
 {

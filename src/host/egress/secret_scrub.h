@@ -1,5 +1,5 @@
-/* secret_scrub.h - finds the forms of a secret value in bytes that come in pieces, and replaces them
- * by '*' of the same length. Part of secret_way.h, which lists the forms. */
+/* secret_scrub.h - finds the forms of a secret value in bytes that come in pieces, and replaces
+ * them by '*' of the same length. Part of secret_way.h, which lists the forms. */
 #pragma once
 
 #include "core/base/base.h"

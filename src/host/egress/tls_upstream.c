@@ -9,11 +9,15 @@
  *    (SSL_get_error(3) requires it); `is_broken`.
  *
  * No session is resumed: a secret way keeps its connections open, and tickets of one sandbox must
- * not be used for another. The system's list of authorities is read when the first connection is
- * made, which takes 20 ms that a proxy without secrets saves; it is read whole, because OpenSSL
- * would otherwise read files during handshakes. */
+ * not be used for another.
+ *
+ * OpenSSL needs a millisecond to begin and 25 ms to read the system's authorities, which a proxy
+ * without secrets must not pay when it starts. By the time of the first connection the proxy cannot
+ * open files any more. So the list is opened at the start and read later, and OpenSSL never reads a
+ * configuration or a directory. */
 #include "host/egress/tls_upstream.h"
 
+#include "core/base/buf.h"
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
@@ -21,14 +25,17 @@
 #include "policy/ip_address.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <unistd.h>
+
+#define BUNDLE_MAX (4 * MIB)
 
 struct tls_authorities {
-    SSL_CTX *ctx;
-    bool has_system;
+    SSL_CTX *ctx;  /* NULL: no connection was made, and no file was named */
+    int system_fd; /* -1: read, or not found */
 };
 
 enum tls_upstream_state { TLS_UPSTREAM_HANDSHAKE, TLS_UPSTREAM_ESTABLISHED, TLS_UPSTREAM_REFUSED };
@@ -62,30 +69,48 @@ static int authorities_error(struct err *err, const char *what)
     return err_set(err, ERR_TLS_FILES, "%.150s: %.60s", what, why ? why : "OpenSSL refuses it");
 }
 
-/* The file of all authorities, where distributions put it. Without one, OpenSSL's own directory. */
-static int authorities_load_system(SSL_CTX *ctx)
+/* The file of all authorities, where distributions put it; -1: none. */
+static int authorities_open_system(void)
 {
     static const char *const files[] = { "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                                          "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem" };
-    const char *named = getenv(X509_get_default_cert_file_env());
+    const char *named = getenv("SSL_CERT_FILE");
+    int fd = named && *named ? open(named, O_RDONLY | O_CLOEXEC) : -1;
 
-    if (named && *named)
-        return SSL_CTX_load_verify_file(ctx, named);
-    for (size_t i = 0; i < ARRAY_LEN(files); i++)
-        if (access(files[i], R_OK) == 0 && SSL_CTX_load_verify_file(ctx, files[i]) == 1)
-            return 1;
-    return SSL_CTX_set_default_verify_paths(ctx);
+    for (size_t i = 0; i < ARRAY_LEN(files) && fd < 0; i++)
+        fd = open(files[i], O_RDONLY | O_CLOEXEC);
+    return fd;
 }
 
-int tls_authorities_new(const char *ca_file, struct tls_authorities **ret, struct err *err)
+static int authorities_read_system(struct tls_authorities *a, struct err *err)
+{
+    auto_buf pem = { 0 };
+    X509 *cert;
+
+    ssize_t n = fd_read_full(a->system_fd, buf_room(&pem, BUNDLE_MAX), BUNDLE_MAX);
+    if (n < 0)
+        return err_sys(err, ERR_TLS_FILES, "the system's list of certificate authorities");
+    BIO *bio = BIO_new_mem_buf(pem.data, (int)n);
+    if (!bio)
+        abort();
+    while ((cert = PEM_read_bio_X509_AUX(bio, NULL, NULL, NULL))) {
+        X509_STORE_add_cert(SSL_CTX_get_cert_store(a->ctx), cert);
+        X509_free(cert);
+    }
+    BIO_free(bio);
+    ERR_clear_error(); /* the end of the file, or a certificate that is listed twice */
+    return 0;
+}
+
+static int authorities_make_context(struct tls_authorities *a, struct err *err)
 {
     static const unsigned char alpn[] = "\x08http/1.1";
-    auto_(tls_authorities) a = mem_new(struct tls_authorities);
 
+    OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
     ERR_clear_error();
     a->ctx = SSL_CTX_new(TLS_client_method());
     if (!a->ctx)
-        abort();
+        return authorities_error(err, "TLS cannot be set up with the OpenSSL of this host");
     SSL_CTX_set_verify(a->ctx, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_options(a->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_mode(a->ctx,
@@ -94,8 +119,31 @@ int tls_authorities_new(const char *ca_file, struct tls_authorities **ret, struc
     if (SSL_CTX_set_min_proto_version(a->ctx, TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_alpn_protos(a->ctx, alpn, sizeof(alpn) - 1) != 0)
         return authorities_error(err, "TLS cannot be set up with the OpenSSL of this host");
-    if (ca_file && *ca_file && SSL_CTX_load_verify_file(a->ctx, ca_file) != 1)
-        return authorities_error(err, ca_file);
+    return 0;
+}
+
+/* Before the first connection. */
+static int authorities_complete(struct tls_authorities *a, struct err *err)
+{
+    if (!a->ctx && authorities_make_context(a, err) < 0)
+        return -1;
+    if (a->system_fd >= 0 && authorities_read_system(a, err) < 0)
+        return -1;
+    fd_close(&a->system_fd);
+    return 0;
+}
+
+int tls_authorities_new(const char *ca_file, struct tls_authorities **ret, struct err *err)
+{
+    auto_(tls_authorities) a = mem_new(struct tls_authorities);
+
+    a->system_fd = authorities_open_system();
+    if (ca_file && *ca_file) {
+        if (authorities_make_context(a, err) < 0)
+            return -1;
+        if (SSL_CTX_load_verify_file(a->ctx, ca_file) != 1)
+            return authorities_error(err, ca_file);
+    }
     *ret = take_ptr(&a);
     return 0;
 }
@@ -104,6 +152,7 @@ void tls_authorities_free(struct tls_authorities *a)
 {
     if (!a)
         return;
+    fd_close(&a->system_fd);
     SSL_CTX_free(a->ctx);
     free(a);
 }
@@ -278,9 +327,8 @@ int tls_upstream_new(struct ev *ev, struct tls_authorities *a, int fd, const cha
     u->fd = fd;
     u->fn = fn;
     u->arg = arg;
-    if (!a->has_system && authorities_load_system(a->ctx) != 1)
-        return authorities_error(err, "the system's list of certificate authorities");
-    a->has_system = true;
+    if (authorities_complete(a, err) < 0)
+        return -1;
     u->ssl = SSL_new(a->ctx);
     if (!u->ssl)
         abort();

@@ -9,8 +9,8 @@
 #include "core/base/err.h"
 #include "core/ev/ev.h"
 
-/* The authorities; shared by all connections. Those of the system are read when the first connection
- * is made. */
+/* The authorities; shared by all connections. Those of the system are read when the first
+ * connection is made. */
 struct tls_authorities;
 /* ca_file: PEM file with certificates to trust in addition; NULL or "": none. */
 int tls_authorities_new(const char *ca_file, struct tls_authorities **ret, struct err *err);

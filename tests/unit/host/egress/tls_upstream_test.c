@@ -7,14 +7,18 @@
 #include "core/base/buf.h"
 #include "core/base/fd.h"
 #include "core/base/str.h"
+#include "host/egress/egress_filter.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define HOST "api.example.org"
@@ -422,6 +426,45 @@ TEST(an_end_without_close_notify_is_an_error)
     finish(&s, &c);
 }
 
+/* The client in a process of its own, with the filter of the proxy. */
+TEST(a_confined_process_can_speak_TLS)
+{
+    struct server s = { .id = make_identity("DNS:" HOST, &authority, 3600), .serve = serve_echo };
+    struct tls_authorities *system = NULL, *own = NULL;
+    struct err err = { 0 };
+    int pair[2], status;
+
+    assert_int_equal(tls_authorities_new(authority_file, &own, &err), 0);
+    assert_int_equal(tls_authorities_new(NULL, &system, &err), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct client c = { .to_send = 10, .room = 4096, .authorities = own };
+        struct tls_upstream *unused = NULL;
+
+        fd_nonblock(pair[1], true);
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || egress_filter_install() < 0 || ev_new(&c.ev, &err) < 0)
+            _exit(2);
+        if (tls_upstream_new(c.ev, system, fcntl(pair[1], F_DUPFD, 3), HOST, client_on_event, &c, &unused, &err) < 0)
+            _exit(3); /* the system's authorities are read now */
+        tls_upstream_free(unused);
+        if (tls_upstream_new(c.ev, own, pair[1], HOST, client_on_event, &c, &c.tls, &err) < 0)
+            _exit(4);
+        ev_run(c.ev);
+        _exit(c.last == TLS_UPSTREAM_END && c.received.len == 10 ? 0 : 5);
+    }
+    close(pair[1]);
+    s.fd = pair[0];
+    assert_int_equal(pthread_create(&s.thread, NULL, server_main, &s), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    pthread_join(s.thread, NULL);
+    assert_int_equal(status, 0);
+    assert_int_equal(s.received, 10);
+    tls_authorities_free(system);
+    tls_authorities_free(own);
+    free_identity(&s.id);
+}
+
 TEST(a_file_without_authorities_is_refused)
 {
     struct tls_authorities *a = NULL;
@@ -444,6 +487,7 @@ int main(void)
         RUN(EG13_bytes_wait_in_the_server_while_the_owner_does_not_read),
         RUN(writes_wait_for_room_and_end_with_close_notify),
         RUN(an_end_without_close_notify_is_an_error),
+        RUN(a_confined_process_can_speak_TLS),
         RUN(a_file_without_authorities_is_refused),
     };
 
