@@ -1,4 +1,5 @@
-/* cove-serve - `cove serve`: starts the monitor, the jailer and coved, and keeps them running.
+/* cove-serve - `cove serve`: starts the monitor, the egress proxy, the jailer and coved, and keeps
+ * them running.
  *
  * It reads the configuration, creates the directories, opens the sockets and waits. It is the only
  * one of these processes that keeps all its privileges, so it does nothing else: it never processes
@@ -15,6 +16,7 @@
 #include "main/serve/server_paths.h"
 #include "main/serve/sockets.h"
 #include "main/serve/supervisor.h"
+#include "policy/ip_address.h"
 #include "server/tls/pem_source.h"
 #include "store/store_url.h"
 
@@ -38,6 +40,7 @@ struct serve_process {
     struct store_url store_url;
     struct supervisor *supervisor;
     char *cove_path, *coved_path;
+    char *egress_path;        /* NULL: sandboxes get no network */
     const char *cove_command; /* as the user types it */
     int fds[COVED_FDS];
     size_t nfds, nsockets;
@@ -82,10 +85,29 @@ static int serve_find_programs(struct serve_process *s, struct err *err)
         s->cove_path = str_printf("%s/%s", dir, places[i]);
         if (access(s->cove_path, X_OK) == 0 && access(s->coved_path, X_OK) == 0) {
             s->cove_command = i == 0 ? s->cove_path : "cove"; /* an installed cove is in PATH */
+            s->egress_path = conf_number(&s->conf, SETTING_EGRESS) ? str_printf("%s/cove-egress", dir) : NULL;
             return 0;
         }
     }
     return err_set(err, ERR_NO_RUNTIME_FILE, "cannot find the cove and coved programs that belong to %.120s", dir);
+}
+
+static void serve_check_egress(struct serve_process *s)
+{
+    if (!s->egress_path || access(s->egress_path, X_OK) == 0)
+        return;
+    log_warn("%.200s: %s; sandboxes with a network are refused", s->egress_path, strerror(errno));
+    free(take_ptr(&s->egress_path));
+}
+
+/* "10.1.0.0/16,192.168.1.7" */
+static char *serve_join_list(const struct serve_process *s, enum conf_setting which)
+{
+    auto_buf out = { 0 };
+
+    for (const char *const *text = conf_list(&s->conf, which); *text; text++)
+        buf_addf(&out, "%s%s", out.len ? "," : "", *text);
+    return str_dup(out.len ? out.data : "");
 }
 
 /* coved may not be allowed to read the file, and must not see a different version of it. */
@@ -157,7 +179,10 @@ static int serve_prepare(struct serve_process *s, int *lock, struct err *err)
         return err_set(err, ERR_WALL_MISSING,
                        "a server that root did not start cannot give sandboxes every wall and limit; start it as root, "
                        "or with --limits-enforced false to accept weaker ones");
-    if (serve_find_programs(s, err) < 0 || serve_resolve_paths(s, &s->paths, err) < 0 ||
+    if (serve_find_programs(s, err) < 0)
+        return -1;
+    serve_check_egress(s);
+    if (serve_resolve_paths(s, &s->paths, err) < 0 ||
         store_url_parse(conf_text(&s->conf, SETTING_STORE_URL), s->paths.state_dir, &s->store_url, err) < 0 ||
         server_paths_create(&s->paths, s->store_url.file, err) < 0 || server_paths_lock(&s->paths, lock, err) < 0 ||
         serve_open_sockets(s, err) < 0 || serve_pass_configuration(s, err) < 0 || serve_open_pem_socket(s, err) < 0)
@@ -268,6 +293,8 @@ static int serve_run(struct serve_process *s, struct err *err)
                                    level,
                                    "--log-format",
                                    form,
+                                   s->egress_path ? "--egress" : NULL,
+                                   s->paths.egress_socket,
                                    NULL };
     const char *const coved[] = { s->coved_path,
                                   "--config-fd",
@@ -283,9 +310,24 @@ static int serve_run(struct serve_process *s, struct err *err)
                                   s->pem_sock < 0 ? NULL : "--tls-fd",
                                   pem,
                                   NULL };
+    auto_free char *open_ranges = serve_join_list(s, SETTING_EGRESS_OPEN);
+    auto_free char *resolvers = serve_join_list(s, SETTING_EGRESS_RESOLVERS);
+    const char *egress_socket = s->paths.egress_socket, *each = conf_text(&s->conf, SETTING_EGRESS_CONNS);
+    const char *tenant = conf_text(&s->conf, SETTING_EGRESS_CONNS_TENANT);
+    const char *const egress[] = {
+        s->egress_path, "--socket",    egress_socket, "--host-uid",    uid,  "--parent",
+        parent,         "--log-level", level,         "--log-format",  form, "--open-ranges",
+        open_ranges,    "--resolvers", resolvers,     "--connections", each, "--tenant-connections",
+        tenant,         NULL
+    };
     uint64_t drain = conf_number(&s->conf, SETTING_DRAIN);
     const struct supervisor_program programs[] = {
         { .name = "cove-monitor", .argv = monitor, .ready_socket = s->paths.monitor_socket, .stop_ms = 2000 },
+        { .name = "cove-egress",
+          .argv = egress,
+          .ready_socket = s->paths.egress_socket,
+          .optional = true,
+          .stop_ms = 2000 },
         { .name = "cove-jailer", .argv = jailer, .ready_socket = s->paths.jailer_socket, .stop_ms = 60000 },
         { .name = "coved",
           .argv = coved,
@@ -311,6 +353,7 @@ static int serve_run(struct serve_process *s, struct err *err)
     supervisor_free(s->supervisor);
     (void)unlink(s->paths.api_socket);
     (void)unlink(s->paths.monitor_socket);
+    (void)unlink(s->paths.egress_socket);
     return status;
 }
 
@@ -326,6 +369,7 @@ static void serve_done(struct serve_process *s)
     conf_done(&s->conf);
     free(s->cove_path);
     free(s->coved_path);
+    free(s->egress_path);
     free(s->url);
 }
 
@@ -357,6 +401,20 @@ static void serve_check_tls(const struct serve_process *s, struct problems *pr)
         }
 }
 
+static void serve_check_addresses(const struct serve_process *s, enum conf_setting which, bool prefixes,
+                                  struct problems *pr)
+{
+    struct ip_prefix prefix;
+    struct err err = { 0 };
+
+    for (const char *const *text = conf_list(&s->conf, which); *text; text++)
+        if (!ip_prefix_parse(*text, strlen(*text), &prefix) || (!prefixes && strchr(*text, '/'))) {
+            err_set(&err, ERR_CONF_VALUE, "%s: '%.60s' is not an address%s", setting_info(which)->name, *text,
+                    prefixes ? " or a network such as 10.1.0.0/16" : "");
+            serve_add_problem(s, which, &err, pr);
+        }
+}
+
 /* Checks texts beyond the table of settings, and reports errors with the line of the setting, even
  * while another server runs. */
 static int serve_check_texts(const struct serve_process *s, struct problems *pr)
@@ -381,6 +439,8 @@ static int serve_check_texts(const struct serve_process *s, struct problems *pr)
     store_url_done(&store_url);
     if (pr->n == 0)
         serve_check_tls(s, pr);
+    serve_check_addresses(s, SETTING_EGRESS_OPEN, true, pr);
+    serve_check_addresses(s, SETTING_EGRESS_RESOLVERS, false, pr);
     return pr->n ? -1 : 0;
 }
 

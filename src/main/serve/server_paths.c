@@ -66,6 +66,7 @@ int server_paths_resolve(const struct server_paths_settings *w, struct server_pa
     p.output_dir = str_printf("%s/output", p.state_dir);
     p.jailer_socket = str_printf("%s/jailer.sock", p.run_dir);
     p.monitor_socket = str_printf("%s/monitor.sock", p.run_dir);
+    p.egress_socket = str_printf("%s/egress.sock", p.run_dir);
     p.api_socket = server_dirs_api_socket(p.run_dir);
     *ret = p;
     if (strlen(p.monitor_socket) < sizeof(((struct sockaddr_un *)0)->sun_path))
@@ -82,6 +83,7 @@ void server_paths_done(struct server_paths *p)
     free(p->output_dir);
     free(p->jailer_socket);
     free(p->monitor_socket);
+    free(p->egress_socket);
     free(p->api_socket);
     *p = (struct server_paths){ 0 };
 }

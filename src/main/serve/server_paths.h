@@ -13,9 +13,9 @@
 
 struct server_paths {
     char *state_dir, *run_dir;
-    char *output_dir;                                  /* in state_dir */
-    char *jailer_socket, *monitor_socket, *api_socket; /* in run_dir */
-    uid_t uid;                                         /* user of coved */
+    char *output_dir;                                                  /* in state_dir */
+    char *jailer_socket, *monitor_socket, *egress_socket, *api_socket; /* in run_dir */
+    uid_t uid;                                                         /* user of coved */
     gid_t gid;
 };
 

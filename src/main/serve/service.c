@@ -18,7 +18,7 @@
 #include <sys/prctl.h>
 
 struct service_options {
-    const char *socket, *state_dir, *monitor, *host_uid, *host_user, *parent, *log_level, *log_format;
+    const char *socket, *state_dir, *monitor, *host_uid, *host_user, *parent, *log_level, *log_format, *egress;
 };
 
 static int service_read_options(int argc, char **argv, struct service_options *w, struct err *err)
@@ -29,7 +29,7 @@ static int service_read_options(int argc, char **argv, struct service_options *w
     } known[] = {
         { "--socket", &w->socket },       { "--state-dir", &w->state_dir },   { "--monitor", &w->monitor },
         { "--host-uid", &w->host_uid },   { "--host-user", &w->host_user },   { "--parent", &w->parent },
-        { "--log-level", &w->log_level }, { "--log-format", &w->log_format },
+        { "--log-level", &w->log_level }, { "--log-format", &w->log_format }, { "--egress", &w->egress },
     };
 
     for (int i = 1; i < argc; i += 2) {
@@ -101,7 +101,8 @@ static int service_run_jailer(const struct service_options *w, uint32_t host_uid
                                  .state_dir = w->state_dir ? w->state_dir : "/run/cove",
                                  .socket = w->socket,
                                  .host_uid = host_uid,
-                                 .monitor = w->monitor };
+                                 .monitor = w->monitor,
+                                 .egress = w->egress };
 
     prctl(PR_SET_NAME, "cove-jailer");
     if (service_die_with_parent(parent, err) < 0)

@@ -24,7 +24,8 @@
 #define CHECK_INTERVAL_NS (10 * NS_PER_MS)
 #define FIRST_WAIT_NS (100 * NS_PER_MS)
 #define LAST_WAIT_NS (3 * NS_PER_S)
-#define RUN_TO_WAIT 10u /* the back-off starts anew after a run of ten times the last wait */
+#define NEVER_READY_FACTOR 20u /* the back-off of an optional program that was never ready is so much longer */
+#define RUN_TO_WAIT 10u        /* the back-off starts anew after a run of ten times the last wait */
 #define LINE_MAX_BYTES 4096
 
 struct supervised_process {
@@ -239,6 +240,8 @@ static void supervisor_restart_later(struct supervised_process *c)
     struct ev *ev = c->s->ev;
 
     c->wait_ns = supervisor_backoff_ns(c->wait_ns, ev_now(ev) - c->started_at);
+    if (!c->was_ready && c->prog->optional)
+        c->wait_ns *= NEVER_READY_FACTOR;
     log_warn("%s restarts in %u ms", c->prog->name, (unsigned)(c->wait_ns / NS_PER_MS));
     ev_timer_set(ev, &c->timer, ev_now(ev) + c->wait_ns, supervisor_on_restart_timer, c);
 }
@@ -248,9 +251,10 @@ static void supervisor_start_next(struct supervisor *s)
     for (size_t i = 0; i < s->n; i++) {
         if (s->children[i].was_ready)
             continue;
-        if (s->children[i].pid == 0)
+        if (s->children[i].started_at == 0)
             supervisor_start_process(&s->children[i]);
-        return;
+        if (!s->children[i].prog->optional)
+            return;
     }
     if (!s->ready_reported && !s->stopping && s->ops->on_ready) {
         s->ready_reported = true;
@@ -324,7 +328,7 @@ static void supervisor_on_exit(struct supervised_process *c, int status)
     supervisor_log_exit(c, status);
     if (s->stopping) {
         supervisor_stop_last(s);
-    } else if (!c->was_ready) {
+    } else if (!c->was_ready && !c->prog->optional) {
         s->status = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : 125;
         supervisor_stop(s);
     } else {
@@ -355,7 +359,7 @@ int supervisor_new(struct ev *ev, const struct supervisor_program *programs, siz
     s->n = n;
     s->children = mem_alloc(n * sizeof(*s->children));
     for (size_t i = 0; i < n; i++)
-        s->children[i] = (struct supervised_process){ .s = s, .prog = &programs[i] };
+        s->children[i] = (struct supervised_process){ .s = s, .prog = &programs[i], .was_ready = !programs[i].argv[0] };
     *ret = s;
     supervisor_start_next(s);
     return 0;

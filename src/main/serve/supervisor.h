@@ -3,7 +3,7 @@
  *
  * If a program dies before it was ready for the first time, the supervisor stops everything: the
  * program has logged the cause, and a restart would fail again. A program that dies later is
- * restarted, with an increasing back-off. */
+ * restarted, with an increasing back-off; so is an optional one that was never ready, but rarely. */
 #pragma once
 
 #include "core/base/base.h"
@@ -16,7 +16,7 @@ struct supervisor;
 
 struct supervisor_program {
     const char *name;
-    const char *const *argv; /* argv[0] is the path of the program */
+    const char *const *argv; /* argv[0] is the path of the program; NULL: it is left out */
     const int *fds;          /* become descriptors 3, 4, ... of the program */
     size_t nfds;
     /* User of the program if the supervisor is root, with no capabilities and no_new_privs; 0 stays
@@ -26,6 +26,7 @@ struct supervisor_program {
     /* Socket that the program opens when it is ready. NULL: descriptor 3 + nfds of the program is a
      * pipe, to which it writes lines, the last of them "ready". */
     const char *ready_socket;
+    bool optional;    /* the programs after it do not wait for it, and the others run without it */
     int stop_signal;  /* signal that asks the program to stop; 0 is SIGTERM */
     uint64_t stop_ms; /* from stop_signal to SIGKILL */
 };
