@@ -3,7 +3,8 @@
  *
  * If a program dies before it was ready for the first time, the supervisor stops everything: the
  * program has logged the cause, and a restart would fail again. A program that dies later is
- * restarted, with an increasing back-off; so is an optional one that was never ready, but rarely. */
+ * restarted, with an increasing back-off; an optional one that was never ready as well, but rarely.
+ */
 #pragma once
 
 #include "core/base/base.h"
