@@ -183,6 +183,30 @@ static void coved_open_script_cache(struct coved *d)
     d->script_cache = script_cache_new(d->store, &quota);
 }
 
+static void coved_on_secrets_loaded(void *arg, const struct err *err)
+{
+    struct coved *d = arg;
+
+    d->secrets_loaded = true;
+    if (err)
+        d->secrets_error = *err;
+}
+
+/* Adopted sandboxes are bound to their secrets again, so the rows are read before the manager
+ * starts. */
+static int coved_open_secrets(struct coved *d, struct err *err)
+{
+    auto_free char *path = str_printf("%s/secret.key", d->paths.state_dir);
+
+    d->secrets = secrets_new(&(struct secrets_settings){
+        .ev = d->ev, .store = d->store, .key_file = path, .per_tenant = conf_number(&d->conf, SETTING_SECRETS_COUNT) });
+    secrets_load(d->secrets, coved_on_secrets_loaded, d);
+    while (!d->secrets_loaded)
+        ev_turn(d->ev, 1000);
+    *err = d->secrets_error;
+    return err->id == ERR_NONE ? 0 : err_wrap(err, "secrets");
+}
+
 static void coved_on_revoked(void *arg, const char *key_id)
 {
     struct coved *d = arg;
@@ -289,6 +313,7 @@ static void coved_open_api(struct coved *d)
                                              .executor = d->executor,
                                              .tools = d->tools,
                                              .script_cache = d->script_cache,
+                                             .secrets = d->secrets,
                                              .builtin_pools = d->default_pools,
                                              .nbuiltin_pools = coved_fill_default_pools(d),
                                              .auth = d->auth,
@@ -457,7 +482,7 @@ static int coved_serve(struct coved *d, struct err *err)
     if (coved_drop_privileges(err) < 0 || server_paths_resolve(&w, &d->paths, err) < 0 || ev_new(&d->ev, err) < 0 ||
         coved_watch_signals(d, err) < 0 || coved_read_operator_limits(d, err) < 0 ||
         coved_restrict_drivers(d, err) < 0 || coved_open_store(d, err) < 0 || coved_open_recorder(d, err) < 0 ||
-        coved_open_auth(d, err) < 0 || coved_open_manager(d, err) < 0)
+        coved_open_auth(d, err) < 0 || coved_open_secrets(d, err) < 0 || coved_open_manager(d, err) < 0)
         return -1;
     if (coved_open_wallclock(d, err) < 0)
         return -1;
@@ -508,6 +533,7 @@ static void coved_done(struct coved *d)
     auth_free(d->auth);
     store_close(d->store);
     script_cache_free(d->script_cache);
+    secrets_free(d->secrets);
     ev_free(d->ev);
     server_paths_done(&d->paths);
     operator_limits_done(&d->operator_limits);

@@ -35,6 +35,9 @@ struct coved {
     struct template_cache *template_cache; /* of the tools; the api has its own */
     struct tools *tools;
     struct script_cache *script_cache;
+    struct secrets *secrets;
+    bool secrets_loaded;
+    struct err secrets_error;
     struct store_pool default_pools[2];
     struct gateway *gateway;
     struct api *api;

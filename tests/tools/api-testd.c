@@ -130,6 +130,9 @@ static int serve(void)
     struct template_cache *template_cache = template_cache_new(store);
     struct script_cache *script_cache = script_cache_new(
         store, &(struct store_script_quota){ .count = 3, .bytes = 256 * KIB });
+    auto_free char *key_file = str_printf("%s.secrets", pepper_file);
+    struct secrets *secrets = secrets_new(
+        &(struct secrets_settings){ .ev = s.ev, .store = store, .key_file = key_file, .per_tenant = 5 });
     struct tools *tools = tools_new(&(struct tools_settings){ .ev = s.ev,
                                                               .manager = manager,
                                                               .store = store,
@@ -148,6 +151,7 @@ static int serve(void)
                                     .executor = executor,
                                     .tools = tools,
                                     .script_cache = script_cache,
+                                    .secrets = secrets,
                                     .auth = auth,
                                     .version = "0.0-test",
                                     .scratch_dir = output,
@@ -196,6 +200,7 @@ static int serve(void)
     auth_free(auth);
     store_close(store);
     script_cache_free(script_cache);
+    secrets_free(secrets);
     ev_free(s.ev);
     return 0;
 }

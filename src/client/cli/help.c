@@ -111,7 +111,7 @@ static const struct {
                          VERB_LOGS, VERB_SCRIPT) },
     { "Files", VERBS(VERB_CP, VERB_FILES, VERB_WATCH) },
     { "Access and quotas", VERBS(VERB_LOGIN, VERB_LOGOUT, VERB_WHOAMI, VERB_KEY, VERB_TOKEN, VERB_TENANT, VERB_USER,
-                                 VERB_ROLE, VERB_BUDGET) },
+                                 VERB_ROLE, VERB_BUDGET, VERB_SECRET) },
     { "Operation of a server", VERBS(VERB_TOP, VERB_EVENTS, VERB_USAGE, VERB_AUDIT, VERB_TEMPLATE, VERB_POOL, VERB_GC,
                                      VERB_BACKUP, VERB_RESTORE) },
     { "Walls and policies", VERBS(VERB_DOCTOR, VERB_POLICY, VERB_RUNTIMES, VERB_EXPLAIN) },

@@ -161,6 +161,7 @@ enum verb_id {
     VERB_TOOL,
     VERB_TEMPLATE,
     VERB_SCRIPT,
+    VERB_SECRET,
     VERB_LOGS,
     VERB_WATCH,
     VERB_EVENTS,

@@ -17,6 +17,7 @@ enum ctl_complete_kind {
     CTL_COMPLETE_EXECUTION,   /* the same */
     CTL_COMPLETE_TEMPLATE,
     CTL_COMPLETE_SCRIPT,
+    CTL_COMPLETE_SECRET,
     CTL_COMPLETE_TOOL,
     CTL_COMPLETE_POOL,
     CTL_COMPLETE_KEY,
@@ -53,6 +54,7 @@ static const struct {
     { VERB_TOOL, "call", CTL_COMPLETE_SANDBOX, CTL_COMPLETE_TOOL, false },
     { VERB_TEMPLATE, "show set rm", CTL_COMPLETE_TEMPLATE, 0, false },
     { VERB_SCRIPT, "show rm", CTL_COMPLETE_SCRIPT, CTL_COMPLETE_SCRIPT, true },
+    { VERB_SECRET, "set show rm", CTL_COMPLETE_SECRET, CTL_COMPLETE_SECRET, true },
     { VERB_POOL, "info set rm", CTL_COMPLETE_POOL, 0, false },
     { VERB_KEY, "revoke rotate", CTL_COMPLETE_KEY, 0, false },
     { VERB_TENANT, "info set rm", CTL_COMPLETE_TENANT, 0, false },
@@ -194,6 +196,7 @@ static void ctl_complete_print_kind(struct ctl *c, const struct ctl_complete_lin
         [CTL_COMPLETE_EXECUTION] = { "/v1/sandboxes/%s/executions", "id" },
         [CTL_COMPLETE_TEMPLATE] = { "/v1/templates", "name" },
         [CTL_COMPLETE_SCRIPT] = { "/v1/scripts", "id" },
+        [CTL_COMPLETE_SECRET] = { "/v1/secrets", "name" },
         [CTL_COMPLETE_TOOL] = { "/v1/tools", "name" },
         [CTL_COMPLETE_POOL] = { "/v1/pools", "name" },
         [CTL_COMPLETE_KEY] = { "/v1/keys", "name" },

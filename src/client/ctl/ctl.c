@@ -82,6 +82,8 @@ static int ctl_dispatch(struct ctl *c, const struct cli_verb *v, const char *sec
         return ctl_template(c, second, err);
     case VERB_SCRIPT:
         return ctl_script(c, second, err);
+    case VERB_SECRET:
+        return ctl_secret(c, second, err);
     case VERB_LOGS:
         return ctl_logs(c, err);
     case VERB_WATCH:

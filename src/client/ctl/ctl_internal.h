@@ -40,6 +40,7 @@ int ctl_context(struct ctl *c, const char *what, struct err *err);
 int ctl_files(struct ctl *c, const char *what, struct err *err);
 int ctl_template(struct ctl *c, const char *what, struct err *err);
 int ctl_script(struct ctl *c, const char *what, struct err *err);
+int ctl_secret(struct ctl *c, const char *what, struct err *err);
 int ctl_attach(struct ctl *c, struct err *err);
 int ctl_cp(struct ctl *c, struct err *err);
 int ctl_logs(struct ctl *c, struct err *err);

@@ -7,57 +7,21 @@
 #include "core/base/fd.h"
 #include "core/base/str.h"
 #include "client/cli/report.h"
+#include "client/ctl/hidden_input.h"
 #include "client/login.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <termios.h>
 #include <unistd.h>
 
 #define KEY_MAX (16 * KIB)
 
-/* --- reading the key from a terminal or a pipe --- */
-
-static bool ctl_login_hide_typing(struct termios *was)
-{
-    struct termios hidden;
-
-    if (!isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, was) < 0)
-        return false;
-    hidden = *was;
-    hidden.c_lflag &= ~(tcflag_t)ECHO;
-    return tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0;
-}
-
 static int ctl_login_read_key(char *ret, size_t cap, struct err *err)
 {
-    struct termios was;
-    size_t n = 0;
-    char c;
-
-    bool hidden = ctl_login_hide_typing(&was);
-    if (hidden)
-        fputs("Key: ", stderr);
-    while (n < cap - 1) {
-        ssize_t got = read(STDIN_FILENO, &c, 1);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0 || c == '\n')
-            break;
-        ret[n++] = c;
-    }
-    if (hidden) {
-        (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
-        fputs("\n", stderr);
-    }
-    while (n > 0 && (ret[n - 1] == '\r' || ret[n - 1] == ' '))
-        n--;
-    ret[n] = '\0';
-    return n ? 0
-             : err_set(err, ERR_USAGE,
-                       "no key given; type it, or redirect it to standard input: cove login URL < FILE");
+    if (hidden_input_read("Key: ", ret, cap) > 0)
+        return 0;
+    return err_set(err, ERR_USAGE, "no key given; type it, or redirect it to standard input: cove login URL < FILE");
 }
 
 /* --- whoami --- */

@@ -37,6 +37,7 @@ const struct http_route *const api_tables[] = { docs_routes,
                                                 validate_routes,
                                                 tool_routes,
                                                 script_routes,
+                                                secret_routes,
                                                 calculate_routes,
                                                 NULL };
 
@@ -60,6 +61,7 @@ const struct gateway_permission permission_self = { .allows_sandbox_credential =
 const struct gateway_permission permission_keys = { .scopes = SCOPE_BIT(KEYS) };
 const struct gateway_permission permission_admin = { .scopes = SCOPE_BIT(ADMIN) };
 const struct gateway_permission permission_usage = { .scopes = SCOPE_BIT(USAGE) };
+const struct gateway_permission permission_secrets = { .scopes = SCOPE_BIT(SECRETS) };
 const struct gateway_permission permission_tenant = { .scopes = SCOPE_BIT(TENANT) };
 const struct gateway_permission permission_metrics = { .scopes = SCOPE_BIT(METRICS) };
 const struct gateway_permission permission_audit = { .scopes = SCOPE_BIT(AUDIT) };

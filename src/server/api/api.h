@@ -15,6 +15,7 @@
 #include "sandbox/pool/pools.h"
 #include "service/manager.h"
 #include "service/script_cache.h"
+#include "service/secrets.h"
 #include "store/pools.h"
 #include "store/store.h"
 
@@ -29,6 +30,7 @@ struct api_settings { /* all pointers are borrowed and must outlive the api */
     struct executor *executor; /* NULL: POST /v1/execute is refused */
     struct tools *tools;
     struct script_cache *script_cache;
+    struct secrets *secrets;
     struct auth *auth;
     struct audit *audit; /* the audit log that GET /v1/audit reads; NULL: nothing is recorded */
     const char *version;

@@ -34,16 +34,21 @@ extern const struct gateway_permission permission_public, permission_authenticat
     permission_sandboxes_write, permission_sandbox_create, permission_execute, permission_executions,
     permission_executions_read, permission_executions_list, permission_files, permission_files_read,
     permission_file_download, permission_file_upload, permission_keys, permission_self, permission_admin,
-    permission_metrics, permission_audit, permission_usage, permission_tenant;
+    permission_metrics, permission_audit, permission_usage, permission_tenant, permission_secrets;
 
 extern const struct http_route docs_routes[], sandbox_routes[], execution_routes[], file_routes[], capability_routes[],
     template_routes[], key_routes[], health_metrics_routes[], maintenance_routes[], event_routes[], token_routes[],
     sandbox_socket_routes[], audit_routes[], usage_routes[], budget_routes[], live_usage_routes[], tenant_routes[],
     user_routes[], context_routes[], pool_routes[], execute_routes[], validate_routes[], calculate_routes[],
-    tool_routes[], script_routes[], sandbox_network_routes[];
+    tool_routes[], script_routes[], secret_routes[], sandbox_network_routes[];
 
 /* Frees all orphaned executions without a reply; for shutdown. */
 void socket_executions_free_orphans(struct api *api);
+
+/* --- secrets (secrets.c) --- */
+
+void secrets_write_metrics(const struct api *api, struct buf *out);
+void secrets_write_capabilities(const struct api *api, struct jsonw *w);
 
 /* --- the calculator (calculate.c) --- */
 

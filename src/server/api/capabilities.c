@@ -277,6 +277,7 @@ static void api_get_capabilities(struct http_req *req, void *ctx)
     capabilities_write_tiers(api, &w);
     calculate_write_capabilities(&w);
     capabilities_write_scripts(api, &w);
+    secrets_write_capabilities(api, &w);
     if (api->settings.write_capabilities)
         api->settings.write_capabilities(api->settings.arg, &w);
     api_object_end(req, 200, &w);

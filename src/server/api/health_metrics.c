@@ -336,6 +336,7 @@ static void api_serve_metrics(struct http_req *req, void *ctx)
     metrics_write_tools(api, &out);
     calculate_write_metrics(api, &out);
     metrics_write_scripts(api, &out);
+    secrets_write_metrics(api, &out);
     metrics_write_budgets(api, &out);
     pool_registry_write_metrics(api->pool_registry, &out);
     metrics_write_store(api, &out);

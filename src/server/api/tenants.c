@@ -303,8 +303,10 @@ static void tenant_change_on_removed(void *arg, const struct err *err)
 {
     struct tenant_change *c = arg;
 
-    if (!err)
+    if (!err) {
         tenant_quotas_set(manager_quotas(c->api->settings.manager), &c->row);
+        secrets_forget_tenant(c->api->settings.secrets, c->row.name);
+    }
     api_answer_done(c->req, err);
 }
 

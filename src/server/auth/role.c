@@ -10,7 +10,7 @@ const struct role_info role_builtin[] = {
     { "admin", "Everything in the tenant.", SCOPE_ALL & ~ROLE_OPERATOR_SCOPES },
     { "developer", "Everything except users, roles and the keys of others.",
       READING | SCOPE_BIT(SANDBOXES_WRITE) | SCOPE_BIT(EXECUTIONS) | SCOPE_BIT(FILES) | SCOPE_BIT(KEYS) |
-          SCOPE_BIT(AUDIT) },
+          SCOPE_BIT(AUDIT) | SCOPE_BIT(SECRETS) },
     { "viewer", "Read-only access.", READING },
 };
 const size_t role_builtin_count = ARRAY_LEN(role_builtin);
