@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._async.records import AsyncAudit, AsyncEvents, AsyncEventStream, AsyncExecutions, AsyncUsages
     from ._async.sandbox import AsyncCommands, AsyncSandbox
     from ._async.scripts import AsyncScripts
+    from ._async.secrets import AsyncSecrets
     from ._async.session import AsyncSession
     from ._async.tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
     from ._async.terminals import AsyncTerminal, AsyncTerminals
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ._sync.records import Audit, Events, EventStream, Executions, Usages
     from ._sync.sandbox import Commands, Sandbox
     from ._sync.scripts import Scripts
+    from ._sync.secrets import Secrets
     from ._sync.session import Session
     from ._sync.tenants import Keys, Roles, Tenants, Users
     from ._sync.terminals import Terminal, Terminals
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from .events import (InputRequestEvent, ChannelEvent, Event, ExitEvent, FileEvent, OutputEvent, ExceptionEvent, ResizeEvent, DisplayEvent, StartedEvent)
     from .models import (ApiKey, ApiKeySecret, Capabilities, GcReport, Completions, ContextInfo, EventGap, ExecutionInfo, FileEntry, FileUrl, SandboxEvent,
         Driver, Inspection, Level, LimitRange, McpSession, Policy, Readiness, Reason, Receipt, ReceiptSummary, Resources, Runtime, SandboxInfo, SandboxStatus,
-        SandboxToken, Script, ServerEvent, Template, TemplateSpec, Ticket, Tool, ToolImage, ToolResult, Usage, Used, Whoami, WriteResult)
+        SandboxToken, Script, Secret, ServerEvent, Template, TemplateSpec, Ticket, Tool, ToolImage, ToolResult, Usage, Used, Whoami, WriteResult)
     from .network import Network, NetworkConnection, NetworkDecision, NetworkDestination, NetworkSecret, NetworkUse
     from .pools import Pool, PoolScaling, PoolStatus, PoolZygote, RecycledStatus, ZygoteStatus
     from .result import CodeReport, OmittedFile, Result, Violation
@@ -74,6 +76,7 @@ HOMES = {
     "_async.records": "AsyncAudit AsyncEvents AsyncEventStream AsyncExecutions AsyncUsages",
     "_async.sandbox": "AsyncCommands AsyncSandbox",
     "_async.scripts": "AsyncScripts",
+    "_async.secrets": "AsyncSecrets",
     "_async.session": "AsyncSession",
     "_async.tenants": "AsyncKeys AsyncRoles AsyncTenants AsyncUsers",
     "_async.terminals": "AsyncTerminal AsyncTerminals",
@@ -92,6 +95,7 @@ HOMES = {
     "_sync.records": "Audit Events EventStream Executions Usages",
     "_sync.sandbox": "Commands Sandbox",
     "_sync.scripts": "Scripts",
+    "_sync.secrets": "Secrets",
     "_sync.session": "Session",
     "_sync.tenants": "Keys Roles Tenants Users",
     "_sync.terminals": "Terminal Terminals",
@@ -113,7 +117,7 @@ HOME_OF: Dict[str, str] = {name: home for home, names in HOMES.items() for name 
 
 __all__ = [
     "Actor", "ApiKey", "ApiKeySecret", "AsyncAudit", "AsyncChannel", "AsyncCommands", "AsyncContext", "AsyncContexts", "AsyncCove", "AsyncEventStream",
-    "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncMcpSessions", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSession",
+    "AsyncEvents", "AsyncExecution", "AsyncExecutions", "AsyncFiles", "AsyncKeys", "AsyncMcpSessions", "AsyncPools", "AsyncRoles", "AsyncSandbox", "AsyncScripts", "AsyncSecrets", "AsyncSession",
     "AsyncStream", "AsyncTemplates", "AsyncTenants", "AsyncTerminal", "AsyncTerminals", "AsyncTools", "AsyncUsages", "AsyncUsers", "AsyncWatch", "Audit",
     "AuditHead", "AuditKey", "AuditRecord", "Budget", "BudgetBounds", "BudgetPeriod", "Calculation", "Capabilities", "Channel", "ChannelEvent", "CodeReport", "Commands", "Completions",
     "Context", "ContextInfo", "Contexts", "Cove", "CoveError", "DisplayEvent", "DownloadResult", "Driver", "Event", "EventGap", "EventStream", "Events",
@@ -121,7 +125,7 @@ __all__ = [
     "FileUrl", "Files", "GcReport", "InputRequestEvent", "Inspection", "Keys", "Level", "LimitRange", "LiveLimits", "LiveSandbox", "LiveUsage",
     "LoginInfo", "McpSession", "McpSessions", "Network", "NetworkConnection", "NetworkDecision", "NetworkDestination", "NetworkSecret", "NetworkUse", "OmittedFile", "OutputEvent", "Policy", "Pool", "PoolScaling", "PoolStatus", "PoolZygote", "Pools", "Quota", "QuotaUsed",
     "Readiness", "Reason", "Receipt", "ReceiptSummary", "RecycledStatus", "ResizeEvent", "Resources", "Result", "Retry", "Role", "Roles", "Runtime",
-    "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "ServerEvent", "Session", "StartedEvent",
+    "Sandbox", "SandboxEvent", "SandboxInfo", "SandboxStatus", "SandboxToken", "Script", "Scripts", "Secret", "Secrets", "ServerEvent", "Session", "StartedEvent",
     "Stream", "Template", "TemplateSpec", "Templates", "Tenant", "Tenants", "Terminal", "Terminals", "Ticket", "Tool", "ToolImage", "ToolResult",
     "Tools", "Usage", "UsageReport",
     "UsageRow", "Usages", "Used", "User", "Users", "Violation", "WaitTimeoutError", "Watch", "Whoami", "WriteResult", "ZygoteStatus", "calculate", "errors", "execute",

@@ -446,6 +446,21 @@ class Script:
 
 
 @dataclasses.dataclass(frozen=True)
+class Secret:
+    """A value that sandboxes use without seeing it."""
+
+    name: str
+    generation: int
+    """Counts the values that were set."""
+    uses: int
+    """Requests to which the proxy added it."""
+    created_at: datetime.datetime
+    updated_at: datetime.datetime
+    last_used_at: Optional[datetime.datetime] = None
+    created_by: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Tool:
     """A tool that a language model can call."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .pools import AsyncPools
     from .records import AsyncAudit, AsyncEvents, AsyncExecutions, AsyncUsages
     from .scripts import AsyncScripts
+    from .secrets import AsyncSecrets
     from .tenants import AsyncKeys, AsyncRoles, AsyncTenants, AsyncUsers
     from .tools import AsyncTools
 
@@ -125,6 +126,13 @@ class AsyncCove:
         from .scripts import AsyncScripts
 
         return AsyncScripts(self._http)
+
+    @property
+    def secrets(self) -> AsyncSecrets:
+        """Values that sandboxes use without seeing them."""
+        from .secrets import AsyncSecrets
+
+        return AsyncSecrets(self._http)
 
     @property
     def tools(self) -> AsyncTools:

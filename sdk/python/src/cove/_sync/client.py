@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .pools import Pools
     from .records import Audit, Events, Executions, Usages
     from .scripts import Scripts
+    from .secrets import Secrets
     from .tenants import Keys, Roles, Tenants, Users
     from .tools import Tools
 
@@ -126,6 +127,13 @@ class Cove:
         from .scripts import Scripts
 
         return Scripts(self._http)
+
+    @property
+    def secrets(self) -> Secrets:
+        """Values that sandboxes use without seeing them."""
+        from .secrets import Secrets
+
+        return Secrets(self._http)
 
     @property
     def tools(self) -> Tools:
