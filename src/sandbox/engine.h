@@ -188,7 +188,7 @@ uint64_t sandbox_handle_cpu_ns(struct sandbox_handle *b); /* of sandbox_handle_c
 struct cpu_sample sandbox_handle_cpu_sample(struct sandbox_handle *b);
 /* valid after the end; SANDBOX_USAGE_UNKNOWN before */
 uint64_t sandbox_handle_memory_peak(const struct sandbox_handle *b);
-/* The program of a language, as the sandbox sees it. template: the name of its template, or NULL. */
+/* The program of a language, as the sandbox sees it. template: name of its template, or NULL. */
 int sandbox_handle_find_language(const struct sandbox_handle *b, const char *template, const struct language *l,
                                  char *path, size_t cap, struct err *err);
 

@@ -129,11 +129,15 @@ BORN = {
     "inherited-umask": shell("test $(umask) = 0022"),
 }
 # Walls that another part raises under the driver bwrap: the child that becomes Bubblewrap,
-# Bubblewrap's command line, or cove-runtime.
+# Bubblewrap's command line, or cove-runtime; and those that PID 1 sees in another way there.
 BWRAP = {wall: WALLS[wall] for wall in ("cgroup", "rlimits", "disk", "cgroup-namespace", "network", "ipc", "uts", "groups", "masks",
-                                        "hidepid", "proc-sys", "securebits", "seccomp")}
+                                        "hidepid", "proc-sys", "securebits", "seccomp", "bounding", "proc", "landlock", "dumpable",
+                                        "unique-uid")}
 BWRAP["uts"] = shell('test "$(uname -n)" = cove')
 BWRAP["boot-namespaces"] = refuses_a_shared_namespace
+BWRAP_BEHIND = {
+    "no-new-privs": "Bubblewrap sets it too",
+}
 # `cove doctor` has to notice as well, except for walls that are covered by another wall.
 BLIND = ("keyring", "openat2")
 BEHIND = {
@@ -224,6 +228,9 @@ def main():
                 if mode == "bwrap" and wall in WALLS and wall not in BLIND:
                     complete, seen = doctor(wall, mode)
                     lines.append((not complete, f"without {wall} {where}, the doctor notices", seen))
+        if wall in BWRAP_BEHIND:
+            good, seen = holds(wall, WALLS[wall], "bwrap")
+            lines.append((None if good else False, f"without {wall} under the driver bwrap", BWRAP_BEHIND[wall] if good else seen))
         if wall in BEHIND:
             lines.append((None, f"without {wall}", f"not visible from inside: {BEHIND[wall]}"))
         elif wall in WALLS:
