@@ -5,11 +5,7 @@
 #include "core/base/str.h"
 #include "core/doc/doc.h"
 #include "policy/file/policy_file.h"
-<<<<<<< HEAD
 #include "service/network_field.h"
-=======
-#include "policy/operator_network.h"
->>>>>>> 253a9d50 (wip)
 
 #include <stdio.h>
 
@@ -206,15 +202,10 @@ static int custom_policy_copy_to_spec(struct spec *s, const struct policy *p, co
         s->driver = p->driver;
         s->has_driver = true;
     }
-<<<<<<< HEAD
     if (p->network_line) {
         network_policy_done(&s->network);
         network_policy_copy(&s->network, &p->network);
     }
-=======
-    network_policy_done(&s->network);
-    network_policy_copy(&s->network, &p->network);
->>>>>>> 253a9d50 (wip)
     str_copy(s->policy_name, sizeof(s->policy_name), p->name);
     s->has_profile = p->has_profile;
     s->profile = p->profile;
@@ -312,9 +303,6 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
         if (f->forbidden_grants & s->grants & 1u << g)
             return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "policy: the operator of this server forbids the grant '%s'",
                            grant_name((enum grant)g));
-    if (operator_network_check(f, &s->network, "network", "the operator of this server", err) < 0 ||
-        operator_network_narrow(f, &s->network, err) < 0)
-        return -1;
     for (size_t i = 0; i < FILTER_DENY_WORDS; i++)
         s->deny[i] |= f->deny[i];
     uint64_t lowered = operator_limits_lower(f, &s->limits, s->explicit_limits);

@@ -12,7 +12,6 @@
 #include "policy/level.h"
 #include "policy/limits.h"
 #include "policy/policy.h"
-#include "sandbox/driver/spec.h"
 
 #define RUN_OPTIONS_BINDS_MAX \
     9 /* a sandbox has at most 12 mounts; three are reserved for script, skills and workspace */
@@ -40,14 +39,8 @@ struct run_options {
     enum level level;
     enum driver_id driver;
     enum run_options_source driver_source; /* a flag, the policy, the operator limits or the level */
-    struct network_policy network;         /* owns its text */
-    bool net_none;                         /* --net none */
-    bool network_flag;                     /* given by a flag, not only by the policy */
-    const char *network_flag_name;         /* the first such flag, as "--allow" */
-    struct sandbox_secret
-        *secrets; /* values of the secrets that the rules of `network` name; owned, wiped at the end */
-    size_t nsecrets;
-    struct buf network_rules; /* of the flags, in their order; part of `network` when the options are complete */
+    struct network_policy network;
+    bool network_flag; /* given by --net, not by the policy */
     uint32_t grants;
     uint64_t deny[FILTER_DENY_WORDS];
     uint8_t source[LIMIT_COUNT]; /* enum run_options_source */

@@ -21,11 +21,7 @@ enum opt_id {
     OPT_NET,
     OPT_ALLOW,
     OPT_DENY,
-<<<<<<< HEAD
     OPT_METHOD,
-=======
-    OPT_SECRET,
->>>>>>> 253a9d50 (wip)
     OPT_TTY,
     OPT_STDIN,
     OPT_JSON,
