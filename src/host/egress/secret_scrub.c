@@ -1,8 +1,8 @@
 /* A form is looked for with memmem(), which reads gigabytes in a second; the bytes after its first
  * occurrence, and the end of each piece, go through the automaton of Knuth, Morris and Pratt, whose
  * state at the end is the number of bytes that may begin the form. So the time does not depend on
- * how a hostile server chooses its bytes, overlapping occurrences are all found, and no byte is held
- * back without need: the events of a stream pass at once.
+ * the bytes that a hostile server chooses, overlapping occurrences are all found, and no byte is
+ * held back without need: the events of a stream pass at once.
  *
  * `raw` and `clean` have the same length. Forms are looked for in `raw`, so one is also found if it
  * begins in bytes that another form has replaced. */
