@@ -398,6 +398,11 @@ def directories_are_listed_and_files_found_by_name(s):
     use(s, sb, "bash", command="d=t; for i in $(seq 200); do mkdir -p $d/x; d=$d/x; done; mkdir -p w; cd w; seq 1 3000 | xargs mkdir")
     a = use(s, sb, "glob", pattern="*.none")
     assert a["result"]["files"] == [] and a["result"]["complete"], a
+    use(s, sb, "bash", command="mkdir long; cd long; for i in $(seq 2000); do printf '%0240d\\n' $i; done | xargs touch")
+    a = use(s, sb, "glob", pattern="long/*1990")
+    assert len(a["result"]["files"]) == 1 and a["result"]["complete"], a
+    a = use(s, sb, "glob", pattern="long/" + "*[0-9]" * 140 + "x{0,1,2,3,4,5,6,7,8,9,a,b,c,d,e,f}")  # names are matched on the loop of the server
+    assert a["result"]["files"] == [] and a["truncated"], a
     s.delete(sb)
 
 

@@ -3,11 +3,10 @@
  * The walk asks the runtime for one directory after another, and enters only directories in which
  * something can match. It never follows a link, so it ends in every tree; a tree that changes
  * meanwhile costs at most GLOB_DIRS_MAX requests. Names are matched on the loop of the server, so
- * the time of that is bounded too: names and pattern may be made to take long. */
+ * that is bounded too: names and pattern may be made to take long. */
 #include "service/tools/glob_pattern.h"
 #include "service/tools/tool_file.h"
 
-#include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -17,7 +16,7 @@
 #define GLOB_NAMES_MAX 50000u /* of one directory */
 #define GLOB_ENTRIES_MAX 500000u
 #define GLOB_WALK_NS (20 * NS_PER_S)
-#define GLOB_MATCH_NS NS_PER_S /* of matching, in one call */
+#define GLOB_WORK_MAX 16000000u /* of glob_pattern_work, in one call: 0.2 s */
 
 /* clang-format off */
 static const char glob_input[] = TOOL_JSON({
@@ -56,7 +55,7 @@ struct glob_walk {
     struct glob_dir *queue, **queue_end, *current;
     char **found;
     size_t nfound;
-    uint64_t limit, ndirs, nentries, deadline_ns, match_ns;
+    uint64_t limit, ndirs, nentries, deadline_ns, work;
     bool is_incomplete;
 };
 
@@ -144,15 +143,14 @@ static void glob_on_name(void *arg, const struct files_entry *e)
 {
     struct glob_walk *g = arg;
     struct glob_position next;
-    uint64_t began = clock_mono_ns();
 
     g->nentries++;
-    if (g->match_ns > GLOB_MATCH_NS) {
+    g->work += glob_pattern_work(g->pattern, &g->current->at);
+    if (g->work > GLOB_WORK_MAX) {
         g->is_incomplete = true;
         return;
     }
     bool matches = glob_pattern_step(g->pattern, &g->current->at, e->name, &next);
-    g->match_ns += clock_mono_ns() - began;
     if (matches && (e->kind == 'f' || e->kind == 'l')) {
         if (g->nfound == g->limit) {
             g->is_incomplete = true;
@@ -189,7 +187,7 @@ static void glob_on_listed(void *arg, const struct files_done *d, const struct e
 static void glob_next(struct glob_walk *g)
 {
     static const struct tool_file_ops ops = { .on_name = glob_on_name, .on_end = glob_on_listed };
-    bool stops = g->nfound == g->limit || g->nentries > GLOB_ENTRIES_MAX || g->match_ns > GLOB_MATCH_NS ||
+    bool stops = g->nfound == g->limit || g->nentries > GLOB_ENTRIES_MAX || g->work > GLOB_WORK_MAX ||
                  ev_now(g->call->tools->settings.ev) > g->deadline_ns;
 
     if (!g->queue || stops) {

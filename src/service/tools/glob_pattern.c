@@ -11,6 +11,7 @@
 struct glob_alternative {
     char *text; /* the parts, each ended by a NUL */
     const char *parts[GLOB_PATTERN_PARTS_MAX];
+    size_t lengths[GLOB_PATTERN_PARTS_MAX];
     unsigned n;
 };
 
@@ -36,6 +37,7 @@ static int glob_add_part(struct glob_alternative *a, char *part, struct err *err
         return 0;
     if (a->n == GLOB_PATTERN_PARTS_MAX)
         return err_set(err, ERR_INVALID, "pattern: has more than %u parts", GLOB_PATTERN_PARTS_MAX);
+    a->lengths[a->n] = strlen(part);
     a->parts[a->n++] = part;
     return 0;
 }
@@ -153,6 +155,17 @@ bool glob_pattern_step(const struct glob_pattern *g, const struct glob_position 
         matches = matches || (ret->bits[i] & (1u << g->alternatives[i].n));
     }
     return matches;
+}
+
+uint64_t glob_pattern_work(const struct glob_pattern *g, const struct glob_position *from)
+{
+    uint64_t work = 0;
+
+    for (unsigned i = 0; i < g->n; i++)
+        for (unsigned k = 0; k < g->alternatives[i].n; k++)
+            if (from->bits[i] & (1u << k))
+                work += 8 + g->alternatives[i].lengths[k];
+    return work;
 }
 
 bool glob_pattern_continues(const struct glob_pattern *g, const struct glob_position *at)
