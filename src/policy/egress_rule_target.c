@@ -157,9 +157,9 @@ static int egress_rule_target_parse_host(const char *text, size_t len, struct eg
             err->id = ERR_EGRESS_RULE;
         return -1;
     }
-    if (str_eq(r->host, EGRESS_SECRET_SUFFIX + 1) || str_ends(r->host, EGRESS_SECRET_SUFFIX))
+    if (str_eq(r->host, &EGRESS_SECRET_SUFFIX[1]) || str_ends(r->host, EGRESS_SECRET_SUFFIX))
         return err_set(err, ERR_EGRESS_RULE, "'%.100s': names below %s belong to secrets; bind a secret instead",
-                       r->host, EGRESS_SECRET_SUFFIX + 1);
+                       r->host, &EGRESS_SECRET_SUFFIX[1]);
     return 0;
 }
 

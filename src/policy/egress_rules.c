@@ -24,7 +24,7 @@ static enum egress_verdict egress_verdict_of(enum egress_action a)
 
 static bool egress_host_is_secret(const char *host)
 {
-    return str_ends(host, EGRESS_SECRET_SUFFIX) || str_eq(host, EGRESS_SECRET_SUFFIX + 1);
+    return str_ends(host, EGRESS_SECRET_SUFFIX) || str_eq(host, &EGRESS_SECRET_SUFFIX[1]);
 }
 
 /* NAME.secret.cove: the proxy answers itself, in clear, so port 80 only. */
