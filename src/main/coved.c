@@ -121,6 +121,14 @@ static void coved_on_refused_destinations(void *arg, const char *owner, const st
         security_events_count_destinations(d->gateway, owner, r->sandbox, r->execution, list, n, r->egress.refused);
 }
 
+static void coved_on_secret_used(void *arg, const char *owner, const char *sandbox, const char *name, const char *host,
+                                 uint32_t count)
+{
+    const struct coved *d = arg;
+
+    server_audit_secret_used(d->recorder, owner, sandbox, name, host, count);
+}
+
 static int coved_open_manager(struct coved *d, struct err *err)
 {
     bool strict = conf_is_on(&d->conf, SETTING_ENFORCED);
@@ -131,6 +139,8 @@ static int coved_open_manager(struct coved *d, struct err *err)
         .on_end = coved_on_sandbox_end,
         .on_denials = coved_on_denials,
         .on_refused_destinations = coved_on_refused_destinations,
+        .on_secret_used = coved_on_secret_used,
+        .secrets = d->secrets,
         .arg = d,
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),

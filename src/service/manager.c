@@ -139,7 +139,10 @@ int manager_new(struct ev *ev, const struct manager_settings *set, struct manage
                                          .hidden_dir = output_dir_fd(dir),
                                          .required_limits = set->required_limits,
                                          .require_all_walls = set->require_all_walls,
-                                         .egress_share = set->egress_share };
+                                         .egress_share = set->egress_share,
+                                         .secrets = set->secrets,
+                                         .on_secret_used = set->on_secret_used,
+                                         .arg = set->arg };
     m->budgets = budgets_new(ev, set->store, m->quotas, &live_sandboxes_budgets_ops, &m->live_sandboxes);
     m->end_journal = end_journal_new(ev, set->store, set->sync_full ? -1 : output_dir_fd(dir));
     m->recovery = recovery_new(&m->services, dir);

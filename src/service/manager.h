@@ -22,6 +22,7 @@
 #include "service/budget.h"
 #include "service/quota.h"
 #include "service/retention.h"
+#include "service/secrets.h"
 #include "service/sandbox_update.h"
 #include "service/spec.h"
 #include "store/usage.h"
@@ -44,7 +45,11 @@ struct manager_settings {
     /* Reports the receipt of an execution for which the egress proxy refused destinations. May be
      * NULL. */
     void (*on_refused_destinations)(void *arg, const char *owner, const struct receipt *r);
+    /* Reports that the egress proxy added a secret to requests of a sandbox. May be NULL. */
+    void (*on_secret_used)(void *arg, const char *owner, const char *sandbox, const char *name, const char *host,
+                           uint32_t count);
     void *arg;
+    struct secrets *secrets; /* borrowed; NULL: rules that name secrets are refused */
     const char *egress_socket;        /* of the egress proxy; borrowed; NULL: sandboxes have no network */
     struct egress_share egress_share; /* of the proxy, for each sandbox */
     struct pools *pools;              /* borrowed; prepared sandboxes come from it. NULL: the manager makes its own */

@@ -9,6 +9,7 @@
  * not say "paused": the previous server may have crashed between freezing the sandbox and
  * committing the state. */
 #include "service/sandbox_internal.h"
+#include "service/bound_secrets.h"
 #include "service/result.h"
 
 #include "core/base/clock.h"
@@ -227,16 +228,22 @@ static void recovery_adopt_sandbox(struct sandbox *sb)
     uint64_t now = sb->expires_mono_ms ? sandbox_mono_ms(sb) : clock_real_ms();
     uint64_t until = sb->expires_mono_ms ? sb->expires_mono_ms : sb->expires_ms;
     uint64_t left = until > now ? until - now : 1;
+    struct bound_secrets bound = { 0 };
     struct sandbox_spec sandbox;
     struct err err = { 0 };
 
     spec_fill_sandbox_spec(&sb->spec, &sandbox);
+    (void)bound_secrets_fill(r->services->supply->secrets, sb->owner, &sb->spec.network, true, &bound, &err);
+    sandbox.secrets = bound.entries;
+    sandbox.nsecrets = bound.n;
     sandbox.tenant = sb->owner;
     sandbox.share = r->services->supply->egress_share;
     sandbox.limits.v[LIMIT_LIFETIME] = min_u64(left, limit_info(LIMIT_LIFETIME)->max);
     sandbox.limits.v[LIMIT_WALL] = min_u64(sandbox.limits.v[LIMIT_WALL], sandbox.limits.v[LIMIT_LIFETIME]);
-    if (sandbox_handle_adopt(jailer_link_engine(r->services->jailer_link), sb->id, &sandbox, &sandbox_engine_ops, sb,
-                             &sb->handle, &err) < 0) {
+    int rc = sandbox_handle_adopt(jailer_link_engine(r->services->jailer_link), sb->id, &sandbox, &sandbox_engine_ops,
+                                  sb, &sb->handle, &err);
+    bound_secrets_wipe(&bound);
+    if (rc < 0) {
         sandbox_end(sb, ENDED_LOST, &err);
         recovery_sandbox_resolved(r);
         return;

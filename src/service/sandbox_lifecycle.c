@@ -344,9 +344,17 @@ static void sandbox_on_ended(void *arg, const struct err *why)
         recovery_sandbox_resolved(sb->services->recovery);
 }
 
+static void sandbox_on_secret_used(void *arg, const char *name, const char *host, uint32_t count)
+{
+    const struct sandbox *sb = arg;
+
+    sandbox_supply_secret_used(sb->services->supply, sb->owner, sb->id, name, host, count);
+}
+
 const struct sandbox_handle_ops sandbox_engine_ops = { .on_ready = sandbox_on_ready,
                                                        .on_failed = sandbox_on_failed,
-                                                       .on_ended = sandbox_on_ended };
+                                                       .on_ended = sandbox_on_ended,
+                                                       .on_secret_used = sandbox_on_secret_used };
 
 /* If no CPU can be chosen the set stays unchanged, and the jailer refuses CPUs that this host does
  * not have. */

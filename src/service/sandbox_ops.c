@@ -7,6 +7,7 @@
  * requests count as use, and because an idle sandbox may be paused instead of ended. The next use
  * resumes a sandbox that was paused for idleness. */
 #include "service/sandbox_internal.h"
+#include "service/bound_secrets.h"
 
 #include "core/base/clock.h"
 #include "core/base/list.h"
@@ -242,7 +243,9 @@ static void sandbox_op_on_lifetime_set(void *arg, const struct err *err)
 {
     struct sandbox *sb = arg;
     struct sandbox_op *op = sandbox_op_in_progress(sb);
+    struct bound_secrets bound = { 0 };
     struct network_policy network;
+    struct err why = { 0 };
 
     if (!op)
         return;
@@ -251,7 +254,11 @@ static void sandbox_op_on_lifetime_set(void *arg, const struct err *err)
         return;
     }
     network = sandbox_op_new_network(op->update);
-    sandbox_handle_set_network(sb->handle, &network, NULL, 0, sandbox_op_apply_update, sb);
+    if (bound_secrets_fill(sb->services->supply->secrets, sb->owner, &network, false, &bound, &why) < 0)
+        sandbox_op_apply_update(sb, &why);
+    else
+        sandbox_handle_set_network(sb->handle, &network, bound.entries, bound.n, sandbox_op_apply_update, sb);
+    bound_secrets_wipe(&bound);
 }
 
 static void sandbox_op_start_lifetime(struct sandbox *sb, const struct sandbox_update *u)

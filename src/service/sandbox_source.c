@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "sandbox/hide.h"
+#include "service/bound_secrets.h"
 
 #include <unistd.h>
 
@@ -33,6 +34,27 @@ static void sandbox_source_fill_spec(const struct sandbox_source *s, struct sand
     ret->require_all_walls = s->supply->require_all_walls;
     ret->tenant = s->tenant;
     ret->share = s->supply->egress_share;
+}
+
+/* The spec with the values of its secrets, for a sandbox that is made or claimed now. */
+static int sandbox_source_bind_secrets(const struct sandbox_source *s, struct sandbox_spec *spec,
+                                       struct bound_secrets *bound, struct err *err)
+{
+    sandbox_source_fill_spec(s, spec);
+    if (bound_secrets_fill(s->supply->secrets, s->tenant ? s->tenant : "", &s->spec->network, false, bound, err) < 0)
+        return -1;
+    spec->secrets = bound->entries;
+    spec->nsecrets = bound->n;
+    return 0;
+}
+
+void sandbox_supply_secret_used(const struct sandbox_supply *s, const char *owner, const char *sandbox,
+                                const char *name, const char *host, uint32_t count)
+{
+    if (s->secrets)
+        secrets_count_use(s->secrets, owner, name, count);
+    if (s->on_secret_used)
+        s->on_secret_used(s->arg, owner, sandbox, name, host, count);
 }
 
 /* --- a new sandbox --- */
@@ -68,13 +90,15 @@ static void sandbox_source_close_hidden(struct sandbox_hidden_mounts *h)
 static int sandbox_source_make(struct sandbox_source *s, struct err *err)
 {
     struct sandbox_hidden_mounts h;
+    struct bound_secrets bound = { 0 };
     struct sandbox_spec spec;
     int rc;
 
     h.n = 0; /* the arrays are large and stay unset */
     rc = sandbox_source_open_hidden(s, &h, err);
+    if (rc == 0)
+        rc = sandbox_source_bind_secrets(s, &spec, &bound, err);
     if (rc == 0) {
-        sandbox_source_fill_spec(s, &spec);
         spec.mounts = h.mounts;
         spec.nmounts = h.n;
         spec.owner_uid = h.n ? geteuid() : 0;
@@ -82,6 +106,7 @@ static int sandbox_source_make(struct sandbox_source *s, struct err *err)
         rc = sandbox_handle_new(s->supply->engine, &spec, s->ops, s->arg, s->handle, err);
     }
     sandbox_source_close_hidden(&h);
+    bound_secrets_wipe(&bound);
     if (rc == 0 && s->state != SANDBOX_SOURCE_MISSED)
         sandbox_source_set_state(s, SANDBOX_SOURCE_NEW);
     return rc;
@@ -103,12 +128,16 @@ void sandbox_source_take(struct sandbox_source *s, const char *borrower)
 
 int sandbox_source_start(struct sandbox_source *s, struct err *err)
 {
+    struct bound_secrets bound = { 0 };
     struct sandbox_spec spec;
 
     if (s->state != SANDBOX_SOURCE_CLAIMING)
         return sandbox_source_make(s, err);
-    sandbox_source_fill_spec(s, &spec);
-    if (sandbox_handle_claim(*s->handle, &spec, s->ops, s->arg, err) == 0)
+    int rc = sandbox_source_bind_secrets(s, &spec, &bound, err);
+    if (rc == 0)
+        rc = sandbox_handle_claim(*s->handle, &spec, s->ops, s->arg, err);
+    bound_secrets_wipe(&bound);
+    if (rc == 0)
         return 0;
     return sandbox_source_member_died(s, err) ? sandbox_source_replace(s, err) : -1;
 }

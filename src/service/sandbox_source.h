@@ -10,6 +10,7 @@
 #include "core/ev/ev.h"
 #include "sandbox/engine.h"
 #include "sandbox/pool/pools.h"
+#include "service/secrets.h"
 #include "service/spec.h"
 
 struct sandbox_supply { /* what the sources of a server share; all pointers are borrowed */
@@ -20,6 +21,11 @@ struct sandbox_supply { /* what the sources of a server share; all pointers are 
     uint64_t required_limits;         /* bit per limit: refuse a host that cannot enforce it completely */
     bool require_all_walls;           /* refuse sandboxes without the walls that only root can raise */
     struct egress_share egress_share; /* of the egress proxy, for each sandbox */
+    struct secrets *secrets;          /* NULL: rules that name secrets are refused */
+    /* The egress proxy added a secret to requests of a sandbox. May be NULL. */
+    void (*on_secret_used)(void *arg, const char *owner, const char *sandbox, const char *name, const char *host,
+                           uint32_t count);
+    void *arg; /* of on_secret_used */
 };
 
 enum sandbox_source_state {
@@ -45,6 +51,9 @@ struct sandbox_source {
     uint64_t began_ns;     /* when the pools were asked */
     struct pool_loan loan; /* loan.result: what the pools had; POOL_MISS after a replacement */
 };
+
+void sandbox_supply_secret_used(const struct sandbox_supply *s, const char *owner, const char *sandbox,
+                                const char *name, const char *host, uint32_t count);
 
 /* Asks the pools for a member, which becomes *handle, unless the spec needs a mount, which no
  * member has. borrower: the tenant that may return the member to its pool; NULL: the owner keeps

@@ -106,10 +106,14 @@ static int serve(void)
     if (ev_new(&s.ev, &err) < 0 || store_open(s.ev, &store_set, &store, &err) < 0)
         return die("store", &err);
     struct pools *pools = pools_new(s.ev);
+    auto_free char *key_file = str_printf("%s.secrets", pepper_file);
+    struct secrets *secrets = secrets_new(
+        &(struct secrets_settings){ .ev = s.ev, .store = store, .key_file = key_file, .per_tenant = 5 });
     struct manager_settings manager_set = { .store = store,
                                             .output_dir = output,
                                             .connect = knock,
                                             .pools = pools,
+                                            .secrets = secrets,
                                             .live_max = 50,
                                             .executions_max = 64,
                                             .creating_max = 16,
@@ -130,9 +134,6 @@ static int serve(void)
     struct template_cache *template_cache = template_cache_new(store);
     struct script_cache *script_cache = script_cache_new(
         store, &(struct store_script_quota){ .count = 3, .bytes = 256 * KIB });
-    auto_free char *key_file = str_printf("%s.secrets", pepper_file);
-    struct secrets *secrets = secrets_new(
-        &(struct secrets_settings){ .ev = s.ev, .store = store, .key_file = key_file, .per_tenant = 5 });
     struct tools *tools = tools_new(&(struct tools_settings){ .ev = s.ev,
                                                               .manager = manager,
                                                               .store = store,

@@ -222,3 +222,27 @@ void server_audit_sandbox_ended(struct server_audit *r, const char *id, const ch
                                          .details = details.data },
                  true);
 }
+
+void server_audit_secret_used(struct server_audit *r, const char *owner, const char *sandbox, const char *name,
+                              const char *host, uint32_t count)
+{
+    struct audit_pair target[] = { { "secret", name }, { "sandbox", sandbox } };
+    auto_buf details = { 0 };
+    struct jsonw w;
+
+    if (!r)
+        return;
+    jsonw_init(&w, &details, 0);
+    jsonw_object(&w);
+    jsonw_kstr(&w, "host", host);
+    jsonw_ku64(&w, "requests", count);
+    jsonw_end_object(&w);
+    audit_append(r->audit,
+                 &(struct audit_record){ .tenant = owner,
+                                         .action = "secret.use",
+                                         .outcome = "success",
+                                         .target = target,
+                                         .ntarget = ARRAY_LEN(target),
+                                         .details = details.data },
+                 true);
+}

@@ -28,5 +28,8 @@ bool server_audit_is_damaged(const struct server_audit *r);   /* the files did n
 /* Records an action that no request caused. details: a JSON object, or NULL. r may be NULL in
  * both. */
 void server_audit_record(struct server_audit *r, const char *action, const char *details);
+/* The egress proxy added the secret `count` times since the last record about it. */
+void server_audit_secret_used(struct server_audit *r, const char *owner, const char *sandbox, const char *name,
+                              const char *host, uint32_t count);
 void server_audit_sandbox_ended(struct server_audit *r, const char *id, const char *owner, const char *ended_by,
                                 const struct err *why);

@@ -261,9 +261,19 @@ static void run_on_sandbox_ended(void *arg, const struct err *why)
         run_fail(r, why);
 }
 
+static void run_on_secret_used(void *arg, const char *name, const char *host, uint32_t count)
+{
+    const struct run *r = arg;
+    const struct sandbox_source *s = &r->sandbox.source;
+
+    sandbox_supply_secret_used(s->supply, s->tenant ? s->tenant : "", sandbox_handle_id(r->sandbox.handle), name, host,
+                               count);
+}
+
 static const struct sandbox_handle_ops run_sandbox_ops = { .on_ready = run_on_sandbox_ready,
                                                            .on_failed = run_on_sandbox_failed,
-                                                           .on_ended = run_on_sandbox_ended };
+                                                           .on_ended = run_on_sandbox_ended,
+                                                           .on_secret_used = run_on_secret_used };
 
 /* Replaces a pool member that died before it was claimed. */
 static bool run_replace_dead_sandbox(struct run *r, const struct err *err)
