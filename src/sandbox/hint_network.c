@@ -65,7 +65,7 @@ static void hint_add_allow(struct hint *h, const struct egress_destination *d)
         buf_adds(&h->out, "\"} in network.egress of the sandbox, which can be changed while it runs.");
 }
 
-/* A rule is missing. Another reason is a rule that denies on purpose, or not in the rules at all. */
+/* A rule is missing. Other reasons are a rule that denies on purpose, or not in the rules. */
 static bool hint_is_no_rule(const struct egress_destination *d)
 {
     return str_starts(d->reason, "no rule");

@@ -126,11 +126,13 @@ static const struct engine_ops engine_ops = { .on_lost = on_lost };
 static const struct sandbox_handle_ops box_ops = { .on_ready = on_ready, .on_failed = on_failed, .on_ended = on_ended };
 
 static int world_kernels; /* a directory, or 0 */
+static int world_egress;  /* the jailer's socket to an egress proxy, or 0 */
 
 static inline void open_world(struct world *w)
 {
     struct jailer_settings s = { .runtime_fd = open(getenv("COVE_RUNTIME"), O_RDONLY | O_CLOEXEC),
                                  .kernels_fd = world_kernels,
+                                 .egress_fd = world_egress,
                                  .state_dir = state_dir };
     struct err err = { 0 };
     int sock;

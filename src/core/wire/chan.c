@@ -37,6 +37,7 @@ static void chan_packet_free(struct chan_packet *p)
 {
     for (size_t i = 0; i < p->nfds; i++)
         close(p->fds[i]);
+    explicit_bzero(p->bytes, p->len); /* a claim or a binding may hold secrets */
     free(p);
 }
 

@@ -27,6 +27,7 @@ struct runtime_reset_baseline { /* state before the first claim, which RESET res
     int nice, policy;
     cpu_set_t cpus;
     struct rlimit rlimits[RLIM_NLIMITS];
+    uint32_t sockets; /* TCP sockets: listeners of the egress proxy, which processes outside hold */
 };
 
 struct runtime {

@@ -43,6 +43,34 @@ struct runtime_reset {
     struct removal *removal;
 };
 
+/* --- counting --- */
+
+/* Counts the lines after the first one of a file that may not exist; with `fn`, only those for
+ * which it returns true. -1: the file cannot be read. */
+static int runtime_reset_count_lines(const char *path, bool (*fn)(const char *line), uint32_t *ret)
+{
+    auto_free char *text = mem_alloc(FRAME_PAYLOAD_MAX);
+    auto_fd int fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : fd_read_full(fd, text, FRAME_PAYLOAD_MAX - 1);
+
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (n < 0)
+        return -1;
+    text[n] = '\0';
+    for (const char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
+        *ret += !fn || fn(line + 1);
+    return 0;
+}
+
+static int runtime_reset_count_sockets(uint32_t *ret)
+{
+    *ret = 0;
+    return runtime_reset_count_lines("/proc/self/net/tcp", NULL, ret) < 0
+               ? -1
+               : runtime_reset_count_lines("/proc/self/net/tcp6", NULL, ret);
+}
+
 /* --- baseline --- */
 
 static bool runtime_reset_stat_dir(const char *path, mode_t *mode, uint64_t *blocks, uint64_t *inodes)
@@ -74,6 +102,7 @@ void runtime_reset_record_baseline(struct runtime *rt)
     if (b->is_recorded || rt->claimed)
         return;
     b->is_recorded = true;
+    (void)runtime_reset_count_sockets(&b->sockets);
     for (size_t i = 0; i < RESET_DIRS; i++) {
         struct stat st = { 0 };
 
@@ -114,24 +143,6 @@ static int runtime_reset_kill_all(struct runtime *rt, struct rt_reset *found, st
 
 /* --- System V objects and connections --- */
 
-/* Counts the lines after the first one of a file that may not exist; with `fn`, only those for
- * which it returns true. -1: the file cannot be read. */
-static int runtime_reset_count_lines(const char *path, bool (*fn)(const char *line), uint32_t *ret)
-{
-    auto_free char *text = mem_alloc(FRAME_PAYLOAD_MAX);
-    auto_fd int fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : fd_read_full(fd, text, FRAME_PAYLOAD_MAX - 1);
-
-    if (fd < 0 && errno == ENOENT)
-        return 0;
-    if (n < 0)
-        return -1;
-    text[n] = '\0';
-    for (const char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
-        *ret += !fn || fn(line + 1);
-    return 0;
-}
-
 /* "  key  id ..." */
 static int runtime_reset_sysv_id(const char *line)
 {
@@ -168,14 +179,6 @@ static int runtime_reset_remove_sysv(struct rt_reset *found, struct err *err)
     uint32_t queues = 0;
     if (runtime_reset_count_lines("/proc/sysvipc/msg", NULL, &queues) < 0 || queues)
         return err_set(err, ERR_BUSY, "System V message queues could not be removed");
-    return 0;
-}
-
-static int runtime_reset_count_sockets(struct rt_reset *found, struct err *err)
-{
-    if (runtime_reset_count_lines("/proc/self/net/tcp", NULL, &found->sockets) < 0 ||
-        runtime_reset_count_lines("/proc/self/net/tcp6", NULL, &found->sockets) < 0)
-        return err_sys(err, ERR_SYS, "/proc/self/net");
     return 0;
 }
 
@@ -240,8 +243,13 @@ static int runtime_reset_empty_dirs(struct runtime *rt, struct runtime_reset *r,
 
 static int runtime_reset_finish(struct runtime *rt, struct runtime_reset *r, struct err *err)
 {
-    if (runtime_reset_remove_sysv(&r->found, err) < 0 || runtime_reset_count_sockets(&r->found, err) < 0)
+    uint32_t sockets, known = rt->reset_baseline.sockets;
+
+    if (runtime_reset_remove_sysv(&r->found, err) < 0)
         return -1;
+    if (runtime_reset_count_sockets(&sockets) < 0)
+        return err_sys(err, ERR_SYS, "/proc/self/net");
+    r->found.sockets = sockets > known ? sockets - known : 0;
     r->found.altered = runtime_reset_self_altered(&rt->reset_baseline);
     snapshot_free(take_ptr(&rt->snapshot));
     runtime_claim_forget(rt);

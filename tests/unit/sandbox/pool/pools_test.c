@@ -236,6 +236,45 @@ static void run_behind(struct scene *s)
     s->k.stream = got.f.stream;
 }
 
+TEST(a_member_with_listeners_gets_the_rules_of_its_claim)
+{
+    struct sandbox_spec like = plain_spec(), want = plain_spec(), none = plain_spec();
+    struct jail_template template;
+    struct egress_bind m;
+    struct err err = { 0 };
+    void *strings;
+    struct scene s;
+    int proxy[2];
+
+    like.network = (struct network_policy){ .mode = NETWORK_EGRESS, .rules = "allow pypi.org" };
+    want.network = (struct network_policy){ .mode = NETWORK_EGRESS, .rules = "allow example.org" };
+    begin(&s);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, proxy), 0);
+    assert_int_equal(engine_set_egress(s.k.engine, proxy[0], &err), 0);
+    put_pool(&s, &like, &two);
+    jailer_takes(&s.k, FRAME_J_TEMPLATE);
+    assert_int_equal(jail_template_decode(&got.f, &template, NULL), 0);
+    assert_int_equal(template.egress, 1);
+    jailer_ok(&s.k);
+    asked_to_make(&s, 0);
+    asked_to_make(&s, 1);
+    made(&s, 0, ALL_OUTSIDE);
+    made(&s, 1, ALL_OUTSIDE);
+    silent(&s.k, proxy[1]); /* an unclaimed member has no rules */
+    assert_null(pools_take(s.pools, &none, NULL));
+    claim(&s, &want);
+    turn(&s.k);
+    take(proxy[1], FRAME_E_BIND);
+    assert_int_equal(egress_bind_decode(&got.f, &m, &strings, NULL), 0);
+    assert_string_equal(m.rules, "allow example.org");
+    free(strings);
+    put(proxy[1], FRAME_E_BOUND, 0, got.f.stream, NULL, 0);
+    turn(&s.k);
+    claimed(&s, 0);
+    close(proxy[1]);
+    end(&s);
+}
+
 TEST(an_execution_may_follow_the_claim_without_waiting)
 {
     struct scene s;
@@ -1213,6 +1252,7 @@ int main(void)
         RUN(a_waiting_interpreter_warms_up_once),
         RUN(no_interpreter_warms_up_while_requests_are_queued),
         RUN(a_waiting_interpreter_that_ends_is_replaced),
+        RUN(a_member_with_listeners_gets_the_rules_of_its_claim),
         RUN(an_execution_may_follow_the_claim_without_waiting),
         RUN(a_refused_claim_fails_the_execution_that_followed_it),
         RUN(no_execution_is_sent_while_limits_are_being_set),
