@@ -142,6 +142,8 @@ static int coved_open_manager(struct coved *d, struct err *err)
         .on_secret_used = coved_on_secret_used,
         .secrets = d->secrets,
         .arg = d,
+        .egress_socket = d->operator_limits.forbids_network ? NULL : d->paths.egress_socket,
+        .egress_share = { .connections_max = (uint32_t)conf_number(&d->conf, SETTING_EGRESS_CONNS) },
         .live_max = (uint32_t)conf_number(&d->conf, SETTING_SANDBOXES),
         .executions_max = (uint32_t)conf_number(&d->conf, SETTING_EXECUTIONS),
         .creating_max = (uint32_t)conf_number(&d->conf, SETTING_CREATING),
@@ -315,29 +317,32 @@ static void coved_open_gateway(struct coved *d)
 
 static void coved_open_api(struct coved *d)
 {
-    d->api = api_new(&(struct api_settings){ .ev = d->ev,
-                                             .gateway = d->gateway,
-                                             .store = d->store,
-                                             .manager = d->manager,
-                                             .pools = d->pools,
-                                             .executor = d->executor,
-                                             .tools = d->tools,
-                                             .script_cache = d->script_cache,
-                                             .secrets = d->secrets,
-                                             .builtin_pools = d->default_pools,
-                                             .nbuiltin_pools = coved_fill_default_pools(d),
-                                             .auth = d->auth,
-                                             .audit = server_audit_log(d->recorder),
-                                             .version = COVE_VERSION,
-                                             .operator_limits = &d->operator_limits,
-                                             .scratch_dir = d->paths.state_dir,
-                                             .login_issuer = conf_text(&d->conf, SETTING_JWT_ISSUER),
-                                             .login_audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
-                                             .login_client = conf_text(&d->conf, SETTING_JWT_CLIENT),
-                                             .get_retention = coved_fill_retention,
-                                             .write_capabilities = coved_write_capabilities,
-                                             .write_metrics = coved_append_metrics,
-                                             .arg = d });
+    d->api = api_new(
+        &(struct api_settings){ .ev = d->ev,
+                                .gateway = d->gateway,
+                                .store = d->store,
+                                .manager = d->manager,
+                                .pools = d->pools,
+                                .executor = d->executor,
+                                .tools = d->tools,
+                                .script_cache = d->script_cache,
+                                .secrets = d->secrets,
+                                .builtin_pools = d->default_pools,
+                                .nbuiltin_pools = coved_fill_default_pools(d),
+                                .auth = d->auth,
+                                .audit = server_audit_log(d->recorder),
+                                .version = COVE_VERSION,
+                                .operator_limits = &d->operator_limits,
+                                .connections_per_sandbox = conf_number(&d->conf, SETTING_EGRESS_CONNS),
+                                .connections_per_tenant = conf_number(&d->conf, SETTING_EGRESS_CONNS_TENANT),
+                                .scratch_dir = d->paths.state_dir,
+                                .login_issuer = conf_text(&d->conf, SETTING_JWT_ISSUER),
+                                .login_audience = conf_text(&d->conf, SETTING_JWT_AUDIENCE),
+                                .login_client = conf_text(&d->conf, SETTING_JWT_CLIENT),
+                                .get_retention = coved_fill_retention,
+                                .write_capabilities = coved_write_capabilities,
+                                .write_metrics = coved_append_metrics,
+                                .arg = d });
 }
 
 static void coved_open_mcp(struct coved *d)
@@ -491,8 +496,9 @@ static int coved_serve(struct coved *d, struct err *err)
 
     if (coved_drop_privileges(err) < 0 || server_paths_resolve(&w, &d->paths, err) < 0 || ev_new(&d->ev, err) < 0 ||
         coved_watch_signals(d, err) < 0 || coved_read_operator_limits(d, err) < 0 ||
-        coved_restrict_drivers(d, err) < 0 || coved_open_store(d, err) < 0 || coved_open_recorder(d, err) < 0 ||
-        coved_open_auth(d, err) < 0 || coved_open_secrets(d, err) < 0 || coved_open_manager(d, err) < 0)
+        coved_restrict_drivers(d, err) < 0 || coved_restrict_network(d, err) < 0 || coved_open_store(d, err) < 0 ||
+        coved_open_recorder(d, err) < 0 || coved_open_auth(d, err) < 0 || coved_open_secrets(d, err) < 0 ||
+        coved_open_manager(d, err) < 0)
         return -1;
     if (coved_open_wallclock(d, err) < 0)
         return -1;

@@ -61,6 +61,8 @@ void coved_count_sockets(struct coved *d);
 size_t coved_fill_default_pools(struct coved *d);
 /* Adds the setting drivers.allowed to the operator limits. */
 int coved_restrict_drivers(struct coved *d, struct err *err);
+/* The same for egress.enabled and egress.openRanges. */
+int coved_restrict_network(struct coved *d, struct err *err);
 /* Drops every privilege that coved might have been started with. Fails with ERR_DENIED as root. */
 int coved_drop_privileges(struct err *err);
 

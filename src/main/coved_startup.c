@@ -172,3 +172,20 @@ int coved_restrict_drivers(struct coved *d, struct err *err)
         return err_set(err, ERR_CONF_VALUE, "drivers.allowed: no driver is left that the operator limits allow too");
     return 0;
 }
+
+int coved_restrict_network(struct coved *d, struct err *err)
+{
+    const char *const *ranges = conf_list(&d->conf, SETTING_EGRESS_OPEN);
+    struct operator_limits *limits = &d->operator_limits;
+    struct ip_prefix prefix;
+
+    for (size_t i = 0; ranges[i]; i++) {
+        if (!ip_prefix_parse(ranges[i], strlen(ranges[i]), &prefix))
+            return err_set(err, ERR_CONF_VALUE,
+                           "egress.openRanges: '%.60s' is not an address or a network such as 10.1.0.0/16", ranges[i]);
+        limits->open_ranges = mem_resize(limits->open_ranges, limits->nopen_ranges + 1, sizeof(*limits->open_ranges));
+        limits->open_ranges[limits->nopen_ranges++] = prefix;
+    }
+    limits->forbids_network = limits->forbids_network || !conf_is_on(&d->conf, SETTING_EGRESS);
+    return 0;
+}

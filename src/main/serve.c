@@ -408,9 +408,9 @@ static void serve_check_addresses(const struct serve_process *s, enum conf_setti
     struct err err = { 0 };
 
     for (const char *const *text = conf_list(&s->conf, which); *text; text++)
-        if (!ip_prefix_parse(*text, strlen(*text), &prefix) || (!prefixes && strchr(*text, '/'))) {
-            err_set(&err, ERR_CONF_VALUE, "%s: '%.60s' is not an address%s", setting_info(which)->name, *text,
-                    prefixes ? " or a network such as 10.1.0.0/16" : "");
+        if (!(prefixes ? ip_prefix_parse(*text, strlen(*text), &prefix) : ip_endpoint_is_valid(*text))) {
+            err_set(&err, ERR_CONF_VALUE, "%s: '%.60s' is not an address, alone or %s", setting_info(which)->name,
+                    *text, prefixes ? "as a network such as 10.1.0.0/16" : "with a port");
             serve_add_problem(s, which, &err, pr);
         }
 }

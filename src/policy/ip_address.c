@@ -167,6 +167,21 @@ char *ip_address_format(const struct ip_address *a, char ret[IP_ADDRESS_TEXT])
     return ret;
 }
 
+bool ip_endpoint_is_valid(const char *text)
+{
+    bool bracketed = text[0] == '[';
+    const char *end = bracketed ? strchr(text, ']') : strrchr(text, ':');
+    struct ip_address address;
+    uint64_t port;
+
+    if (ip_address_parse(text, strlen(text), &address))
+        return true;
+    if (!end || !ip_address_parse(text + bracketed, (size_t)(end - text) - bracketed, &address))
+        return false;
+    end += bracketed;
+    return *end == ':' && bracketed == (address.family == 6) && str_to_u64(end + 1, UINT16_MAX, &port) && port > 0;
+}
+
 bool ip_address_equal(const struct ip_address *a, const struct ip_address *b)
 {
     return a->family == b->family && memcmp(a->bytes, b->bytes, a->family == 4 ? 4 : 16) == 0;

@@ -19,6 +19,8 @@ struct ip_prefix {
 
 bool ip_address_parse(const char *text, size_t len, struct ip_address *ret);
 char *ip_address_format(const struct ip_address *a, char ret[IP_ADDRESS_TEXT]); /* returns ret */
+/* Whether the text is an address, alone or with a port: "10.1.0.53:5353", "[2001:db8::53]:5353". */
+bool ip_endpoint_is_valid(const char *text);
 bool ip_address_equal(const struct ip_address *a, const struct ip_address *b);
 /* "10.0.0.0/8", "2001:db8::/32", or an address alone. Refuses bits that are set after `bits`. */
 bool ip_prefix_parse(const char *text, size_t len, struct ip_prefix *ret);

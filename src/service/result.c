@@ -166,13 +166,16 @@ static bool result_receipt_member_matters(const char *key, const json_t *v)
     if (str_eq(key, "changes"))
         return json_integer_value(json_object_get(v, "added")) || json_integer_value(json_object_get(v, "modified")) ||
                json_integer_value(json_object_get(v, "deleted"));
+    if (str_eq(key, "network"))
+        return json_integer_value(json_object_get(v, "connections")) ||
+               json_integer_value(json_object_get(v, "refused")) || json_integer_value(json_object_get(v, "failed"));
     return json_is_object(v) || json_array_size(v) > 0;
 }
 
 /* As receipt_json_summary(), from the text that the store has. */
 void result_write_stored_receipt(const char *json, enum receipt_detail detail, struct jsonw *w)
 {
-    static const char *const keys[] = { "used", "limitHits", "changes", "denials" };
+    static const char *const keys[] = { "used", "limitHits", "changes", "denials", "network" };
     static const char *const figures[] = { "wallMs", "cpuMs", "memoryPeakBytes" };
 
     if (!json || detail == RECEIPT_NONE)
@@ -185,6 +188,7 @@ void result_write_stored_receipt(const char *json, enum receipt_detail detail, s
     for (size_t i = 0; i < ARRAY_LEN(figures); i++)
         json_object_set(used, figures[i], json_object_get(json_object_get(full, "used"), figures[i]));
     json_object_set_new(full, "used", used);
+    json_object_del(json_object_get(full, "network"), "rules");
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         json_t *v = json_object_get(full, keys[i]);
 

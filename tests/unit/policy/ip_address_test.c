@@ -128,12 +128,30 @@ TEST(a_prefix_contains_addresses_of_its_family_up_to_its_last_bit)
     }
 }
 
+TEST(an_endpoint_is_an_address_with_or_without_a_port)
+{
+    static const char *const good[] = { "10.1.0.53", "10.1.0.53:53", "2001:db8::53", "[2001:db8::53]:65535" };
+    static const char *const bad[] = {
+        "",           "10.1.0.53:",    "10.1.0.53:0",     "10.1.0.53:65536", "[10.1.0.53]:53",
+        "dns:53",     "10.1:53",       "[2001:db8::53]",  "[2001:db8::53",   "[2001:db8::53]:",
+        "10.0.0.0/8", "10.1.0.53 :53", "2001:db8::53]:53"
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        if (!ip_endpoint_is_valid(good[i]))
+            fail_msg("%s", good[i]);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (ip_endpoint_is_valid(bad[i]))
+            fail_msg("%s", bad[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(addresses_have_one_written_form),
         RUN(a_prefix_has_no_bits_after_its_length),
         RUN(a_prefix_contains_addresses_of_its_family_up_to_its_last_bit),
+        RUN(an_endpoint_is_an_address_with_or_without_a_port),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

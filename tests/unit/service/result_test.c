@@ -80,6 +80,39 @@ TEST(an_execution_that_was_not_started_is_an_error)
     assert_written(&r, "{\"id\":\"ex1\",\"droppedBytes\":0}");
 }
 
+static void assert_same_summary(const struct receipt *r)
+{
+    auto_buf full = { 0 }, summary = { 0 }, stored = { 0 };
+    struct jsonw w;
+
+    jsonw_init(&w, &full, 0);
+    receipt_json(r, &w);
+    jsonw_init(&w, &summary, 0);
+    jsonw_object(&w);
+    result_write_receipt(r, RECEIPT_SUMMARY, &w);
+    jsonw_end_object(&w);
+    jsonw_init(&w, &stored, 0);
+    jsonw_object(&w);
+    result_write_stored_receipt(full.data, RECEIPT_SUMMARY, &w);
+    jsonw_end_object(&w);
+    assert_string_equal(summary.data, stored.data);
+}
+
+TEST(a_summary_of_a_stored_receipt_has_the_network_if_it_was_used)
+{
+    struct egress_destination d = { .host = "pypi.org", .port = 443, .refused = 2, .reason = "no rule allows it" };
+    struct receipt r = { .network = { NETWORK_EGRESS, "allow example.org" },
+                         .egress = { .carrier = EGRESS_CARRIER_TPROXY },
+                         .changes_why = "not requested",
+                         .denials_why = "not counted" };
+
+    assert_same_summary(&r);
+    r.egress.refused = 2;
+    r.egress.destinations = &d;
+    r.egress.ndestinations = 1;
+    assert_same_summary(&r);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -87,6 +120,7 @@ int main(void)
         RUN(an_exception_has_no_type_and_the_last_one_counts),
         RUN(every_result_has_the_same_members),
         RUN(an_execution_that_was_not_started_is_an_error),
+        RUN(a_summary_of_a_stored_receipt_has_the_network_if_it_was_used),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
