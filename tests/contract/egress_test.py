@@ -821,10 +821,7 @@ def tls_client(sock, name):
 @case
 def EG06_the_name_in_tls_must_be_the_name_of_the_connection(w):
     with tempfile.TemporaryDirectory() as d, w.start() as e:
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", d + "/k", "-out",
-                        d + "/c", "-days", "2", "-subj", "/CN=origin.test"], check=True, capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(d + "/c", d + "/k")
+        context = certificate(d, "origin.test")
 
         def talk(conn):
             with context.wrap_socket(conn, server_side=True) as tls:
@@ -870,6 +867,67 @@ def EG06_the_name_in_tls_must_be_the_name_of_the_connection(w):
         except ssl.SSLError as error:
             assert "INTERNAL_ERROR" in str(error), error
         w.names.records["origin.test"] = ["127.0.0.1"]
+
+
+# --- secrets ---
+
+
+def certificate(directory, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", directory + "/k",
+                    "-out", directory + "/c", "-days", "2", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name], check=True,
+                   capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(directory + "/c", directory + "/k")
+    os.chmod(directory, 0o755)
+    os.chmod(directory + "/c", 0o644)
+    return context
+
+
+@case
+def EG11_a_secret_is_added_on_the_way_out_and_removed_from_the_answer(w):
+    value = "sk-3f9c81d2e7a64b50"
+    with tempfile.TemporaryDirectory() as d:
+        context = certificate(d, "origin.test")
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Web)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        with w.start(options=("--ca-file", d + "/c")) as e:
+            rule = f"secret key origin.test:{port} header=Authorization format=Bearer%20{{}} methods=GET,POST path=/v1/*"
+            s = e.listen().bind(rule, secrets={"key": value})
+            with connect(s.proxy) as sock:
+                for body in ("", "x" * 100000):
+                    method = "POST" if body else "GET"
+                    sock.sendall(f"{method} http://key.secret.cove/v1/models HTTP/1.1\r\nHost: key.secret.cove\r\nAuthorization: Bearer mine\r\n"
+                                 f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+                    r = read_response(sock)
+                    seen = dict((k.lower(), v) for k, v in r.json["headers"])
+                    assert r.status == 200 and seen["host"] == f"origin.test:{port}", (r.line, seen)
+                    assert seen["authorization"] == "Bearer " + "*" * len(value) and value not in r.body.decode(), seen
+                    assert r.json["body"] == body
+            assert request(s, "http://key.secret.cove/v2/other").status == 403
+            assert request(s, "http://key.secret.cove/v1/x", "PUT", body="x").status == 403
+            assert request(s, "http://other.secret.cove/v1/x").status == 403
+            assert b" 403 " in tunnel(s, "origin.test", port)[1]  # the rule opens this way only
+            assert b" 403 " in tunnel(s, "key.secret.cove", 443)[1]
+            sock, answer = tunnel(s, "key.secret.cove", 80)
+            assert b" 200 " in answer
+            sock.sendall(b"GET /v1/a HTTP/1.1\r\nHost: key.secret.cove\r\n\r\n")
+            assert read_response(sock).status == 200
+            assert [c["way"] for c in s.connections() if c["host"] == "origin.test"] == ["secret"]
+            s.bind(rule, secrets={"key": value})  # nothing has changed: the connection stays
+            sock.sendall(b"GET /v1/b HTTP/1.1\r\nHost: key.secret.cove\r\n\r\n")
+            assert read_response(sock).status == 200
+            assert resolve(s, "key.secret.cove")[1].startswith("198.18.") and resolve(s, "no.secret.cove")[0] == 3
+            s.report()
+            assert sum(count for _, name, host, count in e.secrets if (name, host) == ("key", "origin.test")) == 4, e.secrets
+        with w.start() as e:  # an authority that is not known
+            s = e.listen().bind(f"secret key origin.test:{port} header=X-Key format={{}}", secrets={"key": value})
+            r = request(s, "http://key.secret.cove/")
+            assert r.status == 502 and value.encode() not in r.body, r.body
+            assert s.report()["failed"] == 1
+        server.shutdown()
+        server.server_close()
 
 
 @case

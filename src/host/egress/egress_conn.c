@@ -12,18 +12,28 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 
-static struct egress_conn *egress_conn_accept(struct egress_listener_source *l, uint8_t way)
-{
-    struct egress_sandbox *s = l->sandbox;
-    int one = 1;
+#define KEEPALIVE_S 60
 
-    if (!egress_sandbox_may_accept(l))
-        return NULL;
-    int fd = accept4(l->io.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
-        return NULL;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+/* A client that has only shut down its sending side answers probes; the remains of a process that
+ * is gone do not, and without probes its connection would stay as long as the destination is
+ * silent. */
+static void egress_conn_set_options(int fd)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {
+        { IPPROTO_TCP, TCP_NODELAY, 1 },    { SOL_SOCKET, SO_KEEPALIVE, 1 }, { IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S },
+        { IPPROTO_TCP, TCP_KEEPINTVL, 15 }, { IPPROTO_TCP, TCP_KEEPCNT, 4 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
+}
+
+struct egress_conn *egress_conn_new(struct egress_sandbox *s, int fd, uint8_t way)
+{
     struct egress_conn *c = mem_new(struct egress_conn);
+
     c->sandbox = s;
     c->tenant = s->tenant;
     c->fd = fd;
@@ -33,6 +43,17 @@ static struct egress_conn *egress_conn_accept(struct egress_listener_source *l, 
     s->nconns++;
     shares_add_connection(&s->proxy->shares, c->tenant);
     return c;
+}
+
+static struct egress_conn *egress_conn_accept(struct egress_listener_source *l, uint8_t way)
+{
+    if (!egress_sandbox_may_accept(l))
+        return NULL;
+    int fd = accept4(l->io.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    egress_conn_set_options(fd);
+    return egress_conn_new(l->sandbox, fd, way);
 }
 
 void egress_conn_on_proxy_listener(void *arg, uint32_t events UNUSED)

@@ -35,6 +35,8 @@ struct egress_conn {
 void egress_conn_on_proxy_listener(void *arg, uint32_t events);
 void egress_conn_on_any_listener(void *arg, uint32_t events);
 
+/* A connection of a bound sandbox, which has no handler yet. Takes the descriptor, non-blocking. */
+struct egress_conn *egress_conn_new(struct egress_sandbox *s, int fd, uint8_t way);
 /* Ends it, without any more words. Frees it. */
 void egress_conn_close(struct egress_conn *c);
 void egress_conn_abort(struct egress_conn *c); /* the same; the client sees a reset */

@@ -1,6 +1,7 @@
 #include "host/egress/egress_filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -89,12 +90,16 @@ int egress_filter_install(void)
 #if !defined(FILTER_ARCH) || defined(__SANITIZE_ADDRESS__)
     return 0; /* a sanitizer needs more calls, and reads files at the end */
 #else
-    enum { HEAD = 4, CALLS = sizeof(egress_calls) / sizeof(egress_calls[0]) };
+    enum { HEAD = 8, CALLS = sizeof(egress_calls) / sizeof(egress_calls[0]) };
     struct sock_filter program[HEAD + CALLS + 2] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_openat, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])), /* little-endian: the low half */
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_ACCMODE | O_CREAT | O_TRUNC, CALLS, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog fprog = { .len = HEAD + CALLS + 2, .filter = program };
 

@@ -1,5 +1,5 @@
-/* egress_filter.h - the system calls of the proxy: sockets, memory, time, and nothing that opens a
- * file or starts a program. Everything else returns EPERM. */
+/* egress_filter.h - the system calls of the proxy: sockets, memory and time. Files are only read
+ * (certificate authorities); no program is started. Any other call returns EPERM. */
 #pragma once
 
 #include "core/base/base.h"

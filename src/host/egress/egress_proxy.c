@@ -9,7 +9,7 @@
 #define DESCRIPTORS_RESERVED 64u
 #define DESCRIPTORS_PER_CONNECTION 2u
 
-/* A third of the descriptors is for listeners. */
+/* A quarter of the descriptors is for listeners. */
 static size_t egress_proxy_connections_max(void)
 {
     struct rlimit l = { .rlim_cur = 1024 };
@@ -19,7 +19,7 @@ static size_t egress_proxy_connections_max(void)
         l.rlim_cur = 1000000;
     if (l.rlim_cur < 2 * DESCRIPTORS_RESERVED)
         return DESCRIPTORS_RESERVED / DESCRIPTORS_PER_CONNECTION;
-    return (l.rlim_cur - DESCRIPTORS_RESERVED) * 2 / 3 / DESCRIPTORS_PER_CONNECTION;
+    return (l.rlim_cur - DESCRIPTORS_RESERVED) * 3 / 4 / DESCRIPTORS_PER_CONNECTION;
 }
 
 int egress_proxy_init(struct egress_proxy *p, struct ev *ev, const struct egress_settings *settings, struct err *err)

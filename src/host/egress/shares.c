@@ -86,7 +86,7 @@ bool shares_may_accept(struct shares *s, struct share_tenant *t, uint64_t turn)
 bool shares_has_room(const struct shares *s, const struct share_tenant *t)
 {
     return t->connections < s->tenant_connections_max && s->connections < s->connections_max &&
-           t->connections < s->connections_max - s->connections;
+           t->connections < 2 * (s->connections_max - s->connections);
 }
 
 void shares_add_connection(struct shares *s, struct share_tenant *t)
@@ -104,7 +104,7 @@ void shares_remove_connection(struct shares *s, struct share_tenant *t)
 
 bool shares_may_buffer(const struct shares *s, const struct share_tenant *t)
 {
-    return s->buffered < SHARES_BUFFERS && t->buffered <= SHARES_BUFFERS - s->buffered;
+    return s->buffered < SHARES_BUFFERS && t->buffered <= 2 * (SHARES_BUFFERS - s->buffered);
 }
 
 bool shares_may_move(struct shares *s, struct share_tenant *t, uint64_t turn)

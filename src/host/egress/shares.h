@@ -1,9 +1,9 @@
 /* shares.h - how the sandboxes of all tenants share one proxy.
  *
  * Each sandbox has limits of its own. Tenants share what is left: a tenant may hold a further
- * connection, or a further buffer, only while it holds fewer of them than are free. So one tenant
- * gets at most half, two get a third each, and there is always room for the next. In a turn of the
- * loop each tenant may accept and move only so much; the rest waits for a later turn.
+ * connection, or a further buffer, only while it holds less than twice as many as are free. So one
+ * tenant gets at most two thirds, two get two fifths each, and the next one always finds some. In a
+ * turn of the loop each tenant may accept and move only so much; the rest waits for a later turn.
  *
  * The caller passes the time in; nothing here reads a clock. */
 #pragma once
