@@ -314,12 +314,13 @@ static int serve_run(struct serve_process *s, struct err *err)
     auto_free char *resolvers = serve_join_list(s, SETTING_EGRESS_RESOLVERS);
     const char *egress_socket = s->paths.egress_socket, *each = conf_text(&s->conf, SETTING_EGRESS_CONNS);
     const char *tenant = conf_text(&s->conf, SETTING_EGRESS_CONNS_TENANT);
-    const char *const egress[] = {
-        s->egress_path, "--socket",    egress_socket, "--host-uid",    uid,  "--parent",
-        parent,         "--log-level", level,         "--log-format",  form, "--open-ranges",
-        open_ranges,    "--resolvers", resolvers,     "--connections", each, "--tenant-connections",
-        tenant,         NULL
-    };
+    const char *ca_file = conf_text(&s->conf, SETTING_EGRESS_CA), *ca_option = *ca_file ? "--ca-file" : NULL;
+    /* clang-format off */
+    const char *const egress[] = { s->egress_path, "--socket", egress_socket, "--host-uid", uid, "--parent", parent,
+                                   "--log-level", level, "--log-format", form, "--open-ranges", open_ranges,
+                                   "--resolvers", resolvers, "--connections", each, "--tenant-connections", tenant,
+                                   ca_option, ca_file, NULL };
+    /* clang-format on */
     uint64_t drain = conf_number(&s->conf, SETTING_DRAIN);
     const struct supervisor_program programs[] = {
         { .name = "cove-monitor", .argv = monitor, .ready_socket = s->paths.monitor_socket, .stop_ms = 2000 },
@@ -419,17 +420,17 @@ static void serve_check_addresses(const struct serve_process *s, enum conf_setti
  * while another server runs. */
 static int serve_check_texts(const struct serve_process *s, struct problems *pr)
 {
-    static const enum conf_setting dirs[] = { SETTING_STATE_DIR, SETTING_RUN_DIR };
+    static const enum conf_setting paths[] = { SETTING_STATE_DIR, SETTING_RUN_DIR, SETTING_EGRESS_CA };
     const char *listen = conf_text(&s->conf, SETTING_LISTEN);
     struct store_url store_url = { 0 };
     struct err err = { 0 };
 
-    for (size_t i = 0; i < ARRAY_LEN(dirs) && pr->n == 0; i++) {
-        const char *dir = conf_text(&s->conf, dirs[i]);
+    for (size_t i = 0; i < ARRAY_LEN(paths) && pr->n == 0; i++) {
+        const char *path = conf_text(&s->conf, paths[i]);
 
-        if (*dir && *dir != '/') {
-            err_set(&err, ERR_CONF_VALUE, "%s: '%.120s' is not an absolute path", setting_info(dirs[i])->name, dir);
-            serve_add_problem(s, dirs[i], &err, pr);
+        if (*path && *path != '/') {
+            err_set(&err, ERR_CONF_VALUE, "%s: '%.120s' is not an absolute path", setting_info(paths[i])->name, path);
+            serve_add_problem(s, paths[i], &err, pr);
         }
     }
     if (pr->n == 0 && !str_eq(listen, "off") && sockets_check_address(listen, &err) < 0)

@@ -57,7 +57,8 @@ class EgressProcess(Case):
 
     def test_its_arguments_are_those_of_the_settings(self):
         self.start(LISTENER, "--egress-open-ranges", "10.1.0.0/16, 192.168.1.7", "--egress-resolvers", "10.1.0.53",
-                   "--egress-connections-per-sandbox", "7", "--egress-connections-per-tenant", "70", "--log-level", "warn")
+                   "--egress-connections-per-sandbox", "7", "--egress-connections-per-tenant", "70", "--egress-ca-file", "/etc/own.pem",
+                   "--log-level", "warn")
         path = os.path.join(self.programs, "arguments")
         wait_for(lambda: os.path.exists(path) and os.path.getsize(path))
         with open(path, encoding="utf-8") as f:
@@ -65,7 +66,7 @@ class EgressProcess(Case):
         self.assertEqual({name: told[name] for name in told if name not in ("--parent", "--host-uid")},
                          {"--socket": os.path.join(self.run_dir, "egress.sock"), "--log-level": "warn", "--log-format": "text",
                           "--open-ranges": "10.1.0.0/16,192.168.1.7", "--resolvers": "10.1.0.53", "--connections": "7",
-                          "--tenant-connections": "70"})
+                          "--tenant-connections": "70", "--ca-file": "/etc/own.pem"})
         self.assertEqual(int(told["--parent"]), self.launched.process.pid)
         self.stop()
 
@@ -108,3 +109,8 @@ class EgressProcess(Case):
             done = run("serve", "--state-dir", os.path.join(self.dir, "other"), *flags)
             self.assertEqual(done.code, 2, done)
             self.assertIn(flags[1], done.err)
+
+    def test_a_relative_path_of_authorities_is_refused_before_the_start(self):
+        done = run("serve", "--state-dir", os.path.join(self.dir, "other"), "--egress-ca-file", "own.pem")
+        self.assertEqual(done.code, 2, done)
+        self.assertIn("egress.caFile: 'own.pem' is not an absolute path", done.err)
