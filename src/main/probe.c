@@ -1,5 +1,5 @@
-/* cove-probe walls|uid|limits|memory|burn|shout|rates [NAME=VALUE...] - attacks the sandbox that it
- * runs in and prints the results. Only `cove doctor` uses it: it binds the program into a sandbox,
+/* cove-probe walls|uid|limits|memory|burn|shout|rates|egress [NAME=VALUE...] - attacks the sandbox
+ * that it runs in and prints the results. Only `cove doctor` uses it: it binds the program into a sandbox,
  * starts it and reads the results. */
 #include "inside/doctor/attack.h"
 
@@ -28,6 +28,8 @@ int main(int argc, char **argv)
         attack_io_rates();
     else if (str_eq(what, "uid"))
         a = attack_find_wall("unique_uid", &n);
+    else if (str_eq(what, "egress"))
+        a = attack_egress(&n);
     else
         a = str_eq(what, "limits") ? attack_limits(&n) : attack_walls(&n);
     for (size_t i = 0; i < n; i++)

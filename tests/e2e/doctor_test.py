@@ -17,6 +17,42 @@ from server import wait_for
 
 USER = 65534
 PARTS = ("cove", "cove-runtime", "cove-probe")
+# A proxy that answers every bind, name and CONNECT with yes: header of a frame is u32 length, u8
+# type, u8 flags, u16 zero, u32 stream.
+OPEN_PROXY = """#!/usr/bin/python3
+import array, os, select, socket, struct, sys
+told = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+jailer = socket.socket(fileno=int(told["--jailer-fd"]))
+engine = socket.socket(fileno=int(told["--engine-fd"]))
+waiting, listening = [jailer, engine], {}
+while True:
+    for ready in select.select(waiting, [], [])[0]:
+        if ready is jailer:
+            data, fds, _, _ = socket.recv_fds(jailer, 65536, 8)
+            for fd in fds:
+                listening[fd] = socket.socket(fileno=fd)
+                waiting.append(listening[fd])
+        elif ready is engine:
+            data = engine.recv(66000)
+            if data:
+                stream = struct.unpack("<I", data[8:12])[0]
+                kind = {98: 99, 100: 102, 101: 102}.get(data[4], 0)
+                body = bytes(1 + 8 * 6 + 4) if kind == 102 else b""
+                if kind:
+                    engine.send(struct.pack("<IBBHI", len(body), kind, 0, 0, stream) + body)
+        elif ready.type == socket.SOCK_DGRAM:
+            query, peer = ready.recvfrom(512)
+            ready.sendto(query[:2] + b"\\x81\\x83" + query[4:], peer)
+        else:
+            near = ready.accept()[0]
+            near.setblocking(True)
+            if near.getsockname()[1] == 3128:
+                near.recv(4096)
+                near.send(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+            near.close()
+        if ready in (jailer, engine) and not data:
+            sys.exit(0)
+"""
 
 
 @functools.lru_cache(maxsize=None)
@@ -34,8 +70,9 @@ class AsRoot(Case):
         self.assertEqual((done.code, done.err), (0, ""), done)
         *rows, verdict = done.out.splitlines()
         lines = [line for line in rows if line.startswith("held ")]
-        rates, native, bwrap = [line for line in rows if line not in lines]
+        rates, network, native, bwrap = [line for line in rows if line not in lines and not line.startswith(" ")]
         self.assertRegex(rates, "^also +disk rates .*--io-read")
+        self.assertRegex(network, "^also +network +carrier (proxy|tproxy).*; everything that no rule allows was refused$")
         self.assertRegex(native, "^also +driver native +available; tested above$")
         self.assertRegex(bwrap, "^also +driver bwrap +(un)?available")
         self.assertRegex(verdict, r"^standard is complete on this host: \d+ walls and \d+ limits held$")
@@ -60,6 +97,29 @@ class AsRoot(Case):
         for name in ("memoryBytes", "cpuMillis", "pids", "timeoutMs", "cpuTimeMs", "lifetimeMs", "idleTimeoutMs", "outputBytes"):
             self.assertIn(name, attacked)
         self.assertEqual(set(run("run", "--json", "--", "true").json["receipt"]["limits"]) - attacked, {"swapBytes"})
+
+    def test_a_network_is_attacked_with_the_carrier_of_this_kernel(self):
+        found = doctor_json().json["network"]
+        self.assertEqual((set(found), found["held"]), ({"carrier", "held", "says"}, True), found)
+        self.assertIn(found["carrier"], ("tproxy", "proxy"))
+        self.assertIn("carrier " + found["carrier"], found["says"])
+
+    def test_a_host_without_the_egress_proxy_is_complete_and_reports_why_it_has_no_network(self):
+        for name in PARTS:
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        done = run("doctor", "--json", env={"COVE_LIBEXEC": self.dir})
+        self.assertCode(done, 0)
+        self.assertEqual(done.json["network"]["carrier"], "none", done.json["network"])
+        self.assertRegex(done.json["network"]["says"], "^not available: .*cove-egress")
+
+    def test_a_proxy_that_allows_everything_is_found(self):
+        for name in PARTS:
+            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+        self.file("cove-egress", OPEN_PROXY, 0o755)
+        done = run("doctor", env={"COVE_LIBEXEC": self.dir})
+        self.assertCode(done, 1)
+        self.assertRegex(done.out, "(?m)^also +network .*a destination that no rule allows: DID NOT HOLD .the proxy answered: HTTP/1.1 200")
+        self.assertRegex(done.out, "(?m)^standard is not complete on this host: network did not hold$")
 
     def test_a_floor_is_reported_with_whether_this_host_meets_it(self):
         floor = self.file("floor.yaml", "version: 1\nenforce: [memoryBytes, pids]\nlimits:\n  memoryBytes: 64M\n")

@@ -71,6 +71,13 @@ def slowed(wall):
     return found["used"]["wallMs"] > 600, f"{found['used']['wallMs']} ms for 512 KiB in and out at 1 MiB a second"
 
 
+def carries(wall):
+    """The doctor's sandbox with a network; None where the kernel has no TPROXY."""
+    done = run([COVE, "doctor", "--json"], wall, timeout=60)
+    network = json.loads(done.stdout)["network"]
+    return None if network["carrier"] != "tproxy" else network["held"], network["says"]
+
+
 def refuses_a_shared_namespace(wall):
     """A Bubblewrap that makes no IPC namespace."""
     with tempfile.TemporaryDirectory(prefix="cove-mutate-") as place:
@@ -101,6 +108,7 @@ WALLS = {
     "uts": ["SC23"],
     "unique-uid": ["CP18"],
     "routes": ("python3", "-c", PROHIBITED),
+    "transparent": carries,
     "groups": ["CP09"],
     "proc": ["PR08"],
     "masks": ["PR17"],
@@ -193,7 +201,7 @@ def patiently(look, wall, *args):
 def build():
     if not os.path.exists(os.path.join(BUILD, "build.ninja")):
         subprocess.run(["meson", "setup", BUILD, ROOT, "-Dmutate=true"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["ninja", "-C", BUILD, *(f"src/main/{name}" for name in ("cove", "cove-runtime", "cove-probe")),
+    subprocess.run(["ninja", "-C", BUILD, *(f"src/main/{name}" for name in ("cove", "cove-runtime", "cove-probe", "cove-egress")),
                     *(f"tests/escape/{name}" for name in ("escape-probe", "cove-born", "kernels.stamp"))], check=True, stdout=subprocess.DEVNULL)
 
 

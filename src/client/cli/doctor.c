@@ -10,6 +10,7 @@
  *   sandbox 4: runs until its lifetime is over
  *   sandbox 5: idle until the idle timeout ends it
  *   sandbox 6: writes and reads a file on a disk of the host, if disk rates can be limited
+ *   sandbox 7: has a network whose rules allow nothing, if the driver has networks
  *
  * Output of a sandbox is hostile input: doctor_report_read checks its format, and the
  * engine its length. */
@@ -17,6 +18,7 @@
 
 #include "client/cli/doctor_bait.h"
 #include "client/cli/policy_select.h"
+#include "client/cli/doctor_network.h"
 #include "client/cli/doctor_report.h"
 #include "client/cli/host_facts.h"
 #include "client/cli/doctor_rates.h"
@@ -46,8 +48,9 @@
 #define IDLE_MS 80u
 #define LIFE_MS 250u
 #define LATE_MS 3000u /* grace after the expected end; later counts as not ended */
-#define DOCTOR_SANDBOXES 6
+#define DOCTOR_SANDBOXES 7
 #define DOCTOR_RATES_SANDBOX 5
+#define DOCTOR_NETWORK_SANDBOX 6
 #define BURN_MILLICPU 50u
 #define BURN_SHARE_MAX                                                                            \
     4 /* a quarter of one processor is far above the limit and far below what four processes take \
@@ -63,7 +66,8 @@ enum doctor_step_kind {
     DOCTOR_STEP_CPU,
     DOCTOR_STEP_IDLE,
     DOCTOR_STEP_LIFETIME,
-    DOCTOR_STEP_RATES
+    DOCTOR_STEP_RATES,
+    DOCTOR_STEP_NETWORK
 };
 
 static const struct doctor_step {
@@ -81,7 +85,9 @@ static const struct doctor_step {
     { DOCTOR_STEP_CPU, "burn", 2, SPEND_MS, CPU_MS },
     { DOCTOR_STEP_LIFETIME, "burn", 3, LATE_MS, 0 },
     { DOCTOR_STEP_IDLE, NULL, 4, 0, 0 },
-    { DOCTOR_STEP_RATES, "rates", DOCTOR_RATES_SANDBOX, STEP_MS, 0 }, /* last, because it may be skipped */
+    /* last, because they may be skipped */
+    { DOCTOR_STEP_RATES, "rates", DOCTOR_RATES_SANDBOX, STEP_MS, 0 },
+    { DOCTOR_STEP_NETWORK, "egress", DOCTOR_NETWORK_SANDBOX, STEP_MS, 0 },
 };
 
 struct doctor_sandbox { /* callback argument: the doctor and the index of the sandbox */
@@ -106,6 +112,7 @@ struct doctor {
     struct operator_limits operator_limits;
     struct doctor_report report;
     struct doctor_rates rates;
+    bool has_network; /* an egress proxy was started */
     bool failed;
     struct err why;
     int signaled;
@@ -177,7 +184,8 @@ static void doctor_choose_limits(struct doctor *d)
     d->limits[1] = d->limits[0];
     d->limits[1].v[LIMIT_CPU] = BURN_MILLICPU;
     d->limits[1].v[LIMIT_WALL] = BURN_MS;
-    d->limits[2] = d->limits[3] = d->limits[4] = d->limits[DOCTOR_RATES_SANDBOX] = d->limits[0];
+    d->limits[2] = d->limits[3] = d->limits[4] = d->limits[DOCTOR_RATES_SANDBOX] = d->limits[DOCTOR_NETWORK_SANDBOX] =
+        d->limits[0];
     d->limits[2].v[LIMIT_CPU_TIME] = CPU_MS; /* for hosts where only the kernel's per-process clock enforces it */
     d->limits[3].v[LIMIT_WALL] = 1;
     d->limits[3].v[LIMIT_LIFETIME] = LIFE_MS;
@@ -304,6 +312,9 @@ static int doctor_judge_step(struct doctor *d, const struct receipt *r, struct e
         break;
     case DOCTOR_STEP_RATES:
         return doctor_judge_rates(d, r, err);
+    case DOCTOR_STEP_NETWORK:
+        return doctor_network_judge(&d->report, r->egress.carrier, d->probe_output.data ? d->probe_output.data : "",
+                                    d->probe_output.len, err);
     case DOCTOR_STEP_IDLE: /* no execution */
         break;
     }
@@ -312,10 +323,20 @@ static int doctor_judge_step(struct doctor *d, const struct receipt *r, struct e
 
 static void doctor_begin_step(void *arg);
 
+static bool doctor_must_skip_step(const struct doctor *d)
+{
+    enum doctor_step_kind kind = doctor_steps[d->step].kind;
+
+    return (kind == DOCTOR_STEP_RATES && d->rates.dir < 0) || (kind == DOCTOR_STEP_NETWORK && !d->has_network);
+}
+
 static void doctor_end_step(struct doctor *d)
 {
     buf_clear(&d->probe_output);
-    if (++d->step == ARRAY_LEN(doctor_steps) || (doctor_steps[d->step].kind == DOCTOR_STEP_RATES && d->rates.dir < 0))
+    do
+        d->step++;
+    while (d->step < ARRAY_LEN(doctor_steps) && doctor_must_skip_step(d));
+    if (d->step == ARRAY_LEN(doctor_steps))
         ev_stop(d->ev);
     else
         ev_defer(d->ev, &d->next_step, doctor_begin_step, d);
@@ -408,7 +429,14 @@ static void doctor_on_ready(void *arg)
 
 static void doctor_on_sandbox_failed(void *arg, const struct err *err)
 {
-    doctor_fail(((struct doctor_sandbox *)arg)->d, err);
+    struct doctor_sandbox *w = arg;
+
+    if (w->index != DOCTOR_NETWORK_SANDBOX || err->id != ERR_NETWORK_UNAVAILABLE) {
+        doctor_fail(w->d, err);
+        return;
+    }
+    doctor_network_set_missing(&w->d->report, err->msg);
+    doctor_end_step(w->d);
 }
 
 /* The end of a sandbox also ends its execution, whose result says more, so it is awaited. A sandbox
@@ -451,6 +479,7 @@ static void doctor_begin_step(void *arg)
         .nmounts = which == DOCTOR_RATES_SANDBOX ? 2 : 1,
         .owner_uid = d->probe_st.st_uid, /* so that it is readable inside, whatever its mode */
         .owner_gid = d->probe_st.st_gid,
+        .network.mode = which == DOCTOR_NETWORK_SANDBOX ? NETWORK_EGRESS : NETWORK_NONE,
     };
     struct err err = { 0 };
 
@@ -525,6 +554,21 @@ static int doctor_choose_driver(struct doctor *d, const struct arg *given, struc
     return 0;
 }
 
+/* Returns the socket of an egress proxy, or -1: without one, the report gives the reason. */
+static int doctor_start_egress(struct doctor *d, const struct cli_settings *settings)
+{
+    struct err err = { 0 };
+    int egress = -1;
+
+    if (!drivers_caps(d->report.drivers.tested)->egress)
+        return -1;
+    if (settings->start_egress("", &egress, &err) < 0)
+        doctor_network_set_missing(&d->report, err.msg);
+    else
+        d->has_network = true;
+    return egress;
+}
+
 static int doctor_start(struct doctor *d, const struct args *a, const struct cli_settings *settings, struct err *err)
 {
     static const struct engine_ops ops = { doctor_on_engine_failed };
@@ -543,13 +587,15 @@ static int doctor_start(struct doctor *d, const struct args *a, const struct cli
     if (doctor_choose_driver(d, args_find(a, OPT_DRIVER), err) < 0)
         return -1;
     doctor_choose_limits(d);
+    int egress = doctor_start_egress(d, settings);
     doctor_bait_create(&d->bait);
     if (settings->start_jailer(state_dir(given ? given->value : NULL, dir), false, &jailer, err) < 0 ||
         settings->start_monitor(&monitor, err) < 0)
         return -1;
     doctor_bait_create_memory();
     if (ev_new(&d->ev, err) < 0 || engine_new(d->ev, jailer, &ops, d, &d->engine, err) < 0 ||
-        engine_set_monitor(d->engine, monitor, err) < 0 || doctor_catch_signals(d, err) < 0)
+        engine_set_monitor(d->engine, monitor, err) < 0 ||
+        (egress >= 0 && engine_set_egress(d->engine, egress, err) < 0) || doctor_catch_signals(d, err) < 0)
         return -1;
     doctor_create_rates(d); /* from here on a signal removes it */
     doctor_begin_step(d);

@@ -233,7 +233,7 @@ int doctor_report_status(const struct doctor_report *f)
 {
     int status = f->operator_limits_unmet ? DOCTOR_PARTIAL : DOCTOR_COMPLETE;
 
-    if (f->rates_broken)
+    if (f->rates_broken || f->network_broken)
         return DOCTOR_BROKEN;
 
     for (size_t i = 0; i < f->n; i++) {
@@ -299,6 +299,8 @@ static void doctor_report_summary(const struct doctor_report *f, struct buf *out
     }
     if (f->rates_broken)
         buf_addf(out, "%sdisk rates", comma);
+    if (f->network_broken)
+        buf_addf(out, "%snetwork", f->rates_broken ? ", " : comma);
     buf_adds(out, status == DOCTOR_BROKEN ? " did not hold" : " cannot be enforced in full here; all other walls held");
 }
 
@@ -316,6 +318,8 @@ void doctor_report_print(const struct doctor_report *f, struct buf *out)
     }
     if (f->disk_rates[0])
         buf_addf(out, "also     %-18s %s\n", "disk rates", f->disk_rates);
+    if (f->network[0])
+        buf_addf(out, "also     %-18s %s\n", "network", f->network);
     doctor_drivers_print(&f->drivers, out);
     if (f->operator_limits_text[0])
         buf_addf(out, "also     %-18s %s\n", "floor", f->operator_limits_text);
@@ -362,6 +366,14 @@ void doctor_report_json(const struct doctor_report *f, struct buf *out)
     jsonw_ku64(&w, "landlockAbi", f->landlock_abi);
     if (f->disk_rates[0])
         jsonw_kstr(&w, "diskRates", f->disk_rates);
+    if (f->network[0]) {
+        jsonw_key(&w, "network");
+        jsonw_object(&w);
+        jsonw_kstr(&w, "carrier", f->network_carrier);
+        jsonw_kbool(&w, "held", !f->network_broken);
+        jsonw_kstr(&w, "says", f->network);
+        jsonw_end_object(&w);
+    }
     if (f->operator_limits_text[0]) {
         jsonw_key(&w, "floor");
         jsonw_object(&w);

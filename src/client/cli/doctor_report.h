@@ -34,6 +34,9 @@ struct doctor_report {
     char cgroup[16];
     char disk_rates[256];           /* result for disk rates, which level standard does not include; "": not tested */
     bool rates_broken;              /* a rate that is reported as enforced did not hold */
+    char network[256];              /* result for a sandbox with a network; "": not tested */
+    char network_carrier[8];        /* "tproxy", "proxy" or "none" */
+    bool network_broken;            /* an attack succeeded */
     char operator_limits_text[256]; /* result for the operator limits; "": none are set */
     bool operator_limits_unmet;     /* this host cannot meet the operator limits, so every run is refused */
 };

@@ -129,7 +129,11 @@ int native_prepare_netns(struct native_template *t, struct err *err)
 {
     if (native_make_netns(t, err) < 0)
         return -1;
-    return t->egress && !t->joinable && !t->listeners.n ? egress_net_open(&t->listeners, err) : 0;
+    if (!t->egress || t->joinable || t->listeners.n)
+        return 0;
+    if (wall_is_mutated("network")) /* never in the network of the host */
+        return err_set(err, ERR_NETWORK_UNAVAILABLE, "the sandbox has no network of its own");
+    return egress_net_open(&t->listeners, err);
 }
 
 /* Makes the listeners of a joinable sandbox: its network belongs to its own user namespace, so it

@@ -41,6 +41,7 @@ void attack_run(struct attack *a);
 struct attack *attack_walls(size_t *count);
 struct attack *attack_find_wall(const char *wall, size_t *count); /* NULL and 0 if there is none */
 struct attack *attack_limits(size_t *count);
+struct attack *attack_egress(size_t *count); /* in a sandbox with a network whose rules allow nothing */
 /* These do not return if their limit holds; the doctor sees the result in the receipt. */
 /* uses much more than memory= bytes; prints a result if the allocation was refused or granted */
 void attack_memory(void);
