@@ -193,7 +193,7 @@ int secret_way_write_response(const struct secret_way *w, const struct http1_req
 
     if (way_check_response(w, request, r, err) < 0)
         return -1;
-    auto_free char *memory = way_clean_head(w, r, &clean);
+    auto_free char *memory UNUSED = way_clean_head(w, r, &clean);
     http1_write_response(&clean, &rewrite, request->is_http10 && !r->is_interim, out);
     return 0;
 }
