@@ -179,6 +179,7 @@ int coved_restrict_network(struct coved *d, struct err *err)
     struct operator_limits *limits = &d->operator_limits;
     struct ip_prefix prefix;
 
+    limits->nopen_ranges = 0; /* those of the floor are for `cove run` */
     for (size_t i = 0; ranges[i]; i++) {
         if (!ip_prefix_parse(ranges[i], strlen(ranges[i]), &prefix))
             return err_set(err, ERR_CONF_VALUE,

@@ -11,6 +11,8 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/egress_rules.h"
+#include "policy/operator_network.h"
 
 #define FIELDS_MAX 5
 
@@ -60,6 +62,32 @@ static void canon_write_files(const struct policy *p, struct buf *out)
         canon_add_value(out, p->env[i].is_pass_through ? "pass" : "env", p->env[i].line, p->env[i].text, NULL);
 }
 
+/* A line for each line of a text. */
+static void canon_write_lines(const char *key, const char *text, struct buf *out)
+{
+    for (const char *line = text; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        auto_free char *one = str_dup_n(line, n);
+
+        buf_addf(out, "%s ", key);
+        canon_add_text(out, one);
+        buf_adds(out, "\n");
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void canon_write_operator_network(const struct operator_limits *f, struct buf *out)
+{
+    char address[IP_ADDRESS_TEXT];
+
+    if (f->forbids_network)
+        buf_adds(out, "floor-network none\n");
+    canon_write_lines("floor-network-deny", f->network_denials, out);
+    for (size_t i = 0; i < f->nopen_ranges; i++)
+        buf_addf(out, "floor-network-open %s/%u\n", ip_address_format(&f->open_ranges[i].address, address),
+                 f->open_ranges[i].bits);
+}
+
 static void canon_write_operator_limits(const struct operator_limits *f, struct buf *out)
 {
     buf_adds(out, "floor ");
@@ -85,6 +113,7 @@ static void canon_write_operator_limits(const struct operator_limits *f, struct 
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (f->has_max >> i & 1)
             buf_addf(out, "floor-limit %s %" PRIu64 "\n", limit_info((enum limit)i)->name, f->max[i]);
+    canon_write_operator_network(f, out);
 }
 
 void canon_write(const struct policy *p, const struct operator_limits *f, struct buf *out)
@@ -103,6 +132,7 @@ void canon_write(const struct policy *p, const struct operator_limits *f, struct
         canon_add_value(out, "driver", p->driver_line, driver_name(p->driver), NULL);
     if (p->network_line)
         canon_add_value(out, "network", p->network_line, network_mode_name(p->network.mode), NULL);
+    canon_write_lines("rule", p->network.rules, out);
     canon_write_files(p, out);
     for (unsigned i = 0; i < GRANT_COUNT; i++)
         if (p->grants >> i & 1)
@@ -245,6 +275,43 @@ static bool canon_find_deniable_call(const char *name, unsigned *ret)
     return true;
 }
 
+/* Adds a line to canonical rules. Rules are checked when all lines are known. */
+static bool canon_add_rule(char **text, char *line)
+{
+    if (!canon_decode_text(line) || strchr(line, '\n') || !*line)
+        return false;
+    char *rules = *text ? str_printf("%s\n%s", *text, line) : str_dup(line);
+    free(*text);
+    *text = rules;
+    return strlen(rules) <= EGRESS_RULES_TEXT_LIMIT;
+}
+
+static bool canon_read_rule(struct canon_reader *r, char **f, size_t n)
+{
+    char *text = (char *)(uintptr_t)r->p->network.rules;
+    bool ok = n == 2 && r->has_policy_line && r->p->network.mode == NETWORK_EGRESS && canon_add_rule(&text, f[1]);
+
+    r->p->network.rules = text;
+    return ok;
+}
+
+/* Whether the rules are canonical, and only deny if `denials`. */
+static bool canon_rules_are_valid(const char *text, bool denials)
+{
+    auto_(egress_rules) rules = NULL;
+    auto_buf again = { 0 };
+
+    if (!text)
+        return true;
+    if (egress_rules_parse(text, strlen(text), &rules, NULL) < 0)
+        return false;
+    for (size_t i = 0; denials && i < rules->nrules; i++)
+        if (rules->rules[i].action != EGRESS_DENY)
+            return false;
+    egress_rules_write(rules, &again);
+    return again.data && str_eq(again.data, text) && !(denials && rules->nsecrets);
+}
+
 static bool canon_read_value(struct canon_reader *r, char **f, size_t n)
 {
     struct policy *p = r->p;
@@ -302,6 +369,7 @@ static bool canon_read_operator_limits(struct canon_reader *r, char **f, size_t 
     enum driver_id d;
     enum grant g;
     enum limit l;
+    struct ip_prefix range;
     unsigned nr;
     uint64_t number;
 
@@ -313,7 +381,13 @@ static bool canon_read_operator_limits(struct canon_reader *r, char **f, size_t 
     }
     if (!fl->file || n < 2)
         return false;
-    if (str_eq(f[0], "floor-walls") && str_eq(f[1], "all")) {
+    if (str_eq(f[0], "floor-network") && str_eq(f[1], "none")) {
+        fl->forbids_network = true;
+    } else if (str_eq(f[0], "floor-network-deny") && n == 2) {
+        return canon_add_rule(&fl->network_denials, f[1]);
+    } else if (str_eq(f[0], "floor-network-open") && ip_prefix_parse(f[1], strlen(f[1]), &range)) {
+        return operator_network_open(fl, &range);
+    } else if (str_eq(f[0], "floor-walls") && str_eq(f[1], "all")) {
         fl->requires_every_wall = true;
     } else if (str_eq(f[0], "floor-enforce") && canon_find_limit(f[1], &l)) {
         fl->must_enforce |= 1ull << l;
@@ -350,6 +424,8 @@ static bool canon_read_line(struct canon_reader *r, char *line)
         return canon_read_policy(r, f, n);
     if (str_starts(f[0], "floor"))
         return canon_read_operator_limits(r, f, n);
+    if (str_eq(f[0], "rule"))
+        return canon_read_rule(r, f, n);
     return canon_read_value(r, f, n);
 }
 
@@ -385,6 +461,8 @@ static int canon_read_all(struct canon_reader *r, const char *text, size_t len)
 
     if (canon_read_lines(r, copy) < 0)
         return -1;
+    if (!canon_rules_are_valid(r->p->network.rules, false) || !canon_rules_are_valid(r->f->network_denials, true))
+        return err_set(r->err, ERR_PROTOCOL, "a rule of a canonical policy is not valid");
     canon_write(r->p, r->f, &again);
     if (again.len != len || memcmp(again.data, text, len) != 0)
         return err_set(r->err, ERR_PROTOCOL, "a canonical policy is not in canonical form");

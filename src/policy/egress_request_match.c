@@ -107,9 +107,9 @@ static int egress_path_decode(const char *target, size_t len, struct buf *out, s
     return 0;
 }
 
-static void egress_path_encode(const char *path, struct buf *out)
+void egress_request_match_write_path(const struct egress_request_match *m, struct buf *out)
 {
-    for (const char *p = path; *p; p++) {
+    for (const char *p = m->path; *p; p++) {
         unsigned char c = (unsigned char)*p;
 
         if (c <= 0x20 || c >= 0x7f || strchr("%?#", c))
@@ -144,7 +144,7 @@ void egress_request_match_write(const struct egress_request_match *m, struct buf
         }
     if (m->path[0]) {
         buf_adds(out, " path=");
-        egress_path_encode(m->path, out);
+        egress_request_match_write_path(m, out);
     }
 }
 

@@ -10,4 +10,6 @@ int egress_request_match_set_methods(struct egress_request_match *m, const char 
 int egress_request_match_set_path(struct egress_request_match *m, const char *text, size_t len, struct err *err);
 /* " methods=GET path=/v1/images", or nothing. */
 void egress_request_match_write(const struct egress_request_match *m, struct buf *out);
+/* The path as in a URL, with its final '*'. */
+void egress_request_match_write_path(const struct egress_request_match *m, struct buf *out);
 bool egress_request_match_is_empty(const struct egress_request_match *m);

@@ -183,7 +183,8 @@ int egress_rule_target_parse(const char *text, size_t len, struct egress_rule *r
         return err_set(err, ERR_EGRESS_RULE, "the target is empty; give a name like pypi.org");
     if (len > HOSTNAME_MAX + 80)
         return err_set(err, ERR_EGRESS_RULE, "the target has more than %d characters", HOSTNAME_MAX + 80);
-    if (len >= 7 && strncasecmp(text, "preset:", 7) == 0)
+    /* "preset:80" is a host of this name. */
+    if (len > 7 && strncasecmp(text, "preset:", 7) == 0 && text[7] != '*' && (text[7] < '0' || text[7] > '9'))
         return egress_rule_target_parse_preset(text + 7, len - 7, r, err);
     if (text[0] == '[')
         return egress_rule_target_parse_v6(text, len, r, err);

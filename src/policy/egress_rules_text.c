@@ -240,15 +240,20 @@ static void egress_rules_start_line(struct buf *out)
         buf_adds(out, "\n");
 }
 
+bool egress_rules_is_same_preset(const struct egress_rules *r, size_t i)
+{
+    const struct egress_rule *row = &r->rules[i];
+
+    return i > 0 && row->preset[0] && row[-1].action == row->action && str_eq(row[-1].preset, row->preset);
+}
+
 void egress_rules_write(const struct egress_rules *r, struct buf *out)
 {
     for (size_t i = 0; i < r->nrules; i++) {
-        const struct egress_rule *row = &r->rules[i];
-
-        if (i > 0 && row->preset[0] && row[-1].action == row->action && str_eq(row[-1].preset, row->preset))
+        if (egress_rules_is_same_preset(r, i))
             continue;
         egress_rules_start_line(out);
-        egress_rules_write_rule(row, out);
+        egress_rules_write_rule(&r->rules[i], out);
     }
     for (size_t i = 0; i < r->nsecrets; i++) {
         egress_rules_start_line(out);

@@ -4,6 +4,7 @@
 #include "policy/policy.h"
 
 #include "core/base/str.h"
+#include "policy/operator_network.h"
 
 #include <ctype.h>
 
@@ -57,6 +58,7 @@ void policy_done(struct policy *p)
 {
     free(p->file);
     free(p->workspace_dir);
+    network_policy_done(&p->network);
     for (size_t i = 0; i < p->npaths; i++) {
         free(p->paths[i].src);
         free(p->paths[i].dst);
@@ -70,6 +72,7 @@ void operator_limits_done(struct operator_limits *f)
 {
     free(f->file);
     free(f->open_ranges);
+    free(f->network_denials);
     *f = (struct operator_limits){ 0 };
 }
 
@@ -160,6 +163,8 @@ int operator_limits_check(const struct operator_limits *f, const struct policy *
             return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "syscalls.grant: %.80s forbids '%s'", f->file,
                            grant_name((enum grant)g));
     if (p->driver_line && driver_check_allowed(f->forbidden_drivers, p->driver, "driver", f->file, err) < 0)
+        return -1;
+    if (operator_network_check(f, &p->network, "network", f->file, err) < 0)
         return -1;
     if (f->allowed_workspaces && !(f->allowed_workspaces >> p->workspace & 1))
         return err_set(err, ERR_POLICY_OPERATOR_LIMIT, "filesystem.workspace: %.80s does not allow mode %s", f->file,

@@ -44,9 +44,9 @@ struct policy {
     char *file;                 /* as the user wrote it; NULL: built-in */
     enum level level;
     enum driver_id driver;
-    uint32_t driver_line; /* 0: the policy does not choose a driver */
-    struct network_policy network;
-    uint32_t network_line;
+    uint32_t driver_line;          /* 0: the policy does not choose a driver */
+    struct network_policy network; /* owns its text */
+    uint32_t network_line;         /* 0: the policy says nothing about the network */
 
     struct limits limits;
     uint32_t limit_line[LIMIT_COUNT];
@@ -72,6 +72,7 @@ struct policy {
  * narrow further. */
 #define OPERATOR_LIMITS_FILE "/etc/cove/floor.yaml"
 #define OPERATOR_LIMITS_VARIABLE "COVE_FLOOR"
+#define OPERATOR_OPEN_RANGES_MAX 64
 
 struct operator_limits {
     char *file; /* NULL: there are no operator limits */
@@ -84,8 +85,11 @@ struct operator_limits {
     uint32_t allowed_workspaces;      /* one bit per allowed enum policy_workspace; 0: all */
     bool requires_every_wall;         /* including the walls that only root can raise */
     uint64_t must_enforce;            /* one bit per limit that the host must fully enforce */
-    bool forbids_network;             /* only NETWORK_NONE is allowed */
-    struct ip_prefix *open_ranges;    /* of closed_ranges.h, that rules may reach all the same; owned */
+    bool forbids_network;             /* no sandbox may have one */
+    char *network_denials;            /* canonical `deny` rules that stand before all others; NULL: none */
+    /* Addresses that are taken out of the closed ranges; owned. From the floor only for `cove run`;
+     * a server has the setting egress.openRanges. */
+    struct ip_prefix *open_ranges;
     size_t nopen_ranges;
 };
 
@@ -121,7 +125,7 @@ uint64_t operator_limits_lower(const struct operator_limits *f, struct limits *l
 /* The canonical form: the lines in which cove-policy passes a policy and the operator limits to
  * cove. Versioned, in a fixed order, and strict: canon_parse accepts exactly what canon_write
  * writes. docs/policies.md has the grammar. */
-#define CANON_VERSION 2
+#define CANON_VERSION 3
 #define CANON_MAX (1024 * KIB)
 void canon_write(const struct policy *p, const struct operator_limits *f, struct buf *out);
 /* On failure there is nothing to free. */

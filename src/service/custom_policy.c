@@ -5,6 +5,7 @@
 #include "core/base/str.h"
 #include "core/doc/doc.h"
 #include "policy/file/policy_file.h"
+#include "policy/operator_network.h"
 #include "service/network_field.h"
 
 #include <stdio.h>
@@ -276,11 +277,11 @@ int custom_policy_check_operator_limit(const struct operator_limits *f, enum lim
                    limit_print(l, value, have), limit_print(l, f->max[l], most));
 }
 
-int custom_policy_check_network(const struct operator_limits *f, const struct network_policy *p, struct err *err)
+int custom_policy_apply_network(const struct operator_limits *f, struct network_policy *p, struct err *err)
 {
-    if (f && f->forbids_network && p->mode != NETWORK_NONE)
-        return err_set(err, ERR_POLICY_OPERATOR_LIMIT,
-                       "network: the operator of this server does not allow a network; omit it, or use none");
+    if (operator_network_check(f, p, "network", "the operator of this server", err) < 0 ||
+        operator_network_narrow(f, p, err) < 0)
+        return -1;
     return network_field_check_addresses(p, f ? f->open_ranges : NULL, f ? f->nopen_ranges : 0, err);
 }
 
@@ -292,7 +293,7 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
         s->driver = driver_default(forbidden);
     s->has_driver = true;
     if (driver_check_allowed(forbidden, s->driver, "driver", "the operator of this server", err) < 0 ||
-        custom_policy_check_network(f, &s->network, err) < 0)
+        custom_policy_apply_network(f, &s->network, err) < 0)
         return -1;
     if (!f || !f->file)
         return 0;

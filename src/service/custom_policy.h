@@ -19,5 +19,6 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
 /* The same for one value of a request ("timeoutMs") that corresponds to limit l; 0: not set. */
 int custom_policy_check_operator_limit(const struct operator_limits *f, enum limit l, const char *name, uint64_t value,
                                        struct err *err);
-/* Whether the operator allows a network, and the addresses that its rules name. */
-int custom_policy_check_network(const struct operator_limits *f, const struct network_policy *p, struct err *err);
+/* Refuses a network that the operator does not allow, and rules for addresses that are closed; puts
+ * the operator's denials before the rules. */
+int custom_policy_apply_network(const struct operator_limits *f, struct network_policy *p, struct err *err);

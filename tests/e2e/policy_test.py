@@ -85,13 +85,13 @@ class Files(Case):
     def test_a_bad_policy_starts_nothing_and_reports_every_error(self):
         path = self.policy("nme: x\nlimits:\n  memryBytes: 1\nnetwork: all\n")
         done = run("run", "--policy", path, "--", "touch", "x")
-        self.assertErrorCode(done, 125, "policy_unknown_key")
+        self.assertErrorCode(done, 2, "policy_unknown_key")
         for place in (":2:1:", ":4:3:", ":5:10:"):
             self.assertIn(path + place, done.err)
         report = run("run", "--json", "--policy", path, "--", "true")
         self.assertEqual([e["line"] for e in report.json["errors"]], [2, 4, 5])
         self.assertEqual(report.json["error"]["code"], "policy_unknown_key")
-        self.assertEqual(report.code, 125)
+        self.assertEqual(report.code, 2)
 
     def test_unknown_names_are_refused(self):
         self.assertErrorCode(run("run", "--policy", "no-such-policy", "--", "true"), 125, "policy_not_found")
@@ -291,10 +291,10 @@ class Verb(Case):
     def test_check_reports_each_error_with_its_line_and_a_fix_where_there_is_one(self):
         path = self.file("p.yaml", "version: 1\nlimts: {}\nnetwork: all\n")
         done = run("policy", "check", path)
-        self.assertErrorCode(done, 125, "policy_unknown_key")
+        self.assertErrorCode(done, 2, "policy_unknown_key")
         self.assertEqual(done.err, f"cove: {path}:2:1: unknown key 'limts'; did you mean 'limits'? [policy_unknown_key]\n"
-                         f"cove: {path}:3:10: network: sandboxes of this version have only loopback, so 'none' is the only value"
-                         " [policy_not_supported]\n  fix:   Write 'network: none'.\n")
+                         f"cove: {path}:3:10: network: must be none or a mapping [policy_bad_value]\n"
+                         "  fix:   Write 'network: none', or {egress: [pypi.org, ...]}; docs/policies.md lists all forms.\n")
 
     def test_show_is_complete_and_its_json_can_be_used_as_a_file(self):
         shown = run("policy", "show", "debug", "--json").json
@@ -311,15 +311,32 @@ class Verb(Case):
         self.assertCode(run("policy", "diff", "standard", "standard"), 0)
 
     def test_import_writes_a_policy_and_lists_what_is_lost(self):
-        path = self.file("srt.json", json.dumps({"network": {"allowedDomains": ["example.com"]},
+        path = self.file("srt.json", json.dumps({"network": {"allowUnixSockets": ["/x.sock"]},
                                                  "filesystem": {"allowWrite": ["."], "denyRead": ["~/.ssh"]}}))
         done = run("policy", "import", path)
         self.assertCode(done, 0)
-        self.assertIn("allowedDomains 'example.com': no equivalent", done.err)
+        self.assertIn("allowUnixSockets '/x.sock': no equivalent", done.err)
         self.assertIn("1 setting without an equivalent", done.err)
         made = self.file("made.yaml", done.out)
         self.file("x", "here")
         self.assertEqual(run("run", "--policy", made, "--", "cat", "x").out, "here")
+
+    def test_imported_domains_are_rules_of_a_valid_policy(self):
+        path = self.file("srt.json", json.dumps({"network": {"allowedDomains": ["*.example.com", "127.0.0.1"],
+                                                             "deniedDomains": ["x.example.com"]}}))
+        done = run("policy", "import", path)
+        self.assertIn("allowedDomains '*.example.com': kept: allowed on ports 80 and 443", done.err)
+        self.assertIn("1 setting without an equivalent", done.err)
+        shown = run("policy", "show", self.file("made.yaml", done.out), "--json").json["policy"]
+        self.assertEqual(shown["network"], {"egress": [{"deny": "x.example.com:*"}, {"allow": "*.example.com"}]})
+
+    def test_rules_of_the_network_are_shown_and_survive_as_a_file(self):
+        path = self.file("p.yaml", "version: 1\nnetwork:\n  egress: ['preset:pypi', {deny: '*:22'}]\n"
+                                   "  secrets: [{name: k, host: api.example.com}]\n")
+        self.assertRegex(run("policy", "show", path).out, rf"\n  network.rule.2 +deny \*:22 +{path}:3\n")
+        again = self.file("again.json", json.dumps(run("policy", "show", path, "--json").json["policy"]))
+        self.assertEqual(run("policy", "diff", path, again).out, "")
+        self.assertIn("+ network.rule.1 ", run("policy", "diff", "standard", path).out)
 
     def test_help_is_generated_from_the_table(self):
         for args in (["help", "policy"], ["policy", "--help"]):

@@ -5,6 +5,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/file/network_file.h"
 #include "policy/file/schema.h"
 
 #include <errno.h>
@@ -117,10 +118,8 @@ static void operator_limits_read_filesystem(void *arg, const struct doc *d)
 static void operator_limits_read_network(void *arg, const struct doc *d)
 {
     struct operator_limits_reading *r = arg;
-    struct network_policy none = { NETWORK_NONE };
 
-    if (schema_network(r->problems, d, &none))
-        r->limits->forbids_network = true;
+    network_file_read_operator(r->problems, d, r->limits->file != NULL, r->limits);
 }
 
 static void operator_limits_read_allowed_drivers(void *arg, const struct doc *d)

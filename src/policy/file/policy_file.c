@@ -6,6 +6,7 @@
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/file/network_file.h"
 #include "policy/file/schema.h"
 
 #include <errno.h>
@@ -282,8 +283,13 @@ static void policy_file_read_network(void *arg, const struct doc *d)
 {
     struct policy_file_reading *r = arg;
 
-    if (schema_network(r->problems, d, &r->policy->network))
-        r->policy->network_line = d->line;
+    struct network_policy network;
+
+    if (!network_file_read(r->problems, d, &network))
+        return;
+    network_policy_done(&r->policy->network);
+    r->policy->network = network;
+    r->policy->network_line = d->line;
 }
 
 static void policy_file_read_driver(void *arg, const struct doc *d)

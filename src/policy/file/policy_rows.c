@@ -2,6 +2,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/network_json.h"
 
 static void policy_rows_add(struct policy_rows *r, struct policy_row row)
 {
@@ -18,6 +19,28 @@ static char *policy_rows_source_of(const struct policy *p, uint32_t line)
 static const char *policy_rows_workspace_text(const struct policy *p)
 {
     return policy_workspace_name(p->workspace);
+}
+
+static void policy_rows_add_lines(struct policy_rows *r, const char *text, const char *source, unsigned *number)
+{
+    for (const char *line = text; line && *line;) {
+        size_t n = strcspn(line, "\n");
+
+        add(r, str_printf("network.rule.%u", ++*number), str_dup_n(line, n), str_dup(source));
+        line += n + (line[n] == '\n');
+    }
+}
+
+/* In the order in which they are evaluated. */
+static void policy_rows_add_rules(const struct policy *p, const struct operator_limits *f, struct policy_rows *r)
+{
+    auto_free char *source = policy_rows_source_of(p, p->network_line);
+    unsigned number = 0;
+
+    if (p->network.mode == NETWORK_NONE)
+        return;
+    policy_rows_add_lines(r, f->network_denials, f->file, &number);
+    policy_rows_add_lines(r, p->network.rules, source, &number);
 }
 
 static void policy_rows_add_files(const struct policy *p, struct policy_rows *r)
@@ -116,6 +139,7 @@ void policy_rows_build(const struct policy *p, const struct operator_limits *f, 
     add(ret, str_dup("driver"), str_dup(driver_name(policy_rows_driver(p, f))), policy_rows_driver_source(p, f));
     add(ret, str_dup("network"), str_dup(network_mode_name(p->network.mode)),
         policy_rows_source_of(p, p->network_line));
+    policy_rows_add_rules(p, f, ret);
     policy_rows_add_files(p, ret);
     policy_rows_add_calls(p, f, ret);
     policy_rows_add_limits(p, f, ret);
@@ -249,7 +273,8 @@ void policy_rows_json(const struct policy *p, const struct operator_limits *f, c
         jsonw_kstr(&w, "profile", profile_name(p->profile));
     policy_rows_json_files(p, r, &w);
     jsonw_kstr(&w, "driver", driver_name(policy_rows_driver(p, f)));
-    jsonw_kstr(&w, "network", network_mode_name(p->network.mode));
+    jsonw_key(&w, "network");
+    network_json_write(&w, &p->network, false);
     jsonw_key(&w, "syscalls");
     jsonw_object(&w);
     policy_rows_json_list(&w, r, "deny", "syscalls.deny.");

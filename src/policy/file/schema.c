@@ -223,19 +223,6 @@ bool schema_workspace(struct problems *pr, const struct doc *d, enum policy_work
     return false;
 }
 
-bool schema_network(struct problems *pr, const struct doc *d, struct network_policy *ret)
-{
-    if (d->kind == DOC_TEXT && network_mode_parse(d->text, &ret->mode))
-        return true;
-    if (d->kind == DOC_MAP && (doc_find(d, "allowedDomains") || doc_find(d, "deniedDomains")))
-        problems_add(pr, ERR_POLICY_FEATURE, d->line, d->col, "Use 'cove policy import FILE' to convert it.",
-                     "network: this looks like settings of sandbox-runtime");
-    else
-        problems_add(pr, ERR_POLICY_FEATURE, d->line, d->col, "Write 'network: none'.",
-                     "network: sandboxes of this version have only loopback, so 'none' is the only value");
-    return false;
-}
-
 bool schema_driver(struct problems *pr, const struct doc *d, const char *where, enum driver_id *ret)
 {
     struct err err = { 0 };

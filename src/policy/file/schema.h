@@ -26,7 +26,6 @@ bool schema_limit_name(struct problems *pr, const struct doc *d, const char *whe
 bool schema_grant(struct problems *pr, const struct doc *d, const char *where, enum grant *ret);
 bool schema_syscall(struct problems *pr, const struct doc *d, const char *where, unsigned *ret);
 bool schema_workspace(struct problems *pr, const struct doc *d, enum policy_workspace *ret);
-bool schema_network(struct problems *pr, const struct doc *d, struct network_policy *ret);
 bool schema_driver(struct problems *pr, const struct doc *d, const char *where, enum driver_id *ret);
 
 extern const struct doc_rules schema_rules; /* for policies, operator limits, and settings of other programs */

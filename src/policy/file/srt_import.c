@@ -3,6 +3,8 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/doc/doc.h"
+#include "policy/closed_ranges.h"
+#include "policy/egress_rules.h"
 #include "policy/file/schema.h"
 
 struct srt_remark {
@@ -15,7 +17,7 @@ struct srt_conversion {
     struct srt_remark *remarks;
     size_t nremarks;
     int lost_count; /* settings without an equivalent */
-    struct buf read_only, hide;
+    struct buf read_only, hide, allow, deny;
     char *workspace; /* path of the only writable directory */
 };
 
@@ -182,14 +184,52 @@ static void srt_allow_read(struct srt_conversion *im, const struct doc *d)
     srt_add_remark(im, d, KEPT, what, "mounted read-only below /mnt");
 }
 
-static void srt_allowed_domain(struct srt_conversion *im, const struct doc *d)
+/* A target that a policy accepts: the same name, or an address that is not closed. */
+static bool srt_domain_is_valid(const char *domain, enum egress_action action, struct err *err)
 {
-    srt_add_remark(im, d, LOST, "network.allowedDomains", "sandboxes of this version have no network");
+    auto_buf line = { 0 };
+    struct ip_prefix p;
+    const char *closed = ip_prefix_parse(domain, strlen(domain), &p) ? closed_range_of(&p.address, NULL, 0) : NULL;
+
+    if (closed && action == EGRESS_ALLOW)
+        err_set(err, ERR_EGRESS_RULE, "addresses of the range %s are closed for every sandbox", closed);
+    return !(closed && action == EGRESS_ALLOW) && egress_rules_add_line(&line, action, domain, NULL, NULL, err) == 0;
 }
 
+static void srt_allowed_domain(struct srt_conversion *im, const struct doc *d)
+{
+    struct err err = { 0 };
+    const char *what = "network.allowedDomains";
+
+    if (!srt_domain_is_valid(d->text, EGRESS_ALLOW, &err)) {
+        srt_add_remark(im, d, LOST, what, err.msg);
+        return;
+    }
+    buf_adds(&im->allow, "    - ");
+    srt_put_quoted(&im->allow, d->text);
+    buf_adds(&im->allow, "\n");
+    srt_add_remark(im, d, KEPT, what, "allowed on ports 80 and 443");
+}
+
+/* A denial of srt holds on every port, and before every allowance. */
 static void srt_denied_domain(struct srt_conversion *im, const struct doc *d)
 {
-    srt_add_remark(im, d, HOLDS, "network.deniedDomains", "no domain can be reached");
+    struct err err = { 0 };
+    const char *what = "network.deniedDomains";
+    auto_free char *target = str_printf("%s:*", d->text);
+
+    if (!im->allow.len) {
+        srt_add_remark(im, d, HOLDS, what, "no domain can be reached");
+        return;
+    }
+    if (!srt_domain_is_valid(target, EGRESS_DENY, &err)) {
+        srt_add_remark(im, d, LOST, what, err.msg);
+        return;
+    }
+    buf_adds(&im->deny, "    - ");
+    srt_put_quoted(&im->deny, target);
+    buf_adds(&im->deny, "\n");
+    srt_add_remark(im, d, KEPT, what, "denied on every port");
 }
 
 static void srt_unix_socket(struct srt_conversion *im, const struct doc *d)
@@ -229,9 +269,9 @@ static const struct {
     { "network", "allowUnixSockets", srt_unix_socket, KEPT, NULL },
     { "network", "allowAllUnixSockets", NULL, HOLDS, "Unix sockets work inside; those of the host are not visible" },
     { "network", "allowLocalBinding", NULL, HOLDS, "a sandbox has its own loopback and may bind to it" },
-    { "network", "httpProxyPort", NULL, LOST, "there is no proxy in this version" },
-    { "network", "socksProxyPort", NULL, LOST, "there is no proxy in this version" },
-    { "network", "mitmProxy", NULL, LOST, "there is no proxy in this version" },
+    { "network", "httpProxyPort", NULL, LOST, "a sandbox uses the proxy of cove" },
+    { "network", "socksProxyPort", NULL, LOST, "a sandbox uses the proxy of cove, which has no SOCKS" },
+    { "network", "mitmProxy", NULL, LOST, "the proxy of cove does not decrypt connections" },
     { "ignoreViolations", NULL, NULL, LOST, "denials are always reported" },
     { "enableWeakerNestedSandbox", NULL, NULL, LOST, "cove sets up every wall or refuses; there is no weaker sandbox" },
     { "enableWeakerNetworkIsolation", NULL, NULL, LOST, "cove sets up every wall or refuses" },
@@ -282,7 +322,12 @@ static void srt_write_policy(const struct srt_conversion *im, struct buf *out)
     buf_adds(out, "# Made from ");
     srt_put_quoted(out, im->file);
     buf_adds(out, ", settings of sandbox-runtime, by `cove policy import`.\n");
-    buf_adds(out, "version: 1\nname: imported\nextends: standard\nnetwork: none\n");
+    buf_adds(out, "version: 1\nname: imported\nextends: standard\n");
+    if (im->allow.len)
+        buf_addf(out, "network:\n%s%s  allow:\n%s", im->deny.len ? "  deny:\n" : "", im->deny.len ? im->deny.data : "",
+                 im->allow.data);
+    else
+        buf_adds(out, "network: none\n");
     if (!im->workspace && !im->read_only.len && !im->hide.len)
         return;
     buf_adds(out, "filesystem:\n");
@@ -321,6 +366,8 @@ int srt_import(const char *data, size_t len, const char *file, struct buf *out, 
     doc_done(&top);
     buf_done(&im.read_only);
     buf_done(&im.hide);
+    buf_done(&im.allow);
+    buf_done(&im.deny);
     free(im.workspace);
     return rc;
 }

@@ -292,7 +292,7 @@ static int api_sandbox_read_update(const struct http_req *req, struct api *api, 
 
     *ret = (struct sandbox_update){ 0 };
     if (api_read_body(req, &body, err) < 0 || sandbox_update_read(body, ret, err) < 0 ||
-        custom_policy_check_network(api->settings.operator_limits, &ret->network, err) < 0 ||
+        custom_policy_apply_network(api->settings.operator_limits, &ret->network, err) < 0 ||
         custom_policy_check_operator_limit(api->settings.operator_limits, LIMIT_LIFETIME, "lifetimeMs",
                                            ret->lifetime_ms, err) < 0)
         return -1;

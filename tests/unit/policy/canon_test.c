@@ -3,11 +3,14 @@
 #include "core/base/str.h"
 #include "policy/policy.h"
 
-static const char full[] = "cove-policy 2\n"
+static const char full[] = "cove-policy 3\n"
                            "policy build standard dir/my%20policy.yaml\n"
                            "profile 4 python\n"
                            "driver 5 bwrap\n"
-                           "network 6 none\n"
+                           "network 6 egress\n"
+                           "rule deny%20files.example.org:*\n"
+                           "rule allow%20api.example.org:80%20path=/a%2520b\n"
+                           "rule secret%20k%20a.example:443%20header=Authorization%20format=Bearer%2520{}\n"
                            "workspace 7 copyOnWrite /srv/%C3%A4\n"
                            "bind 9 /usr/share /mnt/share\n"
                            "hide 12 /usr/bin/gcc\n"
@@ -26,6 +29,10 @@ static const char full[] = "cove-policy 2\n"
                            "floor-forbid-driver native\n"
                            "floor-deny ptrace\n"
                            "floor-limit memoryBytes 1073741824\n"
+                           "floor-network none\n"
+                           "floor-network-deny deny%20b.example:*\n"
+                           "floor-network-open 10.1.0.0/16\n"
+                           "floor-network-open fd00:1::/32\n"
                            "end\n";
 
 TEST(every_field_survives_the_canonical_form)
@@ -42,7 +49,13 @@ TEST(every_field_survives_the_canonical_form)
     assert_true(p.has_profile && p.profile == PROFILE_PYTHON);
     assert_int_equal(p.driver, DRIVER_BWRAP);
     assert_int_equal(p.driver_line, 5);
-    assert_int_equal(p.network.mode, NETWORK_NONE);
+    assert_int_equal(p.network.mode, NETWORK_EGRESS);
+    assert_string_equal(p.network.rules, "deny files.example.org:*\nallow api.example.org:80 path=/a%20b\n"
+                                         "secret k a.example:443 header=Authorization format=Bearer%20{}");
+    assert_true(f.forbids_network);
+    assert_string_equal(f.network_denials, "deny b.example:*");
+    assert_int_equal(f.nopen_ranges, 2);
+    assert_int_equal(f.open_ranges[0].bits, 16);
     assert_int_equal(p.network_line, 6);
     assert_int_equal(p.workspace, POLICY_COPY_ON_WRITE);
     assert_string_equal(p.workspace_dir, "/srv/\xc3\xa4");
@@ -96,9 +109,9 @@ TEST(any_other_form_is_refused)
     static const struct {
         const char *from, *to;
     } cases[] = {
-        { "cove-policy 2\n", "" },
-        { "cove-policy 2\n", "cove-policy 3\n" },
-        { "cove-policy 2\n", "cove-policy 02\n" },
+        { "cove-policy 3\n", "" },
+        { "cove-policy 3\n", "cove-policy 4\n" },
+        { "cove-policy 3\n", "cove-policy 03\n" },
         { "end\n", "" },
         { "end\n", "end" },
         { "end\n", "end\nend\n" },
@@ -144,7 +157,20 @@ TEST(any_other_form_is_refused)
         { "floor-forbid-driver native", "floor-forbid-driver docker" },
         { "driver 5 bwrap", "driver 5 docker" },
         { "driver 5 bwrap", "driver 0 bwrap" },
-        { "network 6 none", "network 6 all" },
+        { "network 6 egress", "network 6 all" },
+        { "network 6 egress", "network 6 none" }, /* rules without a network */
+        { "network 6 egress", "network 0 egress" },
+        { "rule deny%20files.example.org:*", "rule deny%20Files.example.org:*" },
+        { "rule deny%20files.example.org:*", "rule deny%20files.example.org:1-65535" },
+        { "rule deny%20files.example.org:*", "rule allow%20https://a" },
+        { "rule deny%20files.example.org:*", "rule allow%20a%0Aallow%20b" },
+        { "rule deny%20files.example.org:*", "rule -" },
+        { "rule deny%20files.example.org:*", "rule deny files.example.org:*" },
+        { "rule deny%20files.example.org:*", "rule secret%20k%20b:443%20header=Authorization%20format={}" },
+        { "floor-network none", "floor-network egress" },
+        { "floor-network-deny deny%20b.example:*", "floor-network-deny allow%20b.example:*" },
+        { "floor-network-open 10.1.0.0/16", "floor-network-open 10.1.0.1/16" },
+        { "floor-network-open fd00:1::/32", "floor-network-open fd00:1:0::/32" },
         { "floor-walls all", "floor-walls some" },
         { "floor-enforce pids", "floor-enforce pid" },
         { "floor-deny ptrace", "floor-deny read" },

@@ -65,6 +65,8 @@ TEST(each_rule_has_one_canonical_text)
         { "allow [2001:db8::1]", "allow [2001:db8::1]" },
         { "allow preset:pypi", "allow preset:pypi" },
         { "allow Preset:PyPI", "allow preset:pypi" },
+        { "allow preset:443", "allow preset:443" }, /* a host of this name */
+        { "allow preset:*", "allow preset:*" },
         { "deny preset:github\nallow preset:github", "deny preset:github\nallow preset:github" },
         { "secret openai api.openai.com", "secret openai api.openai.com:443 header=Authorization format=Bearer%20{}" },
         { "secret OpenAI API.openai.com:8443 format={} header=x-api-KEY",
@@ -107,6 +109,7 @@ TEST(each_rule_has_one_canonical_text)
         { "allow [127.0.0.1]:80", NULL },
         { "allow [::1%lo]:80", NULL },
         { "allow preset:nothing", NULL },
+        { "allow preset:", NULL },
         { "allow preset:pypi methods=GET", NULL },
         { "allow a.example methods=GET", NULL }, /* 443 is among the default ports */
         { "allow a.example:* path=/x", NULL },

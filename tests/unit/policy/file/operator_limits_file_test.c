@@ -29,7 +29,7 @@ TEST(operator_limits_have_maxima_prohibitions_and_modes)
         0);
     assert_int_equal(f.max[LIMIT_MEMORY], GIB);
     assert_int_equal(f.has_max, LIMIT_BIT(MEMORY) | LIMIT_BIT(CPU_TIME) | LIMIT_BIT(CPUSET) | LIMIT_BIT(PIDS));
-    assert_true(f.requires_every_wall);
+    assert_true(f.requires_every_wall && f.forbids_network);
     assert_int_equal(f.must_enforce, LIMIT_BIT(MEMORY) | LIMIT_BIT(PIDS));
     assert_int_equal(f.forbidden_grants, GRANT_BIT(DEBUG));
     assert_true(policy_denies(f.deny, (unsigned)syscall_number("inotify_init1")));
@@ -64,6 +64,28 @@ TEST(of_two_files_the_stricter_applies_in_every_point)
     operator_limits_done(&f);
 }
 
+TEST(a_second_file_adds_denials_and_only_narrows_open_ranges)
+{
+    struct operator_limits f = { 0 }, second = { 0 };
+
+    assert_int_equal(
+        read_text("version: 1\nnetwork: {openRanges: [10.1.0.0/16, 'fd00:1::/32'], deny: [a.example:*]}\n", &f), 0);
+    assert_int_equal(f.nopen_ranges, 2);
+    assert_int_equal(read_text("version: 1\nnetwork: {deny: [b.example]}\n", &f), 0);
+    assert_int_equal(f.nopen_ranges, 2);
+    assert_string_equal(f.network_denials, "deny a.example:*\ndeny b.example");
+    assert_int_equal(read_text("version: 1\nnetwork: {openRanges: [10.1.2.0/24, 10.0.0.0/8, 127.0.0.1]}\n", &f), 0);
+    assert_int_equal(f.nopen_ranges, 1);
+    assert_int_equal(f.open_ranges[0].bits, 24);
+    assert_false(f.forbids_network);
+    operator_limits_done(&f);
+
+    assert_int_equal(read_text("version: 1\n", &second), 0);
+    assert_int_equal(read_text("version: 1\nnetwork: {openRanges: [127.0.0.1]}\n", &second), 0);
+    assert_int_equal(second.nopen_ranges, 0); /* the first file opens nothing */
+    operator_limits_done(&second);
+}
+
 TEST(errors_in_operator_limits_have_their_line)
 {
     static const struct {
@@ -83,7 +105,11 @@ TEST(errors_in_operator_limits_have_their_line)
         { "version: 1\ndrivers: {allowed: []}\n", 2, ERR_POLICY_VALUE },
         { "version: 1\ndrivers: {allowed: [docker]}\n", 2, ERR_DRIVER_MISSING },
         { "version: 1\ndriver: native\n", 2, ERR_POLICY_KEY },
-        { "version: 1\nnetwork: all\n", 2, ERR_POLICY_FEATURE },
+        { "version: 1\nnetwork: all\n", 2, ERR_POLICY_VALUE },
+        { "version: 1\nnetwork:\n  allow: [pypi.org]\n", 3, ERR_POLICY_KEY },
+        { "version: 1\nnetwork:\n  deny: [127.1]\n", 3, ERR_EGRESS_RULE },
+        { "version: 1\nnetwork:\n  openRanges: [10.0.0.1/8]\n", 3, ERR_POLICY_VALUE },
+        { "version: 1\nnetwork:\n  openRanges: 10.0.0.0/8\n", 3, ERR_POLICY_VALUE },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -102,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(operator_limits_have_maxima_prohibitions_and_modes),
         RUN(of_two_files_the_stricter_applies_in_every_point),
+        RUN(a_second_file_adds_denials_and_only_narrows_open_ranges),
         RUN(errors_in_operator_limits_have_their_line),
     };
 

@@ -199,9 +199,27 @@ TEST(every_error_has_its_position_code_and_message)
         { V "syscalls:\n  dney: []\n", 3, 3, ERR_POLICY_KEY, "did you mean 'deny'" },
         { V "filesystem:\n  workspace: {mod: memory, mode: memory}\n", 3, 15, ERR_POLICY_KEY, "did you mean 'mode'" },
         /* network */
-        { V "network: all\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
-        { V "network: {mode: none}\n", 2, 10, ERR_POLICY_FEATURE, "'none' is the only value" },
-        { V "network: {allowedDomains: [a]}\n", 2, 10, ERR_POLICY_FEATURE, "sandbox-runtime" },
+        { V "network: all\n", 2, 10, ERR_POLICY_VALUE, "must be none or a mapping" },
+        { V "network: egress\n", 2, 10, ERR_POLICY_VALUE, "must be none or a mapping" },
+        { V "network: [pypi.org]\n", 2, 10, ERR_POLICY_VALUE, "must be none or a mapping" },
+        { V "network: {mode: none}\n", 2, 11, ERR_POLICY_KEY, "the keys are egress, allow, deny, secrets" },
+        { V "network: {alow: [a]}\n", 2, 11, ERR_POLICY_KEY, "did you mean 'allow'" },
+        { V "network: {allowedDomains: [a]}\n", 2, 11, ERR_POLICY_FEATURE, "sandbox-runtime" },
+        { V "network: {allow: pypi.org}\n", 2, 18, ERR_POLICY_VALUE, "must be a list" },
+        { V "network:\n  allow:\n    - pypi.org\n    - https://pypi.org/\n", 5, 7, ERR_EGRESS_RULE,
+          "network.allow: 'https://pypi.org/' is a URL; give only 'pypi.org'" },
+        { V "network:\n  egress: [{allow: a, deny: b}]\n", 3, 12, ERR_EGRESS_RULE, "either allow or deny" },
+        { V "network:\n  egress: [{methods: [GET]}]\n", 3, 12, ERR_EGRESS_RULE, "either allow or deny" },
+        { V "network:\n  egress: [{allow: a, path: /x}]\n", 3, 12, ERR_EGRESS_RULE, "a:80" },
+        { V "network:\n  egress: [{allow: a:80, methods: []}]\n", 3, 35, ERR_EGRESS_RULE, "at least one" },
+        { V "network:\n  egress: [{allow: a:80, methods: [BREW]}]\n", 3, 12, ERR_EGRESS_RULE, "'BREW'" },
+        { V "network:\n  egress: [{permit: a}]\n", 3, 13, ERR_POLICY_KEY, "allow, deny, methods, path" },
+        { V "network: {egress: [a], allow: [b]}\n", 2, 10, ERR_POLICY_VALUE, "egress excludes" },
+        { V "network:\n  secrets: [{name: k}]\n", 3, 13, ERR_EGRESS_RULE, "a name and a host" },
+        { V "network:\n  secrets: [{name: k, host: '*.a'}]\n", 3, 13, ERR_EGRESS_RULE, "secret k" },
+        { V "network:\n  secrets: [{name: k, host: a, value: x}]\n", 3, 32, ERR_POLICY_KEY, "unknown key 'value'" },
+        { V "network:\n  secrets: [{name: k, host: a}, {name: K, host: b}]\n", 3, 3, ERR_EGRESS_RULE,
+          "secret k is bound twice" },
         /* driver */
         { V "driver: bwarp\n", 2, 9, ERR_DRIVER_MISSING, "driver: unknown driver 'bwarp'; did you mean bwrap?" },
         { V "driver: qemu\n", 2, 9, ERR_DRIVER_MISSING, "driver: unknown driver 'qemu'; use native, bwrap" },
@@ -260,6 +278,33 @@ TEST(every_error_has_its_position_code_and_message)
                      cases[i].col, err_info(cases[i].id)->code, cases[i].says, pr.n, out.data, cases[i].text);
         assert_true(str_starts(out.data, "cove: p.yaml:"));
         assert_null(strstr(out.data, "  cause: ")); /* errors of a file explain themselves */
+    }
+}
+
+TEST(both_forms_of_a_network_become_ordered_rules)
+{
+    static const struct {
+        const char *text, *rules;
+    } cases[] = {
+        { V "network: {}\n", "" },
+        { V "network: {egress: []}\n", "" },
+        { V "network: {allow: [PyPI.org, 'preset:npm']}\n", "allow pypi.org\nallow preset:npm" },
+        { V "network: {allow: ['*.a'], deny: ['b.a:*']}\n", "deny b.a:*\nallow *.a" },
+        { V "network:\n  egress:\n    - a\n    - deny: '*.b:*'\n    - {allow: '*:80', methods: [post, GET], path: "
+            "/v1/*}\n",
+          "allow a\ndeny *.b:*\nallow *:80 methods=GET,POST path=/v1/*" },
+        { V "network:\n  secrets: [{name: k, host: 'a:8443', header: x-key, path: /v1/*}]\n  egress: [b]\n",
+          "allow b\nsecret k a:8443 header=X-Key format={} path=/v1/*" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct policy p;
+
+        must_read(cases[i].text, &p);
+        assert_int_equal(p.network.mode, NETWORK_EGRESS);
+        assert_int_equal(p.network_line, strstr(cases[i].text, "\n  ") ? 3 : 2);
+        assert_string_equal(p.network.rules ? p.network.rules : "", cases[i].rules);
+        policy_done(&p);
     }
 }
 
@@ -339,6 +384,7 @@ int main(void)
         RUN(extending_debug_adds_its_grant),
         RUN(numbers_use_the_unit_of_the_key_and_texts_carry_a_unit),
         RUN(every_error_has_its_position_code_and_message),
+        RUN(both_forms_of_a_network_become_ordered_rules),
         RUN(all_errors_of_a_file_are_reported_together_in_file_order),
         RUN(more_errors_than_fit_are_counted),
         RUN(huge_and_deep_files_are_refused),

@@ -82,8 +82,15 @@ TEST(the_json_of_a_policy_is_a_valid_policy_file)
     rows_for(
         "version: 1\nname: x\nextends: debug\nprofile: node\ndriver: bwrap\nlimits: {memoryBytes: 64M, cpuSet: 0-1}\n"
         "filesystem: {readOnly: [/a], hide: [/usr/bin/gcc], workspace: {path: w}}\nsyscalls: {deny: [kcmp]}\n"
-        "environment: {pass: [A]}\n",
+        "environment: {pass: [A]}\nnetwork:\n"
+        "  egress: [deny: 'f.a:*', allow: '*.a:80,443-444', {allow: 'b:80', methods: [GET], path: /a%20b/*}, "
+        "'preset:pypi']\n"
+        "  secrets: [{name: k, host: 'c:8443', header: X-Key, format: 'Key {}'}, {name: l, host: d}]\n",
         &none, &p, &r);
+    assert_string_equal(row(&r, "network")->value, "egress");
+    assert_string_equal(row(&r, "network.rule.1")->value, "deny f.a:*");
+    assert_string_equal(row(&r, "network.rule.4")->value, "allow preset:pypi");
+    assert_string_equal(row(&r, "network.rule.4")->source, "p.yaml:11");
     policy_rows_json(&p, &none, &r, &out);
     const char *from = strstr(out.data, "\"policy\": ") + strlen("\"policy\": ");
     const char *to = strstr(out.data, "\"level\"");
@@ -98,9 +105,25 @@ TEST(the_json_of_a_policy_is_a_valid_policy_file)
     assert_int_equal(q.limits.v[LIMIT_CPUSET], 3);
     assert_int_equal(q.npaths, 2);
     assert_string_equal(q.workspace_dir, "/d/w");
+    assert_true(network_policy_equal(&p.network, &q.network));
     policy_rows_done(&r);
     policy_done(&p);
     policy_done(&q);
+}
+
+TEST(denials_of_the_operator_are_shown_before_the_rules_of_a_policy)
+{
+    static char file[] = "f.yaml", denials[] = "deny a:*";
+    struct operator_limits f = { .file = file, .network_denials = denials };
+    struct policy p;
+    struct policy_rows r;
+
+    rows_for("version: 1\nnetwork: {allow: [a]}\n", &f, &p, &r);
+    assert_string_equal(row(&r, "network.rule.1")->value, "deny a:*");
+    assert_string_equal(row(&r, "network.rule.1")->source, "f.yaml");
+    assert_string_equal(row(&r, "network.rule.2")->value, "allow a");
+    policy_rows_done(&r);
+    policy_done(&p);
 }
 
 TEST(a_diff_shows_both_values_and_rows_of_only_one_policy)
@@ -130,6 +153,7 @@ int main(void)
         RUN(a_policy_is_shown_completely_and_each_value_with_its_source),
         RUN(the_driver_of_a_policy_is_its_own_or_the_first_that_the_operator_allows),
         RUN(the_json_of_a_policy_is_a_valid_policy_file),
+        RUN(denials_of_the_operator_are_shown_before_the_rules_of_a_policy),
         RUN(a_diff_shows_both_values_and_rows_of_only_one_policy),
     };
 
