@@ -217,6 +217,62 @@ static void explain_denials(const struct json *r, struct buf *out)
         buf_addf(out, "  and %" PRIu64 " more of other kinds\n", more);
 }
 
+static void explain_destination(const struct json *d, struct buf *out)
+{
+    const char *host = json_text(json_get(d, "host")), *reason = json_text(json_get(d, "reason"));
+    uint64_t port = 0, connections = 0, refused = 0, failed = 0, received = 0, sent = 0;
+    auto_buf target = { 0 };
+    char in[32], to[32];
+
+    (void)explain_number(d, "port", &port);
+    (void)explain_number(d, "connections", &connections);
+    (void)explain_number(d, "refused", &refused);
+    (void)explain_number(d, "failed", &failed);
+    (void)explain_number(d, "receivedBytes", &received);
+    (void)explain_number(d, "sentBytes", &sent);
+    explain_add_clean_text(&target, host);
+    if (port)
+        buf_addf(&target, ":%" PRIu64, port);
+    const char *name = target.data ? target.data : "an unnamed destination";
+    buf_addf(out, "  %s", name);
+    if (connections)
+        buf_addf(out, ", %" PRIu64 " connection%s, %s received, %s sent", connections, explain_plural(connections),
+                 str_size(received, in), str_size(sent, to));
+    if (refused)
+        buf_addf(out, ", refused %" PRIu64 " time%s", refused, explain_plural(refused));
+    if (failed)
+        buf_addf(out, ", failed %" PRIu64 " time%s", failed, explain_plural(failed));
+    buf_adds(out, "\n");
+    if (!reason)
+        return;
+    buf_adds(out, "    why: ");
+    explain_add_clean_text(out, reason);
+    buf_adds(out, "\n");
+    if (refused && str_starts(reason, "no rule"))
+        buf_addf(out, "    fix: allow %s in the network policy (--allow of cove run)\n", name);
+}
+
+static void explain_network(const struct json *r, struct buf *out)
+{
+    const struct json *network = json_get(r, "network"), *list = json_get(network, "destinations");
+    const char *why = json_text(json_get(network, "absentWhy"));
+    uint64_t more = 0;
+
+    if (!network || network->kind != JSON_OBJECT)
+        return;
+    if (why) {
+        buf_adds(out, "Its connections are not known: ");
+        explain_add_clean_text(out, why);
+        buf_adds(out, ".\n");
+        return;
+    }
+    buf_adds(out, list && list->child ? "Connections:\n" : "It made no connection.\n");
+    for (const struct json *d = list && list->kind == JSON_ARRAY ? list->child : NULL; d; d = d->next)
+        explain_destination(d, out);
+    if (explain_number(network, "otherDestinations", &more) && more)
+        buf_addf(out, "  and %" PRIu64 " more\n", more);
+}
+
 #define SHOWN_FILES 10
 
 static void explain_changes(const struct json *r, struct buf *out)
@@ -331,6 +387,7 @@ int explain_receipt(const struct buf *in, struct buf *out, struct err *err)
         explain_usage(r, out);
         explain_limit_effects(r, out);
         explain_denials(r, out);
+        explain_network(r, out);
         explain_changes(r, out);
         explain_limits(r, out);
         explain_absent(r, out);
