@@ -42,10 +42,12 @@ def installed():
 
 
 def commands(path):
-    """The command lines of a unit that start a program of cove, as lists of words."""
+    """The command lines of a unit that start a program of cove, as lists of words, without
+    variables, which are empty by default."""
     with open(path, encoding="utf-8") as f:
         lines = re.findall(r"^Exec\w+=[-+!@:]*(.+)$", f.read(), re.M)
-    return [words for words in map(shlex.split, lines) if words[0].startswith(PREFIX + "/")]
+    return [[word for word in words if word[0] != "$"] for words in map(shlex.split, lines)
+            if words[0].startswith(PREFIX + "/")]
 
 
 def wrong_command(words, programs):

@@ -18,7 +18,7 @@ import time
 
 INSTALLED = "/cove/install"
 README = "/cove/deploy/systemd/README.md"
-SERVICES = ("cove-monitor", "cove-jailer", "coved")
+SERVICES = ("cove-monitor", "cove-egress", "cove-jailer", "coved")
 UNITS = (*[name + ".service" for name in SERVICES], "coved.socket", "cove.target")
 ENFORCED = ("memoryBytes", "swapBytes", "cpuMillis", "pids")
 COUNT = "i=0; while [ ! -e /workspace/enough ]; do i=$((i+1)); echo $i; sleep 0.1; done; echo over"
@@ -109,7 +109,7 @@ def ours():
             uid = int(status_of(pid, "Uid")[0])
         except OSError:
             continue
-        of_service = re.search(r"/(cove-jailer|cove-monitor|coved)\.service", group)
+        of_service = re.search(r"/(cove-jailer|cove-monitor|cove-egress|coved)\.service", group)
         if of_service or uid in SANDBOX_UIDS or re.match(r"coved?\b", name):
             found[pid] = name
     return found
