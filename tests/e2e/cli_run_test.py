@@ -505,13 +505,13 @@ class Signals(Case):
 
 
 class Refusals(Case):
-    def test_level_high_and_networks_are_refused_with_the_reason(self):
+    def test_level_high_and_other_networks_are_refused_with_the_reason(self):
         done = run("run", "--level", "high", "--", "true")
         self.assertErrorCode(done, 125, "level_unavailable")
         self.assertIn("second kernel", done.err)
         done = run("run", "--net", "bridge", "--", "true")
-        self.assertErrorCode(done, 125, "not_supported")
-        self.assertIn("--net none", done.err)
+        self.assertErrorCode(done, 2, "invalid_request")
+        self.assertIn("--allow HOST", done.err)
 
     def test_a_missing_runtime_program_is_reported(self):
         self.assertErrorCode(run("run", "--", "true", env={"COVE_LIBEXEC": self.dir}), 125, "runtime_program_missing")

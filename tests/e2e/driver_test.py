@@ -72,6 +72,20 @@ class Choice(Case):
         plan = self.plan(env=only_bwrap)
         self.assertEqual((plan["driver"], plan["sources"]["driver"]), ("bwrap", only_bwrap["COVE_FLOOR"]))
 
+    def test_the_plan_shows_rules_in_their_order(self):
+        path = self.policy("network: {allow: [b.example]}\n")
+        words = ["run", "--dry-run", "--policy", path, "--deny", "a.example:*", "--allow", "*.example"]
+        done = run(*words, "--", "true")
+        self.assertIn("\n  deny a.example:*\n  allow *.example\n  allow b.example\n", done.out)
+        plan = run(*words, "--json", "--", "true").json
+        self.assertEqual(plan["network"]["egress"][0], {"deny": "a.example:*"})
+        self.assertEqual(plan["sources"]["network"], "--deny")
+        env = {"KEY_OF_TEST": "not-for-the-plan"}
+        done = run("run", "--dry-run", "--json", "--secret", "k=KEY_OF_TEST@c.example", "--", "true", env=env)
+        self.assertEqual(done.json["network"]["secrets"],
+                         [{"name": "k", "host": "c.example", "header": "Authorization", "format": "Bearer {}"}])
+        self.assertNotIn("not-for-the-plan", done.out + done.err)
+
     def test_a_policy_is_shown_with_driver_and_network(self):
         path = self.policy("driver: bwrap\n")
         shown = run("policy", "show", path).out

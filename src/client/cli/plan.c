@@ -10,6 +10,7 @@
 
 #include "core/base/jsonw.h"
 #include "core/base/str.h"
+#include "policy/network_json.h"
 #include "policy/languages.h"
 #include "policy/level.h"
 #include "policy/syscalls.h"
@@ -137,7 +138,7 @@ static const char *plan_driver_source(const struct run_options *r, char buf[RUN_
 static const char *plan_network_source(const struct run_options *r, char buf[RUN_OPTIONS_SOURCE_TEXT])
 {
     if (r->network_flag)
-        return "--net";
+        return r->network_flag_name;
     if (r->policy && r->policy->network_line)
         return plan_policy_line(r, r->policy->network_line, buf);
     return r->policy ? r->policy->base : "standard";
@@ -295,6 +296,17 @@ static void plan_json_host(const struct run_options *r, struct jsonw *w)
     jsonw_end_object(w);
 }
 
+/* In the order in which they are evaluated. */
+static void plan_print_rules(const struct run_options *r, struct buf *out)
+{
+    for (const char *line = r->network.rules; line && *line;) {
+        size_t n = strcspn(line, "\n");
+
+        buf_addf(out, "  %.*s\n", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
 void plan_print(const struct run_options *r, const struct program *p, struct buf *out)
 {
     const char *const *env = level_environment(r->level, r->network.mode);
@@ -309,6 +321,7 @@ void plan_print(const struct run_options *r, const struct program *p, struct buf
              plan_driver_source(r, source));
     buf_addf(out, "Network\n  %-11s %s (%s)\n", network_mode_name(r->network.mode),
              network_mode_summary(r->network.mode), plan_network_source(r, source));
+    plan_print_rules(r, out);
     buf_addf(out, "Walls (level %s, policy %s; a wall that cannot be raised is an error)\n", level_name(r->level),
              plan_policy_title(r));
     for (size_t i = 0; i < nwalls; i++)
@@ -420,7 +433,8 @@ void plan_json(const struct run_options *r, const struct program *p, struct buf 
     jsonw_ku64(&w, "systemCallsAllowed", plan_calls_allowed(r, p));
     plan_json_calls(r, &w);
     jsonw_kstr(&w, "driver", driver_name(r->driver));
-    jsonw_kstr(&w, "network", network_mode_name(r->network.mode));
+    jsonw_key(&w, "network");
+    network_json_write(&w, &r->network, false);
     jsonw_key(&w, "argv");
     jsonw_array(&w);
     for (size_t i = 0; i < p->argc; i++)

@@ -29,6 +29,7 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "policy/languages.h"
+#include "policy/operator_network.h"
 #include "sandbox/engine.h"
 #include "sandbox/files.h"
 #include "sandbox/hide.h"
@@ -399,7 +400,8 @@ static int cli_run_start_jailer(struct cli_run *r, int *ret_egress, int *ret_jai
     char dir[STATE_DIR_MAX];
 
     *ret_egress = -1;
-    if (r->options.network.mode != NETWORK_NONE && r->settings->start_egress("", ret_egress, err) < 0)
+    auto_free char *open_ranges = operator_network_open_ranges(&r->operator_limits);
+    if (r->options.network.mode != NETWORK_NONE && r->settings->start_egress(open_ranges, ret_egress, err) < 0)
         return -1;
     return r->settings->start_jailer(state_dir(r->options.state_dir, dir), r->options.keep, ret_jailer, err);
 }
@@ -413,6 +415,8 @@ static int cli_run_start(struct cli_run *r, const struct cli_settings *settings,
     struct sandbox_spec spec = {
         .driver = r->options.driver,
         .network = r->options.network,
+        .secrets = r->options.secrets,
+        .nsecrets = r->options.nsecrets,
         .level = r->options.level,
         .policy = r->policy.name,
         .profile = r->program.profile,

@@ -1,5 +1,6 @@
 #include "client/cli/run_options.h"
 
+#include "client/cli/run_network.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 
@@ -145,16 +146,6 @@ static int run_options_read_driver(struct run_options *r, const char *text, stru
     return 0;
 }
 
-static int run_options_read_net(struct run_options *r, const char *text, struct err *err)
-{
-    if (network_mode_parse(text, &r->network.mode)) {
-        r->network_flag = true;
-        return 0;
-    }
-    return err_set(err, ERR_NOT_SUPPORTED_YET, "--net %.40s: sandboxes of this version have no network; use --net none",
-                   text);
-}
-
 static bool run_options_limit_is_chosen(const struct run_options *r, enum limit l)
 {
     return r->chosen >> l & 1;
@@ -224,7 +215,13 @@ static int run_options_read_option(struct run_options *r, const struct arg *a, s
     case OPT_LEVEL:
         return run_options_read_level(r, a->value, err);
     case OPT_NET:
-        return run_options_read_net(r, a->value, err);
+        return run_network_read_mode(r, a->value, err);
+    case OPT_ALLOW:
+        return run_network_read_rule(r, EGRESS_ALLOW, a->value, err);
+    case OPT_DENY:
+        return run_network_read_rule(r, EGRESS_DENY, a->value, err);
+    case OPT_SECRET:
+        return run_network_read_secret(r, a->value, err);
     case OPT_DRIVER:
         return run_options_read_driver(r, a->value, err);
     case OPT_TTY:
@@ -266,7 +263,7 @@ static int run_options_apply_policy(struct run_options *r, const struct policy *
     r->level = p->level;
     r->driver = p->driver;
     r->driver_source = p->driver_line ? RUN_OPTION_FROM_POLICY : RUN_OPTION_FROM_LEVEL;
-    r->network = p->network;
+    network_policy_copy(&r->network, &p->network);
     r->limits = p->limits;
     for (unsigned i = 0; i < LIMIT_COUNT; i++)
         if (p->limit_line[i]) {
@@ -419,7 +416,7 @@ int run_options_build(const struct args *a, const struct policy *policy, const s
         r.runtime = RUN_OPTIONS_LANGUAGE_DEFAULT;
     if (!r.cwd)
         r.cwd = str_dup("/workspace");
-    if (run_options_complete_limits(&r, err) < 0)
+    if (run_network_complete(&r, err) < 0 || run_options_complete_limits(&r, err) < 0)
         goto fail;
     if (r.skills && run_options_add_bind(&r, r.skills, strlen(r.skills), "/skills", "skills", err) < 0)
         goto fail;
@@ -443,5 +440,6 @@ void run_options_done(struct run_options *r)
     }
     free(r->workspace);
     free(r->cwd);
+    run_network_done(r);
     *r = (struct run_options){ 0 };
 }

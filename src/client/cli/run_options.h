@@ -12,6 +12,7 @@
 #include "policy/level.h"
 #include "policy/limits.h"
 #include "policy/policy.h"
+#include "sandbox/engine.h"
 
 #define RUN_OPTIONS_BINDS_MAX \
     9 /* a sandbox has at most 12 mounts; three are reserved for script, skills and workspace */
@@ -39,8 +40,13 @@ struct run_options {
     enum level level;
     enum driver_id driver;
     enum run_options_source driver_source; /* a flag, the policy, the operator limits or the level */
-    struct network_policy network;
-    bool network_flag; /* given by --net, not by the policy */
+    struct network_policy network;         /* owns its text */
+    bool net_none, net_egress;             /* the last --net */
+    bool network_flag;                     /* given by a flag, not only by the policy */
+    const char *network_flag_name;         /* the first such flag, as "--allow" */
+    struct sandbox_secret *secrets;        /* values for the secret rules of `network`; wiped at the end */
+    size_t nsecrets;
+    struct buf network_rules; /* of the flags, in their order; part of `network` when the options are complete */
     uint32_t grants;
     uint64_t deny[FILTER_DENY_WORDS];
     uint8_t source[LIMIT_COUNT]; /* enum run_options_source */

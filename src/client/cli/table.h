@@ -22,6 +22,7 @@ enum opt_id {
     OPT_ALLOW,
     OPT_DENY,
     OPT_METHOD,
+    OPT_SECRET,
     OPT_TTY,
     OPT_STDIN,
     OPT_JSON,

@@ -157,8 +157,10 @@ TEST(usage_errors_suggest_the_nearest_flag)
     } cases[] = {
         { { "run", "--memroy=1" }, "did you mean '--memory'?" },
         { { "run", "--time-out=1s" }, "did you mean '--timeout'?" },
-        { { "run", "--publish=80" }, "no ports to publish" },
-        { { "run", "-p", "80:80" }, "no ports to publish" },
+        { { "run", "--publish=80" }, "no connections from outside" },
+        { { "run", "-p", "80:80" }, "no connections from outside" },
+        { { "run", "--allow-net=pypi.org" }, "write --allow HOST" },
+        { { "run", "--alow", "pypi.org" }, "did you mean '--allow'?" },
         { { "run", "-d", "true" }, "'cove exec -d' leave one running" },
         { { "run", "--detach" }, "'cove exec -d' leave one running" },
         { { "token", "--port", "8000" }, "no ports to reach" },

@@ -112,7 +112,7 @@ TEST(errors_name_the_flag_and_have_the_right_code)
         { { "run", "--driver", "bwarp", "x" },
           ERR_DRIVER_MISSING,
           "--driver: unknown driver 'bwarp'; did you mean bwrap?" },
-        { { "run", "--net", "host", "x" }, ERR_NOT_SUPPORTED_YET, "use --net none" },
+        { { "run", "--net", "host", "x" }, ERR_INVALID, "write --allow HOST" },
         { { "run", "--memory", "lots", "x" }, ERR_INVALID, "--memory lots" },
         { { "run", "--memory", "1", "x" }, ERR_INVALID, "--memory 1" },
         { { "run", "--timeout", "soon", "x" }, ERR_INVALID, "--timeout soon" },
