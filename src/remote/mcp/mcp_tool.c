@@ -52,14 +52,15 @@ char *mcp_clean_text(const char *text, size_t max)
             n--; /* not in the middle of a character */
     char *copy = str_dup_n(text, n);
     /* One line at a time, in place, because the function also replaces line feeds. */
-    for (char *line = copy; *line;) {
-        size_t len = strcspn(line, "\n\t");
-        char end = line[len];
+    for (char *line = copy, *end; *line; line = end) {
+        for (end = line; *end && *end != '\n' && *end != '\t';)
+            end++;
+        char separator = *end;
 
-        line[len] = '\0';
+        *end = '\0';
         str_strip_control_chars(line);
-        line[len] = end;
-        line += len + (end != '\0');
+        *end = separator;
+        end += separator != '\0';
     }
     return copy;
 }
