@@ -299,9 +299,16 @@ static void upstream_use_given(void *arg)
     upstream_use(o, given, n);
 }
 
+/* These names are loopback by definition (RFC 6761); no resolver is asked for them. */
+static bool upstream_is_loopback_name(const char *host)
+{
+    return str_eq(host, "localhost") || str_ends(host, ".localhost");
+}
+
 struct upstream_open *upstream_open(struct upstream *u, const char *host, const struct ip_address *address,
                                     uint16_t port, struct destination *cache, upstream_fn *fn, void *arg)
 {
+    static const struct ip_address loopback = { .family = 4, .bytes = { 127, 0, 0, 1 } };
     struct upstream_open *o = mem_new(struct upstream_open);
     const struct ip_address *given = address;
     size_t n = 1;
@@ -314,7 +321,9 @@ struct upstream_open *upstream_open(struct upstream *u, const char *host, const 
     o->result.fd = -1;
     o->last_errno = ENETUNREACH;
     ev_timer_set(u->ev, &o->deadline_timer, ev_now(u->ev) + UPSTREAM_CONNECT_NS, upstream_on_deadline, o);
-    if (*host) {
+    if (upstream_is_loopback_name(host)) {
+        given = &loopback;
+    } else if (*host) {
         given = cache->addresses;
         n = ev_now(u->ev) < cache->addresses_expire ? cache->naddresses : 0;
     }
