@@ -84,4 +84,5 @@ void receipt_json(const struct receipt *r, struct jsonw *w);         /* writes o
 void receipt_json_summary(const struct receipt *r, struct jsonw *w); /* the same members, but only the essential */
 void receipt_json_end(const struct receipt *r, struct jsonw *w);     /* writes only exitCode, signal and endedBy */
 void receipt_print(const struct receipt *r, struct buf *out);        /* a few lines for a person */
+const char *receipt_network_carrier(uint8_t carrier);                /* "none", "proxy" or "tproxy" */
 void receipt_done(struct receipt *r);

@@ -15,7 +15,7 @@ bool receipt_network_is_used(const struct receipt *r)
 
 /* --- JSON --- */
 
-static const char *receipt_network_carrier(uint8_t carrier)
+const char *receipt_network_carrier(uint8_t carrier)
 {
     static const char *const names[] = {
         [EGRESS_CARRIER_NONE] = "none", [EGRESS_CARRIER_PROXY] = "proxy", [EGRESS_CARRIER_TPROXY] = "tproxy"

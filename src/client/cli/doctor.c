@@ -313,8 +313,8 @@ static int doctor_judge_step(struct doctor *d, const struct receipt *r, struct e
     case DOCTOR_STEP_RATES:
         return doctor_judge_rates(d, r, err);
     case DOCTOR_STEP_NETWORK:
-        return doctor_network_judge(&d->report, r->egress.carrier, d->probe_output.data ? d->probe_output.data : "",
-                                    d->probe_output.len, err);
+        return doctor_network_judge(&d->report, receipt_network_carrier(r->egress.carrier),
+                                    d->probe_output.data ? d->probe_output.data : "", d->probe_output.len, err);
     case DOCTOR_STEP_IDLE: /* no execution */
         break;
     }

@@ -1,7 +1,6 @@
 #include "client/cli/doctor_network.h"
 
 #include "core/base/str.h"
-#include "core/wire/egress.h"
 
 #include <stdio.h>
 
@@ -24,10 +23,8 @@ void doctor_network_set_missing(struct doctor_report *f, const char *why)
     str_strip_control_chars(f->network);
 }
 
-int doctor_network_judge(struct doctor_report *f, uint8_t carrier, const char *text, size_t len, struct err *err)
+int doctor_network_judge(struct doctor_report *f, const char *carrier, const char *text, size_t len, struct err *err)
 {
-    bool transparent = carrier == EGRESS_CARRIER_TPROXY;
-    const char *name = transparent ? "tproxy" : "proxy";
     struct doctor_report rows = { 0 };
     auto_buf says = { 0 };
 
@@ -36,13 +33,14 @@ int doctor_network_judge(struct doctor_report *f, uint8_t carrier, const char *t
                                                     .attack = doctor_network_rows[i].tried };
     if (doctor_report_read(&rows, text, len, err) < 0)
         return -1;
-    (void)str_copy(f->network_carrier, sizeof(f->network_carrier), name);
-    buf_adds(&says, transparent ? "carrier tproxy, for every program"
-                                : "carrier proxy: the kernel has no TPROXY (nf_tables, nft_tproxy), so only programs "
-                                  "that use proxy variables connect");
+    (void)str_copy(f->network_carrier, sizeof(f->network_carrier), carrier);
+    buf_adds(&says, str_eq(carrier, "tproxy")
+                        ? "carrier tproxy, for every program"
+                        : "carrier proxy: the kernel has no TPROXY (nf_tables, nft_tproxy), so only programs "
+                          "that use proxy variables connect");
     for (size_t i = 0; i < rows.n; i++) {
         const struct doctor_finding *one = &rows.v[i];
-        bool mismatch = str_eq(one->name, "egress_carrier") && !str_eq(one->seen, name);
+        bool mismatch = str_eq(one->name, "egress_carrier") && !str_eq(one->seen, carrier);
 
         if (one->answered && !one->broken && !mismatch)
             continue;
