@@ -322,6 +322,97 @@ def a_link_that_sends_what_it_may_not_is_ended(w):
             assert e.process.wait(10) == 0  # of one run: it ends with its links
 
 
+class Service(Egress):
+    """As `cove serve` starts it: with a socket for any number of links."""
+
+    def __init__(self, program, directory, host_uid, **more):
+        super().__init__(program, **more)
+        self.path = os.path.join(directory, "egress.sock")
+        self.argv += ["--socket", self.path, "--host-uid", str(host_uid), "--parent", str(os.getpid())]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.argv)  # pylint: disable=consider-using-with
+        wait_for(self.try_connect)
+        return self
+
+    def try_connect(self):
+        try:
+            self.jailer, self.engine = self.link(), self.link()
+        except OSError:
+            return False
+        self.engine.settimeout(30)
+        return True
+
+    def link(self):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(self.path)
+        return sock
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        for sandbox in self.sandboxes:
+            sandbox.forget()
+
+
+@case
+def a_service_that_was_killed_serves_again_when_it_is_told_the_same(w):
+    with tempfile.TemporaryDirectory() as d, Service(w.program, d, os.geteuid(), resolvers=w.names.address, open_ranges="127.0.0.0/8") as e:
+        s = e.listen().bind(f"allow origin.test:{w.echo.port}")
+        assert b" 200 " in tunnel(s, "origin.test", w.echo.port)[1]
+        e.process.kill()
+        e.process.wait()
+        waiting = connect(s.proxy)  # the listener is the jailer's too: the connection waits in its queue
+        waiting.sendall(f"CONNECT origin.test:{w.echo.port} HTTP/1.1\r\nHost: origin.test:{w.echo.port}\r\n\r\n".encode())
+        refused = connect(s.proxy)
+        refused.sendall(b"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n")
+        Service.__enter__(e)
+        s.announce().bind(f"allow origin.test:{w.echo.port}")
+        assert b" 200 " in read_until(waiting, b"\r\n\r\n")
+        assert b" 403 " in read_until(refused, b"\r\n\r\n")
+
+
+@case
+def a_service_keeps_rules_while_its_engine_is_away_and_ends_them_with_the_jailer(w):
+    with tempfile.TemporaryDirectory() as d, Service(w.program, d, os.geteuid(), resolvers=w.names.address, open_ranges="127.0.0.0/8") as e:
+        s = e.listen().bind(f"allow origin.test:{w.echo.port}")
+        sock, _ = tunnel(s, "origin.test", w.echo.port)
+        e.engine.close()
+        time.sleep(0.1)
+        sock.sendall(b"x")
+        assert sock.recv(1) == b"x" and b" 200 " in tunnel(s, "origin.test", w.echo.port)[1]
+        e.engine = e.link()
+        e.engine.settimeout(30)
+        s.bind(f"allow origin.test:{w.echo.port}")  # as an engine that came back does; the counters go on
+        assert s.report()["connections"] == 2
+        e.jailer.close()  # of a sandbox without listeners no connection remains
+        assert sock.recv(1) == b""
+        assert s.unbind()["connections"] == 2
+
+
+@case
+def the_user_of_the_engine_may_not_send_listeners_and_others_may_not_connect(w):
+    if os.geteuid() != 0:
+        return
+    with tempfile.TemporaryDirectory() as d, Service(w.program, d, 4242, resolvers=w.names.address) as e:
+        os.chmod(d, 0o755)
+        e.listen().bind("deny *")
+        for uid in (4242, 4243):
+            if os.fork() == 0:
+                status = 1
+                try:
+                    os.setresuid(uid, uid, uid)
+                    link = e.link()
+                    link.settimeout(10)
+                    e.send(link, 96, struct.pack("<I", 22) + b"sb" + b"a" * 20 + b"\1", e.sandboxes[0].sockets)
+                    status = 0 if link.recv(10) == b"" else 2
+                except PermissionError:
+                    status = 3
+                finally:
+                    os._exit(status)  # pylint: disable=protected-access
+            assert os.waitstatus_to_exitcode(os.wait()[1]) == (0 if uid == 4242 else 3), uid
+
+
 # --- the resolver ---
 
 
@@ -413,6 +504,15 @@ def EG05_SR02_every_closed_address_is_refused_after_the_lookup(w):
         for odd in ("127.1", "0x7f.1", "0177.0.0.1", "2130706433", "017700000001", "127.0.0.1."):
             answer = tunnel(s, odd, 8080)[1]
             assert answer[9:12] in (b"400", b"403"), (odd, answer)
+
+
+@case
+def addresses_are_tried_until_one_answers(w):
+    w.names.records["several.test"] = ["127.0.0.9", "::1", "127.0.0.8", "127.0.0.1"]
+    with w.start(open_ranges="127.0.0.0/8,::1/128") as e:
+        s = e.listen().bind("allow *:*")
+        assert b" 200 " in tunnel(s, "several.test", w.echo.port)[1]
+        assert s.report()["failed"] == 0
 
 
 @case
@@ -867,6 +967,28 @@ def EG06_the_name_in_tls_must_be_the_name_of_the_connection(w):
         except ssl.SSLError as error:
             assert "INTERNAL_ERROR" in str(error), error
         w.names.records["origin.test"] = ["127.0.0.1"]
+
+
+@case
+def EG08_http_on_any_port_must_name_the_host_of_its_connection(w):
+    port = w.web.server_address[1]
+    with w.start() as e:
+        s = e.listen().bind(f"allow origin.test:{port}", f"allow origin.test:{w.echo.port}")
+        for first in (b"GET /x HTTP/1.1\r\nHost: %s\r\n\r\n", b"G", b"GET ", b"GET /", b"GET /x HTTP/1.1\r\n"):
+            whole = b"GET /x HTTP/1.1\r\nHost: origin.test:%d\r\n\r\n" % port
+            sock, _ = tunnel(s, "origin.test", port)
+            if first.endswith(b"\r\n\r\n"):
+                first = whole
+            sock.sendall(first)
+            time.sleep(0.05)
+            sock.sendall(whole[len(first):])
+            assert read_response(sock).json["path"] == "/x"
+            sock.sendall(b"GET /y HTTP/1.1\r\nHost: other.test\r\n\r\n")
+            assert read_response(sock).status == 400
+        for data in (b"PING\r\n", b"GET key\r\n", b"*1\r\n$4\r\nPING\r\n", b"\0\1", b"SELECT 1;"):  # not HTTP
+            sock, _ = tunnel(s, "origin.test", w.echo.port)
+            sock.sendall(data)
+            assert sock.recv(100) == data
 
 
 # --- secrets ---

@@ -91,6 +91,7 @@ static void http_front_free(void *state)
 
     ev_io_del(p->ev, &f->io);
     ev_timer_clear(p->ev, &f->timer);
+    ev_defer_clear(p->ev, &f->start_defer);
     ev_defer_clear(p->ev, &f->end_defer);
     upstream_cancel(f->open);
     origin_free(f->origin);
@@ -287,4 +288,21 @@ void http_front_start(struct egress_conn *c, enum http_front_mode mode, const ch
         http_front_abort(f);
     else
         http_front_set_timer(f);
+}
+
+static void http_front_run_start(void *arg)
+{
+    http_front_pump(arg);
+}
+
+void http_front_continue(struct egress_conn *c, const void *first, size_t nfirst)
+{
+    struct buf in = { 0 };
+    auto_free char *host = str_dup(c->host);
+
+    buf_add(&in, first, nfirst); /* the state that holds them is freed by the next call */
+    http_front_start(c, HTTP_FRONT_BOUND, host);
+    struct http_front *f = c->state;
+    f->in = in;
+    ev_defer(c->sandbox->proxy->ev, &f->start_defer, http_front_run_start, f);
 }

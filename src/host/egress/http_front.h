@@ -16,3 +16,5 @@ enum http_front_mode {
 /* Takes the connection. `host`: of a bound connection, whose address and port are set in `c`; "" is
  * an address. */
 void http_front_start(struct egress_conn *c, enum http_front_mode mode, const char *host);
+/* The same for a connection that is bound to its target, of which bytes were read already. */
+void http_front_continue(struct egress_conn *c, const void *first, size_t nfirst);

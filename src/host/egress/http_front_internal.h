@@ -41,7 +41,7 @@ struct http_front {
     size_t held; /* bytes counted in shares */
     uint64_t active_at, head_at /* first byte of an incomplete head; 0: none */;
     struct ev_timer timer;
-    struct ev_defer end_defer;
+    struct ev_defer start_defer, end_defer;
     void (*on_end)(struct http_front *f); /* not NULL: the front ends in this turn */
 
     struct http_exchange *x; /* NULL: between requests */

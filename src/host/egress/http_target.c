@@ -19,6 +19,8 @@ int http_target_from_authority(const struct http1_authority *a, uint16_t default
 
 int http_target_of_proxy_request(const struct http1_request *r, struct http_target *ret, struct err *err)
 {
+    if (r->host_differs)
+        return err_set(err, ERR_HTTP_MALFORMED, "the request and its field Host name different targets");
     if (r->form == HTTP1_FORM_AUTHORITY)
         return http_target_from_authority(&r->authority, 0, ret, err);
     if (r->form != HTTP1_FORM_ABSOLUTE)
@@ -26,8 +28,6 @@ int http_target_of_proxy_request(const struct http1_request *r, struct http_targ
                        "a request to the proxy needs a whole URL, http://HOST/PATH, or CONNECT");
     if (!http1_text_is_nocase(r->scheme, "http"))
         return err_set(err, ERR_HTTP_MALFORMED, "the proxy forwards http:// URLs; use CONNECT for others");
-    if (r->host_differs)
-        return err_set(err, ERR_HTTP_MALFORMED, "the URL and the field Host name different hosts");
     return http_target_from_authority(&r->authority, 80, ret, err);
 }
 

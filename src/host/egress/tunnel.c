@@ -3,6 +3,7 @@
 #include "core/base/fd.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "host/egress/http_front.h"
 #include "host/egress/last_words.h"
 #include "host/egress/relay.h"
 
@@ -10,11 +11,14 @@
 #include <stdio.h>
 
 #define HELLO_NS (10 * NS_PER_S)
+#define METHOD_MAX 16u
 
 struct tunnel {
     struct egress_conn *conn;
     bool is_connect, is_upgraded;
-    struct buf first; /* of the client, read before the tunnel started */
+    bool server_spoke; /* bytes of the server were passed on */
+    bool is_http;      /* the client's first bytes are a request, which http_front has to read */
+    struct buf first;  /* of the client, read before the tunnel started, or for http_front */
     struct upstream_open *open;
     int server; /* -1: not connected */
     struct relay *relay;
@@ -59,6 +63,26 @@ static enum relay_verdict tunnel_refuse(struct tunnel *t, enum tls_alert alert, 
     return RELAY_REFUSE;
 }
 
+/* HTTP on another port than 80. Its requests have to name the host of the connection, as in TLS;
+ * only http_front can check each of them. */
+static enum relay_verdict tunnel_inspect_plain(struct tunnel *t, const char *data, size_t n, bool ended)
+{
+    size_t method = 0;
+
+    while (method < n && method < METHOD_MAX && data[method] >= 'A' && data[method] <= 'Z')
+        method++;
+    if (method == n && !ended)
+        return n < METHOD_MAX ? RELAY_MORE : RELAY_PASS;
+    if (method < 3 || n - method < 2)
+        return method >= 3 && n - method == 1 && data[method] == ' ' && !ended ? RELAY_MORE : RELAY_PASS;
+    if (memcmp(data + method, " /", 2) != 0 || t->server_spoke)
+        return RELAY_PASS;
+    t->is_http = true;
+    buf_clear(&t->first);
+    buf_add(&t->first, data, n);
+    return RELAY_REFUSE;
+}
+
 static enum relay_verdict tunnel_inspect(void *arg, const uint8_t *data, size_t n, bool ended)
 {
     struct tunnel *t = arg;
@@ -70,8 +94,12 @@ static enum relay_verdict tunnel_inspect(void *arg, const uint8_t *data, size_t 
     if (rc == CLIENT_HELLO_MORE && !ended)
         return RELAY_MORE;
     ev_timer_clear(t->conn->sandbox->proxy->ev, &t->hello_timer);
-    if (rc == CLIENT_HELLO_NOT_TLS || (rc == CLIENT_HELLO_MORE && n == 0))
-        return must_be_tls && n > 0 ? tunnel_refuse(t, 0, "the connection to port 443 is not TLS") : RELAY_PASS;
+    if (n == 0)
+        return RELAY_PASS;
+    if (rc == CLIENT_HELLO_NOT_TLS && must_be_tls)
+        return tunnel_refuse(t, 0, "the connection to port 443 is not TLS");
+    if (rc == CLIENT_HELLO_NOT_TLS)
+        return *t->conn->host ? tunnel_inspect_plain(t, (const char *)data, n, ended) : RELAY_PASS;
     if (rc != CLIENT_HELLO_READ)
         return tunnel_refuse(t, TLS_ALERT_ACCESS_DENIED, "the first TLS message is malformed");
     /* An address that a rule names has no name to agree with. */
@@ -84,6 +112,7 @@ static bool tunnel_on_bytes(void *arg, size_t sent, size_t received)
 {
     struct tunnel *t = arg;
 
+    t->server_spoke = t->server_spoke || received;
     return egress_conn_count_bytes(t->conn, sent, received);
 }
 
@@ -93,6 +122,10 @@ static void tunnel_on_end(void *arg, enum relay_end why)
     struct egress_conn *c = t->conn;
     uint8_t alert[TLS_ALERT_SIZE];
 
+    if (why == RELAY_REFUSED && t->is_http) {
+        http_front_continue(c, t->first.data, t->first.len);
+        return;
+    }
     if (why == RELAY_REFUSED)
         egress_conn_count_refusal(c, t->reason);
     if (why == RELAY_REFUSED && t->alert) {

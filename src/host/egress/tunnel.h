@@ -2,7 +2,8 @@
  *
  * The destination was allowed by name and port. If the client speaks TLS, the name in its first
  * message must be the same name, so that the connection does not serve to reach another site of the
- * same server; on port 443 it must speak TLS. */
+ * same server; on port 443 it must speak TLS. If it speaks HTTP, http_front takes the
+ * connection. */
 #pragma once
 
 #include "host/egress/egress_conn.h"
