@@ -43,9 +43,16 @@ class NameServer:
         class TcpServer(socketserver.ThreadingTCPServer):
             allow_reuse_address, daemon_threads = True, True
 
-        self.udp = socketserver.UDPServer(("127.0.0.1", 0), Udp)
-        self.port = self.udp.server_address[1]
-        self.tcp = TcpServer(("127.0.0.1", self.port), Tcp)
+        for again in range(20, -1, -1):
+            self.udp = socketserver.UDPServer(("127.0.0.1", 0), Udp)
+            self.port = self.udp.server_address[1]
+            try:
+                self.tcp = TcpServer(("127.0.0.1", self.port), Tcp)
+                break
+            except OSError:  # another program has the port of that number for TCP
+                self.udp.server_close()
+                if not again:
+                    raise
         self.address = f"127.0.0.1:{self.port}"
         for server in (self.udp, self.tcp):
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
