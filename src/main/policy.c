@@ -1,23 +1,26 @@
-/* cove-policy - policy files: check, show, diff, import; and compile, with which `cove run --policy
- * FILE` reads a policy file.
+/* cove-policy - policy files: check, show, diff, import, why; and compile, with which `cove run
+ * --policy FILE` reads a policy file.
  *
  * It is a separate program because it links libyaml: `cove` links only libc, so that a run starts
- * quickly. Exit status: 0 success (diff: equal); 1 diff: different; 2 and 125 as for the errors of
- * `cove`. */
+ * quickly. Exit status: 0 success (diff: equal, why: allowed); 1 different or refused; 2 and 125 as
+ * for the errors of `cove`. */
 #include "core/base/err.h"
 #include "core/base/fd.h"
 #include "core/base/jsonw.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/base/suggest.h"
+#include "policy/file/network_decision.h"
 #include "policy/file/policy_file.h"
 #include "policy/file/policy_rows.h"
 #include "policy/file/srt_import.h"
+#include "policy/operator_network.h"
 
 #include <stdio.h>
 
 struct policy_command {
     bool json;
+    const char *method; /* of `why`; NULL: GET */
     const char *words[4];
     size_t n;
 };
@@ -218,14 +221,71 @@ static int policy_cmd_compile(const struct policy_command *c)
     return policy_write_output(STDOUT_FILENO, &out, 0);
 }
 
+/* The rules as `cove run` would use them: with the operator's denials and open ranges. */
+static int policy_decide(const char *name, const char *url, const char *method, struct network_decision *ret,
+                         struct problems *pr)
+{
+    struct policy p;
+    struct operator_limits f = { 0 };
+    struct err err = { 0 };
+
+    if (policy_load_checked(name, &p, &f, pr) < 0)
+        return -1;
+    p.network.mode = NETWORK_EGRESS; /* `none` allows what no rules allow */
+    int rc = operator_network_narrow(&f, &p.network, &err);
+    if (rc == 0)
+        rc = network_decide(&p.network, f.open_ranges, f.nopen_ranges, url, method, ret, &err);
+    if (rc < 0) {
+        pr->file = NULL;
+        problems_add(pr, err.id, 0, 0, NULL, "%s", err.msg);
+    }
+    policy_done(&p);
+    operator_limits_done(&f);
+    return rc;
+}
+
+static void policy_print_decision(const struct network_decision *d, struct buf *out)
+{
+    buf_addf(out, "%s: %s:%u\n  rule    %s\n", d->is_allowed ? "allowed" : "refused", d->host, d->port,
+             d->rule.len ? d->rule.data : "no rule matches");
+    if (d->reason.len)
+        buf_addf(out, "  reason  %s\n", d->reason.data);
+    if (d->fix.len)
+        buf_addf(out, "  fix     %s\n", d->fix.data);
+}
+
+static int policy_cmd_why(const struct policy_command *c)
+{
+    struct network_decision d = { 0 };
+    struct problems pr = { 0 };
+    auto_buf out = { 0 };
+    struct jsonw w;
+    int status;
+
+    if (c->n != 3)
+        return policy_usage_error(c, "why needs a policy and a URL; usage: cove policy why [FLAGS] NAME|FILE URL");
+    if (policy_decide(c->words[1], c->words[2], c->method, &d, &pr) < 0) {
+        status = policy_report_problems(c, &pr);
+    } else if (c->json) {
+        jsonw_init(&w, &out, 0);
+        network_decision_write(&d, c->words[2], &w);
+        buf_adds(&out, "\n");
+        status = policy_write_output(STDOUT_FILENO, &out, !d.is_allowed);
+    } else {
+        policy_print_decision(&d, &out);
+        status = policy_write_output(STDOUT_FILENO, &out, !d.is_allowed);
+    }
+    network_decision_done(&d);
+    return status;
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct policy_command *c);
-} policy_commands[] = { { "check", policy_cmd_check },
-                        { "show", policy_cmd_show },
-                        { "diff", policy_cmd_diff },
-                        { "import", policy_cmd_import },
-                        { "compile", policy_cmd_compile } };
+} policy_commands[] = {
+    { "check", policy_cmd_check },   { "show", policy_cmd_show }, { "diff", policy_cmd_diff },
+    { "import", policy_cmd_import }, { "why", policy_cmd_why },   { "compile", policy_cmd_compile }
+};
 
 static int policy_dispatch(const struct policy_command *c)
 {
@@ -256,8 +316,12 @@ int main(int argc, char **argv)
             flags = false;
         else if (flags && str_eq(argv[i], "--json"))
             c.json = true;
+        else if (flags && str_starts(argv[i], "--method="))
+            c.method = argv[i] + strlen("--method=");
+        else if (flags && str_eq(argv[i], "--method") && i + 1 < argc)
+            c.method = argv[++i];
         else if (flags && argv[i][0] == '-' && argv[i][1])
-            return policy_usage_error(&c, "unknown flag; the flags are --json and --help");
+            return policy_usage_error(&c, "unknown flag; the flags are --json, --method and --help");
         else if (c.n == ARRAY_LEN(c.words))
             return policy_usage_error(&c, "too many arguments; see 'cove policy --help'");
         else

@@ -338,6 +338,41 @@ class Verb(Case):
         self.assertEqual(run("policy", "diff", path, again).out, "")
         self.assertIn("+ network.rule.1 ", run("policy", "diff", "standard", path).out)
 
+    def test_why_decides_about_a_url_without_a_server(self):
+        path = self.file("p.yaml", "version: 1\nnetwork:\n  egress:\n    - preset:pypi\n"
+                                   "    - {allow: 'a.example:80', methods: [GET]}\n")
+        for words, code, parts in (
+                ([path, "https://pypi.org/simple/"], 0, ["allowed: pypi.org:443\n", "rule    allow preset:pypi\n"]),
+                ([path, "https://example.org/"], 1, ["refused: example.org:443\n", "rule    no rule matches\n",
+                                                     "reason  no rule allows example.org:443\n",
+                                                     "fix     allow example.org:443\n"]),
+                ([path, "http://a.example/x"], 0, ["allow a.example:80 methods=GET\n"]),
+                (["--method", "POST", path, "http://a.example/x"], 1, ["this method and path on a.example:80\n"]),
+                (["standard", "https://pypi.org/"], 1, ["fix     allow pypi.org:443\n"])):
+            with self.subTest(words):
+                done = run("policy", "why", *words)
+                self.assertCode(done, code)
+                for part in parts:
+                    self.assertIn(part, done.out)
+        answer = run("policy", "why", "--json", path, "https://example.org/").json
+        self.assertEqual((answer["allowed"], answer["fix"]), (False, "allow example.org:443"))
+        self.assertErrorCode(run("policy", "why", path, "https://127.1/"), 2, "invalid_request")
+        self.assertErrorCode(run("policy", "why", path), 2, "bad_usage")
+
+    def test_why_names_closed_ranges_and_follows_the_floor(self):
+        path = self.file("p.yaml", "version: 1\nnetwork: {allow: ['169.254.169.254', '10.1.2.3', a.internal]}\n")
+        done = run("policy", "why", path, "http://169.254.169.254/latest/")
+        self.assertCode(done, 1)
+        self.assertIn("closed (metadata)", done.out)
+        limits = "version: 1\nnetwork: {openRanges: [10.1.0.0/16], deny: ['*.internal:*']}\n"
+        floor = {"COVE_FLOOR": self.file("floor.yaml", limits)}
+        self.assertCode(run("policy", "why", path, "http://10.1.2.3/"), 1)
+        self.assertCode(run("policy", "why", path, "http://10.1.2.3/", env=floor), 0)
+        self.assertCode(run("policy", "why", path, "http://a.internal/"), 0)
+        done = run("policy", "why", path, "http://a.internal/", env=floor)
+        self.assertCode(done, 1)
+        self.assertIn("rule    deny *.internal:*\n", done.out)
+
     def test_help_is_generated_from_the_table(self):
         for args in (["help", "policy"], ["policy", "--help"]):
             self.assertIn("policy import SETTINGS.json", run(*args).out)

@@ -9,6 +9,7 @@
 #include "client/cli/verbs.h"
 
 #include "core/base/str.h"
+#include "policy/policy.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -74,10 +75,39 @@ static bool cli_is_plausible(const char *word, const char *suggestion)
     return strlen(word) > 4 || word[0] == suggestion[0];
 }
 
-/* `cove policy why` asks a server; the other commands of that verb read files. */
+/* The first word after `cove policy why` that is neither a flag nor the value of one. */
+static const char *cli_why_subject(int argc, char **argv)
+{
+    static const char *const with_value[] = { "--method", "--url", "--cacert" };
+
+    for (int i = 3; i < argc; i++) {
+        bool skip = false;
+
+        for (size_t k = 0; k < ARRAY_LEN(with_value); k++)
+            skip = skip || str_eq(argv[i], with_value[k]);
+        if (argv[i][0] != '-')
+            return argv[i];
+        i += skip;
+    }
+    return "";
+}
+
+/* A sandbox has neither the name of a built-in policy nor a name with a '/' or such an ending. */
+static bool cli_is_policy_name(const char *name)
+{
+    for (const char *const *builtin = policy_builtins(); *builtin; builtin++)
+        if (str_eq(*builtin, name))
+            return true;
+    return strchr(name, '/') || str_ends(name, ".yaml") || str_ends(name, ".yml") || str_ends(name, ".json");
+}
+
+/* `cove policy why SANDBOX` asks a server; the other commands of that verb read files. */
 static const char *cli_program_of(const struct cli_verb *v, int argc, char **argv)
 {
-    return v->id == VERB_POLICY && argc > 2 && str_eq(argv[2], "why") ? "cove-ctl" : v->program;
+    bool asks_server = v->id == VERB_POLICY && argc > 2 && str_eq(argv[2], "why") &&
+                       !cli_is_policy_name(cli_why_subject(argc, argv));
+
+    return asks_server ? "cove-ctl" : v->program;
 }
 
 static int cli_unknown_verb(const char *word, bool json)

@@ -1,7 +1,7 @@
 /* /v1/sandboxes/{id}/connections and /v1/sandboxes/{id}/network/why */
 #include "server/api/api_internal.h"
 
-#include "service/network_decision.h"
+#include "policy/file/network_decision.h"
 
 /* --- open connections --- */
 

@@ -1,10 +1,9 @@
 /* The proxy reads requests in clear with http:// only. Of https:// and other protocols it sees host
  * and port, so method and path of such a URL do not take part in the decision. */
-#include "service/network_decision.h"
+#include "policy/file/network_decision.h"
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
-#include "core/doc/json_input.h"
 #include "core/http1/path.h"
 #include "policy/closed_ranges.h"
 
@@ -179,8 +178,8 @@ int network_decide(const struct network_policy *p, const struct ip_prefix *open,
         (void)err_set(err, ERR_INVALID, "method: must be a method of HTTP in capitals, such as GET");
     else if (network_url_read(url, &u, err) == 0)
         rc = network_decide_url(p, open, nopen, &u, method ? method : "GET", ret, err);
-    if (rc < 0)
-        err_sanitize(err);
+    if (rc < 0 && err)
+        str_strip_control_chars(err->msg); /* of the URL */
     buf_done(&u.path);
     return rc;
 }

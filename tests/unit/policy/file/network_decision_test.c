@@ -1,7 +1,7 @@
 /* Decisions about URLs: the rule, the reason and the fix. */
 #include "tests/unit/test.h"
 
-#include "service/network_decision.h"
+#include "policy/file/network_decision.h"
 
 static const struct network_policy policy = {
     NETWORK_EGRESS,
