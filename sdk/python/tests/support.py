@@ -21,6 +21,8 @@ from cove import Cove, Retry, Sandbox
 
 COVE = os.environ.get("COVE", "cove")
 PATIENCE = 120.0
+OPEN_RANGE = "127.86.0.0/16"
+"""Addresses of this machine that sandboxes may reach, if their rules allow it."""
 T = TypeVar("T")
 
 
@@ -46,8 +48,8 @@ class Server:
         self.said = os.path.join(self.scratch.name, "said")
         self.logged = os.path.join(self.scratch.name, "log")
         with open(self.said, "wb") as out, open(self.logged, "wb") as err:
-            self.process = subprocess.Popen([COVE, "serve", "--state-dir", place, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
-                                            stdout=out, stderr=err)
+            self.process = subprocess.Popen([COVE, "serve", "--state-dir", place, "--listen", "127.0.0.1:0", "--egress-open-ranges", OPEN_RANGE],
+                                            stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         wait_for(lambda: "is ready" in self.text() or self.process.poll() is not None)
         if self.process.poll() is not None:
             with open(self.logged, encoding="utf-8") as f:

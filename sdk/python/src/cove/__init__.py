@@ -105,7 +105,7 @@ HOMES = {
         "DisplayEvent StartedEvent"),
     "models": ("ApiKey ApiKeySecret Capabilities GcReport Completions ContextInfo EventGap ExecutionInfo FileEntry "
         "FileUrl SandboxEvent Driver Inspection Level LimitRange McpSession Policy Readiness Reason Receipt ReceiptSummary Resources "
-        "Runtime SandboxInfo SandboxStatus SandboxToken Script ServerEvent Template TemplateSpec Ticket Tool ToolImage ToolResult Usage Used Whoami "
+        "Runtime SandboxInfo SandboxStatus SandboxToken Script Secret ServerEvent Template TemplateSpec Ticket Tool ToolImage ToolResult Usage Used Whoami "
         "WriteResult"),
     "network": "Network NetworkConnection NetworkDecision NetworkDestination NetworkSecret NetworkUse",
     "pools": "Pool PoolScaling PoolStatus PoolZygote RecycledStatus ZygoteStatus",
