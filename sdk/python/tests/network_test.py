@@ -7,11 +7,11 @@ import http.server
 import threading
 from typing import Any, List
 
-from cove import AsyncCove, AsyncSandbox, Network, NetworkSecret, Sandbox, TemplateSpec
+from cove import AsyncCove, AsyncSandbox, Cove, Network, NetworkSecret, Sandbox, TemplateSpec
 from cove.errors import EgressRuleInvalidError, ForbiddenError, NetworkNotEnabledError
 from cove.network import network_of
 
-from support import Case, Cove, wait_for
+from support import Case, wait_for
 
 
 class Origin(http.server.BaseHTTPRequestHandler):
