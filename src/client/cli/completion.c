@@ -133,7 +133,8 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
 
 static void completion_zsh_option(struct buf *out, const struct cli_option *o)
 {
-    bool many = o->id == OPT_ENV || o->id == OPT_BIND_RO || o->id == OPT_ALLOW || o->id == OPT_DENY;
+    bool many = o->id == OPT_ENV || o->id == OPT_BIND_RO || o->id == OPT_ALLOW || o->id == OPT_DENY ||
+                o->id == OPT_SECRET;
 
     buf_adds(out, "            ");
     if (o->letter)

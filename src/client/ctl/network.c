@@ -23,10 +23,51 @@ static json_t *ctl_network_rule(const struct arg *a)
     return allows ? json_string(a->value) : json_pack("{s:s}", "deny", a->value);
 }
 
+/* "header=X-Api-Key", "methods=GET,HEAD", ... after the host. */
+static int ctl_network_secret_attribute(json_t *secret, char *word, struct err *err)
+{
+    static const char *const names[] = { "header", "format", "path" };
+    char *value = strchr(word, '='), *rest = NULL;
+
+    if (value)
+        *value++ = '\0';
+    for (size_t i = 0; value && i < ARRAY_LEN(names); i++)
+        if (str_eq(word, names[i]))
+            return json_object_set_new(secret, word, json_string(value)) < 0
+                       ? err_set(err, ERR_USAGE, "--secret: %s is not UTF-8", word)
+                       : 0;
+    if (!value || !str_eq(word, "methods"))
+        return err_set(err, ERR_USAGE,
+                       "--secret: '%.40s': after NAME@HOST come header=, format=, methods= and path=", word);
+    json_t *methods = json_array();
+    for (char *one = strtok_r(value, ",", &rest); one; one = strtok_r(NULL, ",", &rest))
+        json_array_append_new(methods, json_string(one));
+    json_object_set_new(secret, "methods", methods);
+    return 0;
+}
+
+static int ctl_network_secret(const struct arg *a, json_t *list, struct err *err)
+{
+    auto_free char *text = str_dup(a->value);
+    char *rest = NULL, *name = strtok_r(text, " ", &rest), *host = name ? strchr(name, '@') : NULL;
+
+    if (!host || host == name || !host[1])
+        return err_set(err, ERR_USAGE, "--secret '%.80s': must be NAME@HOST, such as openai@api.openai.com", a->value);
+    *host++ = '\0';
+    AUTO_JSON *secret = json_pack("{s:s, s:s}", "name", name, "host", host);
+    if (!secret)
+        return err_set(err, ERR_USAGE, "--secret: the name or the host is not UTF-8");
+    for (char *word; (word = strtok_r(NULL, " ", &rest));)
+        if (ctl_network_secret_attribute(secret, word, err) < 0)
+            return -1;
+    json_array_append(list, secret);
+    return 0;
+}
+
 int ctl_set_network(const struct ctl *c, json_t *body, struct err *err)
 {
     const struct arg *net = args_find(&c->args, OPT_NET);
-    AUTO_JSON *rules = json_array();
+    AUTO_JSON *rules = json_array(), *secrets = json_array();
 
     for (size_t i = 0; i < c->args.n; i++) {
         const struct arg *a = &c->args.items[i];
@@ -34,16 +75,19 @@ int ctl_set_network(const struct ctl *c, json_t *body, struct err *err)
         if ((a->opt->id == OPT_ALLOW || a->opt->id == OPT_DENY) &&
             json_array_append_new(rules, ctl_network_rule(a)) < 0)
             return err_set(err, ERR_USAGE, "--%s: the target is not UTF-8", a->opt->name);
+        if (a->opt->id == OPT_SECRET && ctl_network_secret(a, secrets, err) < 0)
+            return -1;
     }
+    bool any = json_array_size(rules) > 0 || json_array_size(secrets) > 0;
     bool none = net && str_eq(net->value, "none");
     if (net && !none && !str_eq(net->value, "egress"))
         return err_set(err, ERR_USAGE, "--net %.40s: must be none or egress", net->value);
-    if (none && json_array_size(rules) > 0)
-        return err_set(err, ERR_USAGE, "--net none and --allow exclude each other; omit --net");
+    if (none && any)
+        return err_set(err, ERR_USAGE, "--net none excludes --allow and --secret; omit --net");
     if (none)
         json_object_set_new(body, "network", json_string("none"));
-    else if (net || json_array_size(rules) > 0)
-        json_object_set_new(body, "network", json_pack("{s:O}", "egress", rules));
+    else if (net || any)
+        json_object_set_new(body, "network", json_pack("{s:O, s:O}", "egress", rules, "secrets", secrets));
     return 0;
 }
 
