@@ -717,6 +717,32 @@ TEST(a_network_is_refused_where_no_proxy_can_serve_it)
     service_stop(&h);
 }
 
+static int program_that_is_refused(void)
+{
+    return refusal(connect_v4(SOCK_STREAM, "198.18.0.2", 443)) != ECONNREFUSED                ? 1
+           : refusal(connect_v4(SOCK_STREAM, "127.0.0.1", EGRESS_PROXY_PORT)) != ECONNREFUSED ? 2
+           : refusal(connect_v4(SOCK_STREAM, "192.0.2.1", 443)) != EACCES                     ? 3
+                                                                                              : 0;
+}
+
+TEST(without_its_proxy_a_run_has_no_listeners_and_connections_are_refused_at_once)
+{
+    struct announced a;
+    struct host h;
+    struct reply r;
+    char id[ID_SIZE];
+
+    egress_sandbox(&h, id, &r, &a, false);
+    drop_fds(&a.r);
+    close(proxy);
+    poll(NULL, 0, 100);
+    must_succeed(start_inside(&r, program_that_is_refused));
+    ask(&h, FRAME_J_DESTROY, id);
+    expect(&h, FRAME_DONE);
+    drop_fds(&r);
+    host_stop(&h);
+}
+
 TEST(a_proxy_that_ended_with_its_client_is_not_expected_back)
 {
     struct jail_create c = a_request();
@@ -845,6 +871,7 @@ int main(void)
         RUN(a_restarted_proxy_gets_every_listener_again_and_the_connections_that_waited),
         RUN(a_sandbox_made_while_the_proxy_restarts_is_announced_to_the_next_one),
         RUN(a_network_is_refused_where_no_proxy_can_serve_it),
+        RUN(without_its_proxy_a_run_has_no_listeners_and_connections_are_refused_at_once),
         RUN(a_proxy_that_ended_with_its_client_is_not_expected_back),
         RUN(a_request_must_name_the_network_of_its_template),
         RUN(a_name_is_asked_of_the_proxy_with_a_network_and_does_not_exist_without),

@@ -862,7 +862,7 @@ class Serve(Server):
         names = [n for n in os.listdir(units) if n.endswith((".service", ".socket", ".target"))]
         for name in names:  # verify requires the programs at the paths of the unit
             with open(os.path.join(units, name), encoding="utf-8") as f:
-                text = f.read().replace("/usr/local/bin/cove", "/bin/true").replace("/usr/local/libexec/cove/coved", "/bin/true")
+                text = re.sub(r"/usr/local/(bin/cove|libexec/cove/[a-z-]+)", "/bin/true", f.read())
             self.file(name, text)
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", *(os.path.join(self.dir, n) for n in names)],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)

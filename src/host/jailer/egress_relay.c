@@ -1,6 +1,7 @@
-/* Duplicates stay while the proxy is absent for longer than the grace period: new sandboxes with a
- * network are refused then, but connections of those that exist wait for the next proxy, which
- * allows nothing until the engine binds rules again. */
+/* In a service, duplicates stay while the proxy is absent for longer than the grace period: new
+ * sandboxes with a network are refused then, but connections of those that exist wait for the next
+ * proxy, which allows nothing until the engine binds rules again. The proxy of `cove run` is not
+ * replaced, so its duplicates are closed, and the kernel refuses connections at once. */
 #include "host/jailer/egress_relay.h"
 
 #include "core/wire/egress.h"
@@ -33,9 +34,18 @@ static void egress_relay_announce(struct jailed_sandbox *sandbox)
         egress_relay_send(sandbox, FRAME_E_LISTEN, payload, egress_listen_encode(&m, payload, NULL), &sandbox->egress);
 }
 
+static void egress_relay_on_absent(struct jailer *j)
+{
+    if (j->settings->egress)
+        return;
+    for (struct jailed_sandbox *sandbox = j->sandboxes; sandbox; sandbox = sandbox->next)
+        egress_net_close(&sandbox->egress);
+}
+
 static const struct helper_link_ops egress_relay_ops = {
-    .loss = "the egress proxy ended; connections of sandboxes wait until it restarts",
+    .loss = "the egress proxy ended; sandboxes have no network until it restarts",
     .announce = egress_relay_announce,
+    .on_absent = egress_relay_on_absent,
 };
 
 int egress_relay_start(struct jailer *j, struct err *err)

@@ -17,7 +17,7 @@ static void helper_link_retry_later(struct helper_link *l)
     struct ev *ev = l->jailer->ev;
 
     ev_timer_set(ev, &l->retry_timer, ev_now(ev) + backoff_next(&l->backoff), helper_link_connect, l);
-    if (!helper_link_expected(l) && l->ops->on_absent)
+    if (!helper_link_expected(l))
         l->ops->on_absent(l->jailer);
 }
 
@@ -37,6 +37,8 @@ static void helper_link_on_end(void *arg, const struct err *why)
     backoff_reset(&l->backoff);
     if (l->path)
         helper_link_retry_later(l);
+    else
+        l->ops->on_absent(l->jailer);
 }
 
 static const struct chan_ops helper_link_chan_ops = { .on_frame = helper_link_on_frame, .on_end = helper_link_on_end };

@@ -19,7 +19,8 @@ struct jailed_sandbox;
 struct helper_link_ops {
     const char *loss; /* logged when the helper is lost: what its sandboxes meet until it is back */
     void (*announce)(struct jailed_sandbox *sandbox); /* sends what is kept of the sandbox */
-    /* Called after every failed attempt to connect once the grace period is over; may be NULL. */
+    /* Called after every failed attempt to connect once the grace period is over, and at the end of
+     * a given socket, which is not replaced. */
     void (*on_absent)(struct jailer *j);
 };
 

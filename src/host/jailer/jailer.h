@@ -35,7 +35,8 @@ int jailer_service(const struct jailer_settings *settings);
  * its own session, so signals of the terminal do not reach it. */
 int jailer_fork(const struct jailer_settings *settings, int *ret_sock, pid_t *ret_pid, struct err *err);
 
-/* How many sandboxes fit into a descriptor limit of `nofile`; fewer if some of them are kept. */
+/* How many sandboxes fit into a descriptor limit of `nofile`; fewer if some of them are kept or
+ * have a network. */
 uint64_t jailer_sandbox_capacity(uint64_t nofile);
 
 /* Removes cgroups and directories of jailers that died without cleanup. Returns how many it
