@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """origins.py - servers on loopback that sandboxes of tests call through the egress proxy.
 
     with Origins(directory, names=["origin.test"]) as there:
@@ -16,6 +17,8 @@ import os
 import socketserver
 import ssl
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -159,3 +162,21 @@ class Origins:
     def requests(self, path):
         with self.lock:
             return [request for request in self.seen if request[2].startswith(path)]
+
+
+def main():
+    """origins.py NAME... - the same for the examples of pages: prints RESOLVER PREFIX CA, and runs until
+    standard input ends."""
+    from nameserver import NameServer  # pylint: disable=import-outside-toplevel
+
+    names = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="cove-origins-") as directory:
+        os.chmod(directory, 0o755)
+        with Origins(directory, names) as there, NameServer({name: [there.address] for name in names}) as resolver:
+            os.chmod(there.ca, 0o644)
+            print(resolver.address, there.address + "/32", there.ca, flush=True)
+            sys.stdin.read()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
