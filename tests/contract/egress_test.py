@@ -29,7 +29,7 @@ from egress import Egress, EgressError, listener  # noqa: E402
 from nameserver import NameServer  # noqa: E402
 
 CASES = []
-CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000
+CLONE_NEWNET, CLONE_NEWUSER, CLONE_NEWNS = 0x40000000, 0x10000000, 0x20000
 SLOW = int(os.environ.get("COVE_SLOW_HOST", "1"))
 
 
@@ -43,7 +43,7 @@ def case(function):
 
 def enter_namespace():
     libc = ctypes.CDLL(None, use_errno=True)
-    flags = CLONE_NEWNET if os.geteuid() == 0 else CLONE_NEWUSER | CLONE_NEWNET
+    flags = CLONE_NEWNET | CLONE_NEWNS | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
     if libc.unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -546,6 +546,36 @@ def an_answer_of_the_name_server_is_kept_for_its_time_to_live(w):
             assert len(w.names.asked) == 2, w.names.asked  # A and AAAA, once
     finally:
         w.names.ttl = 0
+
+
+@case
+def the_host_may_move_to_another_name_server(w):
+    if os.geteuid() != 0:
+        return
+    with tempfile.NamedTemporaryFile("w") as conf, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        os.chmod(conf.name, 0o644)
+        conf.write("nameserver 127.0.0.77\n")
+        conf.flush()
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+        subprocess.run(["mount", "--bind", conf.name, os.path.realpath("/etc/resolv.conf")], check=True)
+        server.bind(("127.0.0.1", 53))
+
+        def serve():
+            while True:
+                try:
+                    data, client = server.recvfrom(4096)
+                except OSError:
+                    return
+                server.sendto(w.names.answer(data), client)
+        threading.Thread(target=serve, daemon=True).start()
+        with w.start(resolvers="") as e:
+            s = e.listen().bind(f"allow origin.test:{w.echo.port}")
+            assert b" 502 " in tunnel(s, "origin.test", w.echo.port)[1]
+            conf.seek(0)
+            conf.write("nameserver 127.0.0.1  \n")
+            conf.flush()
+            assert b" 200 " in tunnel(s, "origin.test", w.echo.port)[1]
+        subprocess.run(["umount", os.path.realpath("/etc/resolv.conf")], check=True)
 
 
 # --- bytes ---

@@ -57,10 +57,10 @@ static void start(void)
     snprintf(port_text, sizeof(port_text), "%05u", port);
     must(ev_new(&loop, &err) == 0 && egress_proxy_init(&proxy, loop, &settings, &err) == 0);
     proxy.on_secret_used = ignore_secret;
-    snprintf(
-        rules, sizeof(rules),
-        "deny 127.0.0.1:%u methods=DELETE path=/no/*\nallow 127.0.0.1:%u\nallow read.test:80 methods=GET path=/*\n",
-        port, port);
+    snprintf(rules, sizeof(rules),
+             "deny 127.0.0.1:%u methods=DELETE path=/no/*\nallow 127.0.0.1:%u\nallow origin.test:%u\nallow "
+             "read.test:80 methods=GET path=/*\n",
+             port, port, port);
     (void)str_copy(bind_message.id, sizeof(bind_message.id), "sbaaaaaaaaaaaaaaaaaaaa");
     bind_message.rules = rules;
     must(egress_sandbox_bind(&proxy, &bind_message, &proxy, &err) == 0);
@@ -104,9 +104,13 @@ static void open_client(int fd, uint8_t kind)
         http_front_start(c, HTTP_FRONT_PROXY, NULL);
         return;
     }
-    egress_conn_set_target(c, "", &a, port);
+    const char *host = kind % 8 < 4 ? "" : "origin.test";
+    egress_conn_set_target(c, host, &a, port);
+    c->destination->addresses[0] = a; /* no name server is asked */
+    c->destination->naddresses = 1;
+    c->destination->addresses_expire = UINT64_MAX;
     if (kind % 4 == 1)
-        http_front_start(c, HTTP_FRONT_BOUND, "");
+        http_front_start(c, HTTP_FRONT_BOUND, host);
     else
         tunnel_start(c, kind % 4 == 2, NULL, 0);
 }

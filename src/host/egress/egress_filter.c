@@ -69,7 +69,7 @@ static const unsigned short egress_calls[] = {
     __NR_tgkill,
     __NR_write,
     __NR_writev,
-    __NR_newfstatat,
+    __NR_newfstatat, __NR_uname,
     __NR_unlinkat,
 #ifdef __NR_epoll_wait
     __NR_epoll_wait,

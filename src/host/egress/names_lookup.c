@@ -12,6 +12,7 @@
 #include <ares.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 
 #define TIMEOUT_MS 2000 /* of the first try; the second may take twice as long */
 #define TRIES 2
@@ -26,6 +27,9 @@ struct names_socket {
 struct names_lookup {
     struct ev *ev;
     ares_channel channel;
+    size_t nqueries; /* that c-ares has not answered */
+    char *servers;
+    struct timespec resolv_conf; /* its time of modification when the channel was made */
     struct names_socket *sockets;
     struct ev_timer timer;
     struct ev_defer free_sockets;
@@ -36,7 +40,6 @@ struct names_query {
     struct names_lookup *lookup;
     names_lookup_fn *fn; /* NULL: cancelled */
     void *arg;
-    bool is_answered;
     struct ev_defer answer_defer;
     struct ip_address addresses[ADDRESSES_MAX];
     struct names_answer answer;
@@ -117,9 +120,16 @@ static void names_lookup_on_socket_state(void *arg, ares_socket_t fd, int readab
 
 /* --- the channel --- */
 
-int names_lookup_new(struct ev *ev, const char *servers, struct names_lookup **ret, struct err *err)
+static struct timespec names_lookup_resolv_conf_time(void)
 {
-    auto_(names_lookup) l = mem_new(struct names_lookup);
+    struct stat st = { 0 };
+
+    (void)stat("/etc/resolv.conf", &st);
+    return st.st_mtim;
+}
+
+static int names_lookup_make_channel(struct names_lookup *l, struct err *err)
+{
     char lookups[] = "b"; /* no file: an entry of /etc/hosts would be a name of this host alone */
     struct ares_options o = { .timeout = TIMEOUT_MS,
                               .tries = TRIES,
@@ -127,17 +137,47 @@ int names_lookup_new(struct ev *ev, const char *servers, struct names_lookup **r
                               .flags = ARES_FLAG_NOSEARCH,
                               .sock_state_cb = names_lookup_on_socket_state,
                               .sock_state_cb_data = l };
+    int flags = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS | ARES_OPT_FLAGS | ARES_OPT_SOCK_STATE_CB;
+    ares_channel channel;
+
+    l->resolv_conf = names_lookup_resolv_conf_time();
+    int rc = ares_init_options(&channel, &o, flags);
+    if (rc == ARES_SUCCESS && *l->servers) {
+        rc = ares_set_servers_ports_csv(channel, l->servers);
+        if (rc != ARES_SUCCESS)
+            ares_destroy(channel);
+    }
+    if (rc != ARES_SUCCESS)
+        return err_set(err, ERR_INVALID, "cannot use the resolvers '%.120s': %s", l->servers, ares_strerror(rc));
+    if (l->channel)
+        ares_destroy(l->channel);
+    l->channel = channel;
+    return 0;
+}
+
+/* The host may have moved to another network. A channel with queries is replaced after them. */
+static void names_lookup_follow_resolv_conf(struct names_lookup *l)
+{
+    struct timespec t;
+
+    if (*l->servers || l->nqueries)
+        return;
+    t = names_lookup_resolv_conf_time();
+    if (t.tv_sec != l->resolv_conf.tv_sec || t.tv_nsec != l->resolv_conf.tv_nsec)
+        (void)names_lookup_make_channel(l, NULL); /* on failure the previous servers stay */
+}
+
+int names_lookup_new(struct ev *ev, const char *servers, struct names_lookup **ret, struct err *err)
+{
+    auto_(names_lookup) l = mem_new(struct names_lookup);
     int rc = ares_library_init(ARES_LIB_INIT_ALL);
 
     l->ev = ev;
-    if (rc == ARES_SUCCESS)
-        rc = ares_init_options(&l->channel, &o,
-                               ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS | ARES_OPT_FLAGS |
-                                   ARES_OPT_SOCK_STATE_CB);
-    if (rc == ARES_SUCCESS && *servers)
-        rc = ares_set_servers_ports_csv(l->channel, servers);
+    l->servers = str_dup(servers);
     if (rc != ARES_SUCCESS)
-        return err_set(err, ERR_INVALID, "cannot use the resolvers '%.120s': %s", servers, ares_strerror(rc));
+        return err_set(err, ERR_SYS, "cannot start the resolver: %s", ares_strerror(rc));
+    if (names_lookup_make_channel(l, err) < 0)
+        return -1;
     *ret = take_ptr(&l);
     return 0;
 }
@@ -151,6 +191,7 @@ void names_lookup_free(struct names_lookup *l)
     ev_timer_clear(l->ev, &l->timer);
     ev_defer_clear(l->ev, &l->free_sockets);
     names_lookup_free_sockets(l);
+    free(l->servers);
     free(l);
 }
 
@@ -188,7 +229,7 @@ static void names_query_on_result(void *arg, int status, int timeouts UNUSED, st
 {
     struct names_query *q = arg;
 
-    q->is_answered = true;
+    q->lookup->nqueries--;
     q->answer.addresses = q->addresses;
     q->answer.why = "the name does not exist";
     q->answer.is_timeout = status == ARES_ETIMEOUT;
@@ -215,9 +256,11 @@ struct names_query *names_lookup_start(struct names_lookup *l, const char *host,
     /* The dot at the end keeps c-ares from trying search domains. */
     auto_free char *name = str_printf("%s.", host);
 
+    names_lookup_follow_resolv_conf(l);
     q->lookup = l;
     q->fn = fn;
     q->arg = arg;
+    l->nqueries++;
     ares_getaddrinfo(l->channel, name, NULL, &hints, names_query_on_result, q);
     names_lookup_set_timer(l);
     return q;
