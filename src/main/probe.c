@@ -1,6 +1,6 @@
 /* cove-probe walls|uid|limits|memory|burn|shout|rates|egress [NAME=VALUE...] - attacks the sandbox
- * that it runs in and prints the results. Only `cove doctor` uses it: it binds the program into a sandbox,
- * starts it and reads the results. */
+ * that it runs in and prints the results. Only `cove doctor` uses it: it binds the program into a
+ * sandbox, starts it and reads the results. */
 #include "inside/doctor/attack.h"
 
 #include "core/base/str.h"

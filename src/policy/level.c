@@ -57,8 +57,8 @@ static const struct file_rule standard_rules[] = {
 static const char *const standard_environment[] = { ENVIRONMENT, "PIP_NO_INDEX=1", "UV_OFFLINE=1",
                                                     "npm_config_offline=true", NULL };
 
-/* The proxy listens on EGRESS_PROXY_PORT. Programs that ignore these variables reach it too, where the
- * carrier of the sandbox makes that possible. */
+/* The proxy listens on EGRESS_PROXY_PORT. Programs that ignore these variables reach it too, where
+ * the carrier of the sandbox makes that possible. */
 #define PROXY "=http://127.0.0.1:3128"
 #define DIRECT "=localhost,127.0.0.1,::1"
 static const char *const egress_environment[] = {

@@ -1,10 +1,10 @@
-/* bound_secrets.h - the values of the secrets that the rules of a sandbox name, in clear for as long
- * as it takes to hand them to the engine. */
+/* bound_secrets.h - the values of the secrets that the rules of a sandbox name, in clear for as
+ * long as it takes to hand them to the engine. */
 #pragma once
 
 #include "policy/egress_rules.h"
 #include "policy/network.h"
-#include "sandbox/driver/spec.h"
+#include "sandbox/engine.h"
 #include "service/secrets.h"
 
 struct bound_secrets {

@@ -49,7 +49,7 @@ struct manager_settings {
     void (*on_secret_used)(void *arg, const char *owner, const char *sandbox, const char *name, const char *host,
                            uint32_t count);
     void *arg;
-    struct secrets *secrets; /* borrowed; NULL: rules that name secrets are refused */
+    struct secrets *secrets;          /* borrowed; NULL: rules that name secrets are refused */
     const char *egress_socket;        /* of the egress proxy; borrowed; NULL: sandboxes have no network */
     struct egress_share egress_share; /* of the proxy, for each sandbox */
     struct pools *pools;              /* borrowed; prepared sandboxes come from it. NULL: the manager makes its own */

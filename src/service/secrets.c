@@ -1,6 +1,6 @@
-/* A sealed value is a nonce of 12 bytes, the ciphertext and a tag of 16 bytes, in hexadecimal. Tenant
- * and name are authenticated with it, so a row that is copied to another tenant or name does not
- * decrypt.
+/* A sealed value is a nonce of 12 bytes, the ciphertext and a tag of 16 bytes, in hexadecimal.
+ * Tenant and name are authenticated with it, so a row that is copied to another tenant or name does
+ * not decrypt.
  *
  * 1. The table in memory changes only after the store has committed the change.
  * 2. A value is in memory in clear only between secrets_reveal and secrets_wipe.

@@ -34,7 +34,7 @@ struct spec {
     char runtime[40]; /* name of the language; "": not chosen yet */
     enum level level;
     enum driver_id driver;
-    bool has_driver; /* false: the operator's default; custom_policy_apply_operator_limits sets it */
+    bool has_driver;               /* false: the operator's default; custom_policy_apply_operator_limits sets it */
     struct network_policy network; /* owns its text */
     struct limits limits;
     uint64_t explicit_limits; /* bit per limit that a template or request set */

@@ -299,7 +299,7 @@ TEST(a_prepared_sandbox_serves_each_claim_with_the_rules_of_that_claim)
     w.exec = NULL;
     sandbox_handle_reset(w.box, &box_ops, &w);
     turn_until(&w, &w.ready, 30);
-    /* The listeners of the proxy are no sockets of the claim before. */
+    /* The listeners of the proxy do not count as sockets of the claim before. */
     assert_int_equal(sandbox_handle_reset_report(w.box)->sockets, 0);
     w.ready = 0;
     assert_int_equal(sandbox_handle_claim(w.box, &strict, &box_ops, &w, &err), 0);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""origins.py [NAME...] - HTTP servers for the examples of pages: each NAME has an address of its own on
-loopback, port 80 there, and an answer that begins with its name. Prints one line when they listen:
+"""origins.py [NAME...] - HTTP servers for the examples of pages: each NAME has an address of its
+own on loopback, port 80 there, and an answer that begins with its name. Prints one line when they
+listen:
 
     RESOLVER PREFIX    for egress.resolvers and egress.openRanges
 
 and runs until standard input ends. Needs root, because of the port.
 
     with Origins("api.example.org") as origins:
-        origins.resolver, origins.prefix, origins.requests     # of which each is (host, method, path, headers)
+        origins.resolver, origins.prefix, origins.requests   # (host, method, path, headers)
 """
 import http.server
 import os

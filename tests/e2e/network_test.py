@@ -1,4 +1,5 @@
-"""The network of sandboxes over a running server: what rules allow, and every attack on the way out.
+"""The network of sandboxes over a running server: the requests that rules allow, and every attack
+on the way out.
 
 The origins are on loopback addresses, which the operator of this server opens (egress.openRanges);
 class Closed runs without that exemption.

@@ -2,13 +2,13 @@
 """origins.py - servers on loopback that sandboxes of tests call through the egress proxy.
 
     with Origins(directory, names=["origin.test"]) as there:
-        there.address      # an address of 127.0.0.0/8 with HTTP on port 80, HTTPS on 443, echo on 7000
+        there.address      # of 127.0.0.0/8: HTTP on port 80, HTTPS on 443, echo on 7000
         there.seen         # every request so far: (host, method, path, headers, tls)
         there.ca           # file of the certificate authority of HTTPS
 
 Paths: /headers answers with the request's headers as JSON, /echo with its body, /bytes/N with N
-bytes, /slow/N with N lines, one each 100 ms, /redirect/URL with a redirect, /headers-bomb with a head
-that never ends, /files/... with files of `there.files`; others with "hello from HOST".
+bytes, /slow/N with N lines, one each 100 ms, /redirect/URL with a redirect, /headers-bomb with a
+head that never ends, /files/... with files of `there.files`; others with "hello from HOST".
 """
 import http.server
 import itertools
@@ -165,8 +165,8 @@ class Origins:
 
 
 def main():
-    """origins.py NAME... - the same for the examples of pages: prints RESOLVER PREFIX CA, and runs until
-    standard input ends."""
+    """origins.py NAME... - the same for the examples of pages: prints RESOLVER PREFIX CA, and runs
+    until standard input ends."""
     from nameserver import NameServer  # pylint: disable=import-outside-toplevel
 
     names = sys.argv[1:]

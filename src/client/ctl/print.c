@@ -295,7 +295,8 @@ int ctl_set_spec(const struct ctl *c, json_t *body, struct err *err)
     ctl_set_text(c, OPT_LEVEL, body, "level");
     ctl_set_text(c, OPT_DRIVER, body, "driver");
     ctl_set_text(c, OPT_IDLE_ACTION, body, "idleAction");
-    if (ctl_set_network(c, body, err) < 0 || ctl_set_resources(c, body, err) < 0 || ctl_set_limit(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
+    if (ctl_set_network(c, body, err) < 0 || ctl_set_resources(c, body, err) < 0 ||
+        ctl_set_limit(c, LIMIT_WALL, body, "timeoutMs", err) < 0 ||
         ctl_set_limit(c, LIMIT_LIFETIME, body, "lifetimeMs", err) < 0 ||
         ctl_set_limit(c, LIMIT_IDLE, body, "idleTimeoutMs", err) < 0 ||
         ctl_set_pairs(c, OPT_ENV, true, body, "env", err) < 0)

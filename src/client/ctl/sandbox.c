@@ -120,8 +120,9 @@ static int ctl_sandbox_set(struct ctl *c, struct err *err)
         ctl_set_pairs(c, OPT_METADATA, false, body, "metadata", err) < 0)
         return -1;
     if (json_object_size(body) == 0)
-        return err_set(err, ERR_USAGE,
-                       "sandbox set: changes nothing; use --name, --metadata, --lifetime, --idle, --idle-action or --allow");
+        return err_set(
+            err, ERR_USAGE,
+            "sandbox set: changes nothing; use --name, --metadata, --lifetime, --idle, --idle-action or --allow");
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     return ctl_sandbox_for_each_named(c, "PATCH", "/v1/sandboxes/%s", text, "sandbox set [FLAGS] ID...",
                                       ctl_sandbox_print_id, err);

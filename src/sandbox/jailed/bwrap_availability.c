@@ -1,4 +1,4 @@
-/* What Bubblewrap needs from a host: the program, and user namespaces of plain users. */
+/* Bubblewrap needs of a host its program, and user namespaces of plain users. */
 #include "sandbox/jailed/jailed.h"
 
 #include "core/base/fd.h"

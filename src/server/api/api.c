@@ -12,34 +12,15 @@
 
 #define CURSOR_MAX 200u
 
-const struct http_route *const api_tables[] = { docs_routes,
-                                                sandbox_routes,
-                                                sandbox_network_routes,
-                                                execution_routes,
-                                                file_routes,
-                                                capability_routes,
-                                                template_routes,
-                                                key_routes,
-                                                health_metrics_routes,
-                                                maintenance_routes,
-                                                event_routes,
-                                                token_routes,
-                                                audit_routes,
-                                                sandbox_socket_routes,
-                                                usage_routes,
-                                                tenant_routes,
-                                                user_routes,
-                                                budget_routes,
-                                                live_usage_routes,
-                                                context_routes,
-                                                pool_routes,
-                                                execute_routes,
-                                                validate_routes,
-                                                tool_routes,
-                                                script_routes,
-                                                secret_routes,
-                                                calculate_routes,
-                                                NULL };
+const struct http_route *const api_tables[] = {
+    docs_routes,           sandbox_routes,        sandbox_network_routes, execution_routes,
+    file_routes,           capability_routes,     template_routes,        key_routes,
+    health_metrics_routes, maintenance_routes,    event_routes,           token_routes,
+    audit_routes,          sandbox_socket_routes, usage_routes,           tenant_routes,
+    user_routes,           budget_routes,         live_usage_routes,      context_routes,
+    pool_routes,           execute_routes,        validate_routes,        tool_routes,
+    script_routes,         secret_routes,         calculate_routes,       NULL
+};
 
 const struct gateway_permission permission_public = { .is_public = true };
 const struct gateway_permission permission_authenticated = { 0 };

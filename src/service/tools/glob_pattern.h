@@ -28,7 +28,7 @@ void glob_pattern_begin(const struct glob_pattern *g, struct glob_position *ret)
  * path of the entry matches the pattern. */
 bool glob_pattern_step(const struct glob_pattern *g, const struct glob_position *from, const char *name,
                        struct glob_position *ret);
-/* What glob_pattern_step costs there: the bytes of the parts that it compares, and 8 for each. */
+/* The cost of glob_pattern_step there: the bytes of the parts that it compares, and 8 for each. */
 uint64_t glob_pattern_work(const struct glob_pattern *g, const struct glob_position *from);
 /* Whether anything below a directory at this position can match. */
 bool glob_pattern_continues(const struct glob_pattern *g, const struct glob_position *at);

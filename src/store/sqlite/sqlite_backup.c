@@ -48,7 +48,8 @@ int db_check_step(struct sqlite_db *db, struct store_request *c, struct err *err
 {
     static const struct row_table *const tables[] = { &row_sandbox, &row_execution, &row_key,      &row_template,
                                                       &row_event,   &row_idem,      &row_tenant,   &row_user,
-                                                      &row_role,    &row_pool,      &row_metadata, &row_script, &row_secret };
+                                                      &row_role,    &row_pool,      &row_metadata, &row_script,
+                                                      &row_secret };
 
     if (c->seq < ARRAY_LEN(tables)) {
         char sql[64];

@@ -10,8 +10,8 @@ from ._http import AsyncHTTP
 
 
 class AsyncSecrets:
-    """Values that the egress proxy adds to requests of a sandbox. No answer holds a value. Needs the
-    scope `secrets`."""
+    """Values that the egress proxy adds to requests of a sandbox. No answer holds a value. Needs
+    the scope `secrets`."""
 
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
@@ -27,7 +27,7 @@ class AsyncSecrets:
         return await self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json={"value": value}))
 
     async def get(self, name: str) -> Secret:
-        """What is known of a secret, without its value."""
+        """A secret without its value."""
         return await self._http.get(Secret, Call("GET", path("v1", "secrets", name)))
 
     async def list(self) -> AsyncIterator[Secret]:

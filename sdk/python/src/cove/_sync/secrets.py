@@ -11,8 +11,8 @@ from ._http import HTTP
 
 
 class Secrets:
-    """Values that the egress proxy adds to requests of a sandbox. No answer holds a value. Needs the
-    scope `secrets`."""
+    """Values that the egress proxy adds to requests of a sandbox. No answer holds a value. Needs
+    the scope `secrets`."""
 
     def __init__(self, http: HTTP) -> None:
         self._http = http
@@ -28,7 +28,7 @@ class Secrets:
         return self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json={"value": value}))
 
     def get(self, name: str) -> Secret:
-        """What is known of a secret, without its value."""
+        """A secret without its value."""
         return self._http.get(Secret, Call("GET", path("v1", "secrets", name)))
 
     def list(self) -> Iterator[Secret]:
