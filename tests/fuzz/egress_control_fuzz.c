@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int jailer[2], engine[2], before = dup(STDERR_FILENO), after;
     int listeners[7];
     uint8_t answer[64];
-    struct ev *ev;
+    struct ev *ev = NULL;
     struct err err = { 0 };
 
     close(before);

@@ -50,8 +50,10 @@ static struct egress_conn *egress_conn_accept(struct egress_listener_source *l, 
     if (!egress_sandbox_may_accept(l))
         return NULL;
     int fd = accept4(l->io.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
+        egress_sandbox_pause_if_short(l);
         return NULL;
+    }
     egress_conn_set_options(fd);
     return egress_conn_new(l->sandbox, fd, way);
 }

@@ -9,23 +9,29 @@
 #define DESCRIPTORS_RESERVED 64u
 #define DESCRIPTORS_PER_CONNECTION 2u
 
-/* A quarter of the descriptors is for listeners. */
-static size_t egress_proxy_connections_max(void)
+static size_t egress_proxy_descriptors_max(void)
 {
     struct rlimit l = { .rlim_cur = 1024 };
 
     (void)getrlimit(RLIMIT_NOFILE, &l);
-    if (l.rlim_cur > 1000000)
-        l.rlim_cur = 1000000;
-    if (l.rlim_cur < 2 * DESCRIPTORS_RESERVED)
-        return DESCRIPTORS_RESERVED / DESCRIPTORS_PER_CONNECTION;
-    return (l.rlim_cur - DESCRIPTORS_RESERVED) * 3 / 4 / DESCRIPTORS_PER_CONNECTION;
+    return max_u64(min_u64(l.rlim_cur, 1000000), 2 * DESCRIPTORS_RESERVED);
+}
+
+void egress_proxy_count_listeners(struct egress_proxy *p, int change)
+{
+    size_t taken = DESCRIPTORS_RESERVED;
+
+    p->nlisteners = (size_t)((ssize_t)p->nlisteners + change);
+    taken += p->nlisteners;
+    p->shares.connections_max = (p->descriptors_max - min_size(taken, p->descriptors_max)) / DESCRIPTORS_PER_CONNECTION;
 }
 
 int egress_proxy_init(struct egress_proxy *p, struct ev *ev, const struct egress_settings *settings, struct err *err)
 {
     *p = (struct egress_proxy){ .ev = ev, .settings = settings };
-    shares_init(&p->shares, egress_proxy_connections_max(), settings->tenant_connections);
+    p->descriptors_max = egress_proxy_descriptors_max();
+    shares_init(&p->shares, 0, settings->tenant_connections);
+    egress_proxy_count_listeners(p, 0);
     if (tls_authorities_new(settings->ca_file, &p->authorities, err) < 0)
         return -1;
     if (upstream_init(&p->upstream, ev, &settings->upstream, err) < 0) {

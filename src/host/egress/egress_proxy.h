@@ -35,7 +35,8 @@ struct egress_proxy {
     struct relay_shared relays;
     struct tls_authorities *authorities;
     struct egress_sandbox *sandboxes[EGRESS_SANDBOX_BUCKETS];
-    size_t nsandboxes;
+    size_t nsandboxes, nlisteners;
+    size_t descriptors_max; /* of this process */
     /* Secrets of the sandbox were used. */
     void (*on_secret_used)(void *arg, struct egress_sandbox *s);
     void *arg;
@@ -43,3 +44,6 @@ struct egress_proxy {
 
 int egress_proxy_init(struct egress_proxy *p, struct ev *ev, const struct egress_settings *settings, struct err *err);
 void egress_proxy_done(struct egress_proxy *p);
+/* Listeners and connections share the descriptors; a listener that comes leaves less for
+ * connections. */
+void egress_proxy_count_listeners(struct egress_proxy *p, int change);

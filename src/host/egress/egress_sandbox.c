@@ -9,6 +9,8 @@
 #include "host/egress/resolver.h"
 #include "host/egress/secret_way.h"
 
+#include <errno.h>
+
 #define RETRY_NS (50 * NS_PER_MS) /* while other sandboxes hold what this one waits for */
 #define BURST_S 4u                /* connections of so many seconds may come at once */
 
@@ -76,6 +78,12 @@ void egress_sandbox_pause(struct egress_listener_source *l, uint64_t until)
         ev_timer_set(s->proxy->ev, &s->resume_timer, until, egress_sandbox_end_pauses, s);
 }
 
+void egress_sandbox_pause_if_short(struct egress_listener_source *l)
+{
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+        egress_sandbox_pause(l, ev_now(l->sandbox->proxy->ev) + RETRY_NS);
+}
+
 void egress_sandbox_resume(struct egress_sandbox *s)
 {
     for (size_t i = 0; i < EGRESS_LISTENERS; i++) {
@@ -117,6 +125,7 @@ static void egress_sandbox_close_listeners(struct egress_sandbox *s)
         if (s->listeners[i].io.on) {
             ev_io_del(s->proxy->ev, &s->listeners[i].io);
             close(s->listeners[i].io.fd);
+            egress_proxy_count_listeners(s->proxy, -1);
         }
     resolver_end_all(s);
     while (s->conns)
@@ -143,6 +152,7 @@ static int egress_sandbox_add_listeners(struct egress_sandbox *s, int *fds, size
         if (ev_io_add(s->proxy->ev, &l->io, fds[i], s->rules ? EPOLLIN : 0, on_ready[i], l, err) < 0)
             return -1;
         fds[i] = -1;
+        egress_proxy_count_listeners(s->proxy, 1);
     }
     return 0;
 }
@@ -166,10 +176,15 @@ int egress_sandbox_listen(struct egress_proxy *p, const struct egress_listen *m,
                           const void *jailer, struct err *err)
 {
     size_t expected = m->carrier == EGRESS_CARRIER_TPROXY ? EGRESS_LISTENERS : EGRESS_LISTENERS - 1;
-    struct egress_sandbox *s = nfds == expected ? egress_sandbox_get(p, m->id, err) : NULL;
+    struct egress_sandbox *s = NULL;
     int rc = -1;
 
-    if (nfds != expected)
+    if (nfds == expected && p->nlisteners + nfds > p->descriptors_max / 4 * 3)
+        err_set(err, ERR_DESCRIPTORS,
+                "the listeners of other sandboxes have used up the descriptors of the egress proxy");
+    else if (nfds == expected)
+        s = egress_sandbox_get(p, m->id, err);
+    else
         err_set(err, ERR_PROTOCOL, "the message has %zu listeners; its carrier needs %zu", nfds, expected);
     if (s) {
         egress_sandbox_close_listeners(s);

@@ -9,6 +9,7 @@ void http_answer_drop_origin(struct http_front *f)
 {
     origin_free(take_ptr(&f->origin));
     f->origin_is_open = false;
+    f->conn->is_counted = false; /* the next connection is one more */
 }
 
 void http_answer_fail(struct http_front *f, unsigned status, const char *code, const char *reason)

@@ -185,8 +185,10 @@ void resolver_on_connection(void *arg, uint32_t events UNUSED)
     if (!resolver_may_answer(s, EGRESS_LISTEN_DNS_TCP))
         return;
     auto_fd int fd = accept4(l->io.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
+        egress_sandbox_pause_if_short(l);
         return;
+    }
     struct resolver_conn *c = mem_new(struct resolver_conn);
     c->sandbox = s;
     if (ev_io_add(ev, &c->io, fd, EPOLLIN, resolver_conn_on_ready, c, NULL) < 0) {
