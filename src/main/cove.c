@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/close_range.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static char libexec_dir[PATH_MAX];
@@ -60,38 +62,76 @@ static int cove_open_kernels(void)
     return fd < 0 ? 0 : fd;
 }
 
-static int pending_egress = -1; /* the jailer's end of the socket on which it passes listeners */
+/* Sockets of the egress proxy until it is started: it starts after the jailer, whose work takes
+ * longer, and needs no processor before the sandbox exists. */
+static struct {
+    int jailer_end; /* on which the jailer passes listeners */
+    int listeners, requests;
+    const char *open_ranges;
+} pending_egress = { .jailer_end = -1, .listeners = -1, .requests = -1 };
 
-static void cove_exec_egress(const char *path, int jailer_end, int engine_end, const char *open_ranges)
+/* The proxy speaks with servers of others: it gets neither the descriptors nor the environment of the
+ * caller, which may hold keys. */
+static char **cove_egress_environment(void)
+{
+    static const char *const kept[] = { "SSL_CERT_",      "LD_LIBRARY_PATH=", "ASAN_OPTIONS=",
+                                        "UBSAN_OPTIONS=", "LSAN_OPTIONS=",    "GCOV_" };
+    static char *env[32];
+    size_t n = 0;
+
+    for (char **e = environ; *e; e++)
+        for (size_t i = 0; i < ARRAY_LEN(kept) && n + 1 < ARRAY_LEN(env); i++)
+            if (str_starts(*e, kept[i]))
+                env[n++] = *e;
+    return env;
+}
+
+static void cove_exec_egress(const char *path, int jailer_end, int engine_end)
 {
     char jailer_fd[16], engine_fd[16];
     const char *resolvers = getenv("COVE_EGRESS_RESOLVERS"), *ca_file = getenv("COVE_EGRESS_CA_FILE");
-    const char *words[12] = { path, "--jailer-fd", jailer_fd, "--engine-fd", engine_fd };
-    size_t n = 5;
+    const struct {
+        const char *name, *value;
+    } options[] = { { "--jailer-fd", jailer_fd },
+                    { "--engine-fd", engine_fd },
+                    { "--open-ranges", pending_egress.open_ranges },
+                    { "--resolvers", resolvers },
+                    { "--ca-file", ca_file } };
+    const char *words[2 * ARRAY_LEN(options) + 2] = { path };
+    size_t n = 1;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-    if (open_ranges[0]) {
-        words[n++] = "--open-ranges";
-        words[n++] = open_ranges;
-    }
-    if (resolvers && resolvers[0]) {
-        words[n++] = "--resolvers";
-        words[n++] = resolvers;
-    }
-    if (ca_file && ca_file[0]) {
-        words[n++] = "--ca-file";
-        words[n++] = ca_file;
-    }
     snprintf(jailer_fd, sizeof(jailer_fd), "%d", jailer_end);
     snprintf(engine_fd, sizeof(engine_fd), "%d", engine_end);
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        if (options[i].value && options[i].value[0]) {
+            words[n++] = options[i].name;
+            words[n++] = options[i].value;
+        }
     /* In a session of its own, so that signals of the terminal do not reach it. */
     if (setsid() >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 &&
-        fcntl(jailer_end, F_SETFD, 0) == 0 && fcntl(engine_end, F_SETFD, 0) == 0)
-        execv(path, (char *const *)(uintptr_t)words);
+        syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) == 0 && fcntl(jailer_end, F_SETFD, 0) == 0 &&
+        fcntl(engine_end, F_SETFD, 0) == 0)
+        execve(path, (char *const *)(uintptr_t)words, cove_egress_environment());
 }
 
-/* Before the jailer, which gets one end. The proxy sees the end of both sockets, and dies with this
- * process. */
+/* The proxy sees the end of both sockets, and dies with this process. */
+static int cove_fork_egress(struct err *err)
+{
+    auto_fd int listeners = take_fd(&pending_egress.listeners), requests = take_fd(&pending_egress.requests);
+    char path[PATH_MAX + 16];
+
+    if (requests < 0)
+        return 0;
+    snprintf(path, sizeof(path), "%s/cove-egress", libexec_dir);
+    pid_t pid = fork();
+    if (pid == 0) {
+        cove_exec_egress(path, listeners, requests);
+        _exit(126);
+    }
+    return pid < 0 ? err_sys(err, ERR_SYS, "fork") : 0;
+}
+
 static int cove_start_egress(const char *open_ranges, int *ret_engine, struct err *err)
 {
     auto_fd int runtime_fd = cove_open_runtime(err);
@@ -105,19 +145,13 @@ static int cove_start_egress(const char *open_ranges, int *ret_engine, struct er
         return err_sys(err, ERR_NETWORK_UNAVAILABLE, "the egress proxy %.160s cannot be started; reinstall cove", path);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, listeners) < 0)
         return err_sys(err, ERR_SYS, "socketpair");
-    auto_fd int jailer_end = listeners[0], listeners_end = listeners[1];
+    pending_egress.jailer_end = listeners[0];
+    pending_egress.listeners = listeners[1];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, engine) < 0)
-        return err_sys(err, ERR_SYS, "socketpair");
-    auto_fd int engine_end = engine[0], requests_end = engine[1];
-    pid_t pid = fork();
-    if (pid == 0) {
-        cove_exec_egress(path, listeners_end, requests_end, open_ranges);
-        _exit(126);
-    }
-    if (pid < 0)
-        return err_sys(err, ERR_SYS, "fork");
-    pending_egress = take_fd(&jailer_end);
-    *ret_engine = take_fd(&engine_end);
+        return err_sys(err, ERR_SYS, "socketpair"); /* the exit of the process closes the others */
+    pending_egress.requests = engine[1];
+    pending_egress.open_ranges = str_dup(open_ranges); /* until the exit of the process */
+    *ret_engine = engine[0];
     return 0;
 }
 
@@ -131,7 +165,7 @@ static struct {
 static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, struct err *err)
 {
     auto_fd int runtime_fd = cove_open_runtime(err);
-    auto_fd int jailer = -1, egress = take_fd(&pending_egress);
+    auto_fd int jailer = -1, egress = take_fd(&pending_egress.jailer_end);
     int sv[2];
     pid_t pid;
 
@@ -144,7 +178,7 @@ static int cove_start_jailer(const char *state_dir, bool keep, int *ret_jailer, 
     struct jailer_settings jail = {
         .runtime_fd = runtime_fd, .state_dir = state_dir, .monitor_fd = listeners, .egress_fd = egress < 0 ? 0 : egress
     };
-    if (jailer_fork(&jail, &jailer, &pid, err) < 0)
+    if (jailer_fork(&jail, &jailer, &pid, err) < 0 || cove_fork_egress(err) < 0)
         return -1;
     pending_monitor.intake = take_fd(&intake);
     pending_monitor.keep = keep;
