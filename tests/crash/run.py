@@ -482,7 +482,7 @@ class Killer(threading.Thread):
     def run(self):
         for _ in range(self.kills):
             wait = self.random.choice((0.02, 0.2, 0.5, 1.0, 1.5)) * self.random.random()
-            names = self.random.choice((("coved",),) * 12 + (("cove-jailer",),) * 3 + (("cove-monitor",),) * 3 +
+            names = self.random.choice((("coved",),) * 12 + (("cove-jailer",),) * 3 + (("cove-monitor",),) * 3 + (("cove-egress",),) * 2 +
                                        (("coved", "cove-jailer"), ("cove-monitor", "coved")))
             if self.random.random() < 0.6:  # otherwise it is killed in the middle of its recovery
                 self.server.wait(self.server.ready)
