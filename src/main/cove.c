@@ -70,8 +70,8 @@ static struct {
     const char *open_ranges;
 } pending_egress = { .jailer_end = -1, .listeners = -1, .requests = -1 };
 
-/* The proxy speaks with servers of others: it gets neither the descriptors nor the environment of the
- * caller, which may hold keys. */
+/* The proxy speaks with servers of others: it gets neither the descriptors nor the environment of
+ * the caller, which may hold keys. */
 static char **cove_egress_environment(void)
 {
     static const char *const kept[] = { "SSL_CERT_",      "LD_LIBRARY_PATH=", "ASAN_OPTIONS=",

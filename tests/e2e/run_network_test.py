@@ -180,7 +180,7 @@ class Network(Case):
                 process.stdout.readline()
                 below = descendants(process.pid)
                 self.assertEqual(len(below.get("cove-egress", [])), count, below)
-                for pid in below.get("cove-egress", []):  # it has nothing of the caller's, who may have keys
+                for pid in below.get("cove-egress", []):  # without the environment of the caller, which may hold keys
                     with open(f"/proc/{pid}/environ", "rb") as f:
                         self.assertNotIn(b"sk-of-this-test", f.read())
                 process.send_signal(signal.SIGKILL)

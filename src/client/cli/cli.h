@@ -19,8 +19,8 @@ struct cli_settings {
     /* Starts a jailer and returns the socket to it. With `keep` the jailer and its monitor may
      * outlive this process. */
     int (*start_jailer)(const char *state_dir, bool keep, int *ret_jailer, struct err *err);
-    /* Prepares an egress proxy for the sandboxes of the jailer that is started next, which starts it
-     * too, and returns the engine's socket to it. Addresses of the ranges ("10.0.0.0/8,...") are
+    /* Prepares an egress proxy for the sandboxes of the jailer that is started next, which starts
+     * it too, and returns the engine's socket to it. Addresses of the ranges ("10.0.0.0/8,...") are
      * open. */
     int (*start_egress)(const char *open_ranges, int *ret_engine, struct err *err);
     /* Starts the monitor, which counts the denials in the sandboxes of that jailer. Denials before
