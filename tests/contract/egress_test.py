@@ -116,6 +116,8 @@ class Web(http.server.BaseHTTPRequestHandler):
 class World:
     def __init__(self, program):
         self.program = program
+        with open(program, "rb") as f:
+            self.is_sanitized = b"__asan_init" in f.read()
         self.echo = Origin(echo)
         self.web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Web)
         threading.Thread(target=self.web.serve_forever, daemon=True).start()
@@ -597,7 +599,7 @@ def bytes_pass_both_ways_with_back_pressure_and_half_close(w):
         thread = threading.Thread(target=send)
         thread.start()
         time.sleep(0.3)  # nothing is read: the sender has to wait, and memory stays bounded
-        assert e.memory() < 64 << 20
+        assert w.is_sanitized or e.memory() < 16 << 20
         while more := sock.recv(1 << 18):
             got += more
         thread.join()
@@ -1083,6 +1085,22 @@ def EG11_a_secret_is_added_on_the_way_out_and_removed_from_the_answer(w):
 
 
 @case
+def idle_connections_cost_little_memory(w):
+    count, conns = 1000, []
+    idle = Origin(lambda conn: time.sleep(60))
+    with w.start() as e:
+        sandboxes = [e.listen().bind(f"allow origin.test:{idle.port}", tenant=f"t{i}", rate=1000) for i in range(8)]
+        before = e.memory()
+        for i in range(count):
+            conns.append(tunnel(sandboxes[i % 8], "origin.test", idle.port)[0])
+        used = (e.memory() - before) / count
+        assert w.is_sanitized or used < 3000, used
+        for sock in conns:
+            sock.close()
+    idle.close()
+
+
+@case
 def the_process_has_no_privilege(w):
     with w.start() as e:
         s = e.listen().bind("deny *")
@@ -1090,7 +1108,7 @@ def the_process_has_no_privilege(w):
         with open(f"/proc/{e.process.pid}/status", encoding="ascii") as f:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
         assert all(int(status[c], 16) == 0 for c in ("CapEff", "CapPrm", "CapInh", "CapAmb")), status
-        assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2", status
+        assert status["NoNewPrivs"] == "1" and (w.is_sanitized or status["Seccomp"] == "2"), status
         if os.geteuid() == 0:
             assert status["Uid"].split() == ["1900290001"] * 4 or status["Uid"].split()[0] == "65534", status["Uid"]
 

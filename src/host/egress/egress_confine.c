@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #define DESCRIPTORS_MAX 20000u
-#define MEMORY_MAX (2 * GIB) /* several times what full buffers and all connections need */
-#define UID_NOBODY 65534u
-#if defined(__SANITIZE_ADDRESS__)
-#undef MEMORY_MAX
+#ifdef EGRESS_SANITIZED
 #define MEMORY_MAX RLIM_INFINITY
+#else
+#define MEMORY_MAX (2 * GIB) /* several times what full buffers and all connections need */
 #endif
+#define UID_NOBODY 65534u
 
 void egress_raise_descriptor_limit(void)
 {

@@ -69,7 +69,8 @@ static const unsigned short egress_calls[] = {
     __NR_tgkill,
     __NR_write,
     __NR_writev,
-    __NR_newfstatat, __NR_uname,
+    __NR_newfstatat,
+    __NR_uname,
     __NR_unlinkat,
 #ifdef __NR_epoll_wait
     __NR_epoll_wait,
@@ -87,7 +88,7 @@ static const unsigned short egress_calls[] = {
 
 int egress_filter_install(void)
 {
-#if !defined(FILTER_ARCH) || defined(__SANITIZE_ADDRESS__)
+#if !defined(FILTER_ARCH) || defined(EGRESS_SANITIZED)
     return 0; /* a sanitizer needs more calls, and reads files at the end */
 #else
     enum { HEAD = 8, CALLS = sizeof(egress_calls) / sizeof(egress_calls[0]) };

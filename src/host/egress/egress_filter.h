@@ -4,4 +4,12 @@
 
 #include "core/base/base.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define EGRESS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EGRESS_SANITIZED 1
+#endif
+#endif
+
 int egress_filter_install(void); /* needs no_new_privs; -1 with errno */
