@@ -8,13 +8,24 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/netlink.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #define PLAIN_UID 64321u
 #define INSIDE_UID 64322u /* does not own the network of a sandbox, so it has no privilege there */
+
+/* In a process of its own, which ends with the line. */
+#define HOLDS_INSIDE(what)               \
+    do {                                 \
+        if (!(what))                     \
+            _exit(__LINE__ % 100 + 100); \
+    } while (0)
 
 static int proxy = -1; /* the proxy's end of its connection with the jailer */
 
@@ -107,10 +118,6 @@ static void create_egress(struct host *h, char id[ID_SIZE], struct reply *r, str
     assert_true(readable_within(proxy, 0)); /* before J_CREATED */
     hear_listeners(a, id);
     assert_int_equal(m.egress_carrier, a->m.carrier);
-    /* A kernel without TPROXY has the carrier PROXY; the tests of the transparent carrier need one
-     * with it. */
-    if (m.egress_carrier != EGRESS_CARRIER_TPROXY)
-        skip();
     greet(r->fds[0]);
 }
 
@@ -120,6 +127,8 @@ static void egress_sandbox(struct host *h, char id[ID_SIZE], struct reply *r, st
     ask_egress_template(h, "t", true, joinable);
     expect(h, FRAME_J_OK);
     create_egress(h, id, r, a);
+    if (a->m.carrier != EGRESS_CARRIER_TPROXY)
+        skip(); /* this kernel has no TPROXY; a_kernel_without_tproxy_... tests what it has */
 }
 
 static void destroy(struct host *h, const char *id)
@@ -564,6 +573,68 @@ TEST(a_plain_user_has_the_same_listeners)
     assert_int_equal(chown(state_dir, 0, 0), 0);
 }
 
+/* --- a kernel without TPROXY --- */
+
+/* From now on this process and its children cannot reach nftables, as on a kernel without it. */
+static void remove_nftables(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NETLINK_NETFILTER, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPROTONOSUPPORT),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { ARRAY_LEN(code), code };
+
+    HOLDS_INSIDE(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    errno = 0;
+    HOLDS_INSIDE(socket(AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER) == -1 && errno == EPROTONOSUPPORT);
+}
+
+static int program_with_the_proxy_only(void)
+{
+    return !is_echoed(connect_v4(SOCK_STREAM, "127.0.0.1", EGRESS_PROXY_PORT)) ? 1
+           : !is_echoed(connect_v4(SOCK_STREAM, "127.0.0.1", 53))              ? 2
+           : refusal(connect_v4(SOCK_STREAM, "198.18.0.2", 443)) != EACCES     ? 3
+           : refusal(connect_v4(SOCK_STREAM, "127.0.0.1", 1)) != ECONNREFUSED  ? 4
+           : refusal(connect_v6("::ffff:198.18.0.2", 443)) != EACCES           ? 5
+                                                                               : 0;
+}
+
+TEST(a_kernel_without_tproxy_gives_the_proxy_and_the_resolver_and_reports_it)
+{
+    int status;
+    pid_t pid = fork(); /* the filter would stay */
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct announced a;
+        struct host h;
+        struct reply r;
+        char id[ID_SIZE];
+
+        remove_nftables();
+        start_with_proxy(&h);
+        ask_egress_template(&h, "t", true, false);
+        expect(&h, FRAME_J_OK);
+        create_egress(&h, id, &r, &a); /* compares the carrier of J_CREATED with that of E_LISTEN */
+        HOLDS_INSIDE(a.m.carrier == EGRESS_CARRIER_PROXY && a.r.nfds == 3);
+        pid_t program = start_inside(&r, program_with_the_proxy_only);
+        serve_one(a.r.fds[EGRESS_LISTEN_PROXY], "127.0.0.1", EGRESS_PROXY_PORT);
+        serve_one(a.r.fds[EGRESS_LISTEN_DNS_TCP], "127.0.0.1", 53);
+        HOLDS_INSIDE(waitpid(program, &status, 0) == program && status == 0);
+        destroy(&h, id);
+        stop_with_proxy(&h);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 /* --- a proxy that is restarted --- */
 
 static pid_t service;
@@ -868,6 +939,7 @@ int main(void)
         RUN(a_sandbox_that_dies_takes_its_listeners_back_before_its_end_is_reported),
         RUN(a_joinable_sandbox_has_its_listeners_in_its_own_network),
         RUN(a_plain_user_has_the_same_listeners),
+        RUN(a_kernel_without_tproxy_gives_the_proxy_and_the_resolver_and_reports_it),
         RUN(a_restarted_proxy_gets_every_listener_again_and_the_connections_that_waited),
         RUN(a_sandbox_made_while_the_proxy_restarts_is_announced_to_the_next_one),
         RUN(a_network_is_refused_where_no_proxy_can_serve_it),
