@@ -395,7 +395,7 @@ class Json(Case):
                                     (("--nope", "x"), 2, "bad_usage"),
                                     (("--memory", "lots", "x"), 2, "invalid_request"),
                                     (("--level", "high", "x"), 125, "level_unavailable"),
-                                    (("--net", "host", "x"), 125, "not_supported"),
+                                    (("--net", "host", "x"), 2, "invalid_request"),
                                     (("--bind-ro", "/no/such:/mnt/x", "x"), 125, "bind_source_unreadable"),
                                     (("--runtime", "cobol", "-"), 127, "runtime_not_found")]:
             with self.subTest(words):
