@@ -394,6 +394,58 @@ def a_sandbox_is_paused_resumed_and_updated(s):
 
 
 @case
+def a_network_is_read_shown_and_refused_without_a_proxy(s):
+    def refused(method, path, network, code, says):
+        a = s.call(method, path, {"network": network} if method == "PATCH" else {"runtime": "sh", "network": network})
+        assert a.code == code and says in a.json["error"]["message"], (network, a.body)
+    sb = s.create({"runtime": "sh"})
+    path = f"/v1/sandboxes/{sb}"
+    assert s.call("GET", path).json["network"] == "none"
+    for network, says in (("all", "network: must be"), ({"allow": "pypi.org"}, "network.allow"), ({"alow": []}, "did you mean allow"),
+                          ({"allow": ["pypi.org"], "egress": []}, "short form")):
+        for method, where in (("POST", "/v1/sandboxes"), ("PATCH", path), ("PUT", "/v1/templates/net")):
+            refused(method, where, network, "invalid_request", says)
+    for network, says in (({"allow": ["pypi.org", "http://x/"]}, "network.allow[1]: "), ({"egress": [{"deny": "*", "allow": "*"}]}, "network.egress[0]"),
+                          ({"allow": ["169.254.169.254"]}, "closed (metadata)"), ({"egress": [{"allow": "a.example:443", "path": "/"}]}, "network.egress[0]")):
+        for method, where in (("POST", "/v1/sandboxes"), ("PATCH", path), ("PUT", "/v1/templates/net")):
+            refused(method, where, network, "egress_rule_invalid", says)
+    refused("POST", "/v1/sandboxes", {"allow": ["pypi.org"]}, "network_unavailable", "cove-egress")  # this server has no proxy
+    a = s.call("POST", "/v1/execute", {"code": "1", "network": {"egress": []}})
+    assert a.status == 503 and a.code == "network_unavailable", a.body
+    assert s.call("POST", "/v1/execute", {"code": "1", "network": "none"}).json["value"] == "1"
+    assert s.call("POST", "/v1/execute", {"code": "1", "tier": "simple", "network": "none"}).code == "not_supported"
+    refused("PATCH", path, {"egress": []}, "network_not_enabled", "created without a network")
+    assert s.call("PATCH", path, {"network": "none"}).json["network"] == "none"
+    network = {"deny": ["files.example.org"], "egress": []}
+    refused("PUT", "/v1/templates/net", network, "invalid_request", "short form")
+    del network["egress"]
+    a = s.call("PUT", "/v1/templates/net", {"runtime": "sh", "network": network})
+    assert a.status == 200 and a.json["spec"]["network"] == network, a.body
+    s.call("DELETE", "/v1/templates/net")
+    egress = s.call("GET", "/v1/capabilities").json["network"]["egress"]
+    assert egress["available"] is False and "cove-egress" in egress["reason"] and egress["openRanges"] == [], egress
+    s.delete(sb)
+
+
+@case
+def connections_and_decisions_of_a_sandbox_without_a_network_are_answered(s):
+    sb = s.create({"runtime": "sh"})
+    path = f"/v1/sandboxes/{sb}"
+    assert s.call("GET", f"{path}/connections").json == {"items": [], "more": 0}
+    assert s.call("GET", f"{path}/connections?limit=5").status == 200
+    assert s.call("GET", f"{path}/connections?host=x").status == 400
+    a = s.call("GET", f"{path}/network/why?url=https://pypi.org/x").json
+    assert (a["host"], a["port"], a["allowed"], a["fix"]) == ("pypi.org", 443, False, "create a sandbox with the rule: allow pypi.org:443"), a
+    for query in ("", "?url=", "?url=ftp://pypi.org/", "?url=https://u@pypi.org/", "?url=https://pypi.org/&method=get", "?url=https://pypi.org/&x=1"):
+        assert s.call("GET", f"{path}/network/why{query}").status == 400, query
+    assert s.call("GET", "/v1/sandboxes/sbaaaaaaaaaaaaaaaaaaaa/network/why?url=https://pypi.org/").status == 404
+    assert s.call("GET", "/v1/sandboxes/sbaaaaaaaaaaaaaaaaaaaa/connections").status == 404
+    s.delete(sb)
+    assert s.call("GET", f"{path}/connections").code == "sandbox_ended"
+    assert s.call("GET", f"{path}/network/why?url=https://pypi.org/").json["allowed"] is False  # ended sandboxes stay readable
+
+
+@case
 def an_update_changes_only_what_it_names_and_survives_a_restart(s):
     other = s.create({"runtime": "sh", "name": "taken"})
     sb = s.create({"runtime": "sh", "name": "first", "metadata": {"a": "1", "b": "2"}, "idleTimeoutMs": 500000})
