@@ -550,10 +550,12 @@ def an_error_in_a_policy_is_reported_with_its_path(s):
     for policy, path in (({"version": 1, "filesystem": {"readOnly": ["/etc"]}}, "policy.filesystem.readOnly[0]"),
                          ({"version": 1, "filesystem": {"workspace": {"mode": "readWrite", "path": "/srv"}}}, "policy.filesystem.workspace"),
                          ({"version": 1, "environment": {"pass": ["HOME"]}}, "policy.environment.pass[0]"),
-                         ({"version": 1, "network": "all"}, "policy.network"), ({"version": 1, "extends": "high"}, "policy")):
+                         ({"version": 1, "extends": "high"}, "policy")):
         b = refused(policy)
         assert b.status == 422 and b.json["error"]["details"]["errors"][0]["path"].startswith(path), b.body
-    for body in ({"level": "custom"}, {"level": "standard", "policy": {"version": 1}}, {"policy": "standard"}, {"policy": {}},
+    a = refused({"version": 1, "network": {"egress": ["pypi.org", "http://x/"]}})
+    assert a.status == 400 and a.json["error"]["details"]["errors"][0]["path"] == "policy.network.egress[1]", a.body
+    for body in ({"level": "custom"}, {"level": "standard", "policy": {"version": 1}}, {"policy": {"version": 1, "network": "all"}}, {"policy": "standard"}, {"policy": {}},
                  {"policy": {"version": 2}}, {"policy": None}):
         assert s.call("POST", "/v1/sandboxes", dict({"runtime": "sh"}, **body)).status == 400, body
     assert s.call("PUT", "/v1/templates/bad", {"policy": {"version": 1, "limits": {"pids": 1}}}).status == 400

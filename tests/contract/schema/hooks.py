@@ -15,6 +15,8 @@ import schemathesis
 URL, KEY = os.environ["COVE_URL"], os.environ["COVE_API_KEY"]
 KEEP = 12  # sandboxes made by requests that are kept for later requests
 WORDS = random.Random(int(os.environ.get("COVE_SCHEMA_SEED", "1")))
+NETWORKS = ["none", {"egress": []}, {"allow": ["pypi.org", "preset:npm"], "deny": ["*.example.org:443"]},
+            {"egress": [{"allow": "example.org:80", "methods": ["GET"], "path": "/v1/*"}, "deny *"]}]
 LOCK = threading.RLock()
 MADE = []
 VALID_PATH = re.compile(r"(?=.{1,1000}\Z)/?[^/\0]{0,255}(/[^/\0]{0,255})*", re.S)  # others are sent as they are
@@ -257,7 +259,7 @@ def exchange_rest(case, operation):
         for name in ("storageBytes", "tmpBytes", "shmBytes"):
             (case.body.get("resources") or {}).pop(name, None)  # they would have to fit into the memory
     if isinstance(case.body, dict) and "network" in case.body:
-        case.body["network"] = "none"  # a rule has a grammar that a schema cannot describe
+        case.body["network"] = WORDS.choice(NETWORKS)  # a rule has a grammar that a schema cannot describe
     if operation == "explainUrl":
         case.query["url"] = "https://pypi.org/simple/"
     if operation in ("listAudit", "listSecurityEvents") and "latest" in case.query:
