@@ -11,10 +11,14 @@
 #include <unistd.h>
 
 #define DESCRIPTORS_MAX 20000u
-#ifdef EGRESS_SANITIZED
+#ifdef EGRESS_SANITIZED /* needs memory, and at the end a process that looks for leaks */
 #define MEMORY_MAX RLIM_INFINITY
+#define PROCESSES_MAX RLIM_INFINITY
+#define IS_DUMPABLE 1
 #else
 #define MEMORY_MAX (2 * GIB) /* several times what full buffers and all connections need */
+#define PROCESSES_MAX 0
+#define IS_DUMPABLE 0
 #endif
 #define UID_NOBODY 65534u
 
@@ -62,10 +66,10 @@ static int egress_drop_identity(void)
 int egress_confine(pid_t parent)
 {
     if (egress_drop_identity() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        prctl(PR_SET_DUMPABLE, IS_DUMPABLE, 0, 0, 0) < 0)
         return -1;
     if (egress_lower_limit(RLIMIT_DATA, MEMORY_MAX) < 0 || egress_lower_limit(RLIMIT_CORE, 0) < 0 ||
-        egress_lower_limit(RLIMIT_NPROC, 0) < 0)
+        egress_lower_limit(RLIMIT_NPROC, PROCESSES_MAX) < 0)
         return -1;
     /* Must follow the change of identity, which clears it. */
     if (parent && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)

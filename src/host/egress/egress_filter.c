@@ -14,7 +14,7 @@
 #define FILTER_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-static const unsigned short egress_calls[] = {
+static const UNUSED unsigned short egress_calls[] = {
     __NR_accept4,
     __NR_bind,
     __NR_brk,
