@@ -80,8 +80,6 @@ void egress_rules_free(struct egress_rules *r);
 DEFINE_AUTO(egress_rules, egress_rules_free);
 /* The canonical text. Presets are written as presets. */
 void egress_rules_write(const struct egress_rules *r, struct buf *out);
-/* Whether rule i is not the first of its preset: lists show only the first one, with the preset. */
-bool egress_rules_is_same_preset(const struct egress_rules *r, size_t i);
 /* Adds one canonical line from fields of a request or a flag, or refuses them. Lines are separated
  * by a line feed, without one at the end. `methods` (NULL-terminated) and `path` may be NULL.
  * Rules are counted, and presets expanded, only by egress_rules_parse(). */

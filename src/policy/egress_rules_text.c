@@ -240,7 +240,8 @@ static void egress_rules_start_line(struct buf *out)
         buf_adds(out, "\n");
 }
 
-bool egress_rules_is_same_preset(const struct egress_rules *r, size_t i)
+/* Rules after the first one of a preset: the preset is written once. */
+static bool egress_rules_is_same_preset(const struct egress_rules *r, size_t i)
 {
     const struct egress_rule *row = &r->rules[i];
 

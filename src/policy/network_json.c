@@ -2,7 +2,6 @@
 
 #include "core/base/str.h"
 #include "policy/egress_request_match.h"
-#include "policy/egress_rule_target.h"
 #include "policy/egress_rules.h"
 
 static void network_json_request(struct jsonw *w, const struct egress_request_match *m)
@@ -22,17 +21,6 @@ static void network_json_request(struct jsonw *w, const struct egress_request_ma
     }
 }
 
-static void network_json_rule(struct jsonw *w, const struct egress_rule *r)
-{
-    auto_buf target = { 0 };
-
-    egress_rule_target_write(r, &target);
-    jsonw_object(w);
-    jsonw_kstr(w, r->action == EGRESS_ALLOW ? "allow" : "deny", target.data);
-    network_json_request(w, &r->request);
-    jsonw_end_object(w);
-}
-
 static void network_json_secret(struct jsonw *w, const struct egress_secret_rule *s)
 {
     auto_free char *host = s->port == 443 ? str_dup(s->host) : str_printf("%s:%u", s->host, s->port);
@@ -46,29 +34,37 @@ static void network_json_secret(struct jsonw *w, const struct egress_secret_rule
     jsonw_end_object(w);
 }
 
-void network_json_write(struct jsonw *w, const struct network_policy *n, bool mode)
+static void network_json_secrets(struct jsonw *w, const char *text)
+{
+    auto_(egress_rules) r = NULL;
+
+    if (egress_rules_parse(text, strlen(text), &r, NULL) < 0 || r->nsecrets == 0)
+        return;
+    jsonw_karray(w, "secrets");
+    for (size_t i = 0; i < r->nsecrets; i++)
+        network_json_secret(w, &r->secrets[i]);
+    jsonw_end_array(w);
+}
+
+void network_json_write(struct jsonw *w, const struct network_policy *n)
 {
     const char *text = n->rules ? n->rules : "";
-    auto_(egress_rules) r = NULL;
 
     if (n->mode == NETWORK_NONE) {
         jsonw_str(w, network_mode_name(n->mode));
         return;
     }
     jsonw_object(w);
-    if (mode)
-        jsonw_kstr(w, "mode", network_mode_name(n->mode));
+    jsonw_kstr(w, "mode", network_mode_name(n->mode));
     jsonw_karray(w, "egress");
-    bool valid = egress_rules_parse(text, strlen(text), &r, NULL) == 0;
-    for (size_t i = 0; valid && i < r->nrules; i++)
-        if (!egress_rules_is_same_preset(r, i))
-            network_json_rule(w, &r->rules[i]);
-    jsonw_end_array(w);
-    if (valid && r->nsecrets > 0) {
-        jsonw_karray(w, "secrets");
-        for (size_t i = 0; i < r->nsecrets; i++)
-            network_json_secret(w, &r->secrets[i]);
-        jsonw_end_array(w);
+    for (const char *line = text; *line;) {
+        size_t len = strcspn(line, "\n");
+
+        if (strncmp(line, "secret ", 7) != 0)
+            jsonw_strn(w, line, len);
+        line += len + (line[len] == '\n');
     }
+    jsonw_end_array(w);
+    network_json_secrets(w, text);
     jsonw_end_object(w);
 }

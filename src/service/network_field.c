@@ -199,66 +199,6 @@ int network_field_read(const json_t *value, struct network_policy *ret, struct e
                    "only the hosts that are named");
 }
 
-/* --- writing --- */
-
-static void network_field_write_match(const struct egress_request_match *m, struct jsonw *w)
-{
-    if (m->methods) {
-        jsonw_karray(w, "methods");
-        for (size_t i = 0; egress_methods[i]; i++)
-            if (m->methods >> i & 1)
-                jsonw_str(w, egress_methods[i]);
-        jsonw_end_array(w);
-    }
-    jsonw_kstr_if(w, "path", m->path);
-}
-
-static void network_field_write_secrets(const char *rules, struct jsonw *w)
-{
-    auto_(egress_rules) all = NULL;
-    char host[HOSTNAME_MAX + 8];
-
-    if (egress_rules_parse(rules, strlen(rules), &all, NULL) < 0 || all->nsecrets == 0)
-        return;
-    jsonw_karray(w, "secrets");
-    for (size_t i = 0; i < all->nsecrets; i++) {
-        const struct egress_secret_rule *s = &all->secrets[i];
-
-        snprintf(host, sizeof(host), s->port == 443 ? "%s" : "%s:%u", s->host, s->port);
-        jsonw_object(w);
-        jsonw_kstr(w, "name", s->name);
-        jsonw_kstr(w, "host", host);
-        jsonw_kstr(w, "header", s->header);
-        jsonw_kstr(w, "format", s->format);
-        network_field_write_match(&s->request, w);
-        jsonw_end_object(w);
-    }
-    jsonw_end_array(w);
-}
-
-void network_field_write(const struct network_policy *p, struct jsonw *w)
-{
-    const char *rules = p->rules ? p->rules : "";
-
-    if (p->mode == NETWORK_NONE) {
-        jsonw_str(w, network_mode_name(p->mode));
-        return;
-    }
-    jsonw_object(w);
-    jsonw_kstr(w, "mode", network_mode_name(p->mode));
-    jsonw_karray(w, "egress");
-    for (const char *line = rules; *line;) {
-        size_t len = strcspn(line, "\n");
-
-        if (strncmp(line, "secret ", 7) != 0)
-            jsonw_strn(w, line, len);
-        line += len + (line[len] == '\n');
-    }
-    jsonw_end_array(w);
-    network_field_write_secrets(rules, w);
-    jsonw_end_object(w);
-}
-
 /* --- addresses --- */
 
 static struct ip_address network_last_address(const struct ip_prefix *p)

@@ -1,4 +1,4 @@
-/* network_field.h - the field `network` of requests: JSON to canonical rules, and back.
+/* network_field.h - the field `network` of requests: JSON to canonical rules.
  *
  *     "none"
  *     {"allow": ["pypi.org", "preset:npm"], "deny": ["files.example.org"]}
@@ -6,9 +6,9 @@
  *                 {"allow": "api.example.org:80", "methods": ["GET"], "path": "/v1/images"}],
  *      "secrets": [{"name": "openai", "host": "api.openai.com"}]}
  *
- * The short form means the denials first, then the permissions. Answers have one form, {"mode",
- * "egress", "secrets"} with canonical rules, which is valid in a request too: specs are stored in
- * it. policy/egress_rules.h describes the rules. */
+ * The short form means the denials first, then the permissions. Answers have the one form of
+ * policy/network_json.h, which is valid in a request too: specs are stored in it.
+ * policy/egress_rules.h describes the rules. */
 #pragma once
 
 #include "core/base/err.h"
@@ -21,7 +21,6 @@
 /* Reads the value into *ret, which owns its text: network_policy_done(). Every error begins with
  * the path of the value: "network.egress[2]". */
 int network_field_read(const json_t *value, struct network_policy *ret, struct err *err);
-void network_field_write(const struct network_policy *p, struct jsonw *w);
 /* Refuses rules that allow an address or a prefix which lies in a closed range as a whole, because
  * they would have no effect. `open` are the prefixes that the operator opened. */
 int network_field_check_addresses(const struct network_policy *p, const struct ip_prefix *open, size_t nopen,

@@ -4,6 +4,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/network_json.h"
 #include "service/network_field.h"
 
 static int sandbox_update_read_name(const json_t *body, struct sandbox_update *u, struct err *err)
@@ -118,6 +119,6 @@ void sandbox_update_json(const struct sandbox_update *u, struct jsonw *w)
         jsonw_kstr(w, "idleAction", idle_action_names[u->idle_action]);
     if (u->sets_network) {
         jsonw_key(w, "network");
-        network_field_write(&u->network, w);
+        network_json_write(w, &u->network);
     }
 }

@@ -1,6 +1,7 @@
 #include "service/spec.h"
 
 #include "service/custom_policy.h"
+#include "policy/network_json.h"
 #include "service/network_field.h"
 #include "service/templates.h"
 
@@ -449,7 +450,7 @@ void spec_json(const struct spec *s, struct jsonw *w)
     jsonw_kstr(w, "runtime", s->runtime);
     jsonw_kstr(w, "driver", driver_name(s->driver));
     jsonw_key(w, "network");
-    network_field_write(&s->network, w);
+    network_json_write(w, &s->network);
     jsonw_kstr(w, "level", level_name(s->level));
     if (s->policy)
         jsonw_kraw(w, "policy", s->policy);

@@ -78,7 +78,7 @@ class Choice(Case):
         done = run(*words, "--", "true")
         self.assertIn("\n  deny a.example:*\n  allow *.example\n  allow b.example\n", done.out)
         plan = run(*words, "--json", "--", "true").json
-        self.assertEqual(plan["network"]["egress"][0], {"deny": "a.example:*"})
+        self.assertEqual(plan["network"]["egress"][0], "deny a.example:*")
         self.assertEqual(plan["sources"]["network"], "--deny")
         env = {"KEY_OF_TEST": "not-for-the-plan"}
         done = run("run", "--dry-run", "--json", "--secret", "k=KEY_OF_TEST@c.example", "--", "true", env=env)

@@ -328,7 +328,7 @@ class Verb(Case):
         self.assertIn("allowedDomains '*.example.com': kept: allowed on ports 80 and 443", done.err)
         self.assertIn("1 setting without an equivalent", done.err)
         shown = run("policy", "show", self.file("made.yaml", done.out), "--json").json["policy"]
-        self.assertEqual(shown["network"], {"egress": [{"deny": "x.example.com:*"}, {"allow": "*.example.com"}]})
+        self.assertEqual(shown["network"], {"mode": "egress", "egress": ["deny x.example.com:*", "allow *.example.com"]})
 
     def test_rules_of_the_network_are_shown_and_survive_as_a_file(self):
         path = self.file("p.yaml", "version: 1\nnetwork:\n  egress: ['preset:pypi', {deny: '*:22'}]\n"

@@ -434,7 +434,7 @@ void plan_json(const struct run_options *r, const struct program *p, struct buf 
     plan_json_calls(r, &w);
     jsonw_kstr(&w, "driver", driver_name(r->driver));
     jsonw_key(&w, "network");
-    network_json_write(&w, &r->network, false);
+    network_json_write(&w, &r->network);
     jsonw_key(&w, "argv");
     jsonw_array(&w);
     for (size_t i = 0; i < p->argc; i++)

@@ -83,6 +83,21 @@ static void network_item_read_methods(void *arg, const struct doc *d)
                      "network: methods must name at least one method");
 }
 
+/* A canonical rule, such as "deny *:22", as answers of the server have it. */
+static void network_file_add_line(struct network_file *f, const struct doc *d)
+{
+    auto_(egress_rules) rules = NULL;
+    struct err err = { 0 };
+
+    if (egress_rules_parse(d->text, strlen(d->text), &rules, &err) < 0)
+        network_file_report(f, d, "network.egress", &err);
+    else if (rules->nsecrets > 0 || strchr(d->text, '\n'))
+        problems_add(f->problems, ERR_EGRESS_RULE, d->line, d->col, NULL,
+                     "network.egress: must be one rule; secrets belong to network.secrets");
+    else
+        egress_rules_write(rules, &f->rules);
+}
+
 static void network_file_read_item(struct network_file *f, const struct doc *d)
 {
     static const struct schema_key keys[] = { { "allow", network_item_read_allow },
@@ -93,7 +108,11 @@ static void network_file_read_item(struct network_file *f, const struct doc *d)
     size_t before = f->problems->n;
 
     if (d->kind == DOC_TEXT) {
-        if (schema_text(f->problems, d, "network.egress"))
+        if (!schema_text(f->problems, d, "network.egress"))
+            return;
+        if (strchr(d->text, ' '))
+            network_file_add_line(f, d);
+        else
             network_file_add_rule(f, d, EGRESS_ALLOW, d->text, NULL, "network.egress");
         return;
     }
@@ -194,6 +213,15 @@ static void network_file_read_secrets(void *arg, const struct doc *d)
 
 /* --- the key --- */
 
+static void network_file_read_mode(void *arg, const struct doc *d)
+{
+    struct network_file *f = arg;
+
+    if (schema_text(f->problems, d, "network.mode") && !str_eq(d->text, network_mode_name(NETWORK_EGRESS)))
+        problems_add(f->problems, ERR_POLICY_VALUE, d->line, d->col, "Write 'network: none', or omit mode.",
+                     "network.mode: '%.40s' is not egress", d->text);
+}
+
 static void network_file_read_foreign(void *arg, const struct doc *d)
 {
     struct network_file *f = arg;
@@ -210,6 +238,7 @@ static void network_file_read_map(struct network_file *f, const struct doc *d)
         { "allow", network_file_read_allow },
         { "deny", network_file_read_deny },
         { "secrets", network_file_read_secrets },
+        { "mode", network_file_read_mode },
         { "allowedDomains", network_file_read_foreign, true },
         { "deniedDomains", network_file_read_foreign, true },
     };

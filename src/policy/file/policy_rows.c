@@ -274,7 +274,7 @@ void policy_rows_json(const struct policy *p, const struct operator_limits *f, c
     policy_rows_json_files(p, r, &w);
     jsonw_kstr(&w, "driver", driver_name(policy_rows_driver(p, f)));
     jsonw_key(&w, "network");
-    network_json_write(&w, &p->network, false);
+    network_json_write(&w, &p->network);
     jsonw_key(&w, "syscalls");
     jsonw_object(&w);
     policy_rows_json_list(&w, r, "deny", "syscalls.deny.");

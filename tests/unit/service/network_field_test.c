@@ -3,6 +3,7 @@
 
 #include "core/base/buf.h"
 #include "core/doc/json_input.h"
+#include "policy/network_json.h"
 #include "service/network_field.h"
 
 static struct err last;
@@ -25,7 +26,7 @@ static void write_network(const struct network_policy *p, struct buf *out)
     struct jsonw w;
 
     jsonw_init(&w, out, 0);
-    network_field_write(p, &w);
+    network_json_write(&w, p);
 }
 
 TEST(every_form_becomes_canonical_rules)
@@ -78,7 +79,7 @@ TEST(an_answer_is_a_valid_request_with_the_same_rules)
     static const char text[] =
         "{\"deny\":[\"files.example.org\"],\"allow\":[\"preset:npm\",\"example.org:80,443,8000-8100\"],"
         "\"secrets\":[{\"name\":\"key-1\",\"host\":\"api.example.org:8443\",\"header\":\"X-Key\","
-        "\"methods\":[\"POST\"],\"path\":\"/v1/*\"}]}";
+        "\"methods\":[\"POST\"],\"path\":\"/v1/100%25 a/*\"}]}";
     struct network_policy p = { 0 }, again = { 0 };
     auto_buf out = { 0 }, twice = { 0 };
 
@@ -91,7 +92,7 @@ TEST(an_answer_is_a_valid_request_with_the_same_rules)
     assert_string_equal(out.data, twice.data);
     assert_non_null(strstr(out.data, "\"deny files.example.org\",\"allow preset:npm\""));
     assert_non_null(strstr(out.data, "{\"name\":\"key-1\",\"host\":\"api.example.org:8443\",\"header\":\"X-Key\","
-                                     "\"format\":\"{}\",\"methods\":[\"POST\"],\"path\":\"/v1/*\"}"));
+                                     "\"format\":\"{}\",\"methods\":[\"POST\"],\"path\":\"/v1/100%25%20a/*\"}"));
     network_policy_done(&p);
     network_policy_done(&again);
 }

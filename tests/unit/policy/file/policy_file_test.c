@@ -202,7 +202,10 @@ TEST(every_error_has_its_position_code_and_message)
         { V "network: all\n", 2, 10, ERR_POLICY_VALUE, "must be none or a mapping" },
         { V "network: egress\n", 2, 10, ERR_POLICY_VALUE, "must be none or a mapping" },
         { V "network: [pypi.org]\n", 2, 10, ERR_POLICY_VALUE, "must be none or a mapping" },
-        { V "network: {mode: none}\n", 2, 11, ERR_POLICY_KEY, "the keys are egress, allow, deny, secrets" },
+        { V "network: {mode: none}\n", 2, 17, ERR_POLICY_VALUE, "'none' is not egress" },
+        { V "network: {hosts: []}\n", 2, 11, ERR_POLICY_KEY, "the keys are egress, allow, deny, secrets, mode" },
+        { V "network: {egress: ['allow a b']}\n", 2, 20, ERR_EGRESS_RULE, "'b' is not an attribute" },
+        { V "network: {egress: ['secret k a']}\n", 2, 20, ERR_EGRESS_RULE, "must be one rule" },
         { V "network: {alow: [a]}\n", 2, 11, ERR_POLICY_KEY, "did you mean 'allow'" },
         { V "network: {allowedDomains: [a]}\n", 2, 11, ERR_POLICY_FEATURE, "sandbox-runtime" },
         { V "network: {allow: pypi.org}\n", 2, 18, ERR_POLICY_VALUE, "must be a list" },
@@ -288,6 +291,7 @@ TEST(both_forms_of_a_network_become_ordered_rules)
     } cases[] = {
         { V "network: {}\n", "" },
         { V "network: {egress: []}\n", "" },
+        { V "network: {mode: egress, egress: ['deny *:22', 'allow a:80 path=/x']}\n", "deny *:22\nallow a:80 path=/x" },
         { V "network: {allow: [PyPI.org, 'preset:npm']}\n", "allow pypi.org\nallow preset:npm" },
         { V "network: {allow: ['*.a'], deny: ['b.a:*']}\n", "deny b.a:*\nallow *.a" },
         { V "network:\n  egress:\n    - a\n    - deny: '*.b:*'\n    - {allow: '*:80', methods: [post, GET], path: "
