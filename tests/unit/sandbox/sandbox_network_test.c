@@ -3,6 +3,7 @@
 #include "fake.h"
 
 #include "core/wire/egress.h"
+#include "sandbox/engine_internal.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -489,6 +490,23 @@ TEST(a_restarted_proxy_gets_bindings_as_fast_as_it_answers)
         for (size_t f = 0; f < ARRAY_LEN(fds[i]); f++)
             close(fds[i][f]);
     }
+    scene_leave(&k);
+}
+
+/* Their only use after E_BOUND is a proxy that is restarted. */
+TEST(secrets_are_kept_only_if_a_proxy_may_need_them_again)
+{
+    struct fake k;
+
+    scene_proxied(&k);
+    scene_bound(&k);
+    assert_null(k.box->egress->bind);
+    scene_leave(&k);
+    scene_restartable(&k);
+    scene_bound(&k);
+    assert_non_null(k.box->egress->bind);
+    sandbox_handle_destroy(k.box, on_done, &k);
+    assert_null(k.box->egress->bind);
     scene_leave(&k);
 }
 
@@ -1165,6 +1183,7 @@ int main(void)
         RUN(a_claim_in_progress_survives_a_restart_of_the_proxy),
         RUN(a_restarted_proxy_gets_the_rules_and_secrets_of_living_sandboxes),
         RUN(a_restarted_proxy_gets_bindings_as_fast_as_it_answers),
+        RUN(secrets_are_kept_only_if_a_proxy_may_need_them_again),
         RUN(a_change_is_done_when_the_proxy_has_it_and_survives_its_restart),
         RUN(a_change_that_fails_leaves_the_rules_before_it),
         RUN(a_change_needs_a_sandbox_with_a_network_and_a_proxy),
