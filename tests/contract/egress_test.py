@@ -845,6 +845,21 @@ def a_kept_connection_that_the_origin_closed_is_opened_again_for_a_safe_request(
 
 
 @case
+def a_request_in_a_tunnel_may_arrive_with_more_bytes_than_a_head_has(w):
+    body = b"x" * (3 << 20)
+    with w.start() as e:
+        port = w.web.server_port
+        s = e.listen().bind(f"allow origin.test:{port}")
+        for _ in range(4):
+            sock, _ = tunnel(s, "origin.test", port)
+            with sock:
+                sock.sendall(f"POST /first HTTP/1.1\r\nHost: origin.test:{port}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+                answer = read_response(sock)
+                assert answer.status == 200 and len(answer.json["body"]) == len(body), answer.line
+            assert e.process.poll() is None
+
+
+@case
 def an_upgrade_passes_where_no_rule_reads_requests_and_not_otherwise(w):
     def talk(conn):
         head = read_until(conn, b"\r\n\r\n").lower()

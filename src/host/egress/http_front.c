@@ -218,11 +218,12 @@ static void http_front_read(struct http_front *f)
     char *scratch = (char *)p->relays.scratch;
     struct http_exchange *x = f->x;
     bool is_body = x && !x->is_sent && f->in.len == 0;
-    size_t used = 0;
+    size_t used = 0, room = is_body ? RELAY_BUFFER : IN_MAX - min_size(f->in.len, IN_MAX);
 
-    if (is_body && !shares_may_move(&p->shares, f->conn->tenant, ev_now(p->ev)))
+    /* A tunnel may have handed over more than a head has. */
+    if (room == 0 || (is_body && !shares_may_move(&p->shares, f->conn->tenant, ev_now(p->ev))))
         return;
-    ssize_t n = recv(f->conn->fd, scratch, is_body ? RELAY_BUFFER : IN_MAX - f->in.len, MSG_DONTWAIT);
+    ssize_t n = recv(f->conn->fd, scratch, room, MSG_DONTWAIT);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         http_front_abort(f);
     else if (n == 0)
