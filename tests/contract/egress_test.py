@@ -609,7 +609,7 @@ def bytes_pass_both_ways_with_back_pressure_and_half_close(w):
 
 
 @case
-def the_limit_of_bytes_ends_a_connection_and_refuses_the_next(w):
+def EG10_the_limit_of_bytes_ends_a_connection_and_refuses_the_next(w):
     with w.start() as e:
         s = e.listen().bind(f"allow origin.test:{w.echo.port}", bytes_max=1 << 20)
         sock, _ = tunnel(s, "origin.test", w.echo.port)
@@ -718,6 +718,73 @@ def EG09_every_request_of_a_kept_connection_is_decided_anew(w):
 
 
 @case
+def EG01_EG02_EG03_no_spelling_of_a_closed_address_is_reached(w):
+    with w.start(open_ranges="") as e:
+        s = e.listen().bind("allow *:*", "allow 0.0.0.0/0:*", "allow [::/0]:*")
+        for host in ("127.0.0.1", "169.254.169.254", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "100.100.100.200", "0.0.0.0",
+                     "168.63.129.16", "198.18.0.1", "[::1]", "[::]", "[fd00:ec2::254]", "[fe80::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
+                     "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::127.0.0.1]", "93.184.216.34",
+                     "127.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "017700000001", "0177.0.0.1", "127.0.0.1.", "127.0.1", "[::1%25lo]"):
+            for answer in (tunnel(s, host, 8080)[1], None):
+                if answer is None:
+                    answer = request(s, f"http://{host}/").line.encode()
+                assert answer[9:12] in (b"400", b"403"), (host, answer)
+        assert s.report()["connections"] == 0
+
+
+@case
+def EG07_names_are_compared_by_whole_labels_in_one_spelling(w):
+    with w.start() as e:
+        s = e.listen().bind("allow *.example.test:*", "allow xn--bcher-kva.test:*")
+        w.names.records |= {"a.example.test": ["127.0.0.1"], "xn--bcher-kva.test": ["127.0.0.1"]}
+        for host in ("a.example.test", "A.EXAMPLE.test", "a.example.test.", "xn--bcher-kva.test"):
+            assert b" 200 " in tunnel(s, host, w.echo.port)[1], host
+        for host in ("example.test", "evilexample.test", "a.example.test.evil.test", "a.example.test..", ".example.test", "a..example.test",
+                     "a.example.test%00.evil.test", "evil.test\\a.example.test", "evil.test/a.example.test", "evil@a.example.test", "a.example.test\t",
+                     "b\u00fccher.test", "-.example.test@", "a.example.test:80"):
+            sock = connect(s.proxy)
+            sock.sendall(f"CONNECT {host}:{w.echo.port} HTTP/1.1\r\nHost: {host}:{w.echo.port}\r\n\r\n".encode())
+            assert read_all(sock)[9:12] in (b"400", b"403"), host
+
+
+@case
+def EG12_a_sandbox_is_known_by_its_listener_and_not_by_what_it_says(w):
+    with w.start() as e:
+        first, second = e.listen().bind("allow origin.test", tenant="a"), e.listen().bind("deny *", tenant="b")
+        assert request(first, "http://origin.test/").status == 200
+        for value in ("Basic " + "YTpi", "Bearer " + first.name):
+            assert request(second, "http://origin.test/", headers=f"Proxy-Authorization: {value}\r\nX-Sandbox: {first.name}\r\n").status == 403
+        assert first.report()["refused"] == 0 and second.report()["refused"] == 2
+
+
+@case
+def EG13_heads_that_are_too_long_or_too_slow_cost_bounded_memory(w):
+    def talk(conn):
+        read_until(conn, b"\r\n\r\n")
+        conn.sendall(b"HTTP/1.1 200 OK\r\n" + b"X-Bomb: " + b"x" * 1000 + b"\r\n")
+        for _ in range(10000):
+            conn.sendall(b"X-Bomb: " + b"x" * 1000 + b"\r\n")
+    bomb = Origin(talk)
+    with w.start() as e:
+        s = e.listen().bind("allow origin.test:*")
+        slow = connect(s.proxy, 30)
+        slow.sendall(b"GET http://origin.test/ HTTP/1.1\r\n")
+        with connect(s.proxy) as sock:
+            try:
+                sock.sendall(b"GET http://origin.test/ HTTP/1.1\r\nHost: origin.test\r\n")
+                for i in range(200):
+                    sock.sendall(b"X-%d: %s\r\n" % (i, b"y" * 1000))
+                assert read_all(sock)[9:12] in (b"400", b"431")
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+        r = request(s, f"http://origin.test:{bomb.port}/")
+        assert r.status == 502, r.line
+        assert w.is_sanitized or e.memory() < 8 << 20, e.memory()
+        assert read_all(slow).startswith(b"HTTP/1.1 408 ")
+    bomb.close()
+
+
+@case
 def requests_in_a_row_without_waiting_are_answered_in_order(w):
     with w.start() as e:
         s = e.listen().bind("allow origin.test")
@@ -734,7 +801,7 @@ def requests_in_a_row_without_waiting_are_answered_in_order(w):
 
 
 @case
-def EG07_what_two_servers_could_read_differently_is_refused(w):
+def EG08_what_two_servers_could_read_differently_is_refused(w):
     bad = [
         b"GET http://origin.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n",
         b"GET http://origin.test/ HTTP/1.1\r\nHost: origin.test\r\nHost: origin.test\r\n\r\n",
@@ -886,7 +953,7 @@ def an_upgrade_passes_where_no_rule_reads_requests_and_not_otherwise(w):
 
 
 @case
-def requests_in_a_tunnel_are_read_where_a_rule_asks_for_them(w):
+def EG09_requests_in_a_tunnel_are_read_where_a_rule_asks_for_them(w):
     with w.start() as e:
         s = e.listen().bind("allow origin.test:80 methods=GET")
         for raw, status in ((b"GET / HTTP/1.1\r\nHost: origin.test\r\n\r\n", 200), (b"POST / HTTP/1.1\r\nHost: origin.test\r\nContent-Length: 0\r\n\r\n", 403),
@@ -903,7 +970,7 @@ def requests_in_a_tunnel_are_read_where_a_rule_asks_for_them(w):
 
 
 @case
-def NT12_a_connection_to_an_invented_address_leads_to_its_name(w):
+def a_connection_to_an_invented_address_leads_to_its_name(w):
     with w.start() as e:
         s = e.listen(any_address=("198.18.0.2", 8005)).bind("allow origin.test:8005")
         server = Origin(lambda conn: (conn.sendall(b"SSH-2.0-first\r\n"), echo(conn)), ("127.0.0.2", 8005))
@@ -931,7 +998,7 @@ def NT12_a_connection_to_an_invented_address_leads_to_its_name(w):
 
 
 @case
-def EG08_plain_http_on_port_80_must_name_the_host_of_its_address(w):
+def EG06_plain_http_on_port_80_must_name_the_host_of_its_address(w):
     with w.start() as e:
         w.web80.socket.close()  # its port is needed for the listener
         w.web80.shutdown()
@@ -1017,7 +1084,7 @@ def EG06_the_name_in_tls_must_be_the_name_of_the_connection(w):
 
 
 @case
-def EG08_http_on_any_port_must_name_the_host_of_its_connection(w):
+def EG06_http_on_any_port_must_name_the_host_of_its_connection(w):
     port = w.web.server_address[1]
     with w.start() as e:
         s = e.listen().bind(f"allow origin.test:{port}", f"allow origin.test:{w.echo.port}")
@@ -1053,7 +1120,7 @@ def certificate(directory, name):
 
 
 @case
-def EG11_a_secret_is_added_on_the_way_out_and_removed_from_the_answer(w):
+def EG15_a_secret_is_added_on_the_way_out_and_removed_from_the_answer(w):
     value = "sk-3f9c81d2e7a64b50"
     with tempfile.TemporaryDirectory() as d:
         context = certificate(d, "origin.test")
