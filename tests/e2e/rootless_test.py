@@ -18,7 +18,7 @@ class RootlessCase(Case):
     def setUp(self):
         super().setUp()
         os.chmod(self.dir, 0o755)
-        for name in ("cove", "cove-runtime"):  # the build may be in a directory that other users cannot enter
+        for name in ("cove", "cove-runtime", "cove-egress"):  # the build may be in a directory that other users cannot enter
             shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
         self.state = os.path.join(self.dir, "state")
         os.mkdir(self.state, 0o700)
@@ -41,6 +41,18 @@ class Rootless(RootlessCase):
         self.assertEqual(done.code, 0, done)
         self.assertEqual(done.out.split(), ["1000", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:",
                                             "2"], done)
+
+    def test_a_plain_user_has_a_network_by_rules(self):
+        done = self.run_as_user("run", "--json", "--allow", "known.test", "--", "sh", "-c",
+                                "getent hosts known.test; curl -sS http://refused.test/; ! curl -sS --noproxy '*' http://refused.test/")
+        result = done.json
+        self.assertEqual(result["exitCode"], 0, done)
+        self.assertIn("198.18.", result["stdout"])
+        self.assertIn("egress_denied", result["stdout"])
+        self.assertIn("Could not resolve host", result["stderr"])
+        network = result["receipt"]["network"]
+        self.assertEqual((network["mode"], network["connections"], network["rules"]), ("egress", 0, ["allow known.test"]))
+        self.assertIn("refused.test", [d["host"] for d in network["destinations"]])
 
     def test_nothing_of_the_caller_is_visible_inside(self):
         done = self.run_as_user("run", "-q", "--", "sh", "-c", "env; ls /home /root; touch /etc/x /usr/x /.cove/x")
