@@ -433,7 +433,8 @@ def connections_and_decisions_of_a_sandbox_without_a_network_are_answered(s):
     path = f"/v1/sandboxes/{sb}"
     assert s.call("GET", f"{path}/connections").json == {"items": [], "more": 0}
     assert s.call("GET", f"{path}/connections?limit=5").status == 200
-    assert s.call("GET", f"{path}/connections?host=x").status == 400
+    for query in ("host=x", "cursor=x", "limit=0"):
+        assert s.call("GET", f"{path}/connections?{query}").status == 400, query
     a = s.call("GET", f"{path}/network/why?url=https://pypi.org/x").json
     assert (a["host"], a["port"], a["allowed"], a["fix"]) == ("pypi.org", 443, False, "create a sandbox with the rule: allow pypi.org:443"), a
     for query in ("", "?url=", "?url=ftp://pypi.org/", "?url=https://u@pypi.org/", "?url=https://pypi.org/&method=get", "?url=https://pypi.org/&x=1"):

@@ -3,6 +3,8 @@
 
 #include "policy/file/network_decision.h"
 
+#define CONNECTIONS_LISTED 100 /* without a limit */
+
 /* --- open connections --- */
 
 static void api_write_connection(const struct egress_connection *c, struct jsonw *w)
@@ -31,7 +33,7 @@ static void api_sandbox_on_connections(void *arg, const struct egress_listed *l,
 
     if (http_answer_if_err(req, err))
         return;
-    (void)http_query_u64(req, "limit", 1, STORE_LIST_MAX, 100, &limit, NULL);
+    (void)http_query_u64(req, "limit", 1, STORE_LIST_MAX, CONNECTIONS_LISTED, &limit, NULL);
     uint32_t n = (uint32_t)min_u64(l->n, limit);
     api_object_begin(&w, &out);
     jsonw_karray(&w, "items");
@@ -45,11 +47,13 @@ static void api_sandbox_on_connections(void *arg, const struct egress_listed *l,
 static void api_sandbox_connections(struct http_req *req, void *ctx)
 {
     struct api *api = ctx;
-    struct store_list page = { 0 };
+    static const char *const names[] = { "limit", NULL };
     const char *id = NULL;
     struct err err = { 0 };
+    uint64_t limit;
 
-    if (api_read_page(req, NULL, &page, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0)
+    if (http_query_require_known(req, names, &err) < 0 || api_read_sandbox_id(req, &id, &err) < 0 ||
+        http_query_u64(req, "limit", 1, STORE_LIST_MAX, CONNECTIONS_LISTED, &limit, &err) < 0)
         http_answer_err(req, &err);
     else
         manager_sandbox_connections(api->settings.manager, gateway_visible_owner(req), id, api_sandbox_on_connections,
