@@ -78,14 +78,18 @@ struct egress_decision egress_rules_decide(const struct egress_rules *r, const s
     return (struct egress_decision){ EGRESS_REFUSED, -1 };
 }
 
-int egress_rules_deny_of_address(const struct egress_rules *r, const struct ip_address *a, uint16_t port, int before)
+int egress_rules_deny_of_address(const struct egress_rules *r, const struct egress_target *t,
+                                 const struct ip_address *a)
 {
-    for (int i = 0; i < before; i++) {
+    for (size_t i = 0; i < r->nrules; i++) {
         const struct egress_rule *row = &r->rules[i];
 
-        if (row->action == EGRESS_DENY && row->is_prefix && egress_rule_target_has_port(row, port) &&
+        if (row->action == EGRESS_DENY && row->is_prefix && egress_rule_target_has_port(row, t->port) &&
             ip_prefix_contains(&row->prefix, a))
-            return i;
+            return (int)i;
+        if (row->action == EGRESS_ALLOW && egress_rule_matches_target(row, t) &&
+            egress_request_match_is_empty(&row->request))
+            break;
     }
     return -1;
 }

@@ -119,9 +119,10 @@ struct egress_decision {
  * name; every other name below secret.cove is refused, whatever the rules say. */
 struct egress_decision egress_rules_decide(const struct egress_rules *r, const struct egress_target *t,
                                            const char *method, const char *path);
-/* `deny` rules over prefixes hold for a name too, once it is resolved: the index of the first of
- * them before the rule that allowed the name, or -1. */
-int egress_rules_deny_of_address(const struct egress_rules *r, const struct ip_address *a, uint16_t port, int before);
+/* Rules that deny a prefix hold for a name too, once it is resolved to `a`: the index of the first
+ * one before the rule that allows the target without its request; -1: none. */
+int egress_rules_deny_of_address(const struct egress_rules *r, const struct egress_target *t,
+                                 const struct ip_address *a);
 /* Whether a name may resolve: some port and request of it could be allowed. */
 bool egress_rules_may_resolve(const struct egress_rules *r, const char *host);
 /* The secret whose name is the first label of NAME.secret.cove; NULL: none. */

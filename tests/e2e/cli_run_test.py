@@ -1,6 +1,7 @@
 """`cove run`: programs, scripts, streams, files and the ways in which a run ends."""
 import array
 import fcntl
+import http.server
 import json
 import os
 import resource
@@ -8,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import termios
+import threading
 import time
 
 from cove import COVE, Case, descendants, run, start
@@ -502,6 +504,46 @@ class Signals(Case):
         while subprocess.run(["pgrep", "-f", mark], stdout=subprocess.DEVNULL).returncode == 0:
             self.assertLess(time.monotonic(), deadline, mark + " still lives")
             time.sleep(0.05)
+
+
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello\n")
+
+    def log_message(self, *_):
+        pass
+
+
+class Rules(Case):
+    """Rules of the flags, against a server on the loopback of the host, which the floor opens."""
+
+    def setUp(self):
+        super().setUp()
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.port = server.server_address[1]
+        self.floor = self.file("floor.yaml", "version: 1\nnetwork: {openRanges: [127.0.0.1]}\n")
+
+    def fetch(self, *flags, floor=True):
+        return run("run", *flags, "--", "curl", "-sS", "-m", "20", "--noproxy", ",", "-x", "http://127.0.0.1:3128",
+                   f"http://localhost:{self.port}/", env={"COVE_FLOOR": self.floor} if floor else {})
+
+    def test_an_allowed_name_is_reached_and_another_port_is_not(self):
+        self.assertEqual(self.fetch("--allow", f"localhost:{self.port}").out, "hello\n")
+        self.assertIn("no rule allows it, only other ports", self.fetch("--allow", "localhost").out)
+
+    def test_EG05_a_name_that_resolves_to_a_closed_range_is_refused_without_the_operators_exemption(self):
+        self.assertIn("closed range", self.fetch("--allow", f"localhost:{self.port}", floor=False).out)
+
+    def test_a_denied_prefix_holds_for_the_addresses_of_allowed_names(self):
+        allow = ("--allow", f"localhost:{self.port}")
+        self.assertIn("resolves to 127.0.0.1, which a rule denies", self.fetch("--deny", "127.0.0.0/8:*", *allow).out)
+        self.assertEqual(self.fetch("--deny", "127.0.0.0/8:1", *allow).out, "hello\n")
+        self.assertEqual(self.fetch(*allow, "--deny", "127.0.0.0/8:*").out, "hello\n")
 
 
 class Refusals(Case):

@@ -157,6 +157,13 @@ struct egress_decision egress_conn_decide(const struct egress_conn *c, const cha
     return egress_rules_decide(c->sandbox->rules, &t, method, path);
 }
 
+bool egress_conn_denies_address(const struct egress_conn *c, const struct ip_address *a)
+{
+    struct egress_target t = { .host = c->host, .address = c->address, .port = c->port };
+
+    return egress_rules_deny_of_address(c->sandbox->rules, &t, a) >= 0;
+}
+
 bool egress_conn_has_bytes_left(const struct egress_conn *c)
 {
     const struct egress_sandbox *s = c->sandbox;

@@ -52,6 +52,8 @@ void egress_conn_set_target(struct egress_conn *c, const char *host, const struc
 bool egress_conn_has_target(const struct egress_conn *c, const char *host, uint16_t port);
 /* Asks the rules about the target. Method and path may be NULL, as in egress_rules.h. A refusal is
  * not counted. */
+/* Whether a rule denies an address of the target. */
+bool egress_conn_denies_address(const struct egress_conn *c, const struct ip_address *a);
 struct egress_decision egress_conn_decide(const struct egress_conn *c, const char *method, const char *path);
 /* Whether the sandbox may move more bytes, and why not. */
 #define EGRESS_CONN_BYTES_REASON "the sandbox has reached its limit of transferred bytes"

@@ -167,6 +167,13 @@ static bool http_request_fits_origin(const struct http_front *f)
            t->port == f->conn->port && (*t->host || ip_address_equal(&t->address, &f->conn->address));
 }
 
+static bool http_request_denies_address(void *arg, const struct ip_address *a)
+{
+    const struct http_front *f = arg;
+
+    return egress_conn_denies_address(f->conn, a);
+}
+
 void http_request_open(struct http_front *f)
 {
     struct egress_conn *c = f->conn;
@@ -182,7 +189,7 @@ void http_request_open(struct http_front *f)
     f->origin_target = (struct http_target){ .port = c->port, .address = c->address };
     (void)str_copy(f->origin_target.host, sizeof(f->origin_target.host), c->host);
     f->open = upstream_open(&http_front_proxy(f)->upstream, c->host, &c->address, c->port, c->destination,
-                            http_request_on_open, f);
+                            http_request_denies_address, http_request_on_open, f);
 }
 
 static void http_request_forward(struct http_front *f)

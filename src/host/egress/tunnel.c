@@ -221,6 +221,13 @@ static struct tunnel *tunnel_new(struct egress_conn *c, const void *first, size_
     return t;
 }
 
+static bool tunnel_denies_address(void *arg, const struct ip_address *a)
+{
+    const struct tunnel *t = arg;
+
+    return egress_conn_denies_address(t->conn, a);
+}
+
 void tunnel_start(struct egress_conn *c, bool is_connect, const void *first, size_t nfirst)
 {
     struct tunnel *t = tunnel_new(c, first, nfirst);
@@ -228,8 +235,8 @@ void tunnel_start(struct egress_conn *c, bool is_connect, const void *first, siz
     t->is_connect = is_connect;
     if (is_connect)
         c->way = EGRESS_WAY_TUNNEL;
-    t->open = upstream_open(&c->sandbox->proxy->upstream, c->host, &c->address, c->port, c->destination, tunnel_on_open,
-                            t);
+    t->open = upstream_open(&c->sandbox->proxy->upstream, c->host, &c->address, c->port, c->destination,
+                            tunnel_denies_address, tunnel_on_open, t);
 }
 
 void tunnel_start_upgraded(struct egress_conn *c, int server, const void *first, size_t nfirst)

@@ -24,6 +24,7 @@ struct upstream_attempt {
 
 struct upstream_open {
     struct upstream *upstream;
+    upstream_denies_fn *denies;
     upstream_fn *fn;
     void *arg;
     struct destination *cache;
@@ -259,6 +260,11 @@ static void upstream_use(struct upstream_open *o, const struct ip_address *list,
             upstream_finish(o, -1, UPSTREAM_CLOSED, reason);
             return;
         }
+        if (o->denies(o->arg, &list[i])) {
+            snprintf(reason, sizeof(reason), "resolves to %s, which a rule denies", ip_address_format(&list[i], text));
+            upstream_finish(o, -1, UPSTREAM_CLOSED, reason);
+            return;
+        }
     }
     upstream_order(o, list, n);
     upstream_try_next(o);
@@ -306,7 +312,8 @@ static bool upstream_is_loopback_name(const char *host)
 }
 
 struct upstream_open *upstream_open(struct upstream *u, const char *host, const struct ip_address *address,
-                                    uint16_t port, struct destination *cache, upstream_fn *fn, void *arg)
+                                    uint16_t port, struct destination *cache, upstream_denies_fn *denies,
+                                    upstream_fn *fn, void *arg)
 {
     static const struct ip_address loopback = { .family = 4, .bytes = { 127, 0, 0, 1 } };
     struct upstream_open *o = mem_new(struct upstream_open);
@@ -314,6 +321,7 @@ struct upstream_open *upstream_open(struct upstream *u, const char *host, const 
     size_t n = 1;
 
     o->upstream = u;
+    o->denies = denies;
     o->fn = fn;
     o->arg = arg;
     o->cache = cache;

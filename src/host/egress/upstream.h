@@ -44,9 +44,13 @@ typedef void upstream_fn(void *arg, const struct upstream_result *r);
 int upstream_init(struct upstream *u, struct ev *ev, const struct upstream_settings *settings, struct err *err);
 void upstream_done(struct upstream *u);
 
+/* Whether a rule denies an address to which the name is resolved. */
+typedef bool upstream_denies_fn(void *arg, const struct ip_address *a);
+
 struct upstream_open;
 /* `host` is a normalised name; "": `address` is the destination. `cache` keeps the answer of the
  * resolver and lives longer. Calls fn once, never before this function has returned. */
 struct upstream_open *upstream_open(struct upstream *u, const char *host, const struct ip_address *address,
-                                    uint16_t port, struct destination *cache, upstream_fn *fn, void *arg);
+                                    uint16_t port, struct destination *cache, upstream_denies_fn *denies,
+                                    upstream_fn *fn, void *arg);
 void upstream_cancel(struct upstream_open *o); /* fn is not called; not from fn; NULL is accepted */
