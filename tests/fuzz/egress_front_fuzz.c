@@ -79,9 +79,9 @@ static void add_bytes(struct buf *to, const uint8_t *data, size_t n)
         }
 }
 
-static void write_some(int fd, struct buf *b)
+static void write_some(int fd, struct buf *b, size_t max)
 {
-    ssize_t n = b->len && fd >= 0 ? send(fd, b->data, min_size(b->len, 700), MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
+    ssize_t n = b->len && fd >= 0 ? send(fd, b->data, min_size(b->len, max), MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
 
     if (n > 0)
         buf_drop(b, (size_t)n);
@@ -119,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct buf client_bytes = { 0 }, origin_bytes = { 0 };
     int pair[2], theirs = -1;
+    size_t step = size > 0 && data[0] & 16 ? 100000 : 700; /* in pieces, or as much as the socket takes */
 
     if (!loop)
         start();
@@ -130,11 +131,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     open_client(pair[0], data[0]);
     for (int i = 0; i < TURNS; i++) {
-        write_some(pair[1], &client_bytes);
+        write_some(pair[1], &client_bytes, step);
         ev_turn(loop, 0);
         if (theirs < 0)
             theirs = accept4(origin, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        write_some(theirs, &origin_bytes);
+        write_some(theirs, &origin_bytes, step);
         read_some(pair[1]);
         read_some(theirs);
         if (i == TURNS / 2 && client_bytes.len == 0)

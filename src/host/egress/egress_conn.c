@@ -145,6 +145,16 @@ void egress_conn_set_target(struct egress_conn *c, const char *host, const struc
                                        port);
 }
 
+char *egress_conn_subject(const struct egress_conn *c, char ret[EGRESS_CONN_SUBJECT])
+{
+    bool is_ipv6 = c->destination && !*c->host && c->address.family == 6;
+
+    *ret = '\0';
+    if (c->destination)
+        snprintf(ret, EGRESS_CONN_SUBJECT, is_ipv6 ? "[%s]:%u" : "%s:%u", c->destination->count.host, c->port);
+    return ret;
+}
+
 bool egress_conn_has_target(const struct egress_conn *c, const char *host, uint16_t port)
 {
     return c->destination && c->port == port && str_eq(c->host, host);

@@ -73,13 +73,13 @@ void http_front_finish(struct http_front *f)
 void http_front_refuse(struct http_front *f, unsigned status, const char *code, const char *reason, const char *fix)
 {
     const struct egress_conn *c = f->conn;
-    char subject[EGRESS_HOST_MAX + 8] = "";
+    char subject[EGRESS_CONN_SUBJECT] = "";
     struct http_refusal r = { .status = status, .code = code, .reason = reason, .fix = fix, .subject = subject };
 
     if (f->on_end)
         return;
-    if (c->destination && status != 400)
-        snprintf(subject, sizeof(subject), "%s:%u", c->destination->count.host, c->port);
+    if (status != 400)
+        (void)egress_conn_subject(c, subject);
     http_refusal_write(&r, f->x && str_eq(f->x->method, "HEAD"), &f->out);
     http_front_finish(f);
 }

@@ -6,16 +6,15 @@
 #include "host/egress/tunnel.h"
 
 #include <netinet/in.h>
-#include <stdio.h>
 
 static void transparent_refuse(struct egress_conn *c, const char *reason, const char *fix)
 {
-    char subject[EGRESS_HOST_MAX + 8];
+    char subject[EGRESS_CONN_SUBJECT];
     struct http_refusal r = {
         .status = 403, .code = "egress_denied", .reason = reason, .fix = fix, .subject = subject
     };
 
-    snprintf(subject, sizeof(subject), "%s:%u", c->destination->count.host, c->port);
+    (void)egress_conn_subject(c, subject);
     egress_conn_count_refusal(c, reason);
     last_words_refuse_any(c, TLS_ALERT_ACCESS_DENIED, &r);
 }

@@ -49,11 +49,6 @@ static bool tunnel_is_allowed(void *state)
 
 static const struct egress_conn_handler tunnel_handler = { tunnel_free, tunnel_is_allowed };
 
-static void tunnel_describe(const struct tunnel *t, char ret[EGRESS_HOST_MAX + 8])
-{
-    snprintf(ret, EGRESS_HOST_MAX + 8, "%s:%u", t->conn->destination->count.host, t->conn->port);
-}
-
 /* --- passing bytes --- */
 
 static enum relay_verdict tunnel_refuse(struct tunnel *t, enum tls_alert alert, const char *reason)
@@ -169,7 +164,7 @@ static void tunnel_run(struct tunnel *t)
 static void tunnel_fail(struct tunnel *t, const struct upstream_result *r)
 {
     struct egress_conn *c = t->conn;
-    char subject[EGRESS_HOST_MAX + 8];
+    char subject[EGRESS_CONN_SUBJECT];
     bool is_refusal = r->failure == UPSTREAM_CLOSED;
     struct http_refusal words = { .status = is_refusal                       ? 403
                                             : r->failure == UPSTREAM_TIMEOUT ? 504
@@ -181,7 +176,7 @@ static void tunnel_fail(struct tunnel *t, const struct upstream_result *r)
                                   .fix = "",
                                   .subject = subject };
 
-    tunnel_describe(t, subject);
+    (void)egress_conn_subject(c, subject);
     if (is_refusal)
         egress_conn_count_refusal(c, r->reason);
     else
