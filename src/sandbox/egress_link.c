@@ -126,11 +126,17 @@ struct egress_request *egress_link_refuse(struct egress_link *l, const struct er
     return r;
 }
 
+void egress_request_forget(struct egress_request *r)
+{
+    r->on.done = NULL;
+    r->owner = NULL;
+}
+
 void egress_link_forget(struct egress_link *l, const void *owner)
 {
     for (struct egress_request *r = l->head; r; r = r->next)
         if (r->owner == owner)
-            r->on.done = NULL;
+            egress_request_forget(r);
 }
 
 /* --- answers --- */

@@ -88,4 +88,5 @@ struct egress_request *egress_link_list(struct egress_link *l, const char *id, e
 /* Sends nothing, and answers with `why` like any other request. */
 struct egress_request *egress_link_refuse(struct egress_link *l, const struct err *why, egress_link_done_fn *fn,
                                           void *owner);
+void egress_request_forget(struct egress_request *r);
 void egress_link_forget(struct egress_link *l, const void *owner); /* no callback follows for this owner */

@@ -599,7 +599,7 @@ bool sandbox_network_collect(struct exec_handle *x)
 
 void sandbox_network_drop_collection(struct exec_handle *x)
 {
-    if (x->network_request && x->sandbox->engine)
-        egress_link_forget(sandbox_network_link(x->sandbox), x);
+    if (x->network_request)
+        egress_request_forget(x->network_request);
     x->network_request = NULL;
 }

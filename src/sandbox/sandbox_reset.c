@@ -128,7 +128,8 @@ bool sandbox_handle_can_reset(const struct sandbox_handle *b)
 static void sandbox_reset_forget_claim(struct sandbox_handle *b)
 {
     sandbox_streams_close_all(b, NULL);
-    egress_link_forget(&b->engine->egress, b);
+    if (b->engine)
+        egress_link_forget(&b->engine->egress, b);
     while (b->execs) {
         b->link->ops->forget(b->link, b->execs);
         sandbox_network_drop_collection(b->execs);

@@ -24,6 +24,7 @@ static struct {
     int jailer, runtime, proxy;
     uint32_t stream; /* of the program */
     int ready, failed, done, exited, asked, answered, destroyed;
+    bool is_abandoned; /* the client frees everything now */
     uint8_t last_type;
     uint32_t last_stream; /* of the proxy's last request */
 } w;
@@ -371,13 +372,26 @@ static void act(uint8_t op, uint8_t arg)
     default:
         if (arg % 8 == 0)
             fd_close(&w.proxy);
+        if (arg == 1)
+            w.is_abandoned = true;
     }
 }
 
 static void close_world(void)
 {
-    bool running = w.exec && !w.exited;
+    bool running = w.exec && !w.exited && !w.is_abandoned;
 
+    if (w.is_abandoned) { /* no callback follows, also if the proxy answers */
+        int before = w.answered + w.exited;
+
+        sandbox_handle_free(take_ptr(&w.box));
+        put(w.proxy, FRAME_E_BOUND, 0, w.last_stream, NULL, 0);
+        say_report(3);
+        turn();
+        CHECK(w.answered + w.exited == before);
+        w.asked = w.answered;
+        w.done = 1;
+    }
     fd_close(&w.proxy); /* every request is answered now */
     for (int i = 0; i < 4; i++)
         turn();
@@ -416,7 +430,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     signal(SIGPIPE, SIG_IGN);
     open_world();
-    for (int steps = 0; end - p >= 2 && steps < 64; steps++) {
+    for (int steps = 0; end - p >= 2 && steps < 64 && !w.is_abandoned; steps++) {
         uint8_t op = *p++;
 
         if (op >= 128)

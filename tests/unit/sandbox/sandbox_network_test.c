@@ -953,6 +953,35 @@ TEST(an_execution_that_is_freed_while_its_counters_are_requested_is_not_reported
     scene_leave(&k);
 }
 
+TEST(a_sandbox_or_an_engine_that_is_freed_while_counters_are_requested_gets_no_answer)
+{
+    for (int with_engine = 0; with_engine < 2; with_engine++) {
+        struct fake k;
+
+        scene_proxied(&k);
+        scene_bound(&k);
+        scene_running_with(&k, &plain_exec);
+        sandbox_handle_network_report(k.box, on_reported, &k);
+        proxy_takes(&k, FRAME_E_REPORT);
+        runtime_exit(&k, 0, 0);
+        proxy_takes(&k, FRAME_E_REPORT);
+        reported = 0;
+        if (with_engine) {
+            engine_free(k.engine);
+            k.engine = NULL;
+        } else {
+            sandbox_handle_free(k.box);
+            k.box = NULL;
+            exec_handle_free(k.exec);
+            k.exec = NULL;
+            proxy_reports(&k);
+        }
+        turn(&k);
+        assert_int_equal(k.exited + reported, 0);
+        scene_leave(&k);
+    }
+}
+
 /* The code of a context: its process lives on. */
 TEST(a_collection_waits_for_the_counters_of_the_network)
 {
@@ -1201,6 +1230,7 @@ int main(void)
         RUN(counters_of_a_proxy_that_ended_during_the_execution_are_absent),
         RUN(an_execution_ends_also_without_a_proxy),
         RUN(an_execution_that_is_freed_while_its_counters_are_requested_is_not_reported),
+        RUN(a_sandbox_or_an_engine_that_is_freed_while_counters_are_requested_gets_no_answer),
         RUN(a_collection_waits_for_the_counters_of_the_network),
         RUN(a_prepared_sandbox_is_bound_by_its_claim),
         RUN(a_claim_without_a_proxy_leaves_the_sandbox_unclaimed),
