@@ -99,7 +99,9 @@ class Operated(Reached, OwnServer):
         box = self.cove("sandbox", "create", "-q", "--allow", "origin.test").out.strip()
         self.cove("sandbox", "update", "-q", "--allow", "www.origin.test", box)
         record = json.loads(self.get("/v1/audit?action=sandbox.network.update"))["items"][0]
-        self.assertEqual((record["outcome"], record["target"]["sandbox"], record["details"]["rules"]), ("success", box, "allow www.origin.test"))
+        self.assertEqual((record["outcome"], record["target"]["sandbox"], record["details"]["network"]), ("success", box, "allow www.origin.test"))
+        created = json.loads(self.get("/v1/audit?action=sandbox.create"))["items"][0]
+        self.assertEqual(created["details"]["network"], "allow origin.test")
         for _ in range(2):
             self.fetch(box, "http://origin.test/")
         events = wait_for(lambda: json.loads(self.get("/v1/audit?action=security.destination_refused"))["items"])

@@ -84,6 +84,9 @@ const char *api_id_or_refuse(struct http_req *req, const char *param, const char
 int api_read_sandbox_id(const struct http_req *req, const char **ret, struct err *err);
 int api_read_execution_id(const struct http_req *req, const char **ret, struct err *err);
 
+/* Adds the rules of a network to the audit record; without rules, nothing. */
+void api_record_network(const struct http_req *req, const struct network_policy *network);
+
 /* --- responses --- */
 
 /* State names, in the order of the store's enum; ends with NULL. */

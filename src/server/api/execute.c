@@ -404,6 +404,7 @@ static void execute_run(struct execute_request *c)
         execute_refuse(c, &err);
         return;
     }
+    api_record_network(c->req, &c->spec.network);
     execute_fit_lifetime(c);
     c->run_request.owner = gateway_tenant(c->req);
     c->run_request.created_by = gateway_actor_id(c->req);

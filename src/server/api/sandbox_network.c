@@ -114,6 +114,14 @@ static void api_network_why(struct http_req *req, void *ctx)
         store_sandbox_get(api->settings.store, gateway_visible_owner(req), id, api_network_on_row, req);
 }
 
+/* --- the audit record --- */
+
+void api_record_network(const struct http_req *req, const struct network_policy *network)
+{
+    if (network->mode != NETWORK_NONE)
+        audit_trail_add_detail(req, "network", network->rules ? network->rules : "");
+}
+
 const struct http_route sandbox_network_routes[] = {
     { "GET", "/v1/sandboxes/{sandboxId}/connections", api_sandbox_connections, HTTP_BODY_NONE,
       .data = &permission_sandboxes_read },

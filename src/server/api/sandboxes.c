@@ -102,10 +102,12 @@ static void sandbox_creation_read_and_claim(struct sandbox_creation *c)
 
     if (spec_read(&c->spec, c->body, SPEC_OF_SANDBOX, &c->policy_error_details, &err) < 0 ||
         custom_policy_apply_operator_limits(&c->spec, c->api->settings.operator_limits, &err) < 0 ||
-        spec_finish(&c->spec, &err) < 0)
+        spec_finish(&c->spec, &err) < 0) {
         sandbox_creation_refuse(c, &err);
-    else
-        idempotency_begin(c->req, c->api->settings.gateway, "sb", sandbox_creation_on_claimed, c, NULL);
+        return;
+    }
+    api_record_network(c->req, &c->spec.network);
+    idempotency_begin(c->req, c->api->settings.gateway, "sb", sandbox_creation_on_claimed, c, NULL);
 }
 
 static void sandbox_creation_on_template_checked(void *arg, const struct err *err, const char *details)
@@ -308,7 +310,7 @@ static bool api_sandbox_authorize_network(struct http_req *req, const char *id, 
 
     if (!gateway_authorize_action(req, &permission_sandboxes_write, &action))
         return false;
-    audit_trail_add_detail(req, "rules", network->rules ? network->rules : "");
+    api_record_network(req, network);
     if (!gateway_principal(req)->sandbox[0])
         return true;
     http_refuse(req, ERR_DENIED, "network: a token of a sandbox cannot change its network; use a key");
