@@ -12,6 +12,7 @@ import http.server
 import json
 import os
 import re
+import resource
 import select
 import socket
 import ssl
@@ -139,6 +140,11 @@ def connect(address, timeout=10):
     sock = socket.create_connection(address, timeout * SLOW)
     sock.settimeout(timeout * SLOW)
     return sock
+
+
+def processor_time(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for(check):
@@ -677,6 +683,48 @@ def NT16_a_flood_of_connections_does_not_stop_another_tenant(w):
 
 
 # --- HTTP ---
+
+
+@case
+def NT16_bytes_that_a_tenant_keeps_waiting_leave_room_for_another(w):
+    count = 4200
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4 * count:
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4 * count, 4 * count))
+    silent, sockets = listener(), []
+    port = silent.getsockname()[1]
+
+    def accept():
+        try:
+            while True:
+                sockets.append(silent.accept()[0])
+        except OSError:
+            pass
+
+    threading.Thread(target=accept, daemon=True).start()
+    with w.start(options=["--tenant-connections", "6000"]) as e:
+        victim = e.listen().bind(f"allow origin.test:{w.web.server_port}", tenant="victim")
+        hostile = [e.listen().bind(f"allow 127.0.0.1:{port}", tenant="hostile", connections=512, rate=1000) for _ in range(16)]
+        head = f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        for i in range(count):
+            sock = connect(hostile[i % 16].proxy)
+            sock.setblocking(False)
+            sockets.append(sock)
+            try:
+                sock.send(head + b"G" * 32768)  # the next request, which the proxy reads meanwhile
+            except BlockingIOError:
+                pass
+        before = 0
+        while before < len(sockets):  # until its share is used up
+            before = len(sockets)
+            time.sleep(0.3 * SLOW)
+        used = processor_time(e.process.pid)
+        assert request(victim, f"http://origin.test:{w.web.server_port}/").status == 200
+        time.sleep(1)
+        assert processor_time(e.process.pid) - used < 0.7, processor_time(e.process.pid) - used
+    silent.close()
+    for sock in sockets:
+        sock.close()
 
 
 @case

@@ -236,7 +236,7 @@ static void http_answer_read(struct http_front *f)
     for (unsigned i = 0; i < READS_PER_CALL && f->origin && !f->on_end && f->out.len == 0; i++) {
         size_t n = 0;
 
-        if (!shares_may_move(&p->shares, f->conn->tenant, ev_now(p->ev)))
+        if (http_front_must_wait(f))
             return;
         enum origin_io rc = origin_read(f->origin, p->relays.scratch, RELAY_BUFFER, &n);
         if (rc == ORIGIN_AGAIN)

@@ -11,6 +11,7 @@
 #define HEAD_NS (10 * NS_PER_S)
 #define KEEP_NS (300 * NS_PER_S) /* between two requests */
 #define OPEN_NS (10 * NS_PER_S)  /* for the handshake of TLS */
+#define RETRY_NS (20 * NS_PER_MS)
 #define IN_MAX HTTP1_HEAD_MAX
 
 /* --- the end --- */
@@ -31,6 +32,7 @@ void http_front_end_by(struct http_front *f, void (*on_end)(struct http_front *)
     f->on_end = on_end;
     ev_io_del(ev, &f->io);
     ev_timer_clear(ev, &f->timer);
+    ev_timer_clear(ev, &f->retry_timer);
     if (f->origin)
         origin_want(f->origin, false, false);
     ev_defer(ev, &f->end_defer, http_front_run_end, f);
@@ -91,6 +93,7 @@ static void http_front_free(void *state)
 
     ev_io_del(p->ev, &f->io);
     ev_timer_clear(p->ev, &f->timer);
+    ev_timer_clear(p->ev, &f->retry_timer);
     ev_defer_clear(p->ev, &f->start_defer);
     ev_defer_clear(p->ev, &f->end_defer);
     upstream_cancel(f->open);
@@ -150,7 +153,8 @@ static void http_front_on_timer(void *arg)
 static void http_front_count_held(struct http_front *f)
 {
     struct egress_proxy *p = http_front_proxy(f);
-    size_t held = f->in.len + f->out.len + (f->x ? f->x->to_origin.len : 0);
+    const struct http_exchange *x = f->x;
+    size_t held = f->in.len + f->out.len + (x ? x->head.len + x->to_origin.len + x->answer_head.len : 0);
 
     if (held > f->held)
         shares_buffer(&p->shares, f->conn->tenant, held - f->held);
@@ -159,9 +163,32 @@ static void http_front_count_held(struct http_front *f)
     f->held = held;
 }
 
+static void http_front_retry(void *arg)
+{
+    struct http_front *f = arg;
+
+    (void)http_front_must_wait(f);
+    if (!f->retry_timer.slot)
+        http_front_pump(f);
+}
+
+/* A tenant that has moved its share of this turn continues in the next one, after others. One that
+ * has buffered its share is not read until some of that is sent. */
+bool http_front_must_wait(struct http_front *f)
+{
+    struct egress_proxy *p = http_front_proxy(f);
+
+    if (shares_may_move(&p->shares, f->conn->tenant, ev_now(p->ev)))
+        return false;
+    if (!shares_may_buffer(&p->shares, f->conn->tenant))
+        ev_timer_set(p->ev, &f->retry_timer, ev_now(p->ev) + RETRY_NS, http_front_retry, f);
+    return true;
+}
+
 static void http_front_update(struct http_front *f)
 {
     struct http_exchange *x = f->x;
+    bool reads = !f->retry_timer.slot;
     bool sends_body = x && !x->is_sent;
     bool has_room = sends_body ? x->to_origin.len == 0 && f->origin_is_open && f->in.len == 0 : f->in.len < IN_MAX;
 
@@ -171,9 +198,9 @@ static void http_front_update(struct http_front *f)
     if (f->out.len == 0)
         buf_done(&f->out);
     ev_io_set(http_front_proxy(f)->ev, &f->io,
-              (has_room && !f->client_ended ? EPOLLIN : 0u) | (f->out.len > 0 ? EPOLLOUT : 0u));
+              (reads && has_room && !f->client_ended ? EPOLLIN : 0u) | (f->out.len > 0 ? EPOLLOUT : 0u));
     if (f->origin)
-        origin_want(f->origin, f->out.len == 0, x && x->to_origin.len > 0 && f->origin_is_open);
+        origin_want(f->origin, reads && f->out.len == 0, x && x->to_origin.len > 0 && f->origin_is_open);
     http_front_set_timer(f);
 }
 
@@ -221,7 +248,7 @@ static void http_front_read(struct http_front *f)
     size_t used = 0, room = is_body ? RELAY_BUFFER : IN_MAX - min_size(f->in.len, IN_MAX);
 
     /* A tunnel may have handed over more than a head has. */
-    if (room == 0 || (is_body && !shares_may_move(&p->shares, f->conn->tenant, ev_now(p->ev))))
+    if (room == 0 || http_front_must_wait(f))
         return;
     ssize_t n = recv(f->conn->fd, scratch, room, MSG_DONTWAIT);
     if (n < 0 && errno != EAGAIN && errno != EINTR)

@@ -40,7 +40,7 @@ struct http_front {
     bool client_ended;
     size_t held; /* bytes counted in shares */
     uint64_t active_at, head_at /* first byte of an incomplete head; 0: none */;
-    struct ev_timer timer;
+    struct ev_timer timer, retry_timer;
     struct ev_defer start_defer, end_defer;
     void (*on_end)(struct http_front *f); /* not NULL: the front ends in this turn */
 
@@ -65,7 +65,8 @@ void http_front_finish(struct http_front *f); /* sends what is in `out` first */
 void http_front_refuse(struct http_front *f, unsigned status, const char *code, const char *reason, const char *fix);
 void http_front_end_by(struct http_front *f, void (*on_end)(struct http_front *));
 void http_front_send(struct http_front *f, const void *data, size_t n);
-void http_front_pump(struct http_front *f); /* does what is possible now; call it last */
+bool http_front_must_wait(struct http_front *f); /* before a read: the tenant has had its share */
+void http_front_pump(struct http_front *f);      /* does what is possible now; call it last */
 
 /* http_request.c */
 bool http_request_read(struct http_front *f); /* false: more bytes are needed, or the front has ended */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define READS_PER_CALL 4
+#define RETRY_NS (20 * NS_PER_MS)
 
 struct relay_direction {
     struct relay *relay;
@@ -171,10 +172,7 @@ static void relay_take(struct relay_direction *d, const uint8_t *data, size_t n)
         relay_hold(d, data + sent, n - (size_t)sent);
 }
 
-static void relay_resume(void *arg)
-{
-    relay_set_interest(arg);
-}
+static void relay_resume(void *arg);
 
 /* The tenant has moved its share of this turn: its connections continue after those of others. */
 static bool relay_must_wait(struct relay *r)
@@ -184,8 +182,17 @@ static bool relay_must_wait(struct relay *r)
     if (shares_may_move(r->shared->shares, r->tenant, ev_now(ev)))
         return false;
     if (!shares_may_buffer(r->shared->shares, r->tenant))
-        ev_timer_set(ev, &r->retry_timer, ev_now(ev) + 5 * NS_PER_MS, relay_resume, r);
+        ev_timer_set(ev, &r->retry_timer, ev_now(ev) + RETRY_NS, relay_resume, r);
     return true;
+}
+
+static void relay_resume(void *arg)
+{
+    struct relay *r = arg;
+
+    (void)relay_must_wait(r);
+    if (!r->retry_timer.slot)
+        relay_set_interest(r);
 }
 
 static void relay_read(struct relay_direction *d)
