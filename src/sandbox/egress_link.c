@@ -167,25 +167,36 @@ static void egress_link_fail_request(struct egress_request *r, const struct err 
         r->on.list(r, NULL, err);
 }
 
-static void egress_link_pop_and_fail(struct egress_link *l, const struct err *why)
+/* Answers the requests that were refused or timed out, or with `lost` those that were sent.
+ * Requests that the callbacks make come later in time, so that a client that repeats a request when
+ * it fails cannot hold the loop. */
+static void egress_link_fail_due(struct egress_link *l, bool lost, const struct err *why)
 {
-    struct egress_request *r = egress_link_remove(l, &l->head);
+    uint32_t newest = l->next_stream;
 
-    egress_link_fail_request(r, r->sent ? why : &r->why);
-    free(r);
+    for (struct egress_request **at = &l->head; l->ops && *at;) {
+        bool is_new = (int32_t)((*at)->stream - newest) > 0;
+        bool is_due = lost ? (*at)->sent : !(*at)->sent || (*at)->deadline <= ev_now(l->ev);
+
+        if (is_new || !is_due) {
+            at = &(*at)->next;
+            continue;
+        }
+        struct egress_request *r = egress_link_remove(l, at);
+        egress_link_fail_request(r, r->sent ? why : &r->why);
+        free(r);
+        at = &l->head; /* the callback may have changed the list */
+    }
 }
 
 static void egress_link_on_answer_timer(void *arg)
 {
     struct egress_link *l = arg;
+    struct err why;
 
+    err_set(&why, ERR_NETWORK_UNAVAILABLE, "the egress proxy did not answer within %llu s", ANSWER_NS / NS_PER_S);
     driver_callback_begin();
-    while (l->ops && l->head && (!l->head->sent || l->head->deadline <= ev_now(l->ev))) {
-        struct err why;
-
-        err_set(&why, ERR_NETWORK_UNAVAILABLE, "the egress proxy did not answer within %llu s", ANSWER_NS / NS_PER_S);
-        egress_link_pop_and_fail(l, &why);
-    }
+    egress_link_fail_due(l, false, &why);
     if (l->ops) {
         egress_link_set_timer(l);
         l->ops->on_answered(l->arg);
@@ -262,17 +273,12 @@ static int egress_link_on_used(struct egress_link *l, const struct frame *f, str
 
 static void egress_link_lost(struct egress_link *l, const struct err *why)
 {
-    struct egress_request *last = l->tail;
-
     if (!l->connected)
         return;
     l->connected = false;
     err_set(&l->why, ERR_NETWORK_UNAVAILABLE, "the egress proxy (cove-egress) is not running: %s", why->msg);
     chan_done(&l->chan);
-    for (bool more = last != NULL; more && l->head;) { /* requests that the callbacks make wait for the timer */
-        more = l->head != last;
-        egress_link_pop_and_fail(l, &l->why);
-    }
+    egress_link_fail_due(l, true, &l->why);
     if (!l->ops)
         return;
     egress_link_set_timer(l);

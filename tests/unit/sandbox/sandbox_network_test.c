@@ -733,6 +733,31 @@ TEST(a_use_of_a_secret_is_reported_to_the_owner)
     scene_leave(&k);
 }
 
+static void on_reported_again(void *arg, const struct egress_reported *r UNUSED, const struct err *err)
+{
+    struct fake *k = arg;
+
+    assert_non_null(err);
+    if (++reported < 1000)
+        sandbox_handle_network_report(k->box, on_reported_again, k);
+}
+
+TEST(a_client_that_repeats_failed_requests_does_not_hold_the_loop)
+{
+    struct fake k;
+
+    reported = 0;
+    scene_proxied(&k);
+    scene_bound(&k);
+    sandbox_handle_network_report(k.box, on_reported_again, &k);
+    sandbox_handle_network_report(k.box, on_reported_again, &k);
+    fd_close(&proxy);
+    turn(&k);
+    assert_in_range(reported, 4, 40);
+    reported = 1000;
+    scene_leave(&k);
+}
+
 TEST(a_proxy_that_breaks_the_protocol_is_lost)
 {
     static uint8_t junk[FRAME_PAYLOAD_MAX];
@@ -1220,6 +1245,7 @@ int main(void)
         RUN(open_connections_are_listed),
         RUN(totals_include_those_of_a_proxy_that_ended),
         RUN(a_use_of_a_secret_is_reported_to_the_owner),
+        RUN(a_client_that_repeats_failed_requests_does_not_hold_the_loop),
         RUN(a_proxy_that_breaks_the_protocol_is_lost),
         RUN(an_answer_without_a_request_is_ignored),
         RUN(a_silent_proxy_does_not_hold_a_sandbox_for_ever),
