@@ -203,8 +203,11 @@ int secret_name_check(const char *name, struct err *err)
 
 int secret_value_check(const char *value, size_t len, struct err *err)
 {
-    if (len == 0 || len > SECRET_VALUE_MAX)
-        return err_set(err, ERR_INVALID, "value: must have 1 to %u bytes", SECRET_VALUE_MAX);
+    if (len < SECRET_VALUE_MIN || len > SECRET_VALUE_MAX)
+        return err_set(err, ERR_INVALID,
+                       "value: must have %u to %u bytes; it is removed from responses, where a shorter one occurs by "
+                       "chance",
+                       SECRET_VALUE_MIN, SECRET_VALUE_MAX);
     for (size_t i = 0; i < len; i++)
         if (value[i] < 0x20 || value[i] > 0x7e)
             return err_set(err, ERR_INVALID,

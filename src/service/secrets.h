@@ -11,6 +11,7 @@
 #include "store/secrets.h"
 
 #define SECRET_NAME_MAX 63u
+#define SECRET_VALUE_MIN 8u /* the value is removed from responses; a shorter one occurs in ordinary text */
 #define SECRET_VALUE_MAX 1024u
 
 struct secrets;

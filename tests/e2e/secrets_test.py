@@ -123,10 +123,10 @@ class Secrets(Network, Served):
 
     def test_a_new_value_is_used_after_the_network_changes(self):
         box = self.bound()
-        self.ask("PUT", "/v1/secrets/api", 200, {"value": "second"}, self.key)
+        self.ask("PUT", "/v1/secrets/api", 200, {"value": "the second value"}, self.key)
         self.ask("PATCH", f"/v1/sandboxes/{box}", 200, {"network": {"egress": [], "secrets": [{"name": "api", "host": "origin.test"}]}}, self.key)
         self.curl(box, "-f", "http://api.secret.cove/rotated", code=0)
-        self.assertEqual(self.received("/rotated")["Authorization"], "Bearer second")
+        self.assertEqual(self.received("/rotated")["Authorization"], "Bearer the second value")
 
     def test_the_command_line_sets_and_binds_a_secret(self):
         self.cove("secret", "set", "typed", stdin="from stdin\n")

@@ -116,12 +116,12 @@ TEST(a_value_is_revealed_as_it_was_set_also_by_the_next_process)
     assert_int_equal(put("anna", "openai", "sk-1234 ~!"), ERR_NONE);
     assert_true(was_new);
     check_value("anna", "openai", "sk-1234 ~!");
-    assert_int_equal(put("anna", "openai", "sk-new"), ERR_NONE);
+    assert_int_equal(put("anna", "openai", "sk-new-value"), ERR_NONE);
     assert_false(was_new);
-    check_value("anna", "openai", "sk-new");
+    check_value("anna", "openai", "sk-new-value");
     secrets_free(secrets);
     open_secrets();
-    check_value("anna", "openai", "sk-new");
+    check_value("anna", "openai", "sk-new-value");
     assert_int_equal(reveal_error("bert", "openai"), ERR_SECRET_MISSING);
 }
 
@@ -143,8 +143,8 @@ TEST(neither_the_database_nor_two_equal_values_show_the_value)
 
 TEST(a_row_copied_to_another_tenant_or_name_does_not_decrypt)
 {
-    assert_int_equal(put("anna", "a", "annas"), ERR_NONE);
-    assert_int_equal(put("bert", "a", "berts"), ERR_NONE);
+    assert_int_equal(put("anna", "a", "anna's value"), ERR_NONE);
+    assert_int_equal(put("bert", "a", "bert's value"), ERR_NONE);
     struct store_secret *row = (struct store_secret *)(uintptr_t)secrets_find(secrets, "bert", "a");
 
     free(row->sealed);
@@ -154,18 +154,18 @@ TEST(a_row_copied_to_another_tenant_or_name_does_not_decrypt)
     assert_int_equal(reveal_error("bert", "a"), ERR_SECRET_SEALED);
     strcpy(row->sealed, "00");
     assert_int_equal(reveal_error("bert", "a"), ERR_SECRET_SEALED);
-    check_value("anna", "a", "annas");
+    check_value("anna", "a", "anna's value");
 }
 
 TEST(another_key_file_makes_values_unreadable_and_is_reported)
 {
-    assert_int_equal(put("anna", "a", "value"), ERR_NONE);
+    assert_int_equal(put("anna", "a", "a value of a test"), ERR_NONE);
     assert_int_equal(unlink(key_file), 0);
     secrets_free(secrets);
     open_secrets();
     assert_int_equal(reveal_error("anna", "a"), ERR_SECRET_SEALED);
-    assert_int_equal(put("anna", "a", "again"), ERR_NONE);
-    check_value("anna", "a", "again");
+    assert_int_equal(put("anna", "a", "again a value"), ERR_NONE);
+    check_value("anna", "a", "again a value");
 }
 
 TEST(the_key_file_is_readable_by_its_owner_only)
@@ -173,7 +173,7 @@ TEST(the_key_file_is_readable_by_its_owner_only)
     struct stat st;
 
     assert_int_equal(stat(key_file, &st), -1); /* not made before it is needed */
-    assert_int_equal(put("anna", "a", "value"), ERR_NONE);
+    assert_int_equal(put("anna", "a", "a value of a test"), ERR_NONE);
     assert_int_equal(stat(key_file, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
 }
@@ -181,16 +181,23 @@ TEST(the_key_file_is_readable_by_its_owner_only)
 TEST(values_and_names_that_a_header_or_a_host_name_cannot_hold_are_refused)
 {
     static const char *const names[] = { "", "A", "a.b", "a b", "-a", "a-", "a/b", "ä" };
-    static const char *const values[] = { "", "a\nb", "a\r\nX: y", "line\n", "\x01", "ä", "a\tb" };
+    static const char *const values[] = { "",
+                                          "7 bytes",
+                                          "line\nline2",
+                                          "a\r\nX: y",
+                                          "a whole line\n",
+                                          "\x01 is no text",
+                                          "ä is no ASCII",
+                                          "a\ttab is no text" };
     static char long_name[SECRET_NAME_MAX + 2], long_value[SECRET_VALUE_MAX + 2];
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        assert_int_equal(put("anna", names[i], "value"), ERR_INVALID);
+        assert_int_equal(put("anna", names[i], "a value of a test"), ERR_INVALID);
     for (size_t i = 0; i < ARRAY_LEN(values); i++)
         assert_int_equal(put("anna", "name", values[i]), ERR_INVALID);
     memset(long_name, 'a', sizeof(long_name) - 1);
     memset(long_value, 'a', sizeof(long_value) - 1);
-    assert_int_equal(put("anna", long_name, "value"), ERR_INVALID);
+    assert_int_equal(put("anna", long_name, "a value of a test"), ERR_INVALID);
     assert_int_equal(put("anna", "name", long_value), ERR_INVALID);
     long_value[SECRET_VALUE_MAX] = '\0';
     assert_int_equal(put("anna", "name", long_value), ERR_NONE);
@@ -202,8 +209,8 @@ TEST(the_quota_of_a_tenant_and_a_removal_change_what_is_found)
     struct secrets_stats stats;
 
     for (char name[] = "a"; name[0] <= 'c'; name[0]++)
-        assert_int_equal(put("anna", name, "value"), ERR_NONE);
-    assert_int_equal(put("anna", "d", "value"), ERR_QUOTA);
+        assert_int_equal(put("anna", name, "a value of a test"), ERR_NONE);
+    assert_int_equal(put("anna", "d", "a value of a test"), ERR_QUOTA);
     assert_null(secrets_find(secrets, "anna", "d"));
     secrets_delete(secrets, "anna", "a", on_loaded, NULL);
     await();
@@ -212,7 +219,7 @@ TEST(the_quota_of_a_tenant_and_a_removal_change_what_is_found)
     secrets_delete(secrets, "anna", "a", on_loaded, NULL);
     await();
     assert_int_equal(failure.id, ERR_SECRET_MISSING);
-    assert_int_equal(put("bert", "a", "value"), ERR_NONE);
+    assert_int_equal(put("bert", "a", "a value of a test"), ERR_NONE);
     secrets_stats(secrets, &stats);
     assert_int_equal(stats.count, 3);
     secrets_forget_tenant(secrets, "anna");
@@ -224,7 +231,7 @@ TEST(use_is_counted_and_written)
 {
     struct secrets_stats stats;
 
-    assert_int_equal(put("anna", "a", "value"), ERR_NONE);
+    assert_int_equal(put("anna", "a", "a value of a test"), ERR_NONE);
     secrets_count_use(secrets, "anna", "a", 2);
     secrets_count_use(secrets, "anna", "a", 3);
     secrets_count_use(secrets, "anna", "gone", 1);

@@ -22,7 +22,7 @@ class AsyncSecrets:
         Args:
             name: lower-case letters, digits, "-" and "_"; code in a sandbox calls
                 http://NAME.secret.cove/.
-            value: printable ASCII, at most 1024 characters.
+            value: printable ASCII, 8 to 1024 characters.
         """
         return await self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json={"value": value}))
 

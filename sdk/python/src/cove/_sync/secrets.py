@@ -23,7 +23,7 @@ class Secrets:
         Args:
             name: lower-case letters, digits, "-" and "_"; code in a sandbox calls
                 http://NAME.secret.cove/.
-            value: printable ASCII, at most 1024 characters.
+            value: printable ASCII, 8 to 1024 characters.
         """
         return self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json={"value": value}))
 
