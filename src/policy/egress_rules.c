@@ -94,24 +94,48 @@ int egress_rules_deny_of_address(const struct egress_rules *r, const struct egre
     return -1;
 }
 
-static void egress_ports_deny(uint64_t *denied, const struct egress_rule *r)
+/* The ports of a range in word `word` of a set. Rules come from tenants and are asked for every
+ * name, so sets are not walked port by port. */
+static uint64_t egress_ports_mask(const struct egress_ports *p, uint32_t word)
+{
+    uint64_t mask = UINT64_MAX;
+
+    if (word == p->first / 64)
+        mask &= UINT64_MAX << p->first % 64;
+    if (word == p->last / 64)
+        mask &= UINT64_MAX >> (63 - p->last % 64);
+    return mask;
+}
+
+static const struct egress_ports *egress_rule_ports(const struct egress_rule *r, uint32_t *ret_n)
 {
     static const struct egress_ports usual[] = { { 80, 80 }, { 443, 443 } };
-    const struct egress_ports *p = r->nports ? r->ports : usual;
 
-    for (uint32_t i = 0; i < (r->nports ? r->nports : 2); i++)
-        for (uint32_t port = p[i].first; port <= p[i].last; port++)
-            denied[port / 64] |= 1ull << port % 64;
+    *ret_n = r->nports ? r->nports : ARRAY_LEN(usual);
+    return r->nports ? r->ports : usual;
+}
+
+static void egress_ports_deny(uint64_t *denied, const struct egress_rule *r)
+{
+    uint32_t n;
+    const struct egress_ports *p = egress_rule_ports(r, &n);
+
+    for (const struct egress_ports *end = p + n; p < end; p++)
+        for (uint32_t word = p->first / 64; word <= p->last / 64; word++)
+            denied[word] |= egress_ports_mask(p, word);
 }
 
 /* Whether the rule has a port that no earlier rule denied. */
 static bool egress_ports_any_left(const uint64_t *denied, const struct egress_rule *r)
 {
-    for (uint32_t i = 0; i < r->nports; i++)
-        for (uint32_t port = r->ports[i].first; port <= r->ports[i].last; port++)
-            if (!(denied[port / 64] & 1ull << port % 64))
+    uint32_t n;
+    const struct egress_ports *p = egress_rule_ports(r, &n);
+
+    for (const struct egress_ports *end = p + n; p < end; p++)
+        for (uint32_t word = p->first / 64; word <= p->last / 64; word++)
+            if (egress_ports_mask(p, word) & ~denied[word])
                 return true;
-    return r->nports == 0 && (!(denied[80 / 64] & 1ull << 80 % 64) || !(denied[443 / 64] & 1ull << 443 % 64));
+    return false;
 }
 
 bool egress_rules_may_resolve(const struct egress_rules *r, const char *host)
