@@ -292,12 +292,7 @@ void sandbox_network_end(struct sandbox_handle *b, bool unbind);
 void sandbox_network_unbind(struct sandbox_handle *b); /* without a result */
 bool sandbox_network_is_ending(const struct sandbox_handle *b);
 void sandbox_network_release(struct sandbox_handle *b);
-/* Requests the counters for the receipt; exec_receipt_on_network or denials_on_network follows.
- * False: there is nothing to request. */
-bool sandbox_network_collect(struct exec_handle *x);
-void sandbox_network_fill_receipt(struct exec_handle *x); /* from the latest counters */
-void sandbox_network_fill_final(struct exec_handle *x);   /* it was the only execution of the sandbox */
-void sandbox_network_drop_collection(struct exec_handle *x);
+void sandbox_network_see(struct sandbox_handle *b, const struct egress_reported *r); /* the latest counters */
 
 /* --- exec_handle.c --- */
 
@@ -401,6 +396,13 @@ void denials_fill_receipt(struct exec_handle *x);    /* from the monitor's lates
 void denials_end_collection(struct exec_handle *x);  /* the process ends: answers an open collection now */
 void denials_drop_collection(struct exec_handle *x); /* without on_denials */
 void denials_on_network(struct exec_handle *x);      /* the other part of a collection has arrived */
+/* exec_network.c */
+/* Requests the counters for the receipt; exec_receipt_on_network or denials_on_network follows.
+ * False: there is nothing to request. */
+bool exec_network_collect(struct exec_handle *x);
+void exec_network_fill_receipt(struct exec_handle *x); /* from the latest counters */
+void exec_network_fill_final(struct exec_handle *x);   /* it was the only execution of the sandbox */
+void exec_network_drop_collection(struct exec_handle *x);
 /* exec_receipt.c */
 extern const char exec_receipt_resumed_why[];
 void exec_receipt_set_walls(struct exec_handle *x); /* the sandbox became ready after the execution began */

@@ -180,14 +180,14 @@ void denials_end_collection(struct exec_handle *x)
             denials_fill(x);
     }
     if (x->network_request)
-        sandbox_network_fill_receipt(x);
+        exec_network_fill_receipt(x);
     denials_complete_collection(x);
 }
 
 void denials_drop_collection(struct exec_handle *x)
 {
     x->is_collection_open = false;
-    sandbox_network_drop_collection(x);
+    exec_network_drop_collection(x);
     if (!x->denials_request)
         return;
     driver_request_forget(x->denials_request);
@@ -230,7 +230,7 @@ bool exec_handle_collect_denials(struct exec_handle *x, bool was_cut_off)
     if (!x->sandbox || x->state == EXEC_ENDED || x->is_collection_open)
         return true;
     bool asks_monitor = denials_collect(x, was_cut_off);
-    bool asks_proxy = sandbox_network_collect(x);
+    bool asks_proxy = exec_network_collect(x);
     x->is_collection_open = asks_monitor || asks_proxy;
     return !x->is_collection_open;
 }

@@ -151,7 +151,7 @@ void exec_handle_set_final_usage(struct exec_handle *x, const struct sandbox_han
         st->cpu_ns >= x->cpu_base)
         r->cpu_ns = receipt_figure_known(st->cpu_ns - x->cpu_base);
     if (alone)
-        sandbox_network_fill_final(x);
+        exec_network_fill_final(x);
     r->final = true;
 }
 
@@ -184,7 +184,7 @@ static void exec_handle_enter_ended(struct exec_handle *x)
     free(take_ptr(&x->request));
     if (b->engine)
         b->link->ops->forget(b->link, x);
-    sandbox_network_drop_collection(x);
+    exec_network_drop_collection(x);
     if (!x->ops) {
         exec_handle_release(x);
     }
@@ -246,7 +246,7 @@ void exec_handle_sandbox_gone(struct exec_handle *x, const struct err *why, bool
         exec_receipt_decide_by_exit(x);
     if (!r->changes_why)
         r->changes_why = "the sandbox ended before its files could be compared";
-    sandbox_network_fill_receipt(x);
+    exec_network_fill_receipt(x);
     denials_fill_receipt(x);
     exec_handle_finish(x);
 }
@@ -333,7 +333,7 @@ static void exec_receipt_request_changes(struct exec_handle *x)
 
 static void exec_receipt_request_network(struct exec_handle *x)
 {
-    if (!sandbox_network_collect(x))
+    if (!exec_network_collect(x))
         exec_receipt_request_changes(x);
 }
 
@@ -439,7 +439,7 @@ void exec_receipt_timeout(struct exec_handle *x)
     }
     exec_receipt_decide_by_exit(x);
     if (x->network_request)
-        sandbox_network_fill_receipt(x);
+        exec_network_fill_receipt(x);
     if (!x->receipt.changes_why)
         x->receipt.changes_why = "comparing the files took too long";
     exec_handle_finish(x);

@@ -33,10 +33,6 @@ struct sandbox_network_update {
     void *arg;
 };
 
-static const char sandbox_network_lost_why[] =
-    "the egress proxy ended while the execution ran, and its counters with it";
-static const char sandbox_network_silent_why[] = "the egress proxy did not report it";
-
 static struct egress_link *sandbox_network_link(const struct sandbox_handle *b)
 {
     return &b->engine->egress;
@@ -157,7 +153,7 @@ static void sandbox_network_set_bound(struct sandbox_handle *b)
         sandbox_handle_set_ready(b);
 }
 
-static void sandbox_network_see(struct sandbox_handle *b, const struct egress_reported *r)
+void sandbox_network_see(struct sandbox_handle *b, const struct egress_reported *r)
 {
     network_usage_set(&b->egress->seen, &b->egress->before, r);
 }
@@ -503,103 +499,4 @@ void sandbox_network_unbind(struct sandbox_handle *b)
 bool sandbox_network_is_ending(const struct sandbox_handle *b)
 {
     return b->egress && b->egress->last_reports > 0;
-}
-
-/* --- receipts --- */
-
-static void sandbox_network_set_absent(struct exec_handle *x, const char *why)
-{
-    x->receipt.egress.ndestinations = 0;
-    x->receipt.egress.absent_why = why;
-}
-
-static void sandbox_network_fill(struct receipt *r, const struct network_usage *u)
-{
-    struct receipt_egress *e = &r->egress;
-
-    e->connections = u->connections;
-    e->refused = u->refused;
-    e->failed = u->failed;
-    e->received_bytes = u->received;
-    e->sent_bytes = u->sent;
-    e->other_destinations = u->other_destinations;
-    e->absent_why = NULL;
-    e->ndestinations = u->n;
-    if (u->n && !e->destinations) /* with room for the final ones: copies of the receipt share the list */
-        e->destinations = mem_new_array(struct egress_destination, EGRESS_DESTINATIONS_MAX);
-    if (u->n)
-        memcpy(e->destinations, u->destinations, u->n * sizeof(*u->destinations));
-}
-
-static void sandbox_network_fill_rules(struct exec_handle *x)
-{
-    const struct network_policy *now = &x->sandbox->network;
-
-    if (network_policy_equal(&x->receipt.network, now))
-        return;
-    network_policy_done(&x->receipt.network);
-    network_policy_copy(&x->receipt.network, now);
-}
-
-void sandbox_network_fill_receipt(struct exec_handle *x)
-{
-    struct sandbox_network *n = x->sandbox->egress;
-    struct network_usage own;
-
-    sandbox_network_drop_collection(x);
-    if (!n)
-        return;
-    sandbox_network_fill_rules(x);
-    if (x->is_resumed && !x->denials_marked) {
-        sandbox_network_set_absent(x, exec_receipt_resumed_why);
-    } else if (x->network_uncounted) {
-        sandbox_network_set_absent(x, sandbox_network_lost_why);
-    } else {
-        network_usage_difference(&n->seen, &n->charged, &own);
-        sandbox_network_fill(&x->receipt, &own);
-        network_usage_done(&own);
-    }
-    network_usage_copy(&n->charged, &n->seen);
-}
-
-void sandbox_network_fill_final(struct exec_handle *x)
-{
-    const struct sandbox_network *n = x->sandbox->egress;
-
-    if (n && !x->receipt.egress.absent_why)
-        sandbox_network_fill(&x->receipt, &n->seen);
-}
-
-static void sandbox_network_on_collected(struct egress_request *r, const struct egress_reported *m,
-                                         const struct err *err UNUSED)
-{
-    struct exec_handle *x = r->owner;
-
-    x->network_request = NULL;
-    if (m && x->sandbox->egress)
-        sandbox_network_see(x->sandbox, m);
-    sandbox_network_fill_receipt(x);
-    if (!m && !x->receipt.egress.absent_why)
-        sandbox_network_set_absent(x, sandbox_network_silent_why);
-    if (x->state == EXEC_COLLECTING)
-        exec_receipt_on_network(x);
-    else
-        denials_on_network(x);
-}
-
-bool sandbox_network_collect(struct exec_handle *x)
-{
-    struct sandbox_handle *b = x->sandbox;
-
-    if (!b->egress || !b->engine || x->network_request)
-        return x->network_request;
-    x->network_request = egress_link_report(sandbox_network_link(b), b->id, sandbox_network_on_collected, x);
-    return true;
-}
-
-void sandbox_network_drop_collection(struct exec_handle *x)
-{
-    if (x->network_request)
-        egress_request_forget(x->network_request);
-    x->network_request = NULL;
 }

@@ -132,7 +132,7 @@ static void sandbox_reset_forget_claim(struct sandbox_handle *b)
         egress_link_forget(&b->engine->egress, b);
     while (b->execs) {
         b->link->ops->forget(b->link, b->execs);
-        sandbox_network_drop_collection(b->execs);
+        exec_network_drop_collection(b->execs);
         exec_handle_detach(b->execs);
     }
     b->running_execs = 0;
