@@ -320,6 +320,31 @@ def an_ended_sandbox_has_no_listeners_and_no_connections_and_its_counters_stay_u
 
 
 @case
+def what_waits_when_rules_end_is_not_served_by_the_next_rules(w):
+    with w.start() as e:
+        s = e.listen().bind(f"allow origin.test:{w.echo.port}", rate=1)
+        sockets = []
+        for _ in range(40):  # more than the rate allows, so some wait
+            sock = connect(s.proxy)
+            sock.sendall(f"GET http://origin.test:{w.web.server_port}/ HTTP/1.1\r\nHost: origin.test:{w.web.server_port}\r\n\r\n".encode())
+            sockets.append(sock)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for i in range(2000):
+                sock.sendto(query(f"n{i}.test"), s.dns_udp)
+        s.unbind()
+        s.bind(f"allow origin.test:{w.web.server_port}", rate=1000)
+        answers = []
+        for sock in sockets:
+            try:
+                answers.append(sock.recv(100))
+            except ConnectionResetError:
+                answers.append(b"")
+        assert not any(b" 200 " in a for a in answers), answers
+        time.sleep(0.2)
+        assert s.report()["connections"] == 0 and s.report()["refused"] == 0, s.report()
+
+
+@case
 def a_link_that_sends_what_it_may_not_is_ended(w):
     for who, kind in (("engine", 96), ("jailer", 98), ("engine", 1)):
         with w.start() as e:

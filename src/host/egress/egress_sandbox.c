@@ -10,8 +10,10 @@
 #include "host/egress/secret_way.h"
 
 #include <errno.h>
+#include <sys/socket.h>
 
 #define RETRY_NS (50 * NS_PER_MS) /* while other sandboxes hold what this one waits for */
+#define WAITING_MAX 4096u         /* more than a listener keeps */
 #define BURST_S 4u                /* connections of so many seconds may come at once */
 
 static struct egress_sandbox **egress_sandbox_bucket(struct egress_proxy *p, const char *id)
@@ -343,8 +345,26 @@ int egress_sandbox_bind(struct egress_proxy *p, const struct egress_bind *m, con
     return 0;
 }
 
+/* The kernel keeps connections and queries of programs that are gone. They were made for the rules
+ * that end here, so the next ones must not serve them. */
+static void egress_sandbox_drop_waiting(struct egress_sandbox *s)
+{
+    for (size_t i = 0; i < EGRESS_LISTENERS; i++)
+        for (unsigned n = 0; s->listeners[i].io.on && n < WAITING_MAX; n++) {
+            int sock = s->listeners[i].io.fd;
+            int got = i == EGRESS_LISTEN_DNS_UDP ? (int)recv(sock, NULL, 0, MSG_DONTWAIT)
+                                                 : accept4(sock, NULL, NULL, SOCK_CLOEXEC);
+
+            if (got < 0)
+                break;
+            if (i != EGRESS_LISTEN_DNS_UDP)
+                close(got);
+        }
+}
+
 void egress_sandbox_unbind(struct egress_sandbox *s)
 {
+    egress_sandbox_drop_waiting(s);
     resolver_end_all(s);
     while (s->conns)
         egress_conn_close(s->conns);
