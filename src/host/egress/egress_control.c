@@ -39,12 +39,15 @@ static void control_link_send_error(struct control_link *l, uint32_t stream, con
     control_link_send(l, FRAME_E_ERROR, stream, out, rt_error_encode(&e, out, NULL));
 }
 
-static void control_link_send_report(struct control_link *l, uint32_t stream, const struct egress_sandbox *s)
+/* `unbind`: the rules have ended when the answer arrives. */
+static void control_link_send_report(struct control_link *l, uint32_t stream, struct egress_sandbox *s, bool unbind)
 {
     static struct egress_reported r;
     PAYLOAD(out);
 
     egress_sandbox_report(s, &r);
+    if (unbind)
+        egress_sandbox_unbind(s);
     control_link_send(l, FRAME_E_REPORTED, stream, out, egress_reported_encode(&r, out, NULL));
 }
 
@@ -158,13 +161,10 @@ static int control_link_ask(struct control_link *l, const struct frame *f, struc
         return 0;
     }
     (void)egress_control_report_secrets(l->control, s);
-    if (f->type == FRAME_E_LIST) {
+    if (f->type == FRAME_E_LIST)
         control_link_send_list(l, f->stream, s);
-        return 0;
-    }
-    control_link_send_report(l, f->stream, s);
-    if (f->type == FRAME_E_UNBIND)
-        egress_sandbox_unbind(s);
+    else
+        control_link_send_report(l, f->stream, s, f->type == FRAME_E_UNBIND);
     return 0;
 }
 
