@@ -186,9 +186,9 @@ TEST(values_and_names_that_a_header_or_a_host_name_cannot_hold_are_refused)
                                           "line\nline2",
                                           "a\r\nX: y",
                                           "a whole line\n",
-                                          "\x01 is no text",
-                                          "ä is no ASCII",
-                                          "a\ttab is no text" };
+                                          "\x01 is not text",
+                                          "ä is not ASCII",
+                                          "a\ttab is not text" };
     static char long_name[SECRET_NAME_MAX + 2], long_value[SECRET_VALUE_MAX + 2];
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
