@@ -91,10 +91,8 @@ int ephemeral_sandbox_create(struct ephemeral_sandbox *g, const struct spec *spe
         .supply = all->supply, .spec = spec, .tenant = g->quota->tenant, .handle = &g->handle, .ops = ops, .arg = arg
     };
     sandbox_source_take(&g->source, g->quota->tenant);
-    if (sandbox_source_start(&g->source, err) < 0) {
-        sandbox_handle_free(take_ptr(&g->handle));
+    if (sandbox_source_start(&g->source, err) < 0)
         return -1;
-    }
     g->cpu_base_ns = g->source.loan.uses ? sandbox_handle_cpu_ns(g->handle) : 0;
     return 0;
 }

@@ -139,7 +139,10 @@ int sandbox_source_start(struct sandbox_source *s, struct err *err)
     bound_secrets_wipe(&bound);
     if (rc == 0)
         return 0;
-    return sandbox_source_member_died(s, err) ? sandbox_source_replace(s, err) : -1;
+    if (sandbox_source_member_died(s, err))
+        return sandbox_source_replace(s, err);
+    sandbox_handle_free(take_ptr(s->handle)); /* it still reports to the pool, which has given it away */
+    return -1;
 }
 
 bool sandbox_source_member_died(const struct sandbox_source *s, const struct err *err)

@@ -60,7 +60,7 @@ void sandbox_supply_secret_used(const struct sandbox_supply *s, const char *owne
  * it. */
 void sandbox_source_take(struct sandbox_source *s, const char *borrower);
 /* Claims the member, or makes a new sandbox; on_ready or on_failed of ops follows. On failure
- * *handle may hold a member that was not claimed. */
+ * *handle is NULL. */
 int sandbox_source_start(struct sandbox_source *s, struct err *err);
 /* Whether the error means that a member died before it confirmed the claim. */
 bool sandbox_source_member_died(const struct sandbox_source *s, const struct err *err);

@@ -311,6 +311,35 @@ TEST(a_member_that_refuses_the_claim_is_not_replaced)
     end(&s);
 }
 
+/* The pool has given the member away, and the new owner does not get it. */
+TEST(a_member_whose_claim_is_refused_here_reports_to_nothing)
+{
+    static char text[] = "a variable without a value";
+    char *no_value[] = { text, NULL };
+    struct scene s;
+    struct err err = { 0 };
+    char id[ID_SIZE];
+
+    begin_pool(&s, false);
+    uint32_t stream = got.f.stream;
+    s.spec.env = no_value;
+    s.pools->claims_in_flight = OTHERS;
+    sandbox_source_take(&s.source, "ann");
+    assert_int_equal(s.source.loan.result, POOL_PARTIAL);
+    memcpy(id, sandbox_handle_id(s.handle), sizeof(id));
+    assert_int_equal(sandbox_source_start(&s.source, &err), -1);
+    assert_int_equal(err.id, ERR_INVALID);
+    assert_null(s.handle);
+    sandbox_source_finish(&s.source, false);
+    got.f.stream = stream;
+    jailer_created(&s.k, ALL_OUTSIDE);
+    await(&s, FRAME_J_DESTROY, id);
+    jailer_stats(&s.k, &no_oom);
+    assert_int_equal(s.ready, 0);
+    s.spec.env = NULL;
+    end(&s);
+}
+
 TEST(a_member_that_dies_after_the_claim_is_not_replaced)
 {
     struct scene s;
@@ -395,6 +424,7 @@ int main(void)
         RUN(a_member_that_is_dead_when_it_is_taken_is_replaced),
         RUN(a_member_that_dies_during_the_claim_is_replaced_once),
         RUN(a_member_that_refuses_the_claim_is_not_replaced),
+        RUN(a_member_whose_claim_is_refused_here_reports_to_nothing),
         RUN(a_member_that_dies_after_the_claim_is_not_replaced),
         RUN(a_replacement_that_cannot_be_requested_is_a_failure),
         RUN(hidden_paths_are_mounted_in_a_new_sandbox_without_asking_the_pools),
