@@ -53,7 +53,10 @@ static void open_scene(struct scene *s, int refuse)
 {
     *s = (struct scene){ .jailer = -1, .refuse = refuse };
     assert_int_equal(ev_new(&s->ev, NULL), 0);
-    s->link = jailer_link_new(s->ev, &(struct jailer_link_ops){ connect_jailer, s, on_connected, on_lost, s });
+    s->link = jailer_link_new(
+        s->ev,
+        &(struct jailer_link_ops){
+            .connect = connect_jailer, .connect_arg = s, .on_connected = on_connected, .on_lost = on_lost, .arg = s });
     jailer_link_start(s->link);
 }
 
