@@ -560,6 +560,32 @@ def addresses_are_tried_until_one_answers(w):
 
 
 @case
+def addresses_that_never_answer_cost_few_descriptors(w):
+    w.names.records["silent.test"] = [f"127.0.0.{i}" for i in range(2, 10)]
+    full = socket.socket()
+    full.bind(("0.0.0.0", 0))
+    full.listen(0)
+    port = full.getsockname()[1]
+    fill = []
+    for _ in range(3):  # a full queue: the kernel drops what comes after
+        fill.append(socket.socket())
+        fill[-1].setblocking(False)
+        fill[-1].connect_ex(("127.0.0.1", port))
+    with w.start() as e:
+        s = e.listen().bind(f"allow silent.test:{port}")
+        before, most, sockets = e.descriptors(), 0, []
+        for _ in range(10):
+            sockets.append(connect(s.proxy))
+            sockets[-1].sendall(f"CONNECT silent.test:{port} HTTP/1.1\r\nHost: silent.test:{port}\r\n\r\n".encode())
+        for _ in range(40):
+            most = max(most, e.descriptors() - before)
+            time.sleep(0.1)
+        assert 20 <= most <= 32, most
+    for sock in (full, *fill, *sockets):
+        sock.close()
+
+
+@case
 def EG05_a_name_that_rebinds_is_checked_at_every_connection(w):
     with w.start() as e:
         s = e.listen().bind(f"allow rebind.test:{w.echo.port}")

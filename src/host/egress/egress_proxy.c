@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 
 #define DESCRIPTORS_RESERVED 64u
-#define DESCRIPTORS_PER_CONNECTION 2u
+#define DESCRIPTORS_PER_CONNECTION 3u /* the client's, and two attempts to connect */
 
 static size_t egress_proxy_descriptors_max(void)
 {

@@ -1,6 +1,7 @@
 /* Addresses are tried one after the other, and a further one is tried while an earlier one has not
  * answered within ATTEMPT_NS (RFC 8305, without its sorting): IPv6 first if this host has a global
- * IPv6 address, then families in turn. */
+ * IPv6 address, then families in turn. At most ATTEMPTS_RUNNING run at a time, so that addresses
+ * that never answer do not use up the descriptors of all tenants; the oldest one ends then. */
 #include "host/egress/upstream.h"
 
 #include "core/base/fd.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 
 #define ATTEMPT_NS (250 * NS_PER_MS)
+#define ATTEMPTS_RUNNING 2                 /* see DESCRIPTORS_PER_CONNECTION */
 #define ATTEMPTS_MAX DESTINATION_ADDRESSES /* addresses that are tried; all are checked */
 #define CACHE_MAX_S 30u
 
@@ -189,11 +191,25 @@ static int upstream_connect(struct upstream_open *o, struct upstream_attempt *a,
     return 0;
 }
 
+static void upstream_end_oldest(struct upstream_open *o)
+{
+    size_t i = 0;
+
+    while (!o->attempts[i].io.on)
+        i++;
+    ev_io_del(o->upstream->ev, &o->attempts[i].io);
+    close(o->attempts[i].io.fd);
+    o->running--;
+    o->last_errno = ETIMEDOUT;
+}
+
 static void upstream_try_next(void *arg)
 {
     struct upstream_open *o = arg;
     struct ev *ev = o->upstream->ev;
 
+    if (o->running == ATTEMPTS_RUNNING && o->next < o->n)
+        upstream_end_oldest(o);
     while (o->next < o->n) {
         size_t i = o->next++;
 
