@@ -311,7 +311,7 @@ class Open(Network, Served):
 
     def test_NT03_only_the_listeners_of_the_proxy_are_open_on_loopback(self):
         box = self.sandbox("origin.test")
-        code = ("import socket\nopen_ports = []\nfor port in range(1, 65536):\n    s = socket.socket()\n    if s.connect_ex(('127.0.0.1', port)) == 0 and s.getsockname() != s.getpeername():\n        open_ports.append(port)\n    s.close()\nprint(open_ports)\n")
+        code = ("import socket\nopen_ports = []\nfor port in range(1, 65536):\n    s = socket.socket()\n    s.bind(('127.0.0.1', 0))\n    if s.getsockname()[1] != port and s.connect_ex(('127.0.0.1', port)) == 0:\n        open_ports.append(port)\n    s.close()\nprint(open_ports)\n")
         self.assertEqual(self.python(box, code, code=0)["stdout"], "[1, 53, 3128]\n")
 
     def test_NT14_datagrams_and_raw_sockets_leave_nothing(self):
