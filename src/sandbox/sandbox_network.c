@@ -332,6 +332,8 @@ static void sandbox_network_on_updated(struct egress_request *r, const struct er
         network_policy_done(&b->network);
         b->network = u->policy;
         u->policy = (struct network_policy){ 0 };
+    } else if (err->id == ERR_NETWORK_UNAVAILABLE && sandbox_network_is_connected(b) && n->bind && !n->updates) {
+        sandbox_network_send_bind(b); /* a proxy that is only late would apply the new rules */
     }
     sandbox_network_free_update(u);
     if (done)

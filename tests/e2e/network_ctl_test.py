@@ -1,5 +1,5 @@
-"""The network of sandboxes on the command line, and what an operator sees of it: audit log, metrics,
-events, capabilities, pools."""
+"""The network of sandboxes on the command line, and what an operator sees of it: audit log,
+metrics, events, capabilities, pools."""
 import json
 import os
 import re
@@ -145,6 +145,18 @@ class Operated(Reached, OwnServer):
         wait_for(self.is_ready)
         self.assertEqual(self.fetch(box, "http://www.origin.test/"), "hello from www.origin.test\n")
         self.assertIn("egress_denied", self.fetch(box, "http://origin.test/"))
+
+    def test_a_change_that_the_proxy_does_not_confirm_leaves_the_rules_before_it(self):
+        box = self.cove("sandbox", "create", "-q", "--allow", "origin.test").out.strip()
+        pid = self.launched.processes()["cove-egress"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            self.assertRegex(self.cove("sandbox", "update", "--allow", "www.origin.test", box, code=125).err, r"\[network_unavailable\]")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(json.loads(self.cove("sandbox", "info", "--json", box).out)["network"]["egress"], ["allow origin.test"])
+        wait_for(lambda: "hello" in self.fetch(box, "http://origin.test/"))
+        self.assertIn("egress_denied", self.fetch(box, "http://www.origin.test/"))
 
     def is_ready(self):
         try:

@@ -1,5 +1,5 @@
-/* The network of a request: a URL in the first line of the input, and the JSON of the field `network`
- * after it, both from clients.
+/* The network of a request: a URL in the first line of the input, and the JSON of the field
+ * `network` after it, both from clients.
  *
  * Checked in addition to memory errors: an error names the field; an answer is a valid request with
  * the same rules; a URL that is allowed has a name that may resolve, and one that is refused has a

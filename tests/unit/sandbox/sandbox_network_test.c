@@ -561,6 +561,24 @@ TEST(a_change_that_fails_leaves_the_rules_before_it)
     }
 }
 
+TEST(a_change_that_a_late_proxy_may_still_apply_is_undone)
+{
+    struct fake k;
+
+    scene_restartable(&k);
+    scene_bound(&k);
+    sandbox_handle_set_network(k.box, &other_policy, NULL, 0, on_done, &k);
+    proxy_takes(&k, FRAME_E_BIND);
+    uint64_t from = now_ms();
+    while (!k.done && now_ms() < from + 30000)
+        ev_turn(k.ev, 50);
+    assert_int_equal(k.done, 1);
+    assert_int_equal(k.done_err.id, ERR_NETWORK_UNAVAILABLE);
+    proxy_takes(&k, FRAME_E_BIND);
+    check_bind(&k, rules, &key);
+    scene_leave(&k);
+}
+
 TEST(a_change_needs_a_sandbox_with_a_network_and_a_proxy)
 {
     const struct network_policy none = { .mode = NETWORK_NONE };
@@ -1240,6 +1258,7 @@ int main(void)
         RUN(secrets_are_kept_only_if_a_proxy_may_need_them_again),
         RUN(a_change_is_done_when_the_proxy_has_it_and_survives_its_restart),
         RUN(a_change_that_fails_leaves_the_rules_before_it),
+        RUN(a_change_that_a_late_proxy_may_still_apply_is_undone),
         RUN(a_change_needs_a_sandbox_with_a_network_and_a_proxy),
         RUN(a_freed_sandbox_gets_no_answer_to_a_change),
         RUN(open_connections_are_listed),
