@@ -69,6 +69,16 @@ int ctl_complete(struct ctl *c, int argc, char **argv);
 
 /* Requires min to max arguments besides the flags; otherwise sets an error with the usage. */
 int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, struct err *err);
+/* Calls the function of a subcommand; `noun` is that of the verb. The table ends with {NULL}. */
+struct ctl_subcommand {
+    const char *word;
+    int (*fn)(struct ctl *c, struct err *err);
+};
+int ctl_run_subcommand(struct ctl *c, const struct ctl_subcommand *table, const char *noun, const char *word,
+                       struct err *err);
+/* Sends DELETE for each argument, whose path is `format` with the argument, and prints those that
+ * were removed. */
+int ctl_remove_each(struct ctl *c, const char *format, const char *usage, struct err *err);
 /* Returns the path with each "%s" replaced by the next argument, escaped:
  * ctl_api_path("/v1/sandboxes/%s", id, NULL). The caller frees it. */
 char *ctl_api_path(const char *form, ...);

@@ -262,15 +262,9 @@ static int ctl_pool_remove(struct ctl *c, struct err *err)
 
 int ctl_pool(struct ctl *c, const char *what, struct err *err)
 {
-    static const struct {
-        const char *word;
-        int (*fn)(struct ctl *c, struct err *err);
-    } verbs[] = {
-        { "ls", ctl_pool_list }, { "info", ctl_pool_info }, { "set", ctl_pool_set }, { "rm", ctl_pool_remove }
+    static const struct ctl_subcommand all[] = {
+        { "ls", ctl_pool_list }, { "info", ctl_pool_info }, { "set", ctl_pool_set }, { "rm", ctl_pool_remove }, { NULL }
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (str_eq(what, verbs[i].word))
-            return verbs[i].fn(c, err);
-    return err_set(err, ERR_BUG, "'pool %s' is not implemented", what);
+    return ctl_run_subcommand(c, all, "pool", what, err);
 }

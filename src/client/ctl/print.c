@@ -21,6 +21,30 @@ int ctl_require_args(const struct ctl *c, int min, int max, const char *usage, s
     return 0;
 }
 
+int ctl_run_subcommand(struct ctl *c, const struct ctl_subcommand *table, const char *noun, const char *word,
+                       struct err *err)
+{
+    for (; table->word; table++)
+        if (str_eq(word, table->word))
+            return table->fn(c, err);
+    return err_set(err, ERR_BUG, "'%s %s' is not implemented", noun, word);
+}
+
+int ctl_remove_each(struct ctl *c, const char *format, const char *usage, struct err *err)
+{
+    if (ctl_require_args(c, 1, 1000, usage, err) < 0)
+        return -1;
+    for (int i = 0; i < c->args.nrest; i++) {
+        auto_free char *path = ctl_api_path(format, c->args.rest[i]);
+
+        if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
+            return -1;
+        if (!c->json && !c->quiet)
+            ctl_printf("%s", c->args.rest[i]);
+    }
+    return 0;
+}
+
 int ctl_require_server(const struct ctl *c, struct err *err)
 {
     if (c->client)

@@ -118,28 +118,14 @@ static int ctl_script_show(struct ctl *c, struct err *err)
 
 static int ctl_script_remove(struct ctl *c, struct err *err)
 {
-    if (ctl_require_args(c, 1, 1000, "script rm ID...", err) < 0)
-        return -1;
-    for (int i = 0; i < c->args.nrest; i++) {
-        auto_free char *path = ctl_api_path("/v1/scripts/%s", c->args.rest[i]);
-
-        if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
-            return -1;
-        if (!c->json && !c->quiet)
-            ctl_printf("%s", c->args.rest[i]);
-    }
-    return 0;
+    return ctl_remove_each(c, "/v1/scripts/%s", "script rm ID...", err);
 }
 
 int ctl_script(struct ctl *c, const char *what, struct err *err)
 {
-    static const struct {
-        const char *word;
-        int (*fn)(struct ctl *c, struct err *err);
-    } verbs[] = { { "ls", ctl_script_list }, { "show", ctl_script_show }, { "rm", ctl_script_remove } };
+    static const struct ctl_subcommand all[] = {
+        { "ls", ctl_script_list }, { "show", ctl_script_show }, { "rm", ctl_script_remove }, { NULL }
+    };
 
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (str_eq(what, verbs[i].word))
-            return verbs[i].fn(c, err);
-    return err_set(err, ERR_BUG, "'script %s' is not implemented", what);
+    return ctl_run_subcommand(c, all, "script", what, err);
 }

@@ -149,31 +149,16 @@ static int ctl_template_set(struct ctl *c, struct err *err)
 
 static int ctl_template_remove(struct ctl *c, struct err *err)
 {
-    if (ctl_require_args(c, 1, 1000, "template rm NAME...", err) < 0)
-        return -1;
-    for (int i = 0; i < c->args.nrest; i++) {
-        auto_free char *path = ctl_api_path("/v1/templates/%s", c->args.rest[i]);
-
-        if (client_json(c->client, "DELETE", path, NULL, NULL, err) < 0)
-            return -1;
-        if (!c->json && !c->quiet)
-            ctl_printf("%s", c->args.rest[i]);
-    }
-    return 0;
+    return ctl_remove_each(c, "/v1/templates/%s", "template rm NAME...", err);
 }
 
 int ctl_template(struct ctl *c, const char *what, struct err *err)
 {
-    static const struct {
-        const char *word;
-        int (*fn)(struct ctl *c, struct err *err);
-    } verbs[] = { { "ls", ctl_template_list },
-                  { "show", ctl_template_show },
-                  { "set", ctl_template_set },
-                  { "rm", ctl_template_remove } };
+    static const struct ctl_subcommand all[] = { { "ls", ctl_template_list },
+                                                 { "show", ctl_template_show },
+                                                 { "set", ctl_template_set },
+                                                 { "rm", ctl_template_remove },
+                                                 { NULL } };
 
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (str_eq(what, verbs[i].word))
-            return verbs[i].fn(c, err);
-    return err_set(err, ERR_BUG, "'template %s' is not implemented", what);
+    return ctl_run_subcommand(c, all, "template", what, err);
 }

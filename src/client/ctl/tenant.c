@@ -192,17 +192,9 @@ static int ctl_tenant_list(struct ctl *c, struct err *err)
 
 int ctl_tenant(struct ctl *c, const char *what, struct err *err)
 {
-    static const struct {
-        const char *word;
-        int (*fn)(struct ctl *c, struct err *err);
-    } verbs[] = { { "create", ctl_tenant_create },
-                  { "ls", ctl_tenant_list },
-                  { "info", ctl_tenant_info },
-                  { "set", ctl_tenant_change },
-                  { "rm", ctl_tenant_remove } };
+    static const struct ctl_subcommand all[] = { { "create", ctl_tenant_create }, { "ls", ctl_tenant_list },
+                                                 { "info", ctl_tenant_info },     { "set", ctl_tenant_change },
+                                                 { "rm", ctl_tenant_remove },     { NULL } };
 
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (str_eq(what, verbs[i].word))
-            return verbs[i].fn(c, err);
-    return err_set(err, ERR_BUG, "'tenant %s' is not implemented", what);
+    return ctl_run_subcommand(c, all, "tenant", what, err);
 }
