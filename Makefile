@@ -63,6 +63,7 @@ bench: build
 	@bench/api
 	@bench/mcp --out bench/results
 	@bench/calculate
+	@bench/egress --out bench/results
 	@bench/validate
 	@bench/execute
 

@@ -111,6 +111,8 @@ class Open(Network, Served):
                 insecure = url.startswith("https")
                 for command in (["curl", "-sSk", "-m", "20", url], ["wget", "-qO-", "--no-check-certificate", "-T", "20", url],
                                 ["python3", "-c", ("import ssl; ssl._create_default_https_context = ssl._create_unverified_context\n" if insecure else "") + urllib, url],
+                                ["python3", "-Wignore", "-c", "import requests, sys; sys.stdout.write(requests.get(sys.argv[1], verify=False).text)", url],
+                                ["python3", "-c", "import httpx, sys; sys.stdout.write(httpx.get(sys.argv[1], verify=False).text)", url],
                                 ["node", "-e", fetch, url]):
                     done = self.inside(box, *command, env={"NODE_TLS_REJECT_UNAUTHORIZED": "0", **env})
                     self.assertEqual((done["exitCode"], done["stdout"]), (0, "hello from origin.test\n"), (env, command, done))

@@ -90,8 +90,7 @@ class Network(Case):
             "urllib": ["python3", "-c", "import ssl, sys, urllib.request as u\n"
                        "print(u.urlopen(sys.argv[1], context=ssl.create_default_context(cafile='/mnt/ca')).read().decode())"],
         }
-        if subprocess.run(["/usr/bin/python3", "-c", "import requests"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-            found["requests"] = ["python3", "-c", "import sys, requests\nprint(requests.get(sys.argv[1], verify='/mnt/ca').text)"]
+        found["requests"] = ["python3", "-c", "import sys, requests\nprint(requests.get(sys.argv[1], verify='/mnt/ca').text)"]
         if shutil.which("node"):
             found["node"] = ["node", "-e", "fetch(process.argv[1]).then(r => r.text()).then(console.log)"]
         if shutil.which("git"):

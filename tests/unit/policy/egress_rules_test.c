@@ -428,8 +428,8 @@ TEST(lines_are_made_from_fields)
     assert_int_equal(r->nrules, 3);
 
     static const char *const bad[] = { "a b", "a\nallow *",
-                                       "b\xc3\xbc"
-                                       "cher.example",
+                                       ("b\xc3\xbc"
+                                        "cher.example"),
                                        "a methods=GET", "" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (egress_rules_add_line(&text, EGRESS_ALLOW, bad[i], NULL, NULL, &err) == 0)
