@@ -13,7 +13,6 @@ from support import Case
 class Secrets(Case):
     def test_a_secret_is_set_listed_and_deleted_and_no_answer_has_its_value(self) -> None:
         secret = self.client.secrets.set("openai", "sk-first")
-        self.addCleanup(self.client.secrets.delete, "openai")
         self.assertEqual((secret.name, secret.generation, secret.uses, secret.last_used_at), ("openai", 1, 0, None))
         again = self.client.secrets.set("openai", "sk-second")
         self.assertEqual((again.generation, again.created_at), (2, secret.created_at))
@@ -23,7 +22,8 @@ class Secrets(Case):
         with self.assertRaises(NotFoundError) as caught:
             self.client.secrets.get("openai")
         self.assertEqual(caught.exception.code, "secret_not_found")
-        self.client.secrets.delete("openai")  # as for other objects, removing what is gone succeeds
+        with self.assertRaises(NotFoundError):
+            self.client.secrets.delete("openai")
 
     def test_a_name_or_a_value_that_cannot_be_sent_is_refused(self) -> None:
         for name, value in (("Upper", "long enough"), ("a", "a whole line\n"), ("a", ""), ("a", "7 bytes"), ("a", "x" * 1025)):
