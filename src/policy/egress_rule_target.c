@@ -152,6 +152,8 @@ static int egress_rule_target_parse_host(const char *text, size_t len, struct eg
     if (slash)
         return err_set(err, ERR_EGRESS_RULE, "'%.*s': a target has no path; give only '%.*s'", (int)len, text,
                        (int)(slash - text), text);
+    if (memchr(text, ',', len))
+        return err_set(err, ERR_EGRESS_RULE, "'%.*s': a rule has one target; write a rule for each", (int)len, text);
     if (hostname_pattern_normalize(text, len, r->host, err) < 0) {
         if (err)
             err->id = ERR_EGRESS_RULE;

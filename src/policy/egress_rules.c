@@ -3,6 +3,7 @@
 #include "policy/egress_rules.h"
 
 #include "core/base/str.h"
+#include "policy/closed_ranges.h"
 #include "policy/egress_request_match.h"
 #include "policy/egress_rule_target.h"
 
@@ -240,6 +241,11 @@ void egress_rules_explain(const struct egress_rules *r, const struct egress_targ
         egress_rule_target_write(&r->rules[d.rule], reason);
         egress_request_match_write(&r->rules[d.rule].request, reason);
     }
+    const char *range = t->host[0] ? NULL : closed_range_of(&t->address, NULL, 0);
     buf_adds(fix, "allow ");
     egress_target_write(t, fix);
+    if (d.rule >= 0)
+        buf_adds(fix, " before that rule");
+    if (range)
+        buf_addf(fix, ", if the operator opened its range (%s)", range);
 }

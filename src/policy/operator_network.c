@@ -4,6 +4,7 @@
 
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/closed_ranges.h"
 #include "policy/egress_rules.h"
 
 static int operator_network_check_secret(const struct egress_rules *denials, const struct egress_secret_rule *s,
@@ -35,6 +36,50 @@ int operator_network_check(const struct operator_limits *f, const struct network
     for (size_t i = 0; i < rules->nsecrets; i++)
         if (operator_network_check_secret(denials, &rules->secrets[i], where, operator, err) < 0)
             return -1;
+    return 0;
+}
+
+static struct ip_address operator_network_last_address(const struct ip_prefix *p)
+{
+    struct ip_address last = p->address;
+    unsigned bits = p->address.family == 4 ? 32 : 128;
+
+    for (unsigned i = p->bits; i < bits; i++)
+        last.bytes[i / 8] |= (uint8_t)(0x80u >> i % 8);
+    return last;
+}
+
+/* The name of the closed range that holds the whole prefix, or NULL. */
+static const char *operator_network_closed_range(const struct ip_prefix *p, const struct ip_prefix *open, size_t nopen)
+{
+    struct ip_address last = operator_network_last_address(p);
+    const char *first_range = closed_range_of(&p->address, open, nopen);
+    const char *last_range = closed_range_of(&last, open, nopen);
+
+    return first_range && last_range && str_eq(first_range, last_range) ? first_range : NULL;
+}
+
+int operator_network_check_addresses(const struct network_policy *n, const struct ip_prefix *open, size_t nopen,
+                                     const char *where, const char *setting, struct err *err)
+{
+    auto_(egress_rules) rules = NULL;
+    char text[IP_ADDRESS_TEXT];
+
+    if (!n->rules || !*n->rules)
+        return 0;
+    if (egress_rules_parse(n->rules, strlen(n->rules), &rules, err) < 0)
+        return err_wrap(err, "%s", where);
+    for (size_t i = 0; i < rules->nrules; i++) {
+        const struct egress_rule *r = &rules->rules[i];
+        const char *range = r->action == EGRESS_ALLOW && r->is_prefix
+                                ? operator_network_closed_range(&r->prefix, open, nopen)
+                                : NULL;
+
+        if (range)
+            return err_set(err, ERR_EGRESS_RULE,
+                           "%s: allow %s/%u: the address range is closed (%s); only the operator can open it, with %s",
+                           where, ip_address_format(&r->prefix.address, text), r->prefix.bits, range, setting);
+    }
     return 0;
 }
 

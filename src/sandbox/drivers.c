@@ -44,6 +44,14 @@ const struct driver_caps *drivers_caps(enum driver_id d)
     return &drivers_table[d].caps;
 }
 
+int drivers_check_network(enum driver_id d, enum network_mode mode, struct err *err)
+{
+    if (mode == NETWORK_NONE || drivers_caps(d)->egress)
+        return 0;
+    return err_set(err, ERR_DRIVER_UNSUPPORTED, "driver %s has no network; use native, or network none",
+                   driver_name(d));
+}
+
 const struct driver_ops *drivers_ops(enum driver_id d)
 {
     return drivers_table[d].ops;

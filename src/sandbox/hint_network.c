@@ -4,6 +4,7 @@
 #include "sandbox/hint_internal.h"
 
 #include "core/base/str.h"
+#include "policy/closed_ranges.h"
 
 #include <ctype.h>
 
@@ -51,10 +52,23 @@ static void hint_add_reason(struct hint *h, const struct egress_destination *d)
         buf_add(&h->out, isprint((unsigned char)*c) ? c : "?", 1);
 }
 
+/* The rules cannot allow an address of a closed range that the operator has not opened. */
+static const char *hint_closed_range(const struct egress_destination *d)
+{
+    struct ip_address address;
+
+    return ip_address_parse(d->host, strlen(d->host), &address) ? closed_range_of(&address, NULL, 0) : NULL;
+}
+
 static void hint_add_allow(struct hint *h, const struct egress_destination *d)
 {
     bool run = h->facts->place == HINT_RUN;
+    const char *range = hint_closed_range(d);
 
+    if (range) {
+        buf_addf(&h->out, " The address is closed (%s) unless the operator opened its range.", range);
+        return;
+    }
     buf_adds(&h->out, run ? " Allow it with --allow " : " Allow it with {\"allow\": \"");
     hint_add_target(h, d);
     if (run)

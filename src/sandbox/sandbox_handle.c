@@ -246,10 +246,7 @@ static int sandbox_handle_check_spec(const struct engine *e, const struct sandbo
     if (!(drivers_caps(spec->driver)->levels >> spec->level & 1))
         return err_set(err, ERR_LEVEL_UNAVAILABLE, "level %s: no driver for it on this host; use standard",
                        level_name(spec->level));
-    if (spec->network.mode != NETWORK_NONE && !drivers_caps(spec->driver)->egress)
-        return err_set(err, ERR_DRIVER_UNSUPPORTED, "driver %s has no network; use native, or network none",
-                       driver_name(spec->driver));
-    if (limits_check(&spec->limits, err) < 0)
+    if (drivers_check_network(spec->driver, spec->network.mode, err) < 0 || limits_check(&spec->limits, err) < 0)
         return -1;
     if (spec->id && !id_valid(spec->id, "sb"))
         return err_set(err, ERR_INVALID, "'%.40s' is not the id of a sandbox", spec->id);

@@ -6,6 +6,7 @@
 #include "core/doc/doc.h"
 #include "policy/file/policy_file.h"
 #include "policy/operator_network.h"
+#include "sandbox/drivers.h"
 #include "service/network_field.h"
 
 #include <stdio.h>
@@ -293,6 +294,7 @@ int custom_policy_apply_operator_limits(struct spec *s, const struct operator_li
         s->driver = driver_default(forbidden);
     s->has_driver = true;
     if (driver_check_allowed(forbidden, s->driver, "driver", "the operator of this server", err) < 0 ||
+        drivers_check_network(s->driver, s->network.mode, err) < 0 ||
         custom_policy_apply_network(f, &s->network, err) < 0)
         return -1;
     if (!f || !f->file)

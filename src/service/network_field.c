@@ -7,8 +7,8 @@
 #include "core/base/mem.h"
 #include "core/base/str.h"
 #include "core/doc/json_input.h"
-#include "policy/closed_ranges.h"
 #include "policy/egress_rules.h"
+#include "policy/operator_network.h"
 
 #include <stdio.h>
 
@@ -201,45 +201,8 @@ int network_field_read(const json_t *value, struct network_policy *ret, struct e
 
 /* --- addresses --- */
 
-static struct ip_address network_last_address(const struct ip_prefix *p)
-{
-    struct ip_address last = p->address;
-    unsigned bits = p->address.family == 4 ? 32 : 128;
-
-    for (unsigned i = p->bits; i < bits; i++)
-        last.bytes[i / 8] |= (uint8_t)(0x80u >> i % 8);
-    return last;
-}
-
-static int network_field_check_rule(const struct egress_rule *r, const struct ip_prefix *open, size_t nopen,
-                                    struct err *err)
-{
-    struct ip_address last = network_last_address(&r->prefix);
-    const char *first_range = closed_range_of(&r->prefix.address, open, nopen);
-    const char *last_range = closed_range_of(&last, open, nopen);
-    char text[IP_ADDRESS_TEXT];
-
-    if (!first_range || !last_range || !str_eq(first_range, last_range))
-        return 0;
-    ip_address_format(&r->prefix.address, text);
-    return err_set(err, ERR_EGRESS_RULE,
-                   "network: allow %s/%u: the address range is closed (%s); only the operator can open it, with the "
-                   "setting egress.openRanges",
-                   text, r->prefix.bits, first_range);
-}
-
 int network_field_check_addresses(const struct network_policy *p, const struct ip_prefix *open, size_t nopen,
                                   struct err *err)
 {
-    auto_(egress_rules) all = NULL;
-
-    if (!p->rules || !*p->rules)
-        return 0;
-    if (egress_rules_parse(p->rules, strlen(p->rules), &all, err) < 0)
-        return network_field_fail(err, "network");
-    for (size_t i = 0; i < all->nrules; i++)
-        if (all->rules[i].action == EGRESS_ALLOW && all->rules[i].is_prefix &&
-            network_field_check_rule(&all->rules[i], open, nopen, err) < 0)
-            return -1;
-    return 0;
+    return operator_network_check_addresses(p, open, nopen, "network", "the setting egress.openRanges", err);
 }

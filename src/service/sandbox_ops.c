@@ -289,8 +289,8 @@ static int sandbox_op_check_network(const struct sandbox *sb, const struct sandb
     if (!u->sets_network || u->network.mode == NETWORK_NONE || sb->spec.network.mode != NETWORK_NONE)
         return 0;
     return err_set(err, ERR_NETWORK_NOT_ENABLED,
-                   "network: sandbox %s was created without a network; create one with \"network\": {\"egress\": []}, "
-                   "which allows nothing until it is changed",
+                   "network: sandbox %s was created without a network; create one with \"network\": {\"egress\": []} "
+                   "(--net egress), which allows nothing until it is changed",
                    sb->id);
 }
 

@@ -70,6 +70,9 @@ class Commands(Reached, Served):
             self.assertRegex(self.cove("sandbox", "create", *flags, code=2).err, said)
         self.assertRegex(self.cove("sandbox", "create", "--driver", "bwrap", "--allow", "origin.test", code=125).err, r"\[driver_unsupported\]")
         self.assertEqual(self.cove("sandbox", "ls", "-q").out, "")
+        refused = self.operator("template", "set", "--runtime", "sh", "--driver", "bwrap", "--allow", "origin.test", "wrapped", code=125)
+        self.assertRegex(refused.err, r"\[driver_unsupported\]")
+        self.assertRegex(self.cove("sandbox", "update", "any", code=2).err, r"nothing to change; use .*--allow")
 
     def test_execute_and_templates_have_a_network(self):
         code = "import urllib.request as u; print(u.urlopen('http://origin.test/x', timeout=20).read().decode(), end='')"

@@ -45,13 +45,28 @@ static const char *run_network_preset_named(const char *text)
     return NULL;
 }
 
+/* A target alone, or a target with attributes: "HOST:80 methods=GET path=/v1/x". */
+static int run_network_add_rule(struct buf *rules, enum egress_action action, const char *text, struct err *err)
+{
+    auto_(egress_rules) one = NULL;
+    auto_buf line = { 0 };
+
+    if (!strchr(text, ' ') || text[strcspn(text, "\r\n")])
+        return egress_rules_add_line(rules, action, text, NULL, NULL, err);
+    buf_addf(&line, "%s %s", action == EGRESS_ALLOW ? "allow" : "deny", text);
+    if (egress_rules_parse(line.data, line.len, &one, err) < 0)
+        return -1;
+    egress_rules_write(one, rules);
+    return 0;
+}
+
 int run_network_read_rule(struct run_options *r, enum egress_action action, const char *text, struct err *err)
 {
     const char *flag = action == EGRESS_ALLOW ? "--allow" : "--deny", *preset = run_network_preset_named(text);
 
     if (preset)
         return err_set(err, ERR_EGRESS_RULE, "%s %s: is a preset; write %s preset:%s", flag, preset, flag, preset);
-    if (egress_rules_add_line(&r->network_rules, action, text, NULL, NULL, err) < 0)
+    if (run_network_add_rule(&r->network_rules, action, text, err) < 0)
         return err_wrap(err, "%s", flag);
     run_network_note_flag(r, flag);
     return 0;
@@ -217,6 +232,10 @@ int run_network_complete(struct run_options *r, struct err *err)
             return -1;
     }
     const struct operator_limits *f = r->operator_limits;
+    if (operator_network_check_addresses(&r->network, f ? f->open_ranges : NULL, f ? f->nopen_ranges : 0,
+                                         r->network_flag ? r->network_flag_name : "network",
+                                         "network.openRanges in /etc/cove/floor.yaml", err) < 0)
+        return -1;
     if (!f || !f->file)
         return 0;
     if (operator_network_check(f, &r->network, r->network_flag ? r->network_flag_name : "network", f->file, err) < 0)

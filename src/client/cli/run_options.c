@@ -3,6 +3,7 @@
 #include "client/cli/run_network.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "sandbox/drivers.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -416,7 +417,8 @@ int run_options_build(const struct args *a, const struct policy *policy, const s
         r.runtime = RUN_OPTIONS_LANGUAGE_DEFAULT;
     if (!r.cwd)
         r.cwd = str_dup("/workspace");
-    if (run_network_complete(&r, err) < 0 || run_options_complete_limits(&r, err) < 0)
+    if (run_network_complete(&r, err) < 0 || drivers_check_network(r.driver, r.network.mode, err) < 0 ||
+        run_options_complete_limits(&r, err) < 0)
         goto fail;
     if (r.skills && run_options_add_bind(&r, r.skills, strlen(r.skills), "/skills", "skills", err) < 0)
         goto fail;

@@ -122,7 +122,8 @@ static int ctl_sandbox_set(struct ctl *c, struct err *err)
     if (json_object_size(body) == 0)
         return err_set(
             err, ERR_USAGE,
-            "sandbox set: changes nothing; use --name, --metadata, --lifetime, --idle, --idle-action or --allow");
+            "nothing to change; use --name, --metadata, --lifetime, --idle, --idle-action, --allow, --deny, --secret "
+            "or --net");
     auto_free char *text = json_dumps(body, JSON_COMPACT);
     return ctl_sandbox_for_each_named(c, "PATCH", "/v1/sandboxes/%s", text, "sandbox set [FLAGS] ID...",
                                       ctl_sandbox_print_id, err);

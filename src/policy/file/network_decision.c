@@ -124,16 +124,16 @@ static void network_decide_target(const struct egress_rules *rules, const struct
     ret->is_allowed = d.verdict == EGRESS_ALLOWED && !ret->closed_range;
     if (ret->is_allowed)
         return;
-    if (d.verdict == EGRESS_NEEDS_REQUEST && u->is_clear) {
+    if (ret->closed_range) {
+        buf_addf(&ret->reason, "the address is closed (%s), whatever the rules allow", ret->closed_range);
+        buf_adds(&ret->fix, "only the operator can open it, with the setting egress.openRanges");
+    } else if (d.verdict == EGRESS_NEEDS_REQUEST && u->is_clear) {
         buf_adds(&ret->reason, u->path_why.msg);
         buf_adds(&ret->fix, "request the path in its simplest form");
-    } else if (d.verdict != EGRESS_ALLOWED) {
+    } else {
         egress_rules_explain(rules, &t, d, &ret->reason, &ret->fix);
         if (ret->fix.len == 0 && str_ends(ret->host, EGRESS_SECRET_SUFFIX))
             buf_adds(&ret->fix, "change name, methods or path of the secret in network.secrets");
-    } else {
-        buf_addf(&ret->reason, "the address is closed (%s)", ret->closed_range);
-        buf_adds(&ret->fix, "only the operator can open it, with the setting egress.openRanges");
     }
 }
 

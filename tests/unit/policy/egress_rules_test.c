@@ -381,9 +381,12 @@ TEST(an_explanation_has_a_rule_that_would_allow_the_target)
         { "allow example.org", "example.org:22", "no rule allows example.org:22, only other ports",
           "allow example.org:22" },
         { "deny *.example.org:*\nallow *", "a.example.org:443", "denied by a rule: deny *.example.org:*",
-          "allow a.example.org:443" },
-        { "", "192.0.2.1:80", "no rule allows 192.0.2.1:80", "allow 192.0.2.1:80" },
-        { "", "[2001:db8::1]:443", "no rule allows [2001:db8::1]:443", "allow [2001:db8::1]:443" },
+          "allow a.example.org:443 before that rule" },
+        { "", "1.1.1.1:80", "no rule allows 1.1.1.1:80", "allow 1.1.1.1:80" },
+        { "", "192.0.2.1:80", "no rule allows 192.0.2.1:80",
+          "allow 192.0.2.1:80, if the operator opened its range (documentation)" },
+        { "", "[2001:db8::1]:443", "no rule allows [2001:db8::1]:443",
+          "allow [2001:db8::1]:443, if the operator opened its range (documentation)" },
         { "", "k.secret.cove:80", "no secret is bound to the name k", "secret k HOST" },
     };
 
@@ -398,7 +401,8 @@ TEST(an_explanation_has_a_rule_that_would_allow_the_target)
         assert_string_equal(fix.data, cases[i].fix);
         if (strstr(fix.data, "HOST"))
             continue;
-        buf_addf(&text, "%s\n%s", fix.data, cases[i].rules);
+        size_t rule = strlen("allow ") + strcspn(fix.data + strlen("allow "), " ,");
+        buf_addf(&text, "%.*s\n%s", (int)rule, fix.data, cases[i].rules);
         fixed = rules_of(text.data);
         assert_int_equal(verdict(fixed, cases[i].target, NULL, NULL), '+');
     }

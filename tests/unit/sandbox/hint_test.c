@@ -450,6 +450,11 @@ TEST(a_refusal_that_no_rule_can_change_has_no_rule_as_its_fix)
     d.port = 0;
     str_copy(d.reason, sizeof(d.reason), "no rule allows a.example");
     must_say(&f, "refused a.example: no rule|--allow a.example.");
+    str_copy(d.host, sizeof(d.host), "169.254.169.254");
+    d.port = 80;
+    str_copy(d.reason, sizeof(d.reason), "no rule allows 169.254.169.254:80");
+    must_say(&f, "refused 169.254.169.254:80|closed (metadata) unless the operator opened");
+    str_copy(d.host, sizeof(d.host), "a.example");
     d.port = 80;
     d.refused = 0;
     d.failed = 1;

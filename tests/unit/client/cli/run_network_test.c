@@ -54,6 +54,27 @@ TEST(allow_and_deny_keep_their_order)
     MUST_BUILD("", "--net", "egress");
 }
 
+TEST(a_rule_may_have_methods_and_a_path)
+{
+    MUST_BUILD("allow api.example.org:80 methods=GET,HEAD path=/v1/*\ndeny b.example:80 path=/x", "--allow",
+               "api.example.org:80 path=/v1/* methods=head,GET", "--deny", "b.example:80 path=/x");
+}
+
+TEST(an_address_of_a_closed_range_is_allowed_only_if_the_operator_opened_it)
+{
+    struct run_options r;
+    struct err err = { 0 };
+    struct ip_prefix open;
+
+    assert_int_equal(BUILD(&r, &err, "--allow", "10.1.2.3:80"), -1);
+    assert_int_equal(err.id, ERR_EGRESS_RULE);
+    assert_string_equal(err.msg, "--allow: allow 10.1.2.3/32: the address range is closed (private); only the operator "
+                                 "can open it, with network.openRanges in /etc/cove/floor.yaml");
+    assert_true(ip_prefix_parse("10.1.0.0/16", 11, &open));
+    over_limits = (struct operator_limits){ .open_ranges = &open, .nopen_ranges = 1 };
+    MUST_BUILD("allow 10.1.2.3:80", "--allow", "10.1.2.3:80");
+}
+
 TEST(rules_of_flags_come_before_those_of_the_policy)
 {
     static char rules[] = "deny a\nallow *\nsecret k b:443 header=X-Key format={}";
@@ -103,6 +124,12 @@ TEST(errors_about_the_network_say_what_to_write)
           ERR_EGRESS_RULE,
           "--allow: 'https://pypi.org/x' is a URL" },
         { { "run", "--allow", "pypi", "true" }, ERR_EGRESS_RULE, "write --allow preset:pypi" },
+        { { "run", "--allow", "a.example,b.example", "true" }, ERR_EGRESS_RULE, "write a rule for each" },
+        { { "run", "--allow", "localhost:8080", "true" }, ERR_EGRESS_RULE, "localhost is the sandbox itself" },
+        { { "run", "--allow", "a.example:443 methods=GET", "true" }, ERR_EGRESS_RULE, "not visible in HTTPS" },
+        { { "run", "--allow", "a.example:80 method=GET", "true" }, ERR_EGRESS_RULE, "method" },
+        { { "run", "--allow", "a.example\ndeny b", "true" }, ERR_EGRESS_RULE, "not printable" },
+        { { "run", "--driver=bwrap", "--allow", "a", "true" }, ERR_DRIVER_UNSUPPORTED, "driver bwrap has no network" },
         { { "run", "--deny", "a:0", "true" }, ERR_EGRESS_RULE, "--deny: ports '0'" },
         { { "run", "--net", "host", "true" }, ERR_INVALID, "write --allow HOST" },
         { { "run", "--net=none", "--allow", "a", "true" }, ERR_USAGE, "exclude each other" },
@@ -168,6 +195,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(allow_and_deny_keep_their_order, set_up),
+        cmocka_unit_test_setup(a_rule_may_have_methods_and_a_path, set_up),
+        cmocka_unit_test_setup(an_address_of_a_closed_range_is_allowed_only_if_the_operator_opened_it, set_up),
         cmocka_unit_test_setup(rules_of_flags_come_before_those_of_the_policy, set_up),
         cmocka_unit_test_setup(EG15_a_secret_is_read_from_the_environment_and_bound_to_one_host, set_up),
         cmocka_unit_test_setup(errors_about_the_network_say_what_to_write, set_up),
