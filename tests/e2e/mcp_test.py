@@ -10,6 +10,8 @@ import unittest
 
 from cove import COVE, Case, run, start
 from mcp_lines import META, Lines
+from nameserver import NameServer
+from origins import Origins
 from served import OwnServer, Served, wait_for
 
 
@@ -193,13 +195,31 @@ class Restart(OwnServer):
 
 
 class Local(Case):
-    def start(self, **options):
+    def start(self, *flags, variables=None, **options):
         self.temporary = os.path.join(self.dir, "t")
         os.makedirs(self.temporary, exist_ok=True)
         os.chmod(self.dir, 0o755)
         os.chmod(self.temporary, 0o777)
-        env = dict(os.environ, TMPDIR=self.temporary, COVE_URL="http://127.0.0.1:1", COVE_API_KEY="cove_wrong")
-        return Lines([COVE, "mcp", "--local"], env, True, **options)
+        env = dict(os.environ, TMPDIR=self.temporary, COVE_URL="http://127.0.0.1:1", COVE_API_KEY="cove_wrong", **(variables or {}))
+        return Lines([COVE, "mcp", "--local", *flags], env, True, **options)
+
+    def test_the_sandboxes_of_a_private_server_reach_the_hosts_of_allow_only(self):
+        with Origins(self.dir, ["origin.test"]) as there, NameServer({"origin.test": [there.address]}) as resolver:
+            client = self.start("--deny", "origin.test:443", "--allow", "origin.test",
+                                variables={"COVE_EGRESS_RESOLVERS": resolver.address, "COVE_EGRESS_OPEN_RANGES": there.address + "/32"})
+            said = client.call("bash", {"command": "curl -sS http://origin.test/; curl -sS http://other.test/; curl -sS https://origin.test/"})
+        text = said["content"][0]["text"]
+        self.assertIn("hello from origin.test", text)
+        self.assertIn("other.test:80: no rule allows it", text)
+        self.assertIn("denied by a rule: deny origin.test:443", text)
+        refused = client.call("create_sandbox", {"network": {"allow": ["origin.test"]}})
+        self.assertIn("network: a tool does not choose it", json.dumps(refused))
+        self.assertEqual(client.end(60)[0], 0)
+
+    def test_a_network_of_the_bridge_needs_a_private_server(self):
+        done = run("mcp", "--allow", "origin.test")
+        self.assertErrorCode(done, 2, "bad_usage")
+        self.assertIn("cove template set --allow HOST NAME", done.err)
 
     def left(self):
         return glob.glob(self.temporary + "/*")
@@ -415,5 +435,7 @@ class Configuration(Case):
             self.assertEqual((server["type"], server["args"]), ("stdio", ["mcp", "--local", "--template", "x"]))
             self.assertTrue(os.access(server["command"], os.X_OK))
             self.assertIn("mcp.json", done.err)
+        done = run("mcp", "config", "cursor", "--local", "--deny", "a.example", "--allow", "*.example")
+        self.assertEqual(done.json["mcpServers"]["cove"]["args"], ["mcp", "--local", "--deny", "a.example", "--allow", "*.example"])
         self.assertErrorCode(run("mcp", "config", "emacs"), 2, "bad_usage")
         self.assertErrorCode(run("mcp", "session"), 2, "bad_usage")

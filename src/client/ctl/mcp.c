@@ -19,6 +19,7 @@
 
 #define READY_TRIES 1000
 #define READY_STEP_MS 10
+#define NETWORK_TEMPLATE "mcp-network" /* of a private server */
 
 static const char *ctl_mcp_flag(const struct ctl *c, int opt)
 {
@@ -80,6 +81,28 @@ static void ctl_mcp_on_signal(void *arg, int signo UNUSED)
     bridge_stop(arg);
 }
 
+static bool ctl_mcp_has_network(const struct ctl *c)
+{
+    return args_find(&c->args, OPT_ALLOW) || args_find(&c->args, OPT_DENY);
+}
+
+/* Gives the private server a template with the hosts of --allow: the sandboxes of a session have
+ * the network of their template. */
+static int ctl_mcp_put_template(struct ctl *c, struct err *err)
+{
+    const char *name = ctl_mcp_flag(c, OPT_TEMPLATE);
+    auto_free char *base = ctl_api_path("/v1/templates/%s", name ? name : "python");
+    AUTO_JSON *template = NULL, *answer = NULL;
+
+    if (client_json(c->client, "GET", base, NULL, &template, err) < 0)
+        return -1;
+    json_t *spec = json_object_get(template, "spec");
+    if (ctl_set_network(c, spec, err) < 0)
+        return -1;
+    auto_free char *text = json_dumps(spec, JSON_COMPACT);
+    return client_json(c->client, "PUT", "/v1/templates/" NETWORK_TEMPLATE, text, &answer, err);
+}
+
 static int ctl_mcp_run(struct ctl *c, struct err *err)
 {
     auto_free char *sandbox = NULL;
@@ -92,7 +115,8 @@ static int ctl_mcp_run(struct ctl *c, struct err *err)
                                          .in = STDIN_FILENO,
                                          .out = STDOUT_FILENO,
                                          .sandbox = sandbox,
-                                         .template = ctl_mcp_flag(c, OPT_TEMPLATE) };
+                                         .template = ctl_mcp_has_network(c) ? NETWORK_TEMPLATE
+                                                                            : ctl_mcp_flag(c, OPT_TEMPLATE) };
     auto_(bridge) b = bridge_new(&set);
     sigset_t signals;
 
@@ -115,6 +139,10 @@ static int ctl_mcp_bridge(struct ctl *c, struct err *err)
         return err_set(err, ERR_USAGE, "--local starts a server of its own; omit --url and --sandbox");
     if (args_find(&c->args, OPT_IN_SANDBOX) && args_find(&c->args, OPT_TEMPLATE))
         return err_set(err, ERR_USAGE, "--sandbox names a sandbox that exists; omit --template");
+    if (ctl_mcp_has_network(c) && !args_find(&c->args, OPT_LOCAL))
+        return err_set(err, ERR_USAGE,
+                       "--allow and --deny need --local; on a server write 'cove template set --allow HOST NAME', then "
+                       "'cove mcp --template NAME'");
     if (isatty(STDIN_FILENO) && !c->quiet)
         report_note("waiting for MCP messages, one JSON object per line; 'cove mcp config CLIENT' prints how to "
                     "start this from an MCP client");
@@ -124,7 +152,8 @@ static int ctl_mcp_bridge(struct ctl *c, struct err *err)
         if (local_server_start(path, &local, err) < 0)
             return -1;
     }
-    if (ctl_mcp_connect(c, local, err) < 0 || (local && ctl_mcp_wait_ready(c, err) < 0))
+    if (ctl_mcp_connect(c, local, err) < 0 || (local && ctl_mcp_wait_ready(c, err) < 0) ||
+        (ctl_mcp_has_network(c) && ctl_mcp_put_template(c, err) < 0))
         return -1;
     return ctl_mcp_run(c, err);
 }
@@ -225,6 +254,14 @@ static json_t *ctl_mcp_arguments(const struct ctl *c)
             json_array_append_new(all, json_string(passed[i].flag));
         if (a && a->value)
             json_array_append_new(all, json_string(a->value));
+    }
+    for (size_t i = 0; i < c->args.n; i++) { /* their order counts */
+        const struct arg *a = &c->args.items[i];
+
+        if (a->opt->id != OPT_ALLOW && a->opt->id != OPT_DENY)
+            continue;
+        json_array_append_new(all, json_string(a->opt->id == OPT_ALLOW ? "--allow" : "--deny"));
+        json_array_append_new(all, json_string(a->value));
     }
     return all;
 }

@@ -519,7 +519,7 @@ int ctl_mcp_check_flags(const struct ctl *c, bool is_client, struct err *err)
     static const int client[] = { OPT_SERVER_URL, OPT_HEADER,       OPT_CONFIG, OPT_SERVER,
                                   OPT_ARG,        OPT_CALL_TIMEOUT, OPT_ELICIT, OPT_UNSANDBOXED,
                                   OPT_WORKSPACE,  OPT_BIND_RO,      OPT_ENV,    OPT_SAVE };
-    static const int others[] = { OPT_LOCAL, OPT_IN_SANDBOX, OPT_TEMPLATE };
+    static const int others[] = { OPT_LOCAL, OPT_IN_SANDBOX, OPT_TEMPLATE, OPT_ALLOW, OPT_DENY };
     const struct arg *a;
 
     if (is_client && args_find(&c->args, OPT_URL))

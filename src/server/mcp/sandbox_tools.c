@@ -109,6 +109,16 @@ static void mcp_create_sandbox_done(struct mcp_server_call *c, const char *sandb
     mcp_on_sandbox_row(c, err, row);
 }
 
+/* Hints about a failed connection name the field of the REST interface. */
+static int mcp_create_sandbox_check_network(const json_t *arguments, struct err *err)
+{
+    if (!json_object_get(arguments, "network"))
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "network: a tool does not choose it; name a template that has a network, or ask the user for one "
+                   "(cove template set --allow HOST NAME, or cove mcp --local --allow HOST)");
+}
+
 static void mcp_tool_create_sandbox(struct mcp_server_call *c, const json_t *arguments)
 {
     static const char *const names[] = { "template", "name", "lifetimeMs", NULL };
@@ -117,7 +127,7 @@ static void mcp_tool_create_sandbox(struct mcp_server_call *c, const json_t *arg
     struct mcp_sandbox_spec spec = { 0 };
     struct err err = { 0 };
 
-    if (json_input_require_known_fields(a, "", names, &err) < 0 ||
+    if (mcp_create_sandbox_check_network(a, &err) < 0 || json_input_require_known_fields(a, "", names, &err) < 0 ||
         json_input_text(a, "", "template", 1, STORE_NAME_MAX, &spec.template, &err) < 0 ||
         json_input_text(a, "", "name", 1, SPEC_NAME_MAX, &spec.name, &err) < 0 ||
         json_input_u64(a, "", "lifetimeMs", 1000, MCP_LIFETIME_MAX, &spec.lifetime_ms, NULL, &err) < 0)
