@@ -984,6 +984,37 @@ def an_answer_passes_as_it_arrives_and_the_interim_ones_too(w):
 
 
 @case
+def the_end_of_an_answer_waits_for_a_slow_client(w):
+    def talk(conn):
+        n = int(read_until(conn, b"\r\n\r\n").split(b"/")[1].split()[0])
+        conn.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {n}\r\n\r\n".encode() + b"x" * n)
+
+    def ask(s, n):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        sock.settimeout(10 * SLOW)
+        sock.connect(s.proxy)
+        sock.sendall(f"GET http://origin.test:{origin.port}/{n} HTTP/1.1\r\nHost: origin.test:{origin.port}\r\n"
+                     "Connection: close\r\n\r\n".encode())
+        time.sleep(0.5)
+        return sock
+
+    origin = Origin(talk)
+    with w.start() as e:
+        s = e.listen().bind(f"allow origin.test:{origin.port}")
+        ask(s, 20 << 20).close()
+        read = s.report()["received"]  # so much is read for a client that reads nothing: the last bytes wait in the proxy
+        waiting = {n: ask(s, n) for n in (read - 200, read - 5000, read - 20000, read - 40000)}
+        time.sleep(3)
+        for n, sock in waiting.items():
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            got = len(read_all(sock).partition(b"\r\n\r\n")[2])
+            assert got == n, (n, got)
+            sock.close()
+    origin.close()
+
+
+@case
 def an_answer_that_is_cut_off_is_not_taken_for_whole(w):
     def talk(conn):
         read_until(conn, b"\r\n\r\n")

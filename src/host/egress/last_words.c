@@ -21,6 +21,7 @@ struct last_words {
     struct ev_timer timer;
     struct ev_defer start_defer;
     struct buf words; /* to be sent */
+    size_t held;      /* of the words that were there at the start, counted in shares */
     size_t drained;
     /* While the protocol of the client is not known: */
     bool is_sniffing;
@@ -118,6 +119,7 @@ static void last_words_free(void *state)
     ev_io_del(ev, &w->io);
     ev_timer_clear(ev, &w->timer);
     ev_defer_clear(ev, &w->start_defer);
+    shares_unbuffer(&w->conn->sandbox->proxy->shares, w->conn->tenant, w->held);
     buf_done(&w->words);
     buf_done(&w->hello);
     buf_done(&w->response);
@@ -160,6 +162,7 @@ static void last_words_send(struct last_words *w)
     }
     (void)shutdown(w->conn->fd, SHUT_WR);
     ev_io_set(ev, &w->io, EPOLLIN);
+    ev_timer_set(ev, &w->timer, ev_now(ev) + DRAIN_NS, last_words_on_deadline, w);
 }
 
 bool last_words_is_http(const char *data, size_t n)
@@ -236,9 +239,12 @@ static struct last_words *last_words_new(struct egress_conn *c, uint64_t wait_ns
 
 void last_words_say(struct egress_conn *c, const void *data, size_t n)
 {
-    struct last_words *w = last_words_new(c, DRAIN_NS);
+    /* The end of an answer may be among them, and its client as slow as before. */
+    struct last_words *w = last_words_new(c, RELAY_IDLE_NS);
 
     buf_add(&w->words, data, n);
+    w->held = n;
+    shares_buffer(&c->sandbox->proxy->shares, c->tenant, n);
     ev_defer(c->sandbox->proxy->ev, &w->start_defer, last_words_start, w);
 }
 
