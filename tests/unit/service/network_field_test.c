@@ -10,7 +10,6 @@ static struct err last;
 
 static int read_network(const char *text, struct network_policy *ret)
 {
-    auto_free char *whole = NULL;
     auto_buf b = { 0 };
     auto_json *j = NULL;
 
