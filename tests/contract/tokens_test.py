@@ -107,6 +107,9 @@ def AU06_a_token_reaches_no_other_sandbox_and_no_route_outside_of_sandboxes(s):
         elif not path.startswith(("/docs", "/v1/tools")) and path not in ("/mcp", "/", "/v1", "/health", "/ready", "/v1/openapi.yaml", "/v1/openapi.json",
                                                            "/v1/login", "/v1/whoami", "/v1/tickets", "/v1/executions"):
             a = s.call(method, path, body, key=t)
+            if (method, path) == ("POST", "/v1/mcp/sessions"):
+                assert a.status == 201 and a.json["sandboxId"] == sb, a.body
+                continue
             assert a.status == 403, (method, path, a.status, a.body)
     assert s.call("GET", f"/v1/sandboxes/{other}").json["state"] == "running"
     s.delete(sb)
