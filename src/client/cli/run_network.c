@@ -125,6 +125,21 @@ static int run_network_read_attributes(struct egress_secret_fields *f, char *tex
     return 0;
 }
 
+/* "NAME" and "HOST header=H methods=GET path=/v1/x": as for sandboxes of a server. */
+static int run_network_add_spaced(struct run_options *r, const char *name, const char *host, struct err *err)
+{
+    auto_(egress_rules) one = NULL;
+    auto_buf line = { 0 };
+
+    buf_addf(&line, "secret %s %s", name, host);
+    if (host[strcspn(host, "\r\n")])
+        return err_set(err, ERR_EGRESS_RULE, "secret %.63s: a rule has one line", name);
+    if (egress_rules_parse(line.data, line.len, &one, err) < 0)
+        return -1;
+    egress_rules_write(one, &r->network_rules);
+    return 0;
+}
+
 static void run_network_add_value(struct run_options *r, const char *name, const char *value)
 {
     char *lower = str_dup(name);
@@ -147,10 +162,12 @@ int run_network_read_secret(struct run_options *r, const char *text, struct err 
                        "--secret: write NAME=ENVVAR@HOST, for example "
                        "--secret openai=OPENAI_API_KEY@api.openai.com");
     *variable++ = '\0';
-    rest = strchr(variable, ',');
+    host = strchr(variable, '@');
+    bool is_spaced = host && host[strcspn(host, " ,")] == ' ';
+    rest = is_spaced ? NULL : strchr(variable, ',');
     if (rest)
         *rest++ = '\0';
-    host = strrchr(variable, '@');
+    host = is_spaced ? host : strrchr(variable, '@');
     if (host)
         *host++ = '\0';
     if (run_network_read_value(f.name, variable, &value, err) < 0)
@@ -159,8 +176,12 @@ int run_network_read_secret(struct run_options *r, const char *text, struct err 
         return err_set(err, ERR_INVALID, "--secret %.63s: attributes need a host; write NAME=ENVVAR@HOST,header=H",
                        f.name);
     f.host = host;
-    if (host &&
-        (run_network_read_attributes(&f, rest, err) < 0 || egress_rules_add_secret(&r->network_rules, &f, err) < 0))
+    int rc = !host       ? 0
+             : is_spaced ? run_network_add_spaced(r, f.name, host, err)
+                         : run_network_read_attributes(&f, rest, err);
+    if (rc == 0 && host && !is_spaced)
+        rc = egress_rules_add_secret(&r->network_rules, &f, err);
+    if (rc < 0)
         return err_wrap(err, "--secret");
     run_network_add_value(r, f.name, value);
     run_network_note_flag(r, "--secret");

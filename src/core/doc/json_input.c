@@ -6,6 +6,7 @@
 #include "core/base/str.h"
 #include "core/base/suggest.h"
 
+#define ENUM_VALUES_LISTED 8u
 #define DOUBLE_EXACT_MAX 9007199254740992.0 /* 2^53: larger doubles skip integers */
 
 bool json_input_within_limits(const char *text, size_t len, unsigned deep_max, size_t heavy_max)
@@ -166,6 +167,22 @@ int json_input_text(const json_t *object, const char *path, const char *name, si
     return 0;
 }
 
+/* Without a similar value, lists the values if they are few. */
+static void json_input_enum_error(const char *const *words, const char *similar, const char *path, const char *name,
+                                  const char *text, struct err *err)
+{
+    auto_buf values = { 0 };
+    unsigned n = 0;
+
+    for (; words[n] && n <= ENUM_VALUES_LISTED; n++)
+        buf_addf(&values, "%s%s", n == 0 ? "; use " : words[n + 1] ? ", " : " or ", words[n]);
+    if (similar)
+        err_set(err, ERR_INVALID, "%s%s: '%.40s' is not a valid value; did you mean %s?", path, name, text, similar);
+    else
+        err_set(err, ERR_INVALID, "%s%s: '%.40s' is not a valid value%s", path, name, text,
+                n > 0 && n <= ENUM_VALUES_LISTED ? values.data : "");
+}
+
 int json_input_enum(const json_t *object, const char *path, const char *name, const char *const *words, unsigned *ret,
                     struct err *err)
 {
@@ -184,8 +201,7 @@ int json_input_enum(const json_t *object, const char *path, const char *name, co
         }
         suggest_offer(&s, words[i]);
     }
-    err_set(err, ERR_INVALID, "%s%s: '%.40s' is not a valid value%s%s%s", path, name, text,
-            s.best ? "; did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
+    json_input_enum_error(words, s.best, path, name, text, err);
     err_sanitize(err);
     return -1;
 }

@@ -269,6 +269,34 @@ class NetworkUnavailableError(ServiceUnavailableError):
     code = "network_unavailable"
 
 
+class EgressDeniedError(ForbiddenError):
+    """The egress proxy answers a program in a sandbox: the rules of the sandbox do not allow this
+    request."""
+
+    code = "egress_denied"
+
+
+class DestinationUnreachableError(LostError):
+    """The egress proxy answers a program in a sandbox: the rules allow the host, but it cannot be
+    reached."""
+
+    code = "destination_unreachable"
+
+
+class DestinationTimeoutError(TimedOutError):
+    """The egress proxy answers a program in a sandbox: the rules allow the host, but it does not
+    answer in time."""
+
+    code = "destination_timeout"
+
+
+class DestinationProtocolError(LostError):
+    """The egress proxy answers a program in a sandbox: the destination sent an answer that the
+    proxy does not pass on."""
+
+    code = "destination_protocol"
+
+
 class CodeRefusedError(ForbiddenError):
     """The simple tier does not run this code, because it uses something that the tier does not give
     it. Nothing of the code ran."""
@@ -914,6 +942,10 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "egress_rule_invalid": EgressRuleInvalidError,
     "network_not_enabled": NetworkNotEnabledError,
     "network_unavailable": NetworkUnavailableError,
+    "egress_denied": EgressDeniedError,
+    "destination_unreachable": DestinationUnreachableError,
+    "destination_timeout": DestinationTimeoutError,
+    "destination_protocol": DestinationProtocolError,
     "code_refused": CodeRefusedError,
     "unsupported_language": UnsupportedLanguageError,
     "calculation_syntax": CalculationSyntaxError,
@@ -1040,6 +1072,10 @@ __all__ = [
     "EgressRuleInvalidError",
     "NetworkNotEnabledError",
     "NetworkUnavailableError",
+    "EgressDeniedError",
+    "DestinationUnreachableError",
+    "DestinationTimeoutError",
+    "DestinationProtocolError",
     "CodeRefusedError",
     "UnsupportedLanguageError",
     "CalculationSyntaxError",

@@ -111,6 +111,10 @@ TEST(EG15_a_secret_is_read_from_the_environment_and_bound_to_one_host)
     assert_int_equal(r.nenv, 0);
     run_options_done(&r);
     assert_null(r.secrets);
+    assert_int_equal(BUILD(&r, &err, "--secret", "k=COVE_TEST_KEY@b.example header=x-key methods=get path=/v1/*"), 0);
+    assert_string_equal(r.network.rules, "secret k b.example:443 header=X-Key format={} methods=GET path=/v1/*");
+    assert_string_equal(r.secrets[0].value, "sk-value 1");
+    run_options_done(&r);
 }
 
 TEST(errors_about_the_network_say_what_to_write)
@@ -137,7 +141,10 @@ TEST(errors_about_the_network_say_what_to_write)
         { { "run", "--secret", "k=COVE_TEST_UNSET@a", "true" }, ERR_INVALID, "COVE_TEST_UNSET is not set" },
         { { "run", "--secret", "k=COVE_TEST_EMPTY@a", "true" }, ERR_INVALID, "COVE_TEST_EMPTY is empty" },
         { { "run", "--secret", "k=COVE_TEST_LINES@a", "true" }, ERR_INVALID, "line feed" },
-        { { "run", "--secret", "k=COVE_TEST_KEY@a b", "true" }, ERR_EGRESS_RULE, "a space" },
+        { { "run", "--secret", "k=COVE_TEST_KEY@a b", "true" },
+          ERR_EGRESS_RULE,
+          "header=, format=, methods= and path=" },
+        { { "run", "--secret", "k=COVE_TEST_KEY@a path=/x\nsecret l b", "true" }, ERR_EGRESS_RULE, "one line" },
         { { "run", "--secret", "k=COVE_TEST_KEY@*.a", "true" }, ERR_EGRESS_RULE, "secret k" },
         { { "run", "--secret", "k=COVE_TEST_KEY@a,head=x", "true" }, ERR_INVALID, "header= and format=" },
         { { "run", "--secret", "k=COVE_TEST_KEY@a,header=Host", "true" }, ERR_EGRESS_RULE, "header Host" },

@@ -227,6 +227,9 @@ TEST(an_enum_accepts_only_its_listed_values)
     assert_non_null(strstr(last.msg, "did you mean pause?"));
     assert_int_equal(json_input_enum(j, "", "c", words, &n, &last), 0);
     assert_int_equal(n, 1);
+    json_object_set_new(j, "b", json_string("xyzzy"));
+    assert_int_equal(json_input_enum(j, "", "b", words, &n, &last), -1);
+    assert_string_equal(last.msg, "b: 'xyzzy' is not a valid value; use end or pause");
     json_decref(j);
 }
 
