@@ -172,8 +172,8 @@ static void http_front_retry(void *arg)
         http_front_pump(f);
 }
 
-/* A tenant that has moved its share of this turn continues in the next one, after others. One that
- * has buffered its share is not read until some of that is sent. */
+/* A tenant that has moved its share of this turn continues in the next one, after others. A tenant
+ * that has buffered its share is not read until some of that is sent. */
 bool http_front_must_wait(struct http_front *f)
 {
     struct egress_proxy *p = http_front_proxy(f);
