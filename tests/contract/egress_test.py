@@ -1167,6 +1167,28 @@ def EG06_plain_http_on_port_80_must_name_the_host_of_its_address(w):
         threading.Thread(target=w.web80.serve_forever, daemon=True).start()
 
 
+@case
+def EG06_a_request_in_a_tunnel_names_the_host_of_the_tunnel_in_every_spelling(w):
+    port = w.web.server_port
+    with w.start() as e:
+        s = e.listen().bind(f"allow origin.test:{port}", f"allow origin.test:{w.echo.port}")
+        for line in ("GET /x", "\r\nGET /x", "GET http://other.test/x", "GET HTTP://other.test/x", "OPTIONS *", "VERY-LONG-METHOD_A /x"):
+            for pieces in (1, 4):
+                head = f"{line} HTTP/1.1\r\nHost: other.test:{port}\r\n\r\n".encode()
+                sock, _ = tunnel(s, "origin.test", port)
+                with sock:
+                    for i in range(0, len(head), -(-len(head) // pieces)):
+                        sock.sendall(head[i:i + -(-len(head) // pieces)])
+                        time.sleep(0.01)
+                    assert read_response(sock).status == 400, (line, pieces)
+        for other in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"OPTIONS rtsp://x RTSP/1.0\r\n", b"0032git-upload-pack /a\0", b"SSH-2.0-x\r\n", b"*1\r\n$4\r\nPING\r\n", b"get /key\r\n",
+                      b"EHLO x\r\n"):
+            sock, _ = tunnel(s, "origin.test", w.echo.port)
+            with sock:
+                sock.sendall(other)
+                assert read_until(sock, other) == other
+
+
 def tls_client(sock, name):
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -9,9 +9,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <strings.h>
 
 #define HELLO_NS (10 * NS_PER_S)
-#define METHOD_MAX 16u
+#define METHOD_MAX 32u
 
 struct tunnel {
     struct egress_conn *conn;
@@ -58,20 +59,42 @@ static enum relay_verdict tunnel_refuse(struct tunnel *t, enum tls_alert alert, 
     return RELAY_REFUSE;
 }
 
+/* Whether the bytes after a method begin a target that a server of HTTP reads: RELAY_REFUSE. Other
+ * protocols have lines of capitals too (RTSP, SIP, gRPC without TLS), and pass. */
+static enum relay_verdict tunnel_inspect_target(const char *data, size_t n)
+{
+    static const char *const forms[] = { " /", " http://", " https://", " * HTTP/1." };
+    enum relay_verdict v = RELAY_PASS;
+
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        size_t len = strlen(forms[i]);
+
+        if (strncasecmp(data, forms[i], min_size(n, len)) == 0)
+            v = n >= len ? RELAY_REFUSE : v == RELAY_PASS ? RELAY_MORE : v;
+    }
+    return v;
+}
+
 /* HTTP on another port than 80. Its requests have to name the host of the connection, as in TLS;
- * only http_front can check each of them. */
+ * only http_front can check each of them. Servers skip empty lines before a request. */
 static enum relay_verdict tunnel_inspect_plain(struct tunnel *t, const char *data, size_t n, bool ended)
 {
-    size_t method = 0;
+    size_t from = 0, to;
 
-    while (method < n && method < METHOD_MAX && data[method] >= 'A' && data[method] <= 'Z')
-        method++;
-    if (method == n && !ended)
-        return n < METHOD_MAX ? RELAY_MORE : RELAY_PASS;
-    if (method < 3 || n - method < 2)
-        return method >= 3 && n - method == 1 && data[method] == ' ' && !ended ? RELAY_MORE : RELAY_PASS;
-    if (memcmp(data + method, " /", 2) != 0 || t->server_spoke)
+    if (t->server_spoke)
         return RELAY_PASS;
+    while (from < n && (data[from] == '\r' || data[from] == '\n'))
+        from++;
+    for (to = from; to < n && to - from < METHOD_MAX; to++)
+        if ((data[to] < 'A' || data[to] > 'Z') && data[to] != '-' && data[to] != '_')
+            break;
+    enum relay_verdict v = RELAY_PASS;
+    if (to < n && to > from)
+        v = tunnel_inspect_target(data + to, n - to);
+    else if (to == n)
+        v = RELAY_MORE;
+    if (v != RELAY_REFUSE)
+        return v == RELAY_MORE && !ended ? RELAY_MORE : RELAY_PASS;
     t->is_http = true;
     buf_clear(&t->first);
     buf_add(&t->first, data, n);
