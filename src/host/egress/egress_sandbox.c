@@ -204,7 +204,10 @@ int egress_sandbox_listen(struct egress_proxy *p, const struct egress_listen *m,
 void egress_sandbox_unlisten(struct egress_sandbox *s)
 {
     egress_sandbox_close_listeners(s);
-    egress_sandbox_free_if_unused(s);
+    if (s->engine)
+        egress_sandbox_free_if_unused(s);
+    else
+        egress_sandbox_unbind(s); /* an engine that comes back does not know it */
 }
 
 /* --- secrets --- */
