@@ -64,6 +64,9 @@ class Names(Served):
         self.assertEqual(self.complete_in_bash("cove", "sandbox", "create", "--template", "python-d"), ["python-data"])
         self.assertEqual(self.complete_in_bash("cove", "shell", "--cw"), ["--cwd"])
         self.assertEqual(self.complete_in_bash("cove", "errors", "program_not_f"), ["program_not_found"])
+        self.assertEqual(self.complete_in_bash("cove", "mcp", "--loc"), ["--local"])
+        self.assertEqual(self.complete_in_bash("cove", "mcp", "sess"), ["sessions"])
+        self.assertEqual(self.complete_in_bash("cove", "policy", "why", self.box[:5]), [self.box])
         self.file("sbfile")
         self.assertEqual(set(self.complete_in_bash("cove", "cp", "sb")), {self.box + ":", "sbfile"})
 

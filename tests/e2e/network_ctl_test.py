@@ -69,6 +69,7 @@ class Commands(Reached, Served):
                             (["--net", "host"], r"--net host: must be none or egress")):
             self.assertRegex(self.cove("sandbox", "create", *flags, code=2).err, said)
         self.assertRegex(self.cove("sandbox", "create", "--driver", "bwrap", "--allow", "origin.test", code=125).err, r"\[driver_unsupported\]")
+        self.assertRegex(self.cove("execute", "--driver", "bwrap", "--allow", "origin.test", "-c", "1", code=125).err, r"\[driver_unsupported\]")
         self.assertEqual(self.cove("sandbox", "ls", "-q").out, "")
         refused = self.operator("template", "set", "--runtime", "sh", "--driver", "bwrap", "--allow", "origin.test", "wrapped", code=125)
         self.assertRegex(refused.err, r"\[driver_unsupported\]")

@@ -19,7 +19,7 @@ class RootlessCase(Case):
         super().setUp()
         os.chmod(self.dir, 0o755)
         for name in ("cove", "cove-runtime", "cove-egress"):  # the build may be in a directory that other users cannot enter
-            shutil.copy(os.path.join(os.path.dirname(COVE), name), self.dir)
+            shutil.copy(os.path.join(os.path.dirname(os.path.realpath(COVE)), name), self.dir)
         self.state = os.path.join(self.dir, "state")
         os.mkdir(self.state, 0o700)
         os.chown(self.state, USER, USER)

@@ -66,7 +66,7 @@ static const struct {
     { VERB_EXEC, "cpus", "limits belong to the sandbox; write 'cove sandbox create --cpus N'" },
     { VERB_EXEC, "pids", "limits belong to the sandbox; write 'cove sandbox create --pids N'" },
     { VERB_EXEC, "disk", "limits belong to the sandbox; write 'cove sandbox create --disk SIZE'" },
-    { VERB_EXEC, "allow", "the network belongs to the sandbox; write 'cove sandbox set --allow HOST'" },
+    { VERB_EXEC, "allow", "the network belongs to the sandbox; write 'cove sandbox update --allow HOST'" },
     { VERB_EXEC, "net", "the network belongs to the sandbox; write 'cove sandbox create --allow HOST'" },
     { VERB_EXEC, "template", "the sandbox has its template; write 'cove sandbox create --template NAME'" },
     { VERB_RM, "force", "it never asks about a sandbox that is named; omit the flag" },
@@ -176,7 +176,7 @@ static int args_parse_long(const struct cli_verb *v, struct args *a, char **argv
         args_add(a, o, eq + 1);
         return 0;
     }
-    if (*i + 1 >= argc)
+    if (*i + 1 >= argc || str_eq(argv[*i + 1], "--"))
         return err_set(err, ERR_USAGE, "flag '--%s' needs a value: --%s %s", o->name, o->name, o->arg);
     args_add(a, o, argv[++*i]);
     return 0;
@@ -201,7 +201,7 @@ static int args_parse_letters(const struct cli_verb *v, struct args *a, char **a
             args_add(a, o, p + 1);
             return 0;
         }
-        if (*i + 1 >= argc)
+        if (*i + 1 >= argc || str_eq(argv[*i + 1], "--"))
             return err_set(err, ERR_USAGE, "flag '-%c' needs a value: -%c %s", *p, *p, o->arg);
         args_add(a, o, argv[++*i]);
         return 0;

@@ -104,11 +104,11 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
                   "    done\n    case \"$verb\" in\n");
     for (size_t i = 0; i < n; i++)
         completion_bash_values(out, &v[i], server);
-    buf_adds(out, "    esac\n    case \"$verb:$COMP_CWORD\" in\n");
+    buf_adds(out, "    esac\n    case \"$verb:$COMP_CWORD:$cur\" in\n    *:-*) ;;\n");
     for (size_t i = 0; i < n; i++) {
         if (!v[i].words)
             continue;
-        buf_addf(out, "    %s:2) mapfile -t COMPREPLY < <(compgen -W '", v[i].name);
+        buf_addf(out, "    %s:2:*) mapfile -t COMPREPLY < <(compgen -W '", v[i].name);
         completion_add_words(out, v[i].words);
         buf_adds(out, "' -- \"$cur\"); return ;;\n");
     }
@@ -120,10 +120,10 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
         buf_addf(out, "%s ", v[i].name);
     buf_adds(out, "' -- \"$cur\") ;;\n    errors:*) mapfile -t COMPREPLY < <(compgen -W '");
     completion_add_error_codes(out);
-    buf_adds(out, "' -- \"$cur\") ;;\n    run:*|execute:*|policy:*|explain:*) mapfile -t COMPREPLY < <(compgen -f -- "
+    buf_adds(out, "' -- \"$cur\") ;;\n    run:*|execute:*|explain:*) mapfile -t COMPREPLY < <(compgen -f -- "
                   "\"$cur\") ;;\n"
                   "    *) _cove_names\n"
-                  "        if [ \"$verb\" = cp ]; then mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "
+                  "        if [[ $verb == cp || $verb == policy ]]; then mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "
                   "\"$cur\"); fi ;;\n"
                   "    esac\n}\n"
                   "complete -o filenames -F _cove cove\n");

@@ -78,6 +78,7 @@ static int ctl_execute_make_body(struct ctl *c, json_t *body, struct err *err)
         return err_set(err, ERR_USAGE, "-c CODE and a command exclude each other; give one of them");
     ctl_set_text(c, OPT_RUNTIME, body, "language");
     ctl_set_text(c, OPT_TEMPLATE, body, "template");
+    ctl_set_text(c, OPT_DRIVER, body, "driver");
     ctl_set_text(c, OPT_CWD, body, "cwd");
     ctl_set_text(c, OPT_TIER, body, "tier");
     if (command)

@@ -105,7 +105,7 @@ static void http_request_connect(struct http_front *f, const struct http_target 
     struct egress_decision d = egress_conn_decide(f->conn, NULL, NULL);
 
     if (has_secret && t->port != 80) {
-        http_request_refuse(f, "the name of a secret is for http:// on port 80", "use http:// in place of https://");
+        http_request_refuse(f, "the name of a secret works with http:// on port 80 only", "use http:// in place of https://");
     } else if (!has_secret && d.verdict == EGRESS_REFUSED) {
         http_request_explain(f, d);
     } else if (has_secret || d.verdict == EGRESS_NEEDS_REQUEST || (t->port == 80 && *t->host)) {

@@ -39,7 +39,7 @@ static void transparent_to_name(struct egress_conn *c, const char *host, const s
     if (secret && port == 80)
         http_front_start(c, HTTP_FRONT_BOUND, host);
     else if (secret)
-        transparent_refuse(c, "the name of a secret is for http:// on port 80", "use http:// in place of https://");
+        transparent_refuse(c, "the name of a secret works with http:// on port 80 only", "use http:// in place of https://");
     else if (d.verdict == EGRESS_REFUSED)
         transparent_explain(c, d);
     else if (!egress_conn_has_bytes_left(c))

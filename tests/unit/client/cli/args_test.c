@@ -173,6 +173,7 @@ TEST(usage_errors_suggest_the_nearest_flag)
         { { "run", "--zzzzzzzz" }, "'cove run' has no flag '--zzzzzzzz'" },
         { { "run", "--memory" }, "needs a value: --memory SIZE" },
         { { "run", "-c" }, "needs a value: -c CODE" },
+        { { "run", "--allow", "--", "true" }, "needs a value: --allow TARGET" },
         { { "run", "--tty=yes" }, "takes no value" },
         { { "run", "-tz" }, "'cove run' has no flag '-z'" },
         { { "run", "-\x01" }, "unknown flag" },
