@@ -37,7 +37,7 @@ class Ctl(Served):
         info = self.cove("sandbox", "info", "--json", "sums").json
         self.assertEqual((info["lifetimeMs"], info["idleTimeoutMs"], info["idleAction"]), (3600000, 1200000, "pause"))
         self.assertEqual(info["metadata"], {"task": "42", "step": "2"})
-        self.assertIn("changes nothing", self.cove("sandbox", "set", sandbox, code=2).err)
+        self.assertIn("nothing to change", self.cove("sandbox", "set", sandbox, code=2).err)
         self.cove("sandbox", "rm", sandbox)
         self.assertIn("killed", self.cove("sandbox", "ls", "-a").out)
         self.assertIn("sandbox_ended", self.cove("exec", sandbox, "--", "true", code=125).err)
