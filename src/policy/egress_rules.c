@@ -199,9 +199,10 @@ static void egress_rules_explain_secret(const struct egress_rules *r, const stru
     else if (!s) {
         buf_addf(reason, "no secret is bound to the name %.*s", n, t->host);
         buf_addf(fix, "secret %.*s HOST", n, t->host);
-    } else if (t->port != 80)
+    } else if (t->port != 80) {
         buf_addf(reason, "%s is served on port 80 only", t->host);
-    else
+        buf_addf(fix, "use http://%s/", t->host);
+    } else
         buf_addf(reason, "secret %s does not allow this method and path", s->name);
 }
 

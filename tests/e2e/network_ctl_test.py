@@ -82,6 +82,8 @@ class Commands(Reached, Served):
         self.assertEqual((done["receipt"]["network"]["connections"], done["receipt"]["network"]["refused"]), (1, 0))
         self.assertNotIn("network", json.loads(self.cove("execute", "--json", "-c", "1").out)["receipt"])
         self.operator("template", "set", "-q", "--runtime", "sh", "--allow", "origin.test", "reader")
+        self.assertRegex(self.operator("template", "set", "--runtime", "sh", "--deny", "a.test", "--allow", "origin.test:80 path=/x", "two").out,
+                         r"(?m)^network +deny a\.test\n +allow origin\.test:80 path=/x$")
         box = self.cove("sandbox", "create", "-q", "--template", "reader").out.strip()
         self.assertEqual(self.fetch(box, "http://origin.test/"), "hello from origin.test\n")
         other = self.cove("sandbox", "create", "-q", "--template", "reader", "--net", "none").out.strip()

@@ -184,7 +184,8 @@ int ctl_set_run_limits(const struct ctl *c, json_t *body, struct err *err); /* -
 void ctl_set_text(const struct ctl *c, int opt, json_t *body, const char *key);
 /* --net, --allow and --deny, in their order, as body.network; no effect without them. */
 int ctl_set_network(const struct ctl *c, json_t *body, struct err *err);
-void ctl_network_print(const json_t *network); /* of a sandbox, as lines of `cove sandbox info` */
+/* As lines of `cove sandbox info` or `cove template show`; `width` is that of the labels. */
+void ctl_network_print(const json_t *network, int width);
 /* The flags that a sandbox and a template have in common. */
 int ctl_set_spec(const struct ctl *c, json_t *body, struct err *err);
 

@@ -93,21 +93,53 @@ int ctl_set_network(const struct ctl *c, json_t *body, struct err *err)
 
 /* --- cove sandbox info --- */
 
-void ctl_network_print(const json_t *network)
+/* A rule in the form of an answer ("deny *:22"), or in one that a request may have. */
+static void ctl_network_print_rule(int width, const char *label, const json_t *rule)
 {
+    const char *text = json_string_value(rule), *deny = ctl_field_text(rule, "deny");
+    size_t i;
+    json_t *method;
+    auto_buf out = { 0 };
+
+    if (text)
+        buf_addf(&out, "%s%s", strchr(text, ' ') ? "" : "allow ", text);
+    else
+        buf_addf(&out, "%s%s", *deny ? "deny " : "allow ", *deny ? deny : ctl_field_text(rule, "allow"));
+    json_array_foreach(json_object_get(rule, "methods"), i, method)
+        buf_addf(&out, "%s%s", i ? "," : " methods=", json_is_string(method) ? json_string_value(method) : "");
+    if (*ctl_field_text(rule, "path"))
+        buf_addf(&out, " path=%s", ctl_field_text(rule, "path"));
+    ctl_printf("%-*s %s", width, label, out.data);
+}
+
+void ctl_network_print(const json_t *network, int width)
+{
+    static const char *const short_form[] = { "deny", "allow" }; /* denials first */
+    const char *label = "network";
     const json_t *rule, *secret;
     size_t i;
 
     if (!json_is_object(network)) {
-        ctl_printf("%-10s %s", "network", json_is_string(network) ? json_string_value(network) : "none");
+        ctl_printf("%-*s %s", width, label, json_is_string(network) ? json_string_value(network) : "none");
         return;
     }
-    if (json_array_size(json_object_get(network, "egress")) == 0)
-        ctl_printf("%-10s egress, nothing is allowed", "network");
     json_array_foreach(json_object_get(network, "egress"), i, rule)
-        ctl_printf("%-10s %s", i ? "" : "network", json_string_value(rule) ? json_string_value(rule) : "");
+    {
+        ctl_network_print_rule(width, label, rule);
+        label = "";
+    }
+    for (size_t k = 0; k < ARRAY_LEN(short_form); k++)
+        json_array_foreach(json_object_get(network, short_form[k]), i, rule)
+        {
+            AUTO_JSON *one = json_pack("{s:O}", short_form[k], rule);
+
+            ctl_network_print_rule(width, label, one);
+            label = "";
+        }
+    if (*label)
+        ctl_printf("%-*s egress, nothing is allowed", width, label);
     json_array_foreach(json_object_get(network, "secrets"), i, secret)
-        ctl_printf("%-10s http://%s.secret.cove/ for %s", i ? "" : "secrets", ctl_field_text(secret, "name"),
+        ctl_printf("%-*s http://%s.secret.cove/ for %s", width, i ? "" : "secrets", ctl_field_text(secret, "name"),
                    ctl_field_text(secret, "host"));
 }
 

@@ -106,7 +106,7 @@ static void ctl_sandbox_print_all(const json_t *s)
     ctl_printf("%-10s %.3g processor%s, %s memory, %s disk, %" PRIu64 " processes", "limits", (double)millis / 1000,
                millis == 1000 ? "" : "s", str_bytes(ctl_field_number(r, "memoryBytes"), memory),
                str_bytes(ctl_field_number(r, "storageBytes"), storage), ctl_field_number(r, "pids"));
-    ctl_network_print(json_object_get(s, "network"));
+    ctl_network_print(json_object_get(s, "network"), 10);
 }
 
 static int ctl_sandbox_set(struct ctl *c, struct err *err)

@@ -79,6 +79,10 @@ static int ctl_template_print(struct ctl *c, const json_t *t)
         ctl_printf("%-14s %s", "fix", ctl_field_text(t, "fix"));
     json_object_foreach(json_object_get(t, "spec"), key, value)
     {
+        if (str_eq(key, "network")) {
+            ctl_network_print(value, 14);
+            continue;
+        }
         auto_free char *text = json_is_string(value)
                                    ? str_dup(json_string_value(value))
                                    : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);

@@ -39,6 +39,8 @@ TEST(a_url_is_decided_as_the_proxy_decides_it)
         { "http://10.1.2.3/", NULL, false, "allow 10.0.0.0/8:80", "closed (private)", "egress.openRanges" },
         { "http://openai.secret.cove/v1/chat", "POST", true, "secret openai api.openai.com:443", NULL, NULL },
         { "http://openai.secret.cove/v1/chat", "GET", false, "secret openai", "", "" },
+        { "https://openai.secret.cove/v1/chat", NULL, false, "secret openai", "port 80 only",
+          "use http://openai.secret.cove/" },
         { "https://api.openai.com/v1/chat", NULL, false, NULL, "api.openai.com:443", "allow api.openai.com:443" },
     };
 
