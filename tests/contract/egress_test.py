@@ -586,6 +586,25 @@ def addresses_that_never_answer_cost_few_descriptors(w):
 
 
 @case
+def NT16_connections_to_destinations_have_the_rate_of_connections(w):
+    def talk(conn):
+        read_until(conn, b"\r\n\r\n")
+        conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+    origin = Origin(talk)
+    with w.start() as e:
+        s = e.listen().bind(f"allow origin.test:{origin.port}", rate=5)
+        began = time.monotonic()
+        with connect(s.proxy) as sock:
+            for _ in range(30):  # 20 of them may come at once
+                sock.sendall(f"GET http://origin.test:{origin.port}/ HTTP/1.1\r\nHost: origin.test:{origin.port}\r\n\r\n".encode())
+                assert read_response(sock).status == 200
+        assert time.monotonic() - began > 1, time.monotonic() - began
+        assert s.report()["connections"] == origin.accepted == 30
+    origin.close()
+
+
+@case
 def EG05_a_name_that_rebinds_is_checked_at_every_connection(w):
     with w.start() as e:
         s = e.listen().bind(f"allow rebind.test:{w.echo.port}")

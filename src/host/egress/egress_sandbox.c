@@ -94,6 +94,22 @@ void egress_sandbox_resume(struct egress_sandbox *s)
     }
 }
 
+static bool egress_sandbox_take_connection(struct egress_sandbox *s, uint64_t *ret_at)
+{
+    uint64_t now = ev_now(s->proxy->ev);
+
+    return share_bucket_take(&s->connection_bucket, s->connection_rate, s->connection_rate * BURST_S, now, ret_at) &&
+           share_bucket_take(&s->tenant->rate, SHARES_TENANT_RATE, SHARES_TENANT_BURST, now, ret_at);
+}
+
+bool egress_sandbox_may_open(struct egress_sandbox *s, uint64_t *ret_at)
+{
+    if (egress_sandbox_take_connection(s, ret_at))
+        return true;
+    *ret_at = max_u64(*ret_at, ev_now(s->proxy->ev) + RETRY_NS);
+    return false;
+}
+
 bool egress_sandbox_may_accept(struct egress_listener_source *l)
 {
     struct egress_sandbox *s = l->sandbox;
@@ -113,8 +129,7 @@ bool egress_sandbox_may_accept(struct egress_listener_source *l)
         egress_sandbox_pause(l, now + RETRY_NS);
         return false;
     }
-    if (!share_bucket_take(&s->connection_bucket, s->connection_rate, s->connection_rate * BURST_S, now, &at) ||
-        !share_bucket_take(&s->tenant->rate, SHARES_TENANT_RATE, SHARES_TENANT_BURST, now, &at)) {
+    if (!egress_sandbox_take_connection(s, &at)) {
         egress_sandbox_pause(l, at);
         return false;
     }

@@ -33,6 +33,7 @@ void http_front_end_by(struct http_front *f, void (*on_end)(struct http_front *)
     ev_io_del(ev, &f->io);
     ev_timer_clear(ev, &f->timer);
     ev_timer_clear(ev, &f->retry_timer);
+    ev_timer_clear(ev, &f->open_timer);
     if (f->origin)
         origin_want(f->origin, false, false);
     ev_defer(ev, &f->end_defer, http_front_run_end, f);
@@ -94,6 +95,7 @@ static void http_front_free(void *state)
     ev_io_del(p->ev, &f->io);
     ev_timer_clear(p->ev, &f->timer);
     ev_timer_clear(p->ev, &f->retry_timer);
+    ev_timer_clear(p->ev, &f->open_timer);
     ev_defer_clear(p->ev, &f->start_defer);
     ev_defer_clear(p->ev, &f->end_defer);
     upstream_cancel(f->open);

@@ -46,7 +46,9 @@ struct http_front {
 
     struct http_exchange *x; /* NULL: between requests */
     struct upstream_open *open;
-    struct origin *origin; /* NULL: not connected */
+    struct ev_timer open_timer; /* above the rate of new connections */
+    bool has_opened;            /* the first one counts as the client's */
+    struct origin *origin;      /* NULL: not connected */
     struct http_target origin_target;
     const struct egress_secret *origin_secret;
     bool origin_is_open;   /* the handshake of TLS is over */

@@ -174,6 +174,24 @@ static bool http_request_denies_address(void *arg, const struct ip_address *a)
     return egress_conn_denies_address(f->conn, a);
 }
 
+/* A client that keeps its connection could otherwise have any number of names looked up and
+ * handshakes made. */
+static void http_request_open_new(void *arg)
+{
+    struct http_front *f = arg;
+    struct egress_conn *c = f->conn;
+    struct upstream *u = &http_front_proxy(f)->upstream;
+    uint64_t at;
+
+    if (f->has_opened && !egress_sandbox_may_open(c->sandbox, &at)) {
+        ev_timer_set(u->ev, &f->open_timer, at, http_request_open_new, f);
+        return;
+    }
+    f->has_opened = true;
+    f->open = upstream_open(u, c->host, &c->address, c->port, c->destination, http_request_denies_address,
+                            http_request_on_open, f);
+}
+
 void http_request_open(struct http_front *f)
 {
     struct egress_conn *c = f->conn;
@@ -188,8 +206,7 @@ void http_request_open(struct http_front *f)
     f->origin_secret = f->x->secret;
     f->origin_target = (struct http_target){ .port = c->port, .address = c->address };
     (void)str_copy(f->origin_target.host, sizeof(f->origin_target.host), c->host);
-    f->open = upstream_open(&http_front_proxy(f)->upstream, c->host, &c->address, c->port, c->destination,
-                            http_request_denies_address, http_request_on_open, f);
+    http_request_open_new(f);
 }
 
 static void http_request_forward(struct http_front *f)
