@@ -299,6 +299,28 @@ def EG14_a_tightened_policy_ends_connections_that_it_refuses_and_keeps_the_other
 
 
 @case
+def EG14_a_prefix_that_is_denied_ends_connections_to_names_in_it(w):
+    port = w.web.server_port
+    allow = [f"allow origin.test:{port}", f"allow origin.test:{w.echo.port}"]
+    with w.start() as e:
+        s = e.listen().bind(*allow)
+        sock, _ = tunnel(s, "origin.test", w.echo.port)
+        with connect(s.proxy) as kept:
+            request_head = f"GET http://origin.test:{port}/ HTTP/1.1\r\nHost: origin.test:{port}\r\n\r\n".encode()
+            kept.sendall(request_head)
+            assert read_response(kept).status == 200
+            s.bind("deny 10.0.0.0/8:*", *allow)
+            sock.sendall(b"still")
+            assert sock.recv(5) == b"still"
+            s.bind("deny 127.0.0.0/8:*", *allow)
+            for gone in (sock, kept):
+                try:
+                    assert gone.recv(1) == b""
+                except ConnectionResetError:
+                    pass
+
+
+@case
 def an_ended_sandbox_has_no_listeners_and_no_connections_and_its_counters_stay_until_unbind(w):
     with w.start() as e:
         e.listen().bind("deny *").unbind()

@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "host/egress/host_addresses.h"
 #include "host/egress/http_front.h"
 #include "host/egress/transparent.h"
 
@@ -172,6 +173,16 @@ bool egress_conn_denies_address(const struct egress_conn *c, const struct ip_add
     struct egress_target t = { .host = c->host, .address = c->address, .port = c->port };
 
     return egress_rules_deny_of_address(c->sandbox->rules, &t, a) >= 0;
+}
+
+bool egress_conn_denies_peer(const struct egress_conn *c, int server)
+{
+    struct sockaddr_storage sa;
+    socklen_t len = sizeof(sa);
+    struct ip_address address;
+
+    return server >= 0 && *c->host && getpeername(server, (struct sockaddr *)&sa, &len) == 0 &&
+           host_address_from((const struct sockaddr *)&sa, &address) && egress_conn_denies_address(c, &address);
 }
 
 bool egress_conn_has_bytes_left(const struct egress_conn *c)

@@ -57,6 +57,8 @@ bool egress_conn_has_target(const struct egress_conn *c, const char *host, uint1
  * not counted. */
 /* Whether a rule denies an address of the target. */
 bool egress_conn_denies_address(const struct egress_conn *c, const struct ip_address *a);
+/* The same for the peer of a connected socket; false for -1. */
+bool egress_conn_denies_peer(const struct egress_conn *c, int server);
 struct egress_decision egress_conn_decide(const struct egress_conn *c, const char *method, const char *path);
 /* Whether the sandbox may move more bytes, and why not. */
 #define EGRESS_CONN_BYTES_REASON "the sandbox has reached its limit of transferred bytes"

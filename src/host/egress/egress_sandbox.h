@@ -78,8 +78,8 @@ void egress_sandboxes_free(struct egress_proxy *p);
  * read until there is. */
 bool egress_sandbox_may_accept(struct egress_listener_source *l);
 void egress_sandbox_pause(struct egress_listener_source *l, uint64_t until);
-/* Whether a connection that was accepted may lead to one more destination, by the same rates. False:
- * ask again at *ret_at. */
+/* Whether a connection that was accepted may lead to one more destination, by the same rates.
+ * False: ask again at *ret_at. */
 bool egress_sandbox_may_open(struct egress_sandbox *s, uint64_t *ret_at);
 /* After accept4() has failed: pauses if it lacked descriptors or memory, because it would fail
  * again at once. */

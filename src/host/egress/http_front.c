@@ -107,9 +107,12 @@ static void http_front_free(void *state)
     free(f);
 }
 
+/* A connection to the origin that waits for the next request counts as one in use. */
 static bool http_front_is_allowed(void *state)
 {
-    return http_request_is_allowed(state);
+    const struct http_front *f = state;
+
+    return http_request_is_allowed(f) && !(f->origin && egress_conn_denies_peer(f->conn, origin_fd(f->origin)));
 }
 
 static const struct egress_conn_handler http_front_handler = { http_front_free, http_front_is_allowed };

@@ -105,7 +105,8 @@ static void http_request_connect(struct http_front *f, const struct http_target 
     struct egress_decision d = egress_conn_decide(f->conn, NULL, NULL);
 
     if (has_secret && t->port != 80) {
-        http_request_refuse(f, "the name of a secret works with http:// on port 80 only", "use http:// in place of https://");
+        http_request_refuse(f, "the name of a secret works with http:// on port 80 only",
+                            "use http:// in place of https://");
     } else if (!has_secret && d.verdict == EGRESS_REFUSED) {
         http_request_explain(f, d);
     } else if (has_secret || d.verdict == EGRESS_NEEDS_REQUEST || (t->port == 80 && *t->host)) {
@@ -154,6 +155,8 @@ static void http_request_on_open(void *arg, const struct upstream_result *r)
     else if (origin_new(p->ev, r->fd, secret ? p->authorities : NULL, f->conn->host, http_answer_on_origin, f,
                         &f->origin, &err) < 0)
         http_answer_fail(f, 502, "destination_unreachable", err.msg);
+    else if (egress_conn_denies_peer(f->conn, origin_fd(f->origin))) /* the rules changed meanwhile */
+        http_front_abort(f);
     f->origin_is_open = f->origin_is_reused = false;
     f->active_at = ev_now(p->ev);
     http_front_pump(f);

@@ -113,6 +113,11 @@ enum origin_io origin_write(struct origin *o, const void *data, size_t n, size_t
     return ORIGIN_OK;
 }
 
+int origin_fd(const struct origin *o)
+{
+    return o->tls ? -1 : o->io.fd;
+}
+
 int origin_take_fd(struct origin *o)
 {
     int fd = o->io.fd;

@@ -45,7 +45,8 @@ static bool tunnel_is_allowed(void *state)
 {
     const struct tunnel *t = state;
 
-    return egress_conn_decide(t->conn, NULL, NULL).verdict == EGRESS_ALLOWED;
+    return egress_conn_decide(t->conn, NULL, NULL).verdict == EGRESS_ALLOWED &&
+           !egress_conn_denies_peer(t->conn, t->server);
 }
 
 static const struct egress_conn_handler tunnel_handler = { tunnel_free, tunnel_is_allowed };
@@ -220,6 +221,8 @@ static void tunnel_on_open(void *arg, const struct upstream_result *r)
     t->server = r->fd;
     if (r->fd < 0)
         tunnel_fail(t, r);
+    else if (egress_conn_denies_peer(t->conn, r->fd)) /* the rules changed meanwhile */
+        egress_conn_abort(t->conn);
     /* The first bytes on an idle connection: they fit into its send buffer. */
     else if (t->is_connect && send(t->conn->fd, established, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
         egress_conn_abort(t->conn);
