@@ -60,10 +60,6 @@ static int egress_rules_refuse_token(const struct token *t, const char *known, s
 /* After the target and all attributes are known. */
 static int egress_rules_check_rule(const struct egress_rule *r, struct err *err)
 {
-    if (r->action == EGRESS_ALLOW && !r->is_prefix && (str_eq(r->host, "localhost") || str_ends(r->host, ".localhost")))
-        return err_set(err, ERR_EGRESS_RULE,
-                       "%.80s is the sandbox itself and needs no rule; services of the host are not reachable by it",
-                       r->host);
     if (egress_request_match_is_empty(&r->request))
         return 0;
     if (r->preset[0])

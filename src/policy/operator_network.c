@@ -59,27 +59,40 @@ static const char *operator_network_closed_range(const struct ip_prefix *p, cons
     return first_range && last_range && str_eq(first_range, last_range) ? first_range : NULL;
 }
 
+static int operator_network_check_rule(const struct egress_rule *r, const struct ip_prefix *open, size_t nopen,
+                                       const char *where, const char *setting, struct err *err)
+{
+    static const struct ip_prefix loopback = { { 4, { 127, 0, 0, 1 } }, 32 };
+    bool is_local = !r->is_prefix && (str_eq(r->host, "localhost") || str_ends(r->host, ".localhost"));
+    const struct ip_prefix *prefix = r->is_prefix ? &r->prefix : &loopback;
+    const char *range = operator_network_closed_range(prefix, open, nopen);
+    char text[IP_ADDRESS_TEXT];
+
+    if (!range || (!r->is_prefix && !is_local))
+        return 0;
+    if (is_local)
+        return err_set(err, ERR_EGRESS_RULE,
+                       "%s: allow %.80s: inside it is the sandbox itself, which needs no rule; only the operator can "
+                       "open the loopback of this host, with %s",
+                       where, r->host, setting);
+    return err_set(err, ERR_EGRESS_RULE,
+                   "%s: allow %s/%u: the address range is closed (%s); only the operator can open it, with %s", where,
+                   ip_address_format(&prefix->address, text), prefix->bits, range, setting);
+}
+
 int operator_network_check_addresses(const struct network_policy *n, const struct ip_prefix *open, size_t nopen,
                                      const char *where, const char *setting, struct err *err)
 {
     auto_(egress_rules) rules = NULL;
-    char text[IP_ADDRESS_TEXT];
 
     if (!n->rules || !*n->rules)
         return 0;
     if (egress_rules_parse(n->rules, strlen(n->rules), &rules, err) < 0)
         return err_wrap(err, "%s", where);
-    for (size_t i = 0; i < rules->nrules; i++) {
-        const struct egress_rule *r = &rules->rules[i];
-        const char *range = r->action == EGRESS_ALLOW && r->is_prefix
-                                ? operator_network_closed_range(&r->prefix, open, nopen)
-                                : NULL;
-
-        if (range)
-            return err_set(err, ERR_EGRESS_RULE,
-                           "%s: allow %s/%u: the address range is closed (%s); only the operator can open it, with %s",
-                           where, ip_address_format(&r->prefix.address, text), r->prefix.bits, range, setting);
-    }
+    for (size_t i = 0; i < rules->nrules; i++)
+        if (rules->rules[i].action == EGRESS_ALLOW &&
+            operator_network_check_rule(&rules->rules[i], open, nopen, where, setting, err) < 0)
+            return -1;
     return 0;
 }
 

@@ -73,6 +73,9 @@ TEST(an_address_of_a_closed_range_is_allowed_only_if_the_operator_opened_it)
     assert_true(ip_prefix_parse("10.1.0.0/16", 11, &open));
     over_limits = (struct operator_limits){ .open_ranges = &open, .nopen_ranges = 1 };
     MUST_BUILD("allow 10.1.2.3:80", "--allow", "10.1.2.3:80");
+    assert_int_equal(BUILD(&r, &err, "--allow", "localhost"), -1);
+    assert_true(ip_prefix_parse("127.0.0.0/8", 11, &open));
+    MUST_BUILD("allow localhost", "--allow", "localhost");
 }
 
 TEST(rules_of_flags_come_before_those_of_the_policy)
@@ -129,7 +132,7 @@ TEST(errors_about_the_network_say_what_to_write)
           "--allow: 'https://pypi.org/x' is a URL" },
         { { "run", "--allow", "pypi", "true" }, ERR_EGRESS_RULE, "write --allow preset:pypi" },
         { { "run", "--allow", "a.example,b.example", "true" }, ERR_EGRESS_RULE, "write a rule for each" },
-        { { "run", "--allow", "localhost:8080", "true" }, ERR_EGRESS_RULE, "localhost is the sandbox itself" },
+        { { "run", "--allow", "localhost:8080", "true" }, ERR_EGRESS_RULE, "inside it is the sandbox itself" },
         { { "run", "--allow", "a.example:443 methods=GET", "true" }, ERR_EGRESS_RULE, "not visible in HTTPS" },
         { { "run", "--allow", "a.example:80 method=GET", "true" }, ERR_EGRESS_RULE, "method" },
         { { "run", "--allow", "a.example\ndeny b", "true" }, ERR_EGRESS_RULE, "not printable" },
