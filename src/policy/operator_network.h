@@ -12,8 +12,8 @@ int operator_network_check(const struct operator_limits *f, const struct network
 int operator_network_narrow(const struct operator_limits *f, struct network_policy *n, struct err *err);
 
 /* Refuses rules that allow localhost, or an address or a prefix which lies in a closed range as a
- * whole, because they would have no effect. `open` are the prefixes that the operator opened; `setting` is the
- * operator's way to open more, for the message. */
+ * whole, because they would have no effect. `open` are the prefixes that the operator opened;
+ * `setting` is the operator's way to open more, for the message. */
 int operator_network_check_addresses(const struct network_policy *n, const struct ip_prefix *open, size_t nopen,
                                      const char *where, const char *setting, struct err *err);
 
