@@ -6,7 +6,7 @@ has the packages of the host that runs the test."""
 
 SNIPPETS = [
     # --- modules that are not installed ---
-    ("requests", "python", "import requests\nr = requests.get('https://api.github.com')\nprint(r.json())", ["requests", "urllib.request", "network"]),
+    ("aiohttp", "python", "import aiohttp\nsession = aiohttp.ClientSession()", ["aiohttp", "urllib.request", "network"]),
     ("torch", "python", "import torch\nprint(torch.cuda.is_available())", ["torch", "not installed"]),
     ("sklearn", "python", "from sklearn.linear_model import LinearRegression\nmodel = LinearRegression()", ["sklearn", "not installed"]),
     ("seaborn", "python", "import pandas as pd\nimport seaborn as sns", ["seaborn", "not installed"]),
@@ -22,7 +22,7 @@ SNIPPETS = [
     ("lodash", "node", "import _ from 'lodash';\nconsole.log(_.chunk([1,2,3], 2));", ["lodash", "not installed"]),
     ("relative_module", "node", "const util = require('./helpers');\nutil.run();", ["helpers", "/workspace"]),
     # --- installations ---
-    ("pip_command", "command", "pip install requests", ["network", "host"]),
+    ("pip_command", "command", "pip install aiohttp", ["network", "host"]),
     ("pip_python", "python", "import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip', 'install', 'cowsay'])", ["network", "host|template"]),
     ("pip_magic", "python", "!pip install pandas\nimport pandas as pd", ["notebook", "installed"]),
     ("pip_percent", "python", "%pip install numpy", ["shell|notebook"]),

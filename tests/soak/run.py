@@ -134,9 +134,10 @@ def weight(pid):
 
 
 def helpers(parent):
-    """{name: pid} of the jailer and the spawner below a process"""
+    """{name: pid} of the jailer and the spawner below a process; the oldest of each name, because a
+    child that becomes a sandbox has the name of its spawner at first"""
     found = {}
-    for path in glob.glob("/proc/[0-9]*/stat"):
+    for path in sorted(glob.glob("/proc/[0-9]*/stat"), key=lambda path: int(path.split("/")[2])):
         try:
             with open(path, encoding="utf-8", errors="replace") as f:
                 head, rest = f.read().rsplit(")", 1)
@@ -144,7 +145,7 @@ def helpers(parent):
             continue
         pid, name, above = int(path.split("/")[2]), head.split("(", 1)[1], int(rest.split()[1])
         if name in ("cove-jailer", "cove-spawner") and above in (parent, *found.values()):
-            found[name] = pid
+            found.setdefault(name, pid)
     return found
 
 

@@ -236,6 +236,8 @@ def exchange_rest(case, operation):
             case.body["command"][0] = "true"  # a program has a name
         if "stdin" in case.body:
             case.body.pop("stdinOpen", None)  # these two exclude each other
+        if case.body.get("changes") and "command" not in case.body:
+            case.body["isolated"] = True  # a context does not list changes
         case.body["timeoutMs"] = min(case.body.get("timeoutMs", 2000), 2000)  # a program that waits for input stops after this time
     if operation == "createContext":
         case.body["language"] = "python"  # other languages may be missing
