@@ -936,6 +936,21 @@ def EG13_heads_that_are_too_long_or_too_slow_cost_bounded_memory(w):
 
 
 @case
+def a_destination_without_a_row_of_counters_is_named_and_gets_its_host(w):
+    port = w.web.server_port
+    with w.start() as e:
+        s = e.listen().bind(f"allow origin.test:{port}", f"allow *.many.test:{port} methods=GET")
+        for i in range(70):
+            assert request(s, f"http://n{i}.test/").status == 403
+        assert "last.test:80" in request(s, "http://last.test/").line
+        w.names.records["a.many.test"] = ["127.0.0.1"]
+        sock, _ = tunnel(s, "a.many.test", port)
+        with sock:
+            sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert ["Host", f"a.many.test:{port}"] in read_response(sock).json["headers"]
+
+
+@case
 def requests_in_a_row_without_waiting_are_answered_in_order(w):
     with w.start() as e:
         s = e.listen().bind("allow origin.test")

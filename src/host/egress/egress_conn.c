@@ -146,13 +146,19 @@ void egress_conn_set_target(struct egress_conn *c, const char *host, const struc
                                        port);
 }
 
+const char *egress_conn_host(const struct egress_conn *c, char text[IP_ADDRESS_TEXT])
+{
+    return *c->host ? c->host : ip_address_format(&c->address, text);
+}
+
 char *egress_conn_subject(const struct egress_conn *c, char ret[EGRESS_CONN_SUBJECT])
 {
     bool is_ipv6 = c->destination && !*c->host && c->address.family == 6;
+    char text[IP_ADDRESS_TEXT];
 
     *ret = '\0';
     if (c->destination)
-        snprintf(ret, EGRESS_CONN_SUBJECT, is_ipv6 ? "[%s]:%u" : "%s:%u", c->destination->count.host, c->port);
+        snprintf(ret, EGRESS_CONN_SUBJECT, is_ipv6 ? "[%s]:%u" : "%s:%u", egress_conn_host(c, text), c->port);
     return ret;
 }
 
@@ -204,11 +210,12 @@ void egress_conn_count_open(struct egress_conn *c)
 void egress_conn_count_refusal(struct egress_conn *c, const char *reason)
 {
     const struct log_ids ids = { .sandbox = c->sandbox->id };
+    char text[IP_ADDRESS_TEXT];
 
     if (!c->destination)
         return;
     destinations_count_refusal(&c->sandbox->destinations, c->destination, reason);
-    log_write_with_ids(LOG_DEBUG, &ids, "refused %s:%u: %s", c->destination->count.host, c->port, reason);
+    log_write_with_ids(LOG_DEBUG, &ids, "refused %s:%u: %s", egress_conn_host(c, text), c->port, reason);
 }
 
 void egress_conn_count_failure(struct egress_conn *c, const char *reason)

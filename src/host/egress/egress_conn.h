@@ -49,6 +49,8 @@ void egress_conn_set_handler(struct egress_conn *c, const struct egress_conn_han
 
 /* `host` is a normalised name; "": only the address is known. */
 void egress_conn_set_target(struct egress_conn *c, const char *host, const struct ip_address *address, uint16_t port);
+/* The name of the target, or its address as text. */
+const char *egress_conn_host(const struct egress_conn *c, char text[IP_ADDRESS_TEXT]);
 /* "HOST:PORT", with an IPv6 address in brackets; "" without a target. Returns ret. */
 #define EGRESS_CONN_SUBJECT (EGRESS_HOST_MAX + 10)
 char *egress_conn_subject(const struct egress_conn *c, char ret[EGRESS_CONN_SUBJECT]);

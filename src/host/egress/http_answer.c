@@ -26,7 +26,6 @@ void http_answer_fail(struct http_front *f, unsigned status, const char *code, c
 static bool http_answer_repeat(struct http_front *f)
 {
     struct http_exchange *x = f->x;
-    struct http1_rewrite w = { .keep_upgrade = x->may_upgrade };
     bool is_safe = str_eq(x->method, "GET") || str_eq(x->method, "HEAD") || str_eq(x->method, "OPTIONS");
 
     if (!f->origin_is_reused || x->has_bytes || !is_safe || x->request.framing != HTTP1_FRAMING_NONE || x->secret)
@@ -35,7 +34,7 @@ static bool http_answer_repeat(struct http_front *f)
     f->origin_is_reused = false;
     x->keep_client = x->request.keep_alive;
     buf_clear(&x->to_origin);
-    http1_write_request(&x->request, &w, &x->to_origin);
+    (void)http_request_write(f, NULL); /* fails only with a secret */
     http_request_open(f);
     return true;
 }

@@ -74,6 +74,7 @@ void http_front_pump(struct http_front *f);      /* does what is possible now; c
 bool http_request_read(struct http_front *f); /* false: more bytes are needed, or the front has ended */
 void http_request_pass_body(struct http_front *f, const char *data, size_t n, size_t *ret_n);
 void http_request_flush(struct http_front *f);
+int http_request_write(struct http_front *f, struct err *err); /* its head, for the origin */
 void http_request_open(
     struct http_front *f); /* opens a connection to the origin of the request, or uses the open one */
 bool http_request_is_allowed(const struct http_front *f);

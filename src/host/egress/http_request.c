@@ -123,17 +123,18 @@ static void http_request_connect(struct http_front *f, const struct http_target 
 
 /* --- the request for the origin --- */
 
-static int http_request_write(struct http_front *f, struct err *err)
+int http_request_write(struct http_front *f, struct err *err)
 {
     struct http_exchange *x = f->x;
     struct http1_rewrite w = { .keep_upgrade = x->may_upgrade };
-    auto_buf host = { 0 };
+    char subject[EGRESS_CONN_SUBJECT];
 
     if (x->secret)
         return secret_way_write_request(x->secret->way, &x->request, false, &x->to_origin, err);
     if (x->request.host.host.len == 0 && f->mode == HTTP_FRONT_BOUND) { /* HTTP/1.0 */
-        buf_addf(&host, f->bound.port == 80 ? "%s" : "%s:%u", f->conn->destination->count.host, f->bound.port);
-        w.host = (struct http1_text){ host.data, host.len };
+        egress_conn_subject(f->conn, subject);
+        w.host = http1_text_of(subject);
+        w.host.len -= f->bound.port == 80 ? strlen(":80") : 0;
     }
     http1_write_request(&x->request, &w, &x->to_origin);
     return 0;
