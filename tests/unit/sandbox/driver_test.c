@@ -21,6 +21,7 @@ static struct plain_link {
     uint64_t cpu_ns; /* as stats reports it */
     uint32_t walls;
     struct sandbox_kind kind;
+    bool is_closed; /* no answer follows */
 } plain;
 
 static void plain_answer(void *arg)
@@ -28,7 +29,8 @@ static void plain_answer(void *arg)
     struct plain_request *r = arg;
 
     driver_callback_begin();
-    r->answer(r);
+    if (!r->link->is_closed)
+        r->answer(r);
     driver_callback_end();
     free(r);
 }
@@ -122,8 +124,9 @@ static void plain_forget(struct driver_link *l UNUSED, const void *owner UNUSED)
 {
 }
 
-static void plain_close(struct driver_link *l UNUSED)
+static void plain_close(struct driver_link *l)
 {
+    ((struct plain_link *)l)->is_closed = true;
 }
 
 static const struct driver_ops plain_ops = { .create = plain_create,
