@@ -11,18 +11,18 @@ static bool bound_secrets_has(const struct bound_secrets *b, const char *name)
     return false;
 }
 
-static int bound_secrets_add(struct secrets *secrets, const char *tenant, const char *name, struct bound_secrets *b,
-                             struct err *err)
+static int bound_secrets_add(struct secrets *secrets, const char *tenant, const struct egress_secret_rule *rule,
+                             struct bound_secrets *b, struct err *err)
 {
     char *value = NULL;
 
-    if (bound_secrets_has(b, name))
+    if (bound_secrets_has(b, rule->name))
         return 0;
     if (!secrets)
         return err_set(err, ERR_SECRET_MISSING, "network.secrets: this server keeps no secrets");
-    if (secrets_reveal(secrets, tenant, name, &value, err) < 0)
+    if (secrets_reveal(secrets, tenant, rule->name, rule->host, &value, err) < 0)
         return err_wrap(err, "network.secrets");
-    b->entries[b->n++] = (struct sandbox_secret){ name, value };
+    b->entries[b->n++] = (struct sandbox_secret){ rule->name, value };
     return 0;
 }
 
@@ -37,7 +37,7 @@ int bound_secrets_fill(struct secrets *secrets, const char *tenant, const struct
     if (egress_rules_parse(network->rules, strlen(network->rules), &ret->rules, err) < 0)
         return -1;
     for (size_t i = 0; i < ret->rules->nsecrets; i++) {
-        if (bound_secrets_add(secrets, tenant, ret->rules->secrets[i].name, ret, &why) == 0)
+        if (bound_secrets_add(secrets, tenant, &ret->rules->secrets[i], ret, &why) == 0)
             continue;
         if (!missing_ok) {
             *err = why;

@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "core/base/str.h"
+#include "policy/hostname.h"
 #include "store/rows.h"
 
 #include <openssl/evp.h>
@@ -216,6 +217,28 @@ int secret_value_check(const char *value, size_t len, struct err *err)
     return 0;
 }
 
+int secret_hosts_add(struct buf *list, const char *host, struct err *err)
+{
+    char name[HOSTNAME_MAX + 1];
+
+    if (hostname_normalize(host, strlen(host), name, err) < 0)
+        return err_wrap(err, "hosts");
+    buf_addf(list, "%s%s", list->len ? " " : "", name);
+    return 0;
+}
+
+static bool secret_may_go_to(const struct store_secret *row, const char *host)
+{
+    size_t n = strlen(host);
+
+    if (!row->hosts || !*row->hosts)
+        return true;
+    for (const char *at = row->hosts; (at = strstr(at, host)); at += n)
+        if ((at == row->hosts || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
 /* --- encryption --- */
 
 static int secrets_need_key(struct secrets *s, struct err *err)
@@ -312,13 +335,17 @@ static bool secret_open(const struct secrets *s, const struct store_secret *row,
     return good;
 }
 
-int secrets_reveal(struct secrets *s, const char *tenant, const char *name, char **ret, struct err *err)
+int secrets_reveal(struct secrets *s, const char *tenant, const char *name, const char *host, char **ret,
+                   struct err *err)
 {
     const struct store_secret *row = secrets_find(s, tenant, name);
 
     if (!row)
         return err_set(err, ERR_SECRET_MISSING, "there is no secret '%.64s'; set it with 'cove secret set %.64s'", name,
                        name);
+    if (!secret_may_go_to(row, host))
+        return err_set(err, ERR_SECRET_HOST, "secret '%.64s' may not be sent to %.100s; its hosts: %.300s", name, host,
+                       row->hosts);
     if (secrets_need_key(s, err) < 0)
         return -1;
     char *value = mem_alloc(SECRET_VALUE_MAX + 1);
@@ -384,13 +411,14 @@ static void secrets_on_put_refused(void *arg)
     secret_change_free(c);
 }
 
-void secrets_put(struct secrets *s, const char *tenant, const char *name, const char *value, const char *created_by,
-                 store_secret_put_fn *done, void *arg)
+void secrets_put(struct secrets *s, const char *tenant, const char *name, const char *value, const char *hosts,
+                 const char *created_by, store_secret_put_fn *done, void *arg)
 {
     struct secret_change *c = secret_change_new(s, tenant, name, arg);
     uint64_t now = clock_real_ms();
     struct store_secret row = { .created_ms = now,
                                 .updated_ms = now,
+                                .hosts = (char *)(uintptr_t)hosts,
                                 .created_by = (char *)(uintptr_t)(created_by && *created_by ? created_by : NULL) };
 
     c->done.put = done;

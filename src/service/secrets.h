@@ -6,6 +6,7 @@
  * for nothing else. No call returns a value to a client. */
 #pragma once
 
+#include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/ev/ev.h"
 #include "store/secrets.h"
@@ -13,6 +14,7 @@
 #define SECRET_NAME_MAX 63u
 #define SECRET_VALUE_MIN 8u /* the value is removed from responses; a shorter one occurs in ordinary text */
 #define SECRET_VALUE_MAX 1024u
+#define SECRET_HOSTS_MAX 16u
 
 struct secrets;
 
@@ -37,16 +39,20 @@ int secret_name_check(const char *name, struct err *err);
 /* Printable ASCII: the value becomes part of a header. */
 int secret_value_check(const char *value, size_t len, struct err *err);
 
-/* Creates the secret or replaces its value. `row` in `done` has no value. */
-void secrets_put(struct secrets *s, const char *tenant, const char *name, const char *value, const char *created_by,
-                 store_secret_put_fn *done, void *arg);
+/* Appends a host to a list for secrets_put, normalised: a name, without a port. */
+int secret_hosts_add(struct buf *list, const char *host, struct err *err);
+/* Creates the secret or replaces its value. hosts: those that it may be bound to, separated by
+ * spaces; "" is any, and NULL keeps those that it has. */
+void secrets_put(struct secrets *s, const char *tenant, const char *name, const char *value, const char *hosts,
+                 const char *created_by, store_secret_put_fn *done, void *arg);
 void secrets_delete(struct secrets *s, const char *tenant, const char *name, store_done_fn *done, void *arg);
 void secrets_forget_tenant(struct secrets *s, const char *tenant); /* its rows were removed with it */
 /* NULL: the tenant has no secret of this name. Valid until the next call. */
 const struct store_secret *secrets_find(const struct secrets *s, const char *tenant, const char *name);
 
-/* The decrypted value; the caller wipes it with secrets_wipe(). */
-int secrets_reveal(struct secrets *s, const char *tenant, const char *name, char **ret, struct err *err);
+/* The decrypted value, for requests to a host; the caller wipes it with secrets_wipe(). */
+int secrets_reveal(struct secrets *s, const char *tenant, const char *name, const char *host, char **ret,
+                   struct err *err);
 void secrets_wipe(char *value); /* NULL is accepted */
 
 /* The proxy added the secret to requests. Written to the store at most once a second for each

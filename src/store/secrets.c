@@ -14,6 +14,7 @@ static const struct row_column secret_columns[] = {
     FIXED(owner),
     FIXED(name),
     COLUMN(sealed, ROW_TEXT, .set = STORE_SECRET_SET_VALUE),
+    COLUMN(hosts, ROW_TEXT, .set = STORE_SECRET_SET_HOSTS),
     COLUMN(generation, ROW_U64, .is_generated = true),
     COLUMN(created_ms, ROW_U64),
     COLUMN(updated_ms, ROW_U64, .set = STORE_SECRET_SET_VALUE),
@@ -41,7 +42,8 @@ static struct store_request *store_secret_request(enum store_op op, const struct
         err_set(&err, ERR_INVALID, "name: only letters, digits, '-', '_' and '.' are allowed");
         store_request_reject(c, &err);
     }
-    if (!c->rejected && row_check_text("sealed", row->sealed, STORE_SECRET_SEALED_MAX, &err) < 0)
+    if (!c->rejected && (row_check_text("sealed", row->sealed, STORE_SECRET_SEALED_MAX, &err) < 0 ||
+                         row_check_text("hosts", row->hosts, STORE_SECRET_HOSTS_MAX, &err) < 0))
         store_request_reject(c, &err);
     return c;
 }

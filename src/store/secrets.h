@@ -5,12 +5,16 @@
 #include "store/store.h"
 
 #define STORE_SECRET_SEALED_MAX 4096u /* bytes of the sealed text */
+#define STORE_SECRET_HOSTS_MAX 4096u  /* bytes of the list */
 
 struct store_secret {
     char id[ID_SIZE]; /* se... */
     char owner[STORE_OWNER_MAX + 1];
     char name[STORE_NAME_MAX + 1]; /* unique for an owner */
     char *sealed;                  /* the encrypted value, in hexadecimal (service/secrets.c) */
+    /* Hosts that it may be bound to, separated by spaces; NULL: any. store_secret_put: NULL keeps
+     * those of a secret that exists, "" is any. */
+    char *hosts;
     uint64_t generation;
     uint64_t created_ms, updated_ms;
     uint64_t last_used_ms; /* 0: never */
@@ -20,6 +24,7 @@ struct store_secret {
 
 #define STORE_SECRET_SET_VALUE (1u << 0) /* sealed, updated_ms and created_by */
 #define STORE_SECRET_SET_USE (1u << 1)   /* uses and last_used_ms */
+#define STORE_SECRET_SET_HOSTS (1u << 2)
 
 typedef void store_secret_put_fn(void *arg, const struct err *err, const struct store_secret *row, bool is_new);
 typedef void store_secrets_fn(void *arg, const struct err *err, const struct store_secret *rows, size_t n,

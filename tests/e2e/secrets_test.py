@@ -121,6 +121,19 @@ class Secrets(Network, Served):
         self.ask("GET", "/v1/secrets/api", 404, key=foreign)
         self.ask("POST", "/v1/sandboxes", 404, {"network": {"egress": [], "secrets": [{"name": "api", "host": "origin.test"}]}}, foreign)
 
+    def test_EG15_a_secret_with_hosts_is_bound_to_no_other_host(self):
+        self.cove("secret", "set", "fixed", "--host", "other.test", stdin="the fixed value\n")
+        self.assertIn("other.test", self.cove("secret", "show", "fixed").out)
+        network = {"egress": [], "secrets": [{"name": "fixed", "host": "origin.test"}]}
+        self.assertEqual(self.ask("POST", "/v1/sandboxes", 403, {"network": network}, self.key)["error"]["code"], "secret_host_refused")
+        box = self.ask("POST", "/v1/sandboxes", 201, {"runtime": "python", "network": {"egress": []}}, self.key)["id"]
+        self.ask("PATCH", f"/v1/sandboxes/{box}", 403, {"network": network}, self.key)
+        network["secrets"][0]["host"] = "other.test"
+        self.ask("PATCH", f"/v1/sandboxes/{box}", 200, {"network": network}, self.key)
+        self.curl(box, "-f", "http://fixed.secret.cove/fixed", code=0)
+        self.assertEqual(self.received("/fixed")["Authorization"], "Bearer the fixed value")
+        self.cove("secret", "rm", "fixed")
+
     def test_a_new_value_is_used_after_the_network_changes(self):
         box = self.bound()
         self.ask("PUT", "/v1/secrets/api", 200, {"value": "the second value"}, self.key)

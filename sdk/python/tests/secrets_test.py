@@ -12,12 +12,15 @@ from support import Case
 
 class Secrets(Case):
     def test_a_secret_is_set_listed_and_deleted_and_no_answer_has_its_value(self) -> None:
-        secret = self.client.secrets.set("openai", "sk-first")
+        secret = self.client.secrets.set("openai", "sk-first-value")
         self.assertEqual((secret.name, secret.generation, secret.uses, secret.last_used_at), ("openai", 1, 0, None))
-        again = self.client.secrets.set("openai", "sk-second")
+        again = self.client.secrets.set("openai", "sk-second-value")
         self.assertEqual((again.generation, again.created_at), (2, secret.created_at))
         self.assertEqual([s.name for s in self.client.secrets.list()], ["openai"])
-        self.assertNotIn("sk-second", repr(self.client.secrets.get("openai")))
+        self.assertNotIn("sk-second-value", repr(self.client.secrets.get("openai")))
+        self.assertEqual(self.client.secrets.set("openai", "sk-second-value", hosts=["api.openai.com"]).hosts, ["api.openai.com"])
+        self.assertEqual(self.client.secrets.set("openai", "sk-third-value").hosts, ["api.openai.com"])
+        self.assertEqual(self.client.secrets.set("openai", "sk-third-value", hosts=()).hosts, [])
         self.client.secrets.delete("openai")
         with self.assertRaises(NotFoundError) as caught:
             self.client.secrets.get("openai")

@@ -273,7 +273,7 @@ static const struct cli_verb cli_verb_table[] = {
       LIST("secret set [FLAGS] NAME", "secret ls [FLAGS]", "secret show NAME", "secret rm NAME..."),
       LIST("A secret is a value, such as the key of an API, that the egress proxy adds to requests of a sandbox. It never enters the sandbox: code inside calls http://NAME.secret.cove/PATH, and the proxy sends the request over TLS to the host that the network of the sandbox binds the secret to. docs/secrets.md explains it.",
            "set reads the value from standard input, without showing it on a terminal, and creates the secret or replaces its value. No command prints a value again. The server keeps it encrypted. Secrets belong to the tenant; all subcommands need the scope secrets."),
-      EXAMPLES({ "cove secret set openai < key.txt", "set a secret from a file" },
+      EXAMPLES({ "cove secret set openai --host api.openai.com < key.txt", "set a secret for one host, from a file" },
                { "cove secret set openai --env OPENAI_API_KEY", "set a secret from a variable" },
                { "cove sandbox create --secret openai@api.openai.com", "let a sandbox use it" }),
       false, "cove-ctl", LIST("set", "ls", "show", "rm") },

@@ -117,6 +117,7 @@ enum opt_id {
     OPT_CALL_TIMEOUT,
     OPT_ELICIT,
     OPT_UNSANDBOXED,
+    OPT_SECRET_HOST,
     OPT_LIMIT, /* + enum limit */
 };
 

@@ -71,6 +71,25 @@ static int ctl_secret_read_value(struct ctl *c, char *ret, struct err *err)
     return 0;
 }
 
+/* "any" alone removes the restriction. */
+static void ctl_secret_set_hosts(const struct ctl *c, json_t *body)
+{
+    json_t *hosts = json_array();
+    bool given = false;
+
+    for (size_t i = 0; i < c->args.n; i++) {
+        const struct arg *a = &c->args.items[i];
+
+        given = given || a->opt->id == OPT_SECRET_HOST;
+        if (a->opt->id == OPT_SECRET_HOST && !str_eq(a->value, "any"))
+            json_array_append_new(hosts, json_string(a->value));
+    }
+    if (given)
+        json_object_set_new(body, "hosts", hosts);
+    else
+        json_decref(hosts);
+}
+
 static int ctl_secret_set(struct ctl *c, struct err *err)
 {
     AUTO_JSON *answer = NULL;
@@ -80,6 +99,8 @@ static int ctl_secret_set(struct ctl *c, struct err *err)
         return -1;
     AUTO_JSON *body = json_pack("{s:s}", "value", value);
     explicit_bzero(value, sizeof(value));
+    if (body)
+        ctl_secret_set_hosts(c, body);
     auto_free char *path = ctl_api_path("/v1/secrets/%s", c->args.rest[0]);
     if (!body)
         return err_set(err, ERR_INVALID, "the value is not UTF-8");
@@ -111,6 +132,12 @@ static int ctl_secret_show(struct ctl *c, struct err *err)
     for (size_t i = 0; fields[i]; i++)
         if (*ctl_field_text(answer, fields[i]))
             ctl_printf("%-11s %s", fields[i], ctl_field_text(answer, fields[i]));
+    const json_t *host;
+    size_t i;
+    json_array_foreach(json_object_get(answer, "hosts"), i, host)
+        ctl_printf("%-11s %s", i ? "" : "hosts", json_string_value(host) ? json_string_value(host) : "");
+    if (i == 0)
+        ctl_printf("%-11s %s", "hosts", "any");
     ctl_printf("%-11s %" PRIu64, "generation", ctl_field_number(answer, "generation"));
     ctl_printf("%-11s %" PRIu64, "uses", ctl_field_number(answer, "uses"));
     return 0;

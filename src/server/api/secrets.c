@@ -6,10 +6,22 @@
 #include "core/base/str.h"
 #include "service/secrets.h"
 
+static void api_secret_write_hosts(const char *hosts, struct jsonw *w)
+{
+    auto_free char *text = str_dup(hosts ? hosts : "");
+    char *rest = NULL;
+
+    for (char *host = strtok_r(text, " ", &rest); host; host = strtok_r(NULL, " ", &rest))
+        jsonw_str(w, host);
+}
+
 static void api_secret_write(const struct store_secret *row, struct jsonw *w)
 {
     jsonw_object(w);
     jsonw_kstr(w, "name", row->name);
+    jsonw_karray(w, "hosts");
+    api_secret_write_hosts(row->hosts, w);
+    jsonw_end_array(w);
     jsonw_ku64(w, "generation", row->generation);
     jsonw_ku64(w, "uses", row->uses);
     api_write_time(w, "createdAt", row->created_ms);
@@ -84,11 +96,32 @@ static void api_secret_on_put(void *arg, const struct err *err, const struct sto
         api_secret_answer(req, is_new ? 201 : 200, row);
 }
 
+/* "hosts" as a list for secrets_put. *ret_given: the field is there. */
+static int api_secret_read_hosts(const json_t *body, struct buf *ret, bool *ret_given, struct err *err)
+{
+    json_t *list = NULL, *host;
+    size_t i;
+
+    if (json_input_array(body, "", "hosts", SECRET_HOSTS_MAX, &list, err) < 0)
+        return -1;
+    *ret_given = list != NULL;
+    json_array_foreach(list, i, host)
+    {
+        if (!json_is_string(host) || strlen(json_string_value(host)) != json_string_length(host))
+            return err_set(err, ERR_INVALID, "hosts[%zu]: must be the name of a host", i);
+        if (secret_hosts_add(ret, json_string_value(host), err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static void api_secret_put(struct http_req *req, void *ctx)
 {
-    static const char *const names[] = { "value", NULL };
+    static const char *const names[] = { "value", "hosts", NULL };
     struct api *api = ctx;
     auto_json *body = NULL;
+    auto_buf hosts = { 0 };
+    bool has_hosts = false;
     const char *value = NULL;
     struct err err = { 0 };
 
@@ -96,14 +129,18 @@ static void api_secret_put(struct http_req *req, void *ctx)
         return;
     if (api_read_body(req, &body, &err) < 0 || json_input_require_known_fields(body, "", names, &err) < 0 ||
         json_input_text(body, "", "value", 1, SECRET_VALUE_MAX, &value, &err) < 0 ||
+        api_secret_read_hosts(body, &hosts, &has_hosts, &err) < 0 ||
         (!value && err_set(&err, ERR_INVALID, "value: required; it is the secret itself") < 0) ||
         secret_name_check(http_param(req, "secret"), &err) < 0) {
         err_sanitize(&err);
         http_answer_err(req, &err);
         return;
     }
-    secrets_put(api->settings.secrets, gateway_tenant(req), http_param(req, "secret"), value, gateway_actor_id(req),
-                api_secret_on_put, req);
+    secrets_put(api->settings.secrets, gateway_tenant(req), http_param(req, "secret"), value,
+                !has_hosts   ? NULL
+                : hosts.data ? hosts.data
+                             : "",
+                gateway_actor_id(req), api_secret_on_put, req);
 }
 
 static void api_secret_delete(struct http_req *req, void *ctx)

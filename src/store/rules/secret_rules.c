@@ -33,7 +33,9 @@ int secret_rules_put(struct store_db *db, struct store_request *c, struct err *e
     const struct row_query q = secret_query(row->owner, row->name);
     uint64_t n = 0;
 
-    if (db->ops->update(db, &q, row, STORE_SECRET_SET_VALUE, &c->rows, &n, err) < 0)
+    uint32_t set = STORE_SECRET_SET_VALUE | (row->hosts ? STORE_SECRET_SET_HOSTS : 0);
+
+    if (db->ops->update(db, &q, row, set, &c->rows, &n, err) < 0)
         return -1;
     return n ? 0 : secret_rules_insert(db, c, err);
 }

@@ -82,12 +82,17 @@ static int teardown(void **state UNUSED)
     return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static enum err_id put(const char *tenant, const char *name, const char *value)
+static enum err_id put_for(const char *tenant, const char *name, const char *value, const char *hosts)
 {
-    secrets_put(secrets, tenant, name, value, "kyaaaaaaaaaaaaaaaaaaaa", on_put, NULL);
+    secrets_put(secrets, tenant, name, value, hosts, "kyaaaaaaaaaaaaaaaaaaaa", on_put, NULL);
     assert_false(answered); /* never inside the call */
     await();
     return failure.id;
+}
+
+static enum err_id put(const char *tenant, const char *name, const char *value)
+{
+    return put_for(tenant, name, value, NULL);
 }
 
 static void check_value(const char *tenant, const char *name, const char *value)
@@ -95,7 +100,7 @@ static void check_value(const char *tenant, const char *name, const char *value)
     struct err err = { 0 };
     char *is = NULL;
 
-    if (secrets_reveal(secrets, tenant, name, &is, &err) < 0)
+    if (secrets_reveal(secrets, tenant, name, "api.example", &is, &err) < 0)
         fail_msg("%s", err.msg);
     assert_string_equal(is, value);
     secrets_wipe(is);
@@ -106,7 +111,7 @@ static enum err_id reveal_error(const char *tenant, const char *name)
     struct err err = { 0 };
     char *is = NULL;
 
-    assert_int_equal(secrets_reveal(secrets, tenant, name, &is, &err), -1);
+    assert_int_equal(secrets_reveal(secrets, tenant, name, "api.example", &is, &err), -1);
     assert_null(is);
     return err.id;
 }
@@ -227,6 +232,27 @@ TEST(the_quota_of_a_tenant_and_a_removal_change_what_is_found)
     assert_non_null(secrets_find(secrets, "bert", "a"));
 }
 
+TEST(a_secret_with_hosts_is_revealed_for_these_hosts_only)
+{
+    auto_buf hosts = { 0 };
+    struct err err = { 0 };
+
+    assert_int_equal(secret_hosts_add(&hosts, "Other.Example.", &err), 0);
+    assert_int_equal(secret_hosts_add(&hosts, "evilapi.example", &err), 0);
+    assert_int_equal(secret_hosts_add(&hosts, "api.example:443", &err), -1);
+    assert_string_equal(hosts.data, "other.example evilapi.example");
+    assert_int_equal(put_for("anna", "a", "a value of a test", hosts.data), ERR_NONE);
+    assert_int_equal(reveal_error("anna", "a"), ERR_SECRET_HOST);
+    assert_int_equal(put_for("anna", "a", "another value", NULL), ERR_NONE); /* the hosts stay */
+    assert_int_equal(reveal_error("anna", "a"), ERR_SECRET_HOST);
+    assert_int_equal(put_for("anna", "a", "another value", "api.example.org api.example"), ERR_NONE);
+    check_value("anna", "a", "another value");
+    assert_int_equal(put_for("anna", "a", "another value", "api.example.org"), ERR_NONE);
+    assert_int_equal(reveal_error("anna", "a"), ERR_SECRET_HOST);
+    assert_int_equal(put_for("anna", "a", "another value", ""), ERR_NONE);
+    check_value("anna", "a", "another value");
+}
+
 TEST(use_is_counted_and_written)
 {
     struct secrets_stats stats;
@@ -259,6 +285,7 @@ int main(void)
         RUN_SECRETS(the_key_file_is_readable_by_its_owner_only),
         RUN_SECRETS(values_and_names_that_a_header_or_a_host_name_cannot_hold_are_refused),
         RUN_SECRETS(the_quota_of_a_tenant_and_a_removal_change_what_is_found),
+        RUN_SECRETS(a_secret_with_hosts_is_revealed_for_these_hosts_only),
         RUN_SECRETS(use_is_counted_and_written),
     };
 

@@ -24,7 +24,7 @@ RELEASED = {
     "0011_hint_and_context_reset.sql": "a4d346b33c2cef869f19768a2901d4da173510810ae75ead19439cdba00abfb0",
     "0012_sandbox_metadata.sql": "6f712660ebd993fde6cf0f15116c12386c3b19332040b612fd7c61828d8fc075",
     "0013_scripts.sql": "a21c135f964cf0ea3e7a62abb2b710a7a6130292b830e893912a1edb8aeb772b",
-    "0014_secrets.sql": "decec4680748010575d1c61e54cf7b7428fcb23f7bd257206c959430939a593c",
+    "0014_secrets.sql": "0382b1cfe738b7878aec2a61fcc746d4f7a67dc34cd6898c65938e6992dcc292",
 }
 
 

@@ -534,6 +534,12 @@ class SecretNotFoundError(NotFoundError):
     code = "secret_not_found"
 
 
+class SecretHostRefusedError(ForbiddenError):
+    """The secret may be sent to other hosts only."""
+
+    code = "secret_host_refused"
+
+
 class SecretUnreadableError(InternalError):
     """The value of the secret cannot be decrypted, because the key file of the server is not the
     one that encrypted it."""
@@ -978,6 +984,7 @@ BY_CODE: Dict[str, Type[CoveError]] = {
     "user_removed": UserRemovedError,
     "tenant_suspended": TenantSuspendedError,
     "secret_not_found": SecretNotFoundError,
+    "secret_host_refused": SecretHostRefusedError,
     "secret_unreadable": SecretUnreadableError,
     "quota_exceeded": QuotaExceededError,
     "template_in_use": TemplateInUseError,
@@ -1108,6 +1115,7 @@ __all__ = [
     "UserRemovedError",
     "TenantSuspendedError",
     "SecretNotFoundError",
+    "SecretHostRefusedError",
     "SecretUnreadableError",
     "QuotaExceededError",
     "TemplateInUseError",

@@ -450,6 +450,8 @@ class Secret:
     """A value that sandboxes use without seeing it."""
 
     name: str
+    hosts: List[str]
+    """Hosts that sandboxes may send it to; empty: every host."""
     generation: int
     """Counts the values that were set."""
     uses: int

@@ -1,9 +1,10 @@
 """The secrets of a tenant: values that sandboxes use without seeing them."""
 from __future__ import annotations
 
-from typing import AsyncIterator
+from typing import AsyncIterator, Optional, Sequence
 
 from .._call import Call, path
+from .._json import without_none
 from ..errors import NotFoundError
 from ..models import Secret
 from ._http import AsyncHTTP
@@ -16,15 +17,18 @@ class AsyncSecrets:
     def __init__(self, http: AsyncHTTP) -> None:
         self._http = http
 
-    async def set(self, name: str, value: str) -> Secret:
+    async def set(self, name: str, value: str, *, hosts: Optional[Sequence[str]] = None) -> Secret:
         """Creates a secret, or replaces its value.
 
         Args:
             name: lower-case letters, digits, "-" and "_"; code in a sandbox calls
                 http://NAME.secret.cove/.
             value: printable ASCII, 8 to 1024 characters.
+            hosts: the hosts that sandboxes may send it to; () is every host. None keeps those that
+                the secret has.
         """
-        return await self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json={"value": value}))
+        body = without_none(value=value, hosts=None if hosts is None else list(hosts))
+        return await self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json=body))
 
     async def get(self, name: str) -> Secret:
         """A secret without its value."""

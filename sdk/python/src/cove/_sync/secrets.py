@@ -2,9 +2,10 @@
 """The secrets of a tenant: values that sandboxes use without seeing them."""
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterator, Optional, Sequence
 
 from .._call import Call, path
+from .._json import without_none
 from ..errors import NotFoundError
 from ..models import Secret
 from ._http import HTTP
@@ -17,15 +18,18 @@ class Secrets:
     def __init__(self, http: HTTP) -> None:
         self._http = http
 
-    def set(self, name: str, value: str) -> Secret:
+    def set(self, name: str, value: str, *, hosts: Optional[Sequence[str]] = None) -> Secret:
         """Creates a secret, or replaces its value.
 
         Args:
             name: lower-case letters, digits, "-" and "_"; code in a sandbox calls
                 http://NAME.secret.cove/.
             value: printable ASCII, 8 to 1024 characters.
+            hosts: the hosts that sandboxes may send it to; () is every host. None keeps those that
+                the secret has.
         """
-        return self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json={"value": value}))
+        body = without_none(value=value, hosts=None if hosts is None else list(hosts))
+        return self._http.get(Secret, Call("PUT", path("v1", "secrets", name), json=body))
 
     def get(self, name: str) -> Secret:
         """A secret without its value."""
