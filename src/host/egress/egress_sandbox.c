@@ -350,7 +350,8 @@ int egress_sandbox_bind(struct egress_proxy *p, const struct egress_bind *m, con
     }
     egress_secrets_unref(s->secrets, s->nsecrets);
     s->nsecrets = rules->nsecrets;
-    memcpy(s->secrets, secrets, s->nsecrets * sizeof(secrets[0]));
+    for (size_t i = 0; i < s->nsecrets; i++)
+        s->secrets[i] = secrets[i];
     egress_rules_free(s->rules);
     s->rules = take_ptr(&rules);
     s->engine = engine;
@@ -452,9 +453,8 @@ void egress_sandboxes_lose_engine(struct egress_proxy *p, const void *engine)
 void egress_sandboxes_free(struct egress_proxy *p)
 {
     for (size_t i = 0; i < EGRESS_SANDBOX_BUCKETS; i++)
-        while (p->sandboxes[i]) {
-            struct egress_sandbox *s = p->sandboxes[i];
-
+        for (struct egress_sandbox *s = p->sandboxes[i], *next; s; s = next) {
+            next = s->next;
             s->jailer = NULL;
             egress_sandbox_close_listeners(s);
             egress_sandbox_unbind(s);

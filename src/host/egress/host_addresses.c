@@ -50,12 +50,11 @@ bool host_address_from(const struct sockaddr *sa, struct ip_address *ret)
 static void host_addresses_follow(struct host_addresses *h)
 {
     char message[4096];
-    ssize_t n;
 
     if (h->netlink < 0)
         h->is_read = false;
     else
-        while ((n = recv(h->netlink, message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC)) >= 0 || errno == ENOBUFS ||
+        while (recv(h->netlink, message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC) >= 0 || errno == ENOBUFS ||
                errno == EINTR)
             h->is_read = false;
 }

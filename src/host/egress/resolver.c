@@ -117,8 +117,10 @@ static void resolver_conn_close(struct resolver_conn *c)
 
 void resolver_end_all(struct egress_sandbox *s)
 {
-    while (s->resolver_conns)
-        resolver_conn_close(s->resolver_conns);
+    for (struct resolver_conn *c = s->resolver_conns, *next; c; c = next) {
+        next = c->next;
+        resolver_conn_close(c);
+    }
 }
 
 static void resolver_conn_on_deadline(void *arg)

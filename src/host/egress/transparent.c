@@ -39,7 +39,8 @@ static void transparent_to_name(struct egress_conn *c, const char *host, const s
     if (secret && port == 80)
         http_front_start(c, HTTP_FRONT_BOUND, host);
     else if (secret)
-        transparent_refuse(c, "the name of a secret works with http:// on port 80 only", "use http:// in place of https://");
+        transparent_refuse(c, "the name of a secret works with http:// on port 80 only",
+                           "use http:// in place of https://");
     else if (d.verdict == EGRESS_REFUSED)
         transparent_explain(c, d);
     else if (!egress_conn_has_bytes_left(c))
@@ -61,8 +62,8 @@ void transparent_start(struct egress_conn *c)
         egress_conn_abort(c);
         return;
     }
-    const struct sockaddr_in *v4 = (const void *)&sa;
-    uint32_t number = ntohl(v4->sin_addr.s_addr);
+    const uint8_t *b = address.bytes;
+    uint32_t number = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
     const char *host = invented_names_find(&c->sandbox->names, number);
     bool is_invented = number >= EGRESS_ADDRESS_FIRST - 2 && number <= EGRESS_ADDRESS_LAST + 1;
 
@@ -70,5 +71,6 @@ void transparent_start(struct egress_conn *c)
     if (address.bytes[0] == 127 || (is_invented && !host))
         egress_conn_abort(c);
     else
-        transparent_to_name(c, host ? host : "", &address, ntohs(v4->sin_port));
+        transparent_to_name(c, host ? host : "", &address,
+                            ntohs(((const struct sockaddr_in *)(const void *)&sa)->sin_port));
 }
