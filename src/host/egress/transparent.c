@@ -53,17 +53,16 @@ static void transparent_to_name(struct egress_conn *c, const char *host, const s
 
 void transparent_start(struct egress_conn *c)
 {
-    struct sockaddr_storage sa;
+    struct sockaddr_in sa = { 0 }; /* the listener is an IPv4 socket */
     socklen_t len = sizeof(sa);
     struct ip_address address;
 
-    if (getsockname(c->fd, (struct sockaddr *)&sa, &len) < 0 ||
-        !host_address_from((const struct sockaddr *)&sa, &address) || address.family != 4) {
+    if (getsockname(c->fd, (struct sockaddr *)&sa, &len) < 0 || sa.sin_family != AF_INET ||
+        !host_address_from((const struct sockaddr *)&sa, &address)) {
         egress_conn_abort(c);
         return;
     }
-    const uint8_t *b = address.bytes;
-    uint32_t number = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+    uint32_t number = ntohl(sa.sin_addr.s_addr);
     const char *host = invented_names_find(&c->sandbox->names, number);
     bool is_invented = number >= EGRESS_ADDRESS_FIRST - 2 && number <= EGRESS_ADDRESS_LAST + 1;
 
@@ -71,6 +70,5 @@ void transparent_start(struct egress_conn *c)
     if (address.bytes[0] == 127 || (is_invented && !host))
         egress_conn_abort(c);
     else
-        transparent_to_name(c, host ? host : "", &address,
-                            ntohs(((const struct sockaddr_in *)(const void *)&sa)->sin_port));
+        transparent_to_name(c, host ? host : "", &address, ntohs(sa.sin_port));
 }
