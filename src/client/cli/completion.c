@@ -123,7 +123,8 @@ static void completion_bash(struct buf *out, const struct cli_setting *server)
     buf_adds(out, "' -- \"$cur\") ;;\n    run:*|execute:*|explain:*) mapfile -t COMPREPLY < <(compgen -f -- "
                   "\"$cur\") ;;\n"
                   "    *) _cove_names\n"
-                  "        if [[ $verb == cp || $verb == policy ]]; then mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "
+                  "        if [[ $verb == cp || $verb == policy ]]; then mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < "
+                  "<(compgen -f -- "
                   "\"$cur\"); fi ;;\n"
                   "    esac\n}\n"
                   "complete -o filenames -F _cove cove\n");

@@ -174,7 +174,7 @@ static void json_input_enum_error(const char *const *words, const char *similar,
     auto_buf values = { 0 };
     unsigned n = 0;
 
-    for (; words[n] && n <= ENUM_VALUES_LISTED; n++)
+    for (; n <= ENUM_VALUES_LISTED && words[n]; n++)
         buf_addf(&values, "%s%s", n == 0 ? "; use " : words[n + 1] ? ", " : " or ", words[n]);
     if (similar)
         err_set(err, ERR_INVALID, "%s%s: '%.40s' is not a valid value; did you mean %s?", path, name, text, similar);

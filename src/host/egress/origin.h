@@ -25,5 +25,5 @@ void origin_want(struct origin *o, bool reads, bool writes);
 enum origin_io origin_read(struct origin *o, void *to, size_t room, size_t *ret_n);
 enum origin_io origin_write(struct origin *o, const void *data, size_t n, size_t *ret_n);
 int origin_fd(const struct origin *o); /* of a plain one; -1: TLS */
-int origin_take_fd(struct origin *o); /* of a plain connection; then free it */
+int origin_take_fd(struct origin *o);  /* of a plain connection; then free it */
 const char *origin_failure(const struct origin *o);
