@@ -426,6 +426,10 @@ static void coved_on_signal(void *arg, int signo)
             tls_server_reload(d->tls);
         return;
     }
+    if (!d->http) { /* during the start: nothing was acknowledged, and sandboxes live on */
+        log_info("stopped before the server was ready");
+        _exit(0);
+    }
     if (d->stopping) {
         ev_stop(d->ev);
         return;

@@ -35,6 +35,7 @@
 #define END_JOURNAL_FILE "ends"
 #define END_JOURNAL_BYTES_MAX (64 * MIB) /* above this size answers wait for the store until it has caught up */
 #define END_JOURNAL_TRUNCATE_DELAY_NS (1 * NS_PER_S)
+#define END_JOURNAL_REPLAY_WAITING 500u /* calls to the store that the replay leaves unanswered */
 
 struct end_journal {
     struct ev *ev;
@@ -271,6 +272,15 @@ static void end_journal_replay_line(struct end_journal *j, const char *line, siz
     insert->request = store_execution_insert(j->store, &row, end_journal_on_inserted, insert);
 }
 
+/* Lets the store catch up: it refuses calls when too many wait. */
+static void end_journal_wait_for_store(struct end_journal *j)
+{
+    struct store_stats stats;
+
+    for (store_stats(j->store, &stats); stats.waiting > END_JOURNAL_REPLAY_WAITING; store_stats(j->store, &stats))
+        ev_turn(j->ev, 1000);
+}
+
 static void end_journal_replay(struct end_journal *j)
 {
     struct stat st;
@@ -286,13 +296,16 @@ static void end_journal_replay(struct end_journal *j)
         fd_close(&j->fd);
         return;
     }
-    for (char *stop; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1)
+    j->uncommitted++; /* the file stays until every line was read */
+    for (char *stop; at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1) {
+        end_journal_wait_for_store(j);
         end_journal_replay_line(j, at, (size_t)(stop - at));
+    }
     /* The rest is a partial line, which would corrupt the next one. */
     j->size = (uint64_t)(at - text);
     if (ftruncate(j->fd, (off_t)j->size) < 0)
         fd_close(&j->fd);
-    if (j->uncommitted == 0)
+    if (--j->uncommitted == 0)
         end_journal_truncate(j);
 }
 

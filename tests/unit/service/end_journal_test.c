@@ -166,6 +166,31 @@ TEST(the_file_is_emptied_when_all_ends_are_committed)
     store_scene_close(&s);
 }
 
+TEST(more_ends_than_the_store_lets_wait_are_all_restored)
+{
+    struct store_scene s;
+    char last[ID_SIZE];
+
+    store_scene_open(&s);
+    struct end_journal *j = end_journal_new(s.ev, s.store, s.dir_fd);
+    for (int i = 0; i < 4200; i++) {
+        struct store_execution row = ended_row(one);
+
+        id_new("ex", row.id);
+        memcpy(last, row.id, sizeof(last));
+        assert_true(end_journal_append(j, &row));
+    }
+    end_journal_free(j);
+    j = end_journal_new(s.ev, s.store, s.dir_fd);
+    for (uint64_t end = clock_mono_ns() + 60 * NS_PER_S;
+         store_scene_file_size(&s, "ends") > 0 && clock_mono_ns() < end;)
+        ev_turn(s.ev, 20);
+    assert_int_equal(store_scene_file_size(&s, "ends"), 0);
+    check_hint(&s, last, "");
+    end_journal_free(j);
+    store_scene_close(&s);
+}
+
 TEST(without_a_directory_no_end_may_be_acknowledged)
 {
     struct store_execution row = ended_row(one);
@@ -186,6 +211,7 @@ int main(void)
         RUN(a_line_that_cannot_be_read_is_skipped),
         RUN(a_line_without_its_end_is_dropped_and_does_not_damage_the_next_one),
         RUN(the_file_is_emptied_when_all_ends_are_committed),
+        RUN(more_ends_than_the_store_lets_wait_are_all_restored),
         RUN(without_a_directory_no_end_may_be_acknowledged),
     };
 
